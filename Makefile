@@ -1,0 +1,26 @@
+# make demo   install, then train the 5 x 3 matrix x 3 seeds on the embedded data and print the table
+# make test   install, then format check, lint, types and all tests
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.installed
+
+.PHONY: demo test check clean
+
+demo: $(READY)
+	$(BIN)/goalgrid run demo
+
+test: check
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+$(READY): pyproject.toml constraints.txt
+	python3 -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,5 @@
+"""`python -m goalgrid`."""
+
+from goalgrid.app import main
+
+main()

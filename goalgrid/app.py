@@ -1,0 +1,266 @@
+"""The command line: verbs, no logic. stdout carries the product, stderr the talk.
+
+Exit codes: 0 all done, 2 wrong usage, 3 incomplete, 4 trials failed. Heavy packages are imported where a verb needs
+them, so that `--help`, `status`, `table` and `export` answer at once.
+"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from goalgrid.options import GridName, Here, Jobs, Json, MlflowUri, Only, Override, Root, Runs
+from goalgrid.views import exit_state, say, show, show_plan, show_status, show_table
+from grid.errors import UserError, unknown
+from grid.home import State, default_home
+
+if TYPE_CHECKING:
+    from goalgrid.overview import Overview
+
+app = typer.Typer(
+    help="Ablation grids for image-text retrieval objectives: from one command to the paper's table.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+WRONG_USAGE, INCOMPLETE = 2, 3
+LEFT = frozenset(State) - {State.DONE}
+EXIT = {State.DONE: 0, State.INTERRUPTED: INCOMPLETE, State.FAILED: 4}
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one message, without a traceback."""
+    try:
+        app()
+    except UserError as error:
+        say(f"error: {error}")
+        sys.exit(WRONG_USAGE)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+
+
+@app.command()
+def grids() -> None:
+    """What grids are shipped."""
+    from grid import catalog, gridfile
+
+    for name in catalog.names("presets"):
+        grid = gridfile.load(name)
+        sizes = " x ".join(f"{len(values)} {axis}{'s' * (len(values) != 1)}" for axis, values in grid.axes().items())
+        show(f"{name:12} {sizes}: {', '.join(grid.recipes)} on {', '.join(grid.datasets)}")
+
+
+@app.command()
+def recipes() -> None:
+    """What recipes are shipped: backbones with their training settings."""
+    from grid import catalog
+
+    for name in catalog.names("recipes"):
+        show(f"{name:12} {catalog.recipe(name).description}")
+
+
+@app.command()
+def datasets() -> None:
+    """What data sets are known by name, and what they look like on disk."""
+    from grid import catalog
+
+    for name in catalog.names("datasets"):
+        dataset = catalog.dataset(name)
+        where = f"\n{'':12} {dataset.where}" if dataset.where else ""
+        show(f"{name:12} {dataset.description} [{dataset.protocol}]{where}")
+
+
+@app.command()
+def objectives() -> None:
+    """What objectives there are, with their parameters."""
+    from grid.objectives import KNOWN_AS, OBJECTIVES
+
+    for name, parameters in OBJECTIVES.items():
+        values = ", ".join(f"{key}={parameter.paper}" for key, parameter in parameters.items())
+        show(f"{name:12} {KNOWN_AS.get(name, ''):31} {values}")
+
+
+@app.command()
+def plan(
+    grid: GridName,
+    runs: Runs = default_home(),
+    set_: Override = [],
+    root: Root = [],
+    as_json: Json = False,
+) -> None:
+    """How many trials a grid has, which are done, what the rest will cost. Trains nothing."""
+    from goalgrid.overview import Overview, home_at
+    from grid.gridfile import load
+
+    show_plan(Overview.of(load(grid, set_, roots=root), home_at(runs)), as_json=as_json)
+
+
+@app.command()
+def run(
+    grid: GridName,
+    runs: Runs = default_home(),
+    set_: Override = [],
+    root: Root = [],
+    only: Only = "",
+    here: Here = False,
+    jobs: Jobs = None,
+    mlflow_uri: MlflowUri = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be trained.")] = False,
+) -> None:
+    """Train what is not done, then print the table. The same command again goes on where it was cut off."""
+    from goalgrid.overview import Overview, home_at
+    from grid.gridfile import load
+
+    overrides = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])]
+    overview = Overview.of(load(grid, overrides, roots=root), home_at(runs))
+    if dry_run:
+        show_plan(overview, as_json=False)
+    else:
+        _train(overview, only=only, here=here, mlflow_uri=mlflow_uri)
+
+
+@app.command()
+def resume(
+    grid: GridName,
+    runs: Runs = default_home(),
+    only: Only = "",
+    failed: Annotated[bool, typer.Option("--failed", help="Only the trials that failed.")] = False,
+    here: Here = False,
+    mlflow_uri: MlflowUri = None,
+) -> None:
+    """Run again what failed or was cut off, with the grid as it was last run."""
+    from goalgrid.overview import Overview, home_at, recall
+
+    home = home_at(runs)
+    overview = Overview.of(recall(grid, home), home)
+    _train(
+        overview,
+        only=only,
+        states=frozenset({State.FAILED}) if failed else LEFT,
+        here=here,
+        mlflow_uri=mlflow_uri,
+    )
+
+
+@app.command()
+def status(grid: GridName, runs: Runs = default_home(), as_json: Json = False) -> None:
+    """What is done, running, failed or planned, and why each failure failed."""
+    from goalgrid.overview import Overview, home_at, recall
+
+    home = home_at(runs)
+    overview = Overview.of(recall(grid, home), home)
+    show_status(overview, as_json=as_json)
+    raise typer.Exit(EXIT[exit_state(list(overview.states.values()))])
+
+
+@app.command()
+def table(
+    grid: GridName,
+    runs: Runs = default_home(),
+    layout: Annotated[str | None, typer.Option(help="goal or listing; default: what suits the grid.")] = None,
+    metric: Annotated[str, typer.Option(help="r1, r5, r10, medr or rsum.")] = "r1",
+    format_: Annotated[str, typer.Option("--format", help="terminal, latex, markdown, csv or parquet.")] = "terminal",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of the screen.")] = None,
+) -> None:
+    """The paper's table of what is done so far."""
+    from goalgrid.overview import home_at, recall
+    from grid.expansion import expand
+    from results import renderers
+    from results.layouts import LAYOUTS, arrange
+    from results.layouts.captions import METRIC_NAMES
+    from results.scores import Scores
+
+    for what, name, known in (
+        ("layout", layout or "goal", LAYOUTS),
+        ("metric", metric, METRIC_NAMES),
+        ("format", format_, renderers.FORMATS),
+    ):
+        if name not in known:
+            raise UserError(unknown(what, name, list(known)))
+    home = home_at(runs)
+    found = recall(grid, home)
+    cells = expand(found)
+    scores = Scores.read(cells, home)
+    if not scores.rows:
+        say(f"no trial of grid {found.name!r} is done under {home.path}. Start it: goalgrid run {grid}")
+        raise typer.Exit(INCOMPLETE)
+    drawn = arrange(cells, scores, layout=layout, metric=metric)
+    if format_ == "terminal" and output is None:
+        show_table(drawn)
+    elif format_ == "terminal":
+        raise UserError(f"--output {output} needs a --format: latex, markdown, csv or parquet.")
+    elif output or format_ == "parquet":
+        path = output or home.grid(found.name).tables / f"{drawn.name}.parquet"
+        renderers.write(drawn, format_, path)
+        say(f"written: {path}")
+    else:
+        show(renderers.TEXT[format_](drawn).rstrip("\n"))
+
+
+@app.command()
+def export(
+    grid: GridName,
+    target: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
+    runs: Runs = default_home(),
+) -> None:
+    """Everything a paper needs into one folder: tables, records, settings, environments, checksums."""
+    from goalgrid.overview import home_at, recall
+    from grid.expansion import expand
+    from results.export import export as write
+
+    home = home_at(runs)
+    found = recall(grid, home)
+    if target.exists() and any(target.iterdir()):
+        raise UserError(f"{target} is not empty; give a new folder.")
+    write(found, expand(found), home, target)
+    say(f"written: {target}")
+
+
+def _train(
+    overview: "Overview",
+    *,
+    only: str = "",
+    states: frozenset[State] = LEFT,
+    here: bool,
+    mlflow_uri: str | None,
+) -> None:
+    """Train what is wanted and in one of these states, print the table, exit with what was reached."""
+    from goalgrid.overview import Overview
+    from goalgrid.views import err, out
+    from grid.expansion import select
+
+    wanted = select(overview.cells, only) if only else overview.trials
+    todo = [trial for trial in wanted if overview.states[trial.id] in states]
+    if todo:
+        from runners.launch import Launch, save_grid
+
+        save_grid(overview.grid, overview.trials, overview.home)
+        say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}")
+        uri = f"sqlite:///{overview.home.mlflow.absolute()}" if mlflow_uri is None else mlflow_uri
+        live = out.is_terminal and err.is_terminal
+        Launch(overview.home, err, here=here, mlflow_uri=uri or None, live=live).run(
+            overview.grid, overview.cells, todo
+        )
+    after = Overview.of(overview.grid, overview.home)
+    _finish(after)
+    raise typer.Exit(EXIT[exit_state([after.states[trial.id] for trial in wanted])])
+
+
+def _finish(overview: "Overview") -> None:
+    """Write the grid's results and tables, and print what there is."""
+    from goalgrid.views import failure_lines
+    from results.export import results
+    from results.layouts import arrange
+    from results.renderers import write_all
+    from results.scores import Scores
+
+    folder = overview.home.grid(overview.grid.name)
+    if results(overview.cells, overview.home, folder.results):
+        drawn = arrange(overview.cells, Scores.read(overview.cells, overview.home))
+        write_all(drawn, folder.tables)
+        show_table(drawn)
+    say("\n".join([f"{overview.grid.name}: {overview.headline()}", *failure_lines(overview)]))

@@ -1,0 +1,29 @@
+"""The arguments and options that verbs share, each said once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+GridName = Annotated[str, typer.Argument(metavar="GRID", help="A shipped grid's name or the path of a grid file.")]
+Runs = Annotated[
+    Path,
+    typer.Option(
+        "--runs", metavar="DIR", envvar="GOALGRID_RUNS", help="Where trials and tables are kept.", show_default="runs"
+    ),
+]
+Override = Annotated[
+    list[str],
+    typer.Option("--set", metavar="KEY=VALUE", help="Change the grid, e.g. train.epochs=2 or 'seeds=[0,1]'."),
+]
+Root = Annotated[
+    list[str], typer.Option("--root", metavar="[DATASET=]DIR", help="Where a data set lies on this machine.")
+]
+Only = Annotated[str, typer.Option("--only", metavar="FILTER", help="Some trials, e.g. 'objective=*_cir seed=0'.")]
+Here = Annotated[bool, typer.Option("--here", help="Train in this process, without Ray.")]
+Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Trials at a time; default: what fits.")]
+MlflowUri = Annotated[
+    str | None,
+    typer.Option("--mlflow-uri", metavar="URI", help="MLflow to mirror to; default: DIR/mlflow.db; '' for none."),
+]
+Json = Annotated[bool, typer.Option("--json", help="For programs.")]

@@ -1,0 +1,106 @@
+"""A grid as it stands on the disk: its cells, every trial's state, what is left and what that will cost."""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grid import catalog
+from grid.errors import UserError, unknown
+from grid.expansion import Cell, Trial, expand, trials_of
+from grid.gridfile import Grid, load
+from grid.home import Home, State
+
+
+@dataclass(frozen=True)
+class Overview:
+    """A grid with its trials' states, read once."""
+
+    grid: Grid
+    home: Home
+    cells: list[Cell]
+    trials: list[Trial]
+    states: dict[str, State]
+
+    @classmethod
+    def of(cls, grid: Grid, home: Home) -> "Overview":
+        """Expand the grid and look at every trial's folder."""
+        cells = expand(grid)
+        trials = trials_of(cells)
+        return cls(grid, home, cells, trials, {trial.id: home.trial(trial.id).state() for trial in trials})
+
+    def count(self, state: State) -> int:
+        return Counter(self.states.values())[state]
+
+    def left(self) -> list[Trial]:
+        """Trials that a run would train."""
+        return [trial for trial in self.trials if self.states[trial.id] is not State.DONE]
+
+    def headline(self) -> str:
+        """`45 trials: 40 done, 1 running, 1 failed, 3 planned`."""
+        order = (State.DONE, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED)
+        counts = ", ".join(f"{self.count(state)} {state}" for state in order if self.count(state))
+        return f"{len(self.trials)} trial{'s' * (len(self.trials) != 1)}: {counts}"
+
+    def failures(self) -> dict[str, list[Trial]]:
+        """Failed trials by their reason."""
+        grouped: dict[str, list[Trial]] = {}
+        for trial in self.trials:
+            if self.states[trial.id] is State.FAILED:
+                grouped.setdefault(self.home.trial(trial.id).reason(), []).append(trial)
+        return grouped
+
+    def to_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "grid": self.grid.name,
+            "trials": len(self.trials),
+            "states": {state.value: self.count(state) for state in State},
+            "failed": {reason: [trial.id for trial in trials] for reason, trials in self.failures().items()},
+            "left": [trial.id for trial in self.left()],
+        }
+
+
+def recall(source: str, home: Home) -> Grid:
+    """A grid by file, else as it was last run under this home, else the preset of that name.
+
+    Raises:
+        UserError: there is none of that name.
+    """
+    if source.endswith(".toml"):
+        return load(source)
+    if home.grid(source).grid.exists():
+        return load(str(home.grid(source).grid))
+    if source in catalog.names("presets"):
+        return load(source)
+    folder = home.path / "grids"
+    run_before = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    known = sorted({*run_before, *catalog.names("presets")})
+    raise UserError(unknown("grid", source, known, hint="Or give the path of a grid file, ending in .toml."))
+
+
+def seconds_left(overview: Overview) -> tuple[float, int] | None:
+    """Training time of what is left, and how many trials it is estimated from; None without finished ones.
+
+    By the mean of the finished trials of the same data set, recipe and number of epochs, else of all.
+    """
+    from results import record
+
+    done = [trial for trial in overview.trials if overview.states[trial.id] is State.DONE]
+    if not done:
+        return None
+    table = record.collect([overview.home.trial(t.id).record for t in done], ["trial_id", "train_seconds"])
+    seconds = {row["trial_id"]: row["train_seconds"] for row in table.to_pylist()}
+    alike: dict[tuple[str, str], list[float]] = {}
+    for trial in done:
+        alike.setdefault((trial.settings.dataset.name, trial.settings.recipe), []).append(seconds[trial.id])
+    everything = list(seconds.values())
+    expected = (
+        alike.get((trial.settings.dataset.name, trial.settings.recipe), everything) for trial in overview.left()
+    )
+    return sum(sum(times) / len(times) for times in expected), len(done)
+
+
+def home_at(path: Path) -> Home:
+    """The runs folder of `--runs`, with its `~` resolved."""
+    return Home(path.expanduser())

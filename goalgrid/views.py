@@ -1,0 +1,102 @@
+"""What a user reads: stdout carries the product, stderr the talk."""
+
+import json
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from goalgrid.overview import Overview, seconds_left
+from grid.expansion import Trial
+from grid.home import State
+
+if TYPE_CHECKING:
+    from results.table import Table
+
+out = Console()
+err = Console(stderr=True)
+
+PIPED_WIDTH = 160
+"""Columns of a table where stdout is no terminal."""
+
+
+def show(text: str) -> None:
+    """Print a line of the product."""
+    print(text)
+
+
+def say(message: str) -> None:
+    """Print a line of talk."""
+    err.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+def show_table(table: "Table") -> None:
+    """Print a table as wide as the terminal, or as it is where there is none."""
+    from results.renderers import terminal
+
+    Console(width=None if out.is_terminal else PIPED_WIDTH).print(terminal.render(table))
+
+
+def show_status(overview: Overview, *, as_json: bool) -> None:
+    """Print how many trials are in which state, and why each failure failed."""
+    if as_json:
+        show(json.dumps(overview.to_dict(), indent=2))
+        return
+    show(f"{overview.grid.name}: {overview.headline()}")
+    for line in failure_lines(overview):
+        show(line)
+
+
+def show_plan(overview: Overview, *, as_json: bool) -> None:
+    """Print the axes, the states and what is left to pay for."""
+    estimate = seconds_left(overview)
+    if as_json:
+        cost = {"seconds_left": estimate and estimate[0], "estimated_from": estimate[1] if estimate else 0}
+        show(json.dumps({**overview.to_dict(), **cost}, indent=2))
+        return
+    grid = overview.grid
+    show(f"{grid.name}: {overview.headline()}")
+    for name, values in grid.axes().items():
+        show(f"  {name:12} {len(values):3}  {', '.join(map(str, values))}")
+    show(f"  {_cost(len(overview.left()), estimate)}")
+
+
+def failure_lines(overview: Overview) -> list[str]:
+    """Failures by their reason, each with a log and the command that runs one of its trials alone."""
+    lines = []
+    for reason, trials in overview.failures().items():
+        lines += [
+            f"failed: {len(trials)} x {reason}",
+            f"  log: {overview.home.trial(trials[0].id).error}",
+            f"  alone: goalgrid resume {overview.grid.name} --only '{_only(trials[0], overview)}' --here",
+        ]
+    return lines
+
+
+def _only(trial: Trial, overview: Overview) -> str:
+    """The filter that names this trial."""
+    cell = next(cell for cell in overview.cells if trial in cell.trials)
+    axes = {"dataset": cell.dataset, "recipe": cell.recipe, "objective": cell.objective, **dict(cell.swept)}
+    sizes = {
+        "dataset": len(overview.grid.datasets),
+        "recipe": len(overview.grid.recipes),
+        "objective": len(overview.grid.objectives),
+        **{name: len(values) for name, values in overview.grid.sweep.items()},
+    }
+    words = [f"{name}={value}" for name, value in axes.items() if sizes[name] > 1]
+    return " ".join([*words, f"seed={trial.settings.seed}"])
+
+
+def _cost(left: int, estimate: tuple[float, int] | None) -> str:
+    if not left:
+        return "nothing is left to train"
+    if estimate is None:
+        return f"{left} left; what they cost is known once one is done"
+    seconds, samples = estimate
+    return f"{left} left: {seconds / 60:.1f} minutes of training by {samples} finished ones, shared by all at once"
+
+
+def exit_state(states: list[State]) -> State:
+    """The state that decides how a command exits: done only if all are."""
+    if all(state is State.DONE for state in states):
+        return State.DONE
+    return State.FAILED if State.FAILED in states else State.INTERRUPTED

@@ -1,0 +1,32 @@
+"""What a user can cause: one message without a traceback, with the wrong thing, the right ones and the next step."""
+
+from collections.abc import Collection, Iterable
+from difflib import get_close_matches
+
+
+class UserError(Exception):
+    """A mistake that a user can correct. The command line prints its message alone and exits with 2."""
+
+
+def unknown(what: str, name: object, known: Collection[str], *, where: str = "", hint: str = "") -> str:
+    """Say that `name` is no known `what`, with the nearest name, the known ones and the next step.
+
+    >>> print(unknown("pair weight", "sigg", ["con", "lin", "sig"], where="in objectives[2]"))
+    unknown pair weight 'sigg' in objectives[2]. Did you mean 'sig'? Known: con, lin, sig.
+    """
+    nearest = get_close_matches(str(name), list(known), n=1)
+    parts = [
+        f"unknown {what} {name!r}{' ' + where if where else ''}.",
+        f"Did you mean {nearest[0]!r}?" if nearest else "",
+        f"Known: {', '.join(known)}.",
+        hint,
+    ]
+    return " ".join(part for part in parts if part)
+
+
+def several(heading: str, problems: Iterable[str]) -> UserError:
+    """One error that reports all problems of a file at once."""
+    lines = list(problems)
+    if len(lines) == 1:
+        return UserError(f"{heading}: {lines[0]}")
+    return UserError(f"{heading}: {len(lines)} problems\n" + "\n".join(f"  - {line}" for line in lines))

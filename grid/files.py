@@ -1,0 +1,76 @@
+"""Writing files so that a reader sees the old or the new content, never a half: aside, fsync, rename."""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from grid.errors import UserError
+
+
+@contextmanager
+def written_aside(path: Path) -> Iterator[Path]:
+    """Give a path beside `path` to write to; when the block ends well, it becomes `path` in one step.
+
+    Raises:
+        UserError: the disk is full, read-only or not ours; what stood at `path` is untouched.
+    """
+    aside: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        os.close(handle)
+        aside = Path(name)
+        yield aside
+        aside.chmod(0o666 & ~_umask())
+        _sync(aside)
+        aside.replace(path)
+        _sync(path.parent)
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path}: {error.strerror or error}. What was there before is untouched. "
+            "Make room or choose another folder with --runs; the same command goes on from here."
+        ) from error
+    finally:
+        if aside is not None:
+            aside.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace the file's content."""
+    with written_aside(path) as aside:
+        aside.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace the file's content by readable JSON with sorted keys."""
+    write_text(path, json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n")
+
+
+def write_json_lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Replace the file's content by one JSON object a line."""
+    write_text(path, "".join(json.dumps(row, sort_keys=True) + "\n" for row in rows))
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a JSON Lines file; none when there is no file."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,173 @@
+"""The runs folder: where everything of a trial and of a grid stands, and what state a trial is in.
+
+State is read from the disk and stored nowhere else; every path is a property of one object.
+"""
+
+import json
+import os
+import socket
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+HEARTBEAT_SECONDS = 5.0
+LEASE_SECONDS = 60.0
+"""A lease of another machine that was not renewed for so long belongs to a dead process."""
+
+
+class State(StrEnum):
+    """What a trial's folder says of it."""
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+    DONE = "done"
+
+
+@dataclass(frozen=True)
+class TrialFolder:
+    """`runs/trials/<trial id>/`, shared by all grids."""
+
+    path: Path
+
+    @property
+    def trial_id(self) -> str:
+        return self.path.name
+
+    @property
+    def settings(self) -> Path:
+        return self.path / "settings.json"
+
+    @property
+    def environment(self) -> Path:
+        return self.path / "environment.json"
+
+    @property
+    def vocabulary(self) -> Path:
+        return self.path / "vocabulary.json"
+
+    @property
+    def history(self) -> Path:
+        return self.path / "history.jsonl"
+
+    @property
+    def last_checkpoint(self) -> Path:
+        return self.path / "last.ckpt"
+
+    @property
+    def best_checkpoint(self) -> Path:
+        return self.path / "best.ckpt"
+
+    @property
+    def record(self) -> Path:
+        return self.path / "record.parquet"
+
+    @property
+    def error(self) -> Path:
+        return self.path / "error.txt"
+
+    @property
+    def lease(self) -> Path:
+        return self.path / "lease.json"
+
+    @property
+    def done(self) -> Path:
+        """Written last: where it stands, the record is whole."""
+        return self.path / "done"
+
+    def state(self) -> State:
+        """Derived from which files stand here."""
+        if self.done.exists():
+            return State.DONE
+        if lease_is_live(self.lease):
+            return State.RUNNING
+        if self.error.exists():
+            return State.FAILED
+        return State.INTERRUPTED if self.settings.exists() else State.PLANNED
+
+    def reason(self) -> str:
+        """The last line of a failed trial's error; empty for any other."""
+        if not self.error.exists():
+            return ""
+        lines = self.error.read_text(encoding="utf-8").strip().splitlines()
+        return lines[-1] if lines else "no message"
+
+
+@dataclass(frozen=True)
+class GridFolder:
+    """`runs/grids/<grid name>/`."""
+
+    path: Path
+
+    @property
+    def grid(self) -> Path:
+        """The grid as it was last run, overrides included."""
+        return self.path / "grid.toml"
+
+    @property
+    def trials(self) -> Path:
+        return self.path / "trials.txt"
+
+    @property
+    def results(self) -> Path:
+        return self.path / "results.parquet"
+
+    @property
+    def tables(self) -> Path:
+        return self.path / "tables"
+
+
+@dataclass(frozen=True)
+class Home:
+    """goalgrid's home, `--runs DIR` or `GOALGRID_RUNS`: a local or shared folder."""
+
+    path: Path
+
+    def trial(self, trial_id: str) -> TrialFolder:
+        return TrialFolder(self.path / "trials" / trial_id)
+
+    def grid(self, name: str) -> GridFolder:
+        return GridFolder(self.path / "grids" / name)
+
+    @property
+    def mlflow(self) -> Path:
+        return self.path / "mlflow.db"
+
+
+def lease_content() -> dict[str, Any]:
+    """Who this process is, and that it lives now."""
+    import psutil
+
+    me = psutil.Process()
+    return {
+        "host": socket.gethostname(),
+        "pid": me.pid,
+        "started": me.create_time(),
+        "heartbeat": time.time(),
+    }
+
+
+def lease_is_live(path: Path) -> bool:
+    """Whether a process holds this lease: on this machine it is looked up, on another its heartbeat counts."""
+    try:
+        lease = json.loads(path.read_text(encoding="utf-8"))
+        host, pid, started, heartbeat = lease["host"], lease["pid"], lease["started"], lease["heartbeat"]
+    except (OSError, ValueError, KeyError):
+        return False
+    if host != socket.gethostname():
+        return bool(time.time() - heartbeat < LEASE_SECONDS)
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        return bool(abs(process.create_time() - started) < 1.0 and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def default_home() -> Path:
+    """`GOALGRID_RUNS`, else `runs` in the current folder."""
+    return Path(os.environ.get("GOALGRID_RUNS", "runs"))

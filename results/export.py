@@ -1,0 +1,58 @@
+"""`goalgrid export`: everything a paper needs of a grid, in one folder that stands on its own."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from grid.expansion import Cell, trials_of
+from grid.files import write_text, written_aside
+from grid.gridfile import Grid
+from grid.home import Home
+from results import record
+from results.layouts import arrange
+from results.renderers import write_all
+from results.scores import Scores
+
+
+def results(cells: Sequence[Cell], home: Home, path: Path) -> int:
+    """Concatenate the records of all finished trials into one Parquet file; how many there are."""
+    folders = [home.trial(trial.id) for trial in trials_of(cells)]
+    table = record.collect(folder.record for folder in folders if folder.done.exists())
+    with written_aside(path) as aside:
+        pq.write_table(table, aside, compression="zstd")
+    return int(table.num_rows)
+
+
+def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path) -> None:
+    """Write tables in every format, records, settings, environments, the grid file, checksums and a README.
+
+    Raises:
+        UserError: the target cannot be written, or records cannot be read.
+    """
+    count = results(cells, home, target / "records.parquet")
+    write_all(arrange(cells, Scores.read(cells, home)), target / "tables")
+    write_text(target / "grid.toml", grid.to_toml())
+    for trial in trials_of(cells):
+        folder = home.trial(trial.id)
+        for source in (folder.settings, folder.environment, folder.history):
+            if folder.done.exists():
+                write_text(target / "trials" / trial.id / source.name, source.read_text(encoding="utf-8"))
+    write_text(target / "README.md", _readme(grid, count, len(trials_of(cells))))
+    files = sorted(path for path in target.rglob("*") if path.is_file() and path.name != "SHA256SUMS")
+    sums = (f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(target)}\n" for path in files)
+    write_text(target / "SHA256SUMS", "".join(sums))
+
+
+def _readme(grid: Grid, done: int, wanted: int) -> str:
+    return f"""# {grid.name}
+
+{done} of {wanted} trials are done. Each number of a table comes from the trials named in its row of `tables/*.parquet`.
+
+- `tables/`: the table as LaTeX, Markdown, CSV and Parquet
+- `records.parquet`: one row a trial, with the rank of every test query; the columns' meaning stands in its schema
+- `trials/`: settings, environment and history of each trial
+- `grid.toml`: the grid; train it anew with `goalgrid run grid.toml`
+- `SHA256SUMS`: check with `sha256sum -c SHA256SUMS`
+"""

@@ -1,0 +1,66 @@
+"""Captions and block titles: what a reader must know to read the numbers, said once for all layouts."""
+
+from collections.abc import Sequence
+
+from grid.expansion import Cell
+from results.scores import Scores
+
+BlockKey = tuple[str, str, tuple[tuple[str, object], ...]]
+
+METRIC_NAMES = {
+    "r1": "Recall@1 (%)",
+    "r5": "Recall@5 (%)",
+    "r10": "Recall@10 (%)",
+    "medr": "median rank",
+    "rsum": "rsum, the sum of the six recalls (%)",
+}
+
+_SELECTION = {
+    "best-val-rsum": "checkpoint with the best validation rsum",
+    "last": "last checkpoint",
+}
+
+
+def blocks_of(cells: Sequence[Cell]) -> dict[BlockKey, dict[str, Cell]]:
+    """Cells by (data set, recipe, swept values), then by objective."""
+    blocks: dict[BlockKey, dict[str, Cell]] = {}
+    for cell in cells:
+        blocks.setdefault((cell.dataset, cell.recipe, cell.swept), {})[cell.objective] = cell
+    return blocks
+
+
+def block_title(key: BlockKey) -> str:
+    """`fc-bow on flickr8k, objective.tau = 10`."""
+    dataset, recipe, swept = key
+    return f"{recipe} on {dataset}" + "".join(f", {name} = {value}" for name, value in swept)
+
+
+def caption(cells: Sequence[Cell], scores: Scores, what: str) -> str:
+    """What is shown, by which protocol and selection, what ± means, and what is missing."""
+    settings = [trial.settings for cell in cells for trial in cell.trials]
+    protocols = ", ".join(dict.fromkeys(s.dataset.protocol for s in settings))
+    selections = ", ".join(dict.fromkeys(_SELECTION[s.train.selection] for s in settings))
+    variants = " and ".join(dict.fromkeys(s.objective.variant for s in settings))
+    seeds = sorted({len(cell.trials) for cell in cells})
+    spread = (
+        f"mean ± sample standard deviation over {' or '.join(map(str, seeds))} seeds"
+        if seeds[-1] > 1
+        else "one seed, so no spread"
+    )
+    sentences = [
+        f"{what} on {protocols}: {spread}; {selections}; {variants} variant of the objectives; best in bold.",
+        _missing(cells, scores),
+    ]
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def _missing(cells: Sequence[Cell], scores: Scores) -> str:
+    counts = [(scores.of(cell, "rsum").n, len(cell.trials)) for cell in cells]
+    empty = sum(n == 0 for n, _ in counts)
+    partial = sum(0 < n < expected for n, expected in counts)
+    parts = []
+    if empty:
+        parts.append(f"{empty} of {len(counts)} cells are missing (--)")
+    if partial:
+        parts.append(f"{partial} of {len(counts)} cells lack seeds (n/expected)")
+    return f"{'; '.join(parts)}." if parts else ""

@@ -1,0 +1,103 @@
+"""The record that a finished trial leaves: one Parquet file with one row, one schema for all.
+
+Collecting a grid is a concatenation. Every column carries its unit and a sentence in the schema's metadata.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from grid.errors import UserError
+from grid.files import written_aside
+
+METRICS = ("i2t_r1", "i2t_r5", "i2t_r10", "i2t_medr", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_medr", "rsum")
+"""Of one evaluation. i2t: images search texts; t2i: texts search images; r1: Recall@1; medr: median rank."""
+
+_HISTORY = pa.list_(pa.struct([("epoch", pa.int32()), ("name", pa.string()), ("value", pa.float64())]))
+_UNITS = {"medr": "rank, from 1", "rsum": "percent, sum of the six recalls"}
+
+
+def _column(name: str, kind: pa.DataType, meaning: str, unit: str = "") -> pa.Field:
+    return pa.field(name, kind, nullable=False, metadata={"meaning": meaning, "unit": unit})
+
+
+def _metrics(split: str) -> list[pa.Field]:
+    return [
+        _column(
+            f"{split}_{name}",
+            pa.float64(),
+            f"{name} on the {split} split",
+            _UNITS.get(name.split("_")[-1], "percent"),
+        )
+        for name in METRICS
+    ]
+
+
+SCHEMA = pa.schema([
+    _column("trial_id", pa.string(), "readable name and hash of all settings"),
+    _column("dataset", pa.string(), "name of the data set"),
+    _column("protocol", pa.string(), "evaluation protocol of the test metrics"),
+    _column("recipe", pa.string(), "backbone with its training settings"),
+    _column("objective", pa.string(), "what drove the gradient; PAIR_TRIPLET for GOAL's matrix"),
+    _column("variant", pa.string(), "paper: as the equations say; released: as the published code does"),
+    _column("seed", pa.int64(), "of weights, batches and dropout"),
+    _column("settings", pa.string(), "all settings that the trial's identity is made of, as JSON"),
+    _column("selection", pa.string(), "rule that picked the checkpoint whose test metrics count"),
+    _column("selected_epoch", pa.int32(), "epoch of that checkpoint", "epochs, from 1"),
+    _column("epochs", pa.int32(), "epochs trained", "epochs"),
+    _column("steps", pa.int64(), "updates of the weights", "steps"),
+    *_metrics("val"),
+    *_metrics("test"),
+    _column("test_i2t_ranks", pa.list_(pa.int32()), "rank of each test image's best caption", "rank, from 0"),
+    _column("test_t2i_ranks", pa.list_(pa.int32()), "rank of each test caption's image", "rank, from 0"),
+    _column("history", _HISTORY, "every value logged at the end of an epoch"),
+    _column("train_seconds", pa.float64(), "wall time of all epochs, validation included", "seconds"),
+    _column("data_fingerprint", pa.string(), "hash of the data set's content"),
+    _column("code_fingerprint", pa.string(), "hash of the source that trained it"),
+    _column("environment", pa.string(), "versions, device and threads, as JSON"),
+    _column("finished_at", pa.string(), "when the record was written, ISO 8601, UTC"),
+])  # fmt: skip
+
+
+def write(path: Path, values: dict[str, Any]) -> None:
+    """Write one record.
+
+    Raises:
+        UserError: the disk is full or read-only.
+    """
+    table = pa.Table.from_pylist([values], schema=SCHEMA)
+    with written_aside(path) as aside:
+        pq.write_table(table, aside, compression="zstd")
+
+
+def long_history(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A trainer's rows, one value a row, for the column `history`."""
+    return [
+        {"epoch": row["epoch"], "name": name, "value": float(value)}
+        for row in rows
+        for name, value in row.items()
+        if name != "epoch"
+    ]
+
+
+def collect(paths: Iterable[Path], columns: list[str] | None = None) -> pa.Table:
+    """The records at these paths as one table; with `columns`, only those.
+
+    Raises:
+        UserError: a record cannot be read.
+    """
+    schema = SCHEMA if columns is None else pa.schema([SCHEMA.field(name) for name in columns])
+    tables = [_read(path, columns) for path in paths]
+    return pa.concat_tables([pa.Table.from_batches([], schema), *tables])  # empty_table() would import pandas
+
+
+def _read(path: Path, columns: list[str] | None) -> pa.Table:
+    try:
+        return pq.ParquetFile(path).read(columns=columns)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UserError(
+            f"the record {path} cannot be read: {error}. Remove that trial's folder and run the grid again."
+        ) from error

@@ -1,0 +1,37 @@
+"""Renderers: one table, many formats, equal numbers. The dict is the list; `write` puts any of them into a file."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from grid.files import write_text, written_aside
+from results.renderers import csv, latex, markdown, parquet
+from results.table import Table
+
+TEXT: dict[str, Callable[[Table], str]] = {
+    "latex": latex.render,
+    "markdown": markdown.render,
+    "csv": csv.render,
+}
+ENDINGS = {"latex": "tex", "markdown": "md", "csv": "csv", "parquet": "parquet"}
+FORMATS = ("terminal", *ENDINGS)
+
+
+def write(table: Table, kind: str, path: Path) -> None:
+    """Write the table in one format.
+
+    Raises:
+        UserError: the disk is full or read-only.
+    """
+    if kind == "parquet":
+        with written_aside(path) as aside:
+            parquet.write(table, aside)
+    else:
+        write_text(path, TEXT[kind](table))
+
+
+def write_all(table: Table, folder: Path) -> list[Path]:
+    """Write every format beside one another, named after the layout."""
+    paths = {kind: folder / f"{table.name}.{ending}" for kind, ending in ENDINGS.items()}
+    for kind, path in paths.items():
+        write(table, kind, path)
+    return list(paths.values())

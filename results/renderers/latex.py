@@ -1,0 +1,75 @@
+"""A table for a paper: booktabs, `table*` so that it spans two columns. Escaping happens here and nowhere else."""
+
+from results.table import Entry, Table
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "→": r"$\rightarrow$",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+}
+
+
+def escape(text: str) -> str:
+    """Plain text as LaTeX.
+
+    >>> print(escape("fc_bow: 50% ± 1"))
+    fc\\_bow: 50\\% $\\pm$ 1
+    """
+    return "".join(_SPECIAL.get(character, character) for character in text)
+
+
+def render(table: Table) -> str:
+    r"""A `table*` environment; needs \usepackage{booktabs}."""
+    width = sum(len(group.columns) for group in table.groups)
+    lines = [
+        "% needs \\usepackage{booktabs}",
+        "\\begin{table*}",
+        "\\centering",
+        "\\small",
+        f"\\begin{{tabular}}{{l{'c' * width}}}",
+        "\\toprule",
+        *_head(table),
+    ]
+    for block in table.blocks:
+        lines += [
+            "\\midrule",
+            f"\\multicolumn{{{width + 1}}}{{c}}{{{escape(block.title)}}} \\\\",
+            "\\midrule",
+        ]
+        bold = table.best_of(block)
+        for number, row in enumerate(block.rows):
+            entries = [_text(entry, (number, column) in bold) for column, entry in enumerate(row.entries)]
+            lines.append(" & ".join([row.label.latex or escape(row.label.text), *entries]) + " \\\\")
+    lines += ["\\bottomrule", "\\end{tabular}", f"\\caption{{{escape(table.caption)}}}", "\\end{table*}"]
+    return "\n".join(lines) + "\n"
+
+
+def _head(table: Table) -> list[str]:
+    titles, rules, start = [], [], 2
+    for group in table.groups:
+        count = len(group.columns)
+        titles.append(f"\\multicolumn{{{count}}}{{c}}{{{group.title.latex or escape(group.title.text)}}}")
+        if group.title.text:
+            rules.append(f"\\cmidrule(lr){{{start}-{start + count - 1}}}")
+        start += count
+    columns = [column.latex or escape(column.text) for group in table.groups for column in group.columns]
+    corner = table.corner.latex or escape(table.corner.text)
+    return [" & ".join(["", *titles]) + " \\\\", " ".join(rules), " & ".join([corner, *columns]) + " \\\\"]
+
+
+def _text(entry: Entry | None, bold: bool) -> str:
+    if entry is None or not entry.score.n:
+        return "--"
+    text = entry.score.text.replace(" ± ", r" $\pm$ ")
+    return f"\\textbf{{{text}}}" if bold else text

@@ -1,0 +1,44 @@
+"""A table as data: one row a cell and metric, unrounded, with the trials behind each number."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from results.table import Entry, Table
+
+
+def tidy(table: Table) -> pa.Table:
+    """One row an entry: its axes, its metric, n, expected, mean, std, the text shown, and the trials' ids."""
+    rows = [_row(entry) for entry in table.entries()]
+    names = dict.fromkeys(name for row in rows for name in row)
+    kinds = {
+        "n": pa.int32(),
+        "expected": pa.int32(),
+        "mean": pa.float64(),
+        "std": pa.float64(),
+        "trials": pa.list_(pa.string()),
+    }
+    schema = pa.schema(
+        [(name, kinds.get(name, pa.string())) for name in names],
+        metadata={"layout": table.name, "caption": table.caption},
+    )
+    return pa.Table.from_pylist(rows, schema=schema)
+
+
+def write(table: Table, path: Path) -> None:
+    """Write the tidy rows; the caption stands in the schema's metadata."""
+    pq.write_table(tidy(table), path)
+
+
+def _row(entry: Entry) -> dict[str, object]:
+    score = entry.score
+    return {
+        **dict(entry.keys),
+        "n": score.n,
+        "expected": score.expected,
+        "mean": score.mean if score.n else None,
+        "std": score.std if score.n > 1 else None,
+        "text": score.text,
+        "trials": list(score.trials),
+    }

@@ -1,0 +1,109 @@
+"""One entry of a table: a mean over seeds that knows how many there were, how many there should be, and which."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from grid.errors import UserError
+from grid.expansion import Cell
+from grid.home import Home
+from results import record
+
+SHOWN_DIGITS = 1
+"""Digits after the point in every table; ties are decided at this precision."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """Values of one metric over the seeds of one cell."""
+
+    values: tuple[float, ...]
+    expected: int
+    """How many seeds the grid has."""
+    trials: tuple[str, ...] = ()
+    """Ids of the trials behind the values, in their order."""
+
+    @property
+    def n(self) -> int:
+        return len(self.values)
+
+    @property
+    def mean(self) -> float:
+        """NaN without values."""
+        return fmean(self.values) if self.values else math.nan
+
+    @property
+    def std(self) -> float:
+        """Sample standard deviation (n - 1); NaN for fewer than two values."""
+        return stdev(self.values) if self.n > 1 else math.nan
+
+    @property
+    def shown(self) -> float:
+        """The mean as a reader sees it."""
+        return round(self.mean, SHOWN_DIGITS)
+
+    @property
+    def text(self) -> str:
+        """`63.1 ± 0.2`; without ± for one seed, with `(2/3)` where seeds lack, `--` without any.
+
+        >>> Score((63.0, 63.2), expected=3).text, Score((50.0,), expected=1).text, Score((), expected=3).text
+        ('63.1 ± 0.1 (2/3)', '50.0', '--')
+        """
+        if not self.values:
+            return "--"
+        spread = f" ± {self.std:.{SHOWN_DIGITS}f}" if self.n > 1 else ""
+        lacking = f" ({self.n}/{self.expected})" if self.n < self.expected else ""
+        return f"{self.mean:.{SHOWN_DIGITS}f}{spread}{lacking}"
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The records of a grid's finished trials, as far as tables need them."""
+
+    rows: Mapping[str, Mapping[str, Any]]
+    """By trial id."""
+
+    @classmethod
+    def read(cls, cells: Iterable[Cell], home: Home) -> "Scores":
+        """Read the records of all trials that are done.
+
+        Raises:
+            UserError: a record cannot be read, or trials of one data set saw different data.
+        """
+        ids = dict.fromkeys(trial.id for cell in cells for trial in cell.trials)
+        done = [home.trial(trial_id).record for trial_id in ids if home.trial(trial_id).done.exists()]
+        metrics = [f"test_{name}" for name in record.METRICS]
+        columns = ["trial_id", "dataset", "data_fingerprint", "train_seconds", *metrics]
+        rows = record.collect(done, columns).to_pylist()
+        _one_data_each(rows)
+        return cls({row["trial_id"]: row for row in rows})
+
+    def of(self, cell: Cell, metric: str) -> Score:
+        """A test metric of one cell, over its seeds."""
+        present = [trial.id for trial in cell.trials if trial.id in self.rows]
+        values = tuple(float(self.rows[trial_id][f"test_{metric}"]) for trial_id in present)
+        return Score(values, expected=len(cell.trials), trials=tuple(present))
+
+
+def best(scores: Sequence[Score], *, lowest: bool = False) -> set[int]:
+    """Places of the best scores, all that tie at the shown precision."""
+    shown = [score.shown for score in scores if score.n]
+    if not shown:
+        return set()
+    top = min(shown) if lowest else max(shown)
+    return {place for place, score in enumerate(scores) if score.n and score.shown == top}
+
+
+def _one_data_each(rows: Iterable[Mapping[str, Any]]) -> None:
+    seen: dict[str, dict[str, str]] = {}
+    for row in rows:
+        seen.setdefault(row["dataset"], {}).setdefault(row["data_fingerprint"], row["trial_id"])
+    for dataset, fingerprints in seen.items():
+        if len(fingerprints) > 1:
+            examples = ", ".join(f"{trial_id} ({mark})" for mark, trial_id in fingerprints.items())
+            raise UserError(
+                f"trials on {dataset!r} saw different data, so one table must not hold them: {examples}. "
+                "Remove the folders of those trained on the wrong data and run the grid again."
+            )

@@ -1,0 +1,93 @@
+"""The one Table object: what a layout makes of scores, and what every renderer reads."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from results.scores import Score, best
+
+
+@dataclass(frozen=True)
+class Label:
+    """A name as plain text, and as LaTeX where the papers write it in mathematics."""
+
+    text: str
+    latex: str = ""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A score in its place, with what it is a score of."""
+
+    score: Score
+    keys: tuple[tuple[str, str], ...]
+    """Names and values of the axes and the metric, for tidy exports."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line: as many entries as the table has columns; None where the grid has no such cell."""
+
+    label: Label
+    entries: tuple[Entry | None, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows under one title: a recipe on a data set."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neighbouring columns under one title."""
+
+    title: Label
+    columns: tuple[Label, ...]
+    comparable: bool = True
+    """Whether the best of a block is the best of all these columns; else each column has its own."""
+    lowest: bool = False
+    """Whether small is good."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Blocks of rows over groups of columns."""
+
+    name: str
+    corner: Label
+    groups: tuple[Group, ...]
+    blocks: tuple[Block, ...]
+    caption: str
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries, row by row."""
+        for block in self.blocks:
+            for row in block.rows:
+                yield from (entry for entry in row.entries if entry)
+
+    def best_of(self, block: Block) -> set[tuple[int, int]]:
+        """(row, column) of the entries to be shown bold."""
+        places: set[tuple[int, int]] = set()
+        for columns, lowest in self._contests():
+            field = [
+                (row, column, entry.score)
+                for row, line in enumerate(block.rows)
+                for column in columns
+                if (entry := line.entries[column]) is not None
+            ]
+            winners = best([score for _, _, score in field], lowest=lowest)
+            places |= {(field[place][0], field[place][1]) for place in winners}
+        return places
+
+    def _contests(self) -> Iterator[tuple[list[int], bool]]:
+        """Columns that compete, and whether the lowest wins."""
+        start = 0
+        for group in self.groups:
+            columns = list(range(start, start + len(group.columns)))
+            start += len(group.columns)
+            if group.comparable:
+                yield columns, group.lowest
+            else:
+                yield from (([column], group.lowest) for column in columns)

@@ -1,0 +1,89 @@
+"""The one interface of all data sets: images, captions, and which image each caption describes."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Int
+from torch import Tensor
+
+from grid.errors import UserError
+
+
+class DataError(UserError):
+    """Something is wrong with the user's copy of a data set: the message says what, in which file, and the fix."""
+
+
+@runtime_checkable
+class Images(Protocol):
+    """The images of one split, read by index: pixels as uint8 (3, h, w), or features as float (d) or (n, d)."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one image."""
+
+    def __len__(self) -> int: ...
+
+    def gather(self, rows: Int[np.ndarray, " b"]) -> Tensor:
+        """The images of these rows, (b, *shape).
+
+        Raises:
+            DataError: an image is missing or unreadable, or features are not finite.
+        """
+
+    def fingerprint(self) -> str:
+        """Changes when the content does."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Images with any number of captions each."""
+
+    images: Images
+    captions: list[str]
+    image_of_text: Int[np.ndarray, " t"]
+    """Row of the image that each caption describes."""
+
+    def check(self, name: str) -> None:
+        """Hold captions against images.
+
+        Raises:
+            DataError: the split is empty, or captions and images do not match.
+        """
+        if not len(self.images) or not self.captions:
+            raise DataError(f"{name} is empty: {len(self.images)} images, {len(self.captions)} captions.")
+        if len(self.image_of_text) != len(self.captions):
+            raise DataError(f"{name}: {len(self.captions)} captions, but {len(self.image_of_text)} image indices.")
+        if self.image_of_text.min() < 0 or self.image_of_text.max() >= len(self.images):
+            raise DataError(f"{name}: captions name image {self.image_of_text.max()}, of {len(self.images)} images.")
+
+    def fingerprint(self) -> str:
+        """SHA-256 over the captions, their images' indices and the images' own fingerprint."""
+        digest = hashlib.sha256(self.images.fingerprint().encode())
+        digest.update(np.ascontiguousarray(self.image_of_text, dtype=np.int64).tobytes())
+        digest.update("\n".join(self.captions).encode())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """A data set: three splits that share no image."""
+
+    train: Split
+    val: Split
+    test: Split
+
+    def check(self, name: str) -> None:
+        """Check every split.
+
+        Raises:
+            DataError: with the first problem.
+        """
+        for split_name, split in (("train", self.train), ("val", self.val), ("test", self.test)):
+            split.check(f"the {split_name} split of {name}")
+
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that change when the data does."""
+        parts = "".join(split.fingerprint() for split in (self.train, self.val, self.test))
+        return hashlib.sha256(parts.encode()).hexdigest()[:16]

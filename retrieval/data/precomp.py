@@ -1,0 +1,141 @@
+"""Precomputed features as SCAN and VSE-infinity publish them: {train,dev,test[,testall]}_{ims.npy,caps.txt,ids.txt}.
+
+The arrays are memory-mapped, float16 or float32, (n, d) or (n, regions, d). Public packages come with one row per
+image or with the row repeated for each of its captions; both are read, and seen as one row per image.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from retrieval.data.pairs import DataError, Pairs, Split
+
+SCAN_BYTES = 1 << 30
+"""Arrays up to this size are searched for NaN when they are opened; larger ones batch by batch, as they are read."""
+
+
+class Features:
+    """Rows of a memory-mapped .npy; `rows[i]` is where image i stands in the file."""
+
+    def __init__(self, path: Path, array: np.ndarray, rows: Int[np.ndarray, " i"]) -> None:
+        self.path, self.array, self.rows = path, array, rows
+        if array.nbytes <= SCAN_BYTES:
+            for start in range(0, len(array), 4096):
+                self._finite(array[start : start + 4096], np.arange(start, min(start + 4096, len(array))))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.array.shape[1:])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def gather(self, rows: Int[np.ndarray, " b"]) -> Float[Tensor, "b *shape"]:
+        """Read these images' features as they are on disk; the encoder casts.
+
+        Raises:
+            DataError: a value is NaN or infinite.
+        """
+        places = self.rows[rows]
+        block = self.array[places]
+        if self.array.nbytes > SCAN_BYTES:
+            self._finite(block, places)
+        return torch.from_numpy(block)
+
+    def fingerprint(self) -> str:
+        """Hash of shape, type and row order, and of 256 rows spread over the file: cheap at any size."""
+        sample = np.unique(np.linspace(0, len(self.array) - 1, 256).astype(int))
+        digest = hashlib.sha256(f"{self.array.shape} {self.array.dtype}".encode())
+        digest.update(self.rows.astype(np.int64).tobytes())
+        digest.update(np.ascontiguousarray(self.array[sample]).tobytes())
+        return digest.hexdigest()
+
+    def _finite(self, block: np.ndarray, places: np.ndarray) -> None:
+        bad = ~np.isfinite(block).reshape(len(block), -1).all(axis=1)
+        if bad.any():
+            place = int(places[int(bad.argmax())])
+            raise DataError(f"{self.path}: row {place} holds NaN or infinity. Extract the features of this image anew.")
+
+
+def load(root: Path, *, test_splits: Sequence[str] = ("test",)) -> Pairs:
+    """Open the three splits under `root`.
+
+    Raises:
+        DataError: a file is missing or unreadable, or captions and images do not match in number.
+    """
+    test = next((name for name in test_splits if (root / f"{name}_ims.npy").exists()), test_splits[0])
+    return Pairs(*(_split(root, name) for name in ("train", "dev", test)))
+
+
+def _split(root: Path, name: str) -> Split:
+    path = root / f"{name}_ims.npy"
+    array = _array(path)
+    captions = _lines(root / f"{name}_caps.txt")
+    ids_path = root / f"{name}_ids.txt"
+    ids = _lines(ids_path) if ids_path.exists() else []
+    if not captions or not len(array):
+        raise DataError(f"{name} split under {root} is empty: {len(array)} feature rows, {len(captions)} captions.")
+    rows, image_of_text = _align(array, captions, ids, root / name)
+    return Split(Features(path, array, rows), captions, image_of_text)
+
+
+def _align(array: np.ndarray, captions: list[str], ids: list[str], where: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Which row is each image's, and which image is each caption's."""
+    if len(ids) == len(captions) and len(set(ids)) < len(captions):
+        order = list(dict.fromkeys(ids))
+        position = {key: index for index, key in enumerate(order)}
+        image_of_text = np.array([position[key] for key in ids])
+        if len(array) == len(captions):
+            _, first = np.unique(image_of_text, return_index=True)
+            return first, image_of_text
+        if len(array) == len(order):
+            return np.arange(len(array)), image_of_text
+    if len(captions) % len(array) == 0:
+        per_image = len(captions) // len(array)
+        if per_image == 1:
+            per_image = _repeats(array)
+            return np.arange(0, len(array), per_image), np.arange(len(captions)) // per_image
+        return np.arange(len(array)), np.arange(len(captions)) // per_image
+    raise DataError(
+        f"captions and images do not match in number: {where}_ims.npy has {len(array)} rows, {where}_caps.txt "
+        f"{len(captions)} lines, {where}_ids.txt {len(ids)}. Expected one row per image or per caption; "
+        "check that the files come from one package and are complete."
+    )
+
+
+def _repeats(array: np.ndarray) -> int:
+    """How often each image's row is repeated, where rows are as many as captions and no ids tell: 5 times or once."""
+    if len(array) % 5:
+        return 1
+    groups = np.unique(np.linspace(0, len(array) // 5 - 1, 20).astype(int)) * 5
+    return 5 if all((array[first] == array[first + 4]).all() for first in groups) else 1
+
+
+def _array(path: Path) -> np.ndarray:
+    try:
+        array = np.load(path, mmap_mode="r")
+    except FileNotFoundError:
+        raise DataError(f"no features at {path}. Expected {{train,dev,test}}_{{ims.npy,caps.txt}} there.") from None
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot read {path}: {error}. Is the download complete?") from error
+    if array.ndim not in (2, 3) or array.dtype not in (np.float16, np.float32, np.float64):
+        raise DataError(
+            f"{path}: expected floats of shape (n, d) or (n, regions, d), found {array.dtype} {array.shape}."
+        )
+    return np.asarray(array)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").rstrip("\n").split("\n") if path.stat().st_size else []
+    except FileNotFoundError:
+        raise DataError(
+            f"no captions at {path}: one caption a line, those of one image in consecutive lines."
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot read {path}: {error}") from error

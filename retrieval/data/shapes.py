@@ -1,0 +1,140 @@
+"""`shapes`: rendered scenes of two coloured shapes, five captions each, made in a second and the same everywhere.
+
+Each caption tells something else and leaves something out (a size, a colour, the relation), and scenes share most of
+their words, so that retrieval is possible but never trivial.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Int, UInt8
+from PIL import Image, ImageDraw
+from torch import Tensor
+
+from retrieval.data.pairs import Pairs, Split
+
+SPLITS = {"train": 1000, "val": 250, "test": 500}
+
+COLOURS = {
+    "red": (214, 39, 40),
+    "green": (44, 160, 44),
+    "blue": (31, 119, 214),
+    "yellow": (240, 220, 30),
+    "orange": (255, 127, 14),
+    "purple": (148, 60, 200),
+    "pink": (247, 150, 200),
+    "white": (245, 245, 245),
+}
+GROUNDS = {"black": (10, 10, 10), "grey": (110, 110, 110), "brown": (110, 70, 40)}
+SHAPES = {"circle": "disc", "square": "box", "triangle": "wedge", "diamond": "rhombus", "cross": "plus"}
+"""Each shape with its second name."""
+SIZES = {"small": "tiny", "large": "big"}
+RELATIONS = {"left": ("left of", "right of"), "above": ("above", "below")}
+"""Each relation and its reverse."""
+
+_CANVAS = 96
+
+
+@dataclass(frozen=True)
+class Thing:
+    colour: str
+    shape: str
+    size: str
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The first thing stands left of, or above, the second."""
+
+    first: Thing
+    second: Thing
+    relation: str
+    ground: str
+    jitter: tuple[float, float, float, float]
+
+
+class RenderedImages:
+    """All scenes of a split as pixels."""
+
+    def __init__(self, pixels: UInt8[Tensor, "i 3 h w"]) -> None:
+        self.pixels = pixels
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.pixels.shape[1:])
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def gather(self, rows: Int[np.ndarray, " b"]) -> UInt8[Tensor, "b 3 h w"]:
+        return self.pixels[torch.from_numpy(rows)]
+
+    def fingerprint(self) -> str:
+        return hashlib.sha256(self.pixels.numpy().tobytes()).hexdigest()
+
+
+def load(*, size: int) -> Pairs:
+    """Render the three splits at `size` pixels a side."""
+    return Pairs(*(_split(seed, count, size) for seed, count in enumerate(SPLITS.values())))
+
+
+def _split(seed: int, count: int, size: int) -> Split:
+    rng = np.random.default_rng([20221204, seed])
+    scenes = [_scene(rng) for _ in range(count)]
+    pixels = np.stack([_render(scene, size) for scene in scenes])
+    captions = [caption for scene in scenes for caption in describe(scene, rng)]
+    image_of_text = np.repeat(np.arange(count), 5)
+    return Split(RenderedImages(torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous()), captions, image_of_text)
+
+
+def _scene(rng: np.random.Generator) -> Scene:
+    colours = rng.choice(list(COLOURS), size=2, replace=False)
+    things = [Thing(str(colour), str(rng.choice(list(SHAPES))), str(rng.choice(list(SIZES)))) for colour in colours]
+    jitter = rng.uniform(-0.07, 0.07, size=4)
+    relation, ground = str(rng.choice(list(RELATIONS))), str(rng.choice(list(GROUNDS)))
+    return Scene(things[0], things[1], relation, ground, (jitter[0], jitter[1], jitter[2], jitter[3]))
+
+
+def describe(scene: Scene, rng: np.random.Generator) -> list[str]:
+    """Five different captions, each with some of the facts."""
+    a, b = scene.first, scene.second
+    forward, backward = RELATIONS[scene.relation]
+    nouns = {thing: str(rng.choice([thing.shape, SHAPES[thing.shape]])) for thing in (a, b)}
+    sizes = {thing: str(rng.choice([thing.size, SIZES[thing.size]])) for thing in (a, b)}
+    return [
+        f"a {sizes[a]} {a.colour} {nouns[a]} {forward} a {sizes[b]} {b.colour} {nouns[b]}",
+        f"there is a {b.colour} {nouns[b]} {backward} a {a.colour} {nouns[a]}",
+        f"a {nouns[a]} and a {sizes[b]} {nouns[b]} on a {scene.ground} background, one of them is {b.colour}",
+        f"on {scene.ground}, something {a.colour} and {sizes[a]} stands {forward} a {nouns[b]}",
+        f"the picture shows one {a.colour} and one {b.colour} shape, the {b.colour} one is a {sizes[b]} {b.shape}",
+    ]
+
+
+def _render(scene: Scene, size: int) -> UInt8[np.ndarray, "h w 3"]:
+    canvas = Image.new("RGB", (_CANVAS, _CANVAS), GROUNDS[scene.ground])
+    draw = ImageDraw.Draw(canvas)
+    first, second = ((0.28, 0.5), (0.72, 0.5)) if scene.relation == "left" else ((0.5, 0.28), (0.5, 0.72))
+    _draw(draw, scene.first, first[0] + scene.jitter[0], first[1] + scene.jitter[1])
+    _draw(draw, scene.second, second[0] + scene.jitter[2], second[1] + scene.jitter[3])
+    return np.asarray(canvas.resize((size, size), Image.Resampling.BOX))
+
+
+def _draw(draw: ImageDraw.ImageDraw, thing: Thing, x: float, y: float) -> None:
+    x, y = x * _CANVAS, y * _CANVAS
+    r = _CANVAS * (0.20 if thing.size == "large" else 0.11)
+    arm = r * 0.4
+    outlines = {
+        "square": [(x - r, y - r), (x + r, y - r), (x + r, y + r), (x - r, y + r)],
+        "triangle": [(x, y - r), (x + r, y + r), (x - r, y + r)],
+        "diamond": [(x, y - r), (x + r, y), (x, y + r), (x - r, y)],
+    }
+    fill = COLOURS[thing.colour]
+    if thing.shape == "circle":
+        draw.ellipse([x - r, y - r, x + r, y + r], fill=fill)
+    elif thing.shape == "cross":
+        draw.rectangle([x - r, y - arm, x + r, y + arm], fill=fill)
+        draw.rectangle([x - arm, y - r, x + arm, y + r], fill=fill)
+    else:
+        draw.polygon(outlines[thing.shape], fill=fill)

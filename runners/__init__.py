@@ -1,0 +1,1 @@
+"""How trials run: the shared trainer, checkpoints, the two drivers (Ray Tune, in-process), MLflow, the live matrix."""

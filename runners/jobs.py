@@ -1,0 +1,102 @@
+"""Jobs: what a driver schedules. A job is one or more trials, run in order in one process, and what they may use."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Protocol
+
+from grid import catalog
+from grid.catalog import Resources
+from grid.errors import UserError
+from grid.expansion import Trial
+from grid.gridfile import Grid
+from grid.home import Home
+from grid.settings import TrialSettings
+from runners.events import Report
+from runners.trial import Machine, run_trial
+
+
+@dataclass(frozen=True)
+class Job:
+    """Plain values only: a job crosses process borders as JSON."""
+
+    trials: tuple[TrialSettings, ...]
+    ids: tuple[str, ...]
+    home: str
+    machine: Machine
+    cpu: int
+    gpu: float
+
+    def run(self, report: Report) -> None:
+        """Run the trials in this process, one after the other."""
+        home = Home(Path(self.home))
+        for trial_id, settings in zip(self.ids, self.trials, strict=True):
+            run_trial(settings, home.trial(trial_id), report, self.machine)
+
+    def to_json(self) -> str:
+        content = {
+            "trials": [settings.model_dump(mode="json") for settings in self.trials],
+            "ids": self.ids,
+            "home": self.home,
+            "machine": asdict(self.machine),
+            "cpu": self.cpu,
+            "gpu": self.gpu,
+        }
+        return json.dumps(content)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Job":
+        content = json.loads(text)
+        machine = content["machine"] | {"roots": tuple((name, root) for name, root in content["machine"]["roots"])}
+        trials = tuple(TrialSettings.model_validate(settings) for settings in content["trials"])
+        return cls(trials, tuple(content["ids"]), content["home"], Machine(**machine), content["cpu"], content["gpu"])
+
+
+class Driver(Protocol):
+    """Runs jobs somewhere and passes on what their trials report; returns when none is left or it was interrupted."""
+
+    def run(self, jobs: Sequence[Job], report: Report) -> None: ...
+
+
+def jobs_for(grid: Grid, trials: Sequence[Trial], home: Home, *, gpus: int) -> list[Job]:
+    """One job a trial, each with its share of the machine.
+
+    Args:
+        gpus: how many GPUs there are; with none, jobs ask for CPUs only.
+
+    Raises:
+        UserError: a GPU share that cannot be scheduled.
+    """
+    roots = tuple((name, str(grid.root(name))) for name in grid.datasets if grid.root(name))
+    jobs = []
+    for trial in trials:
+        share = gpu_share(grid.resources, trial.settings.recipe) if gpus else 0.0
+        machine = Machine(grid.resources.cpu, grid.resources.workers, gpu=share > 0, roots=roots)
+        jobs.append(Job((trial.settings,), (trial.id,), str(home.path.absolute()), machine, grid.resources.cpu, share))
+    return jobs
+
+
+def gpu_share(resources: Resources, recipe: str) -> float:
+    """The grid file's share of a GPU, else the recipe's.
+
+    Raises:
+        UserError: it is neither below 1 nor whole; Ray cannot place 1.5 GPUs.
+    """
+    share = catalog.recipe(recipe).gpu if resources.gpu is None else resources.gpu
+    if share < 0 or (share > 1 and share != int(share)):
+        raise UserError(f"resources.gpu = {share}: give a share of one GPU, up to 1, or a whole number of GPUs.")
+    return share
+
+
+def concurrency(resources: Resources, jobs: Sequence[Job], *, cpus: int, gpus: int) -> int:
+    """How many jobs run at a time: what is asked for, bounded by what the machine holds.
+
+    Raises:
+        UserError: not even one job fits.
+    """
+    cpu, gpu = max(job.cpu for job in jobs), max(job.gpu for job in jobs)
+    fitting = min(cpus // cpu, int(gpus / gpu) if gpu else cpus)
+    if fitting < 1:
+        raise UserError(f"a job asks for {cpu} CPUs and {gpu:g} GPUs; this machine has {cpus} and {gpus}.")
+    return min(fitting, resources.concurrency or fitting)

@@ -1,0 +1,136 @@
+"""The MLflow mirror, and the only file that imports MLflow: each trial's folder, copied into an experiment.
+
+The driver alone writes, in a thread of its own. Folders are the truth: a mirror that missed something catches up from
+them, and an MLflow that is down costs one warning and never a trial.
+"""
+
+import json
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from grid.files import read_json_lines
+from grid.home import State, TrialFolder
+from results import record
+
+TAG = "goalgrid.trial"
+
+
+class Mirror:
+    """Copies trials into MLflow in the background.
+
+    Args:
+        uri: of the tracking server or database.
+        experiment: its name, the grid's.
+        warn: called once, with what went wrong, if MLflow cannot be written.
+    """
+
+    def __init__(self, uri: str, experiment: str, warn: Callable[[str], None]) -> None:
+        self.uri, self.experiment, self.warn = uri, experiment, warn
+        self._waiting: queue.Queue[TrialFolder | None] = queue.Queue()
+        self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
+        self._thread.start()
+
+    def sync(self, folder: TrialFolder) -> None:
+        """Copy what this trial's folder holds and MLflow lacks, soon."""
+        self._waiting.put(folder)
+
+    def close(self) -> None:
+        """Wait until everything is copied."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        store: _Store | None = None
+        try:
+            for folder in iter(self._waiting.get, None):
+                store = store or _Store(self.uri, self.experiment)
+                store.sync(folder)
+        except Exception as error:  # MLflow raises many kinds; none of them may touch the grid
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            self.warn(f"MLflow at {self.uri} is out of reach, training goes on without it: {reason}")
+
+
+class _Store:
+    """One experiment, and which run is each trial's."""
+
+    def __init__(self, uri: str, experiment: str) -> None:
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
+        import logging
+
+        logging.getLogger("mlflow").setLevel(logging.ERROR)
+        logging.getLogger("alembic").setLevel(logging.ERROR)
+        from mlflow.entities import Metric, Param
+        from mlflow.tracking import MlflowClient
+
+        self.metric, self.param = Metric, Param
+        self.client = MlflowClient(tracking_uri=uri)
+        found = self.client.get_experiment_by_name(experiment)
+        self.experiment = found.experiment_id if found else self.client.create_experiment(experiment)
+        self.runs: dict[str, tuple[str, int, bool]] = {}
+        """Of each trial: its run, how many epochs stand there, whether it is finished there."""
+        for run in self._existing():
+            epochs = int(run.data.metrics.get("epoch", 0))
+            self.runs[run.data.tags[TAG]] = (run.info.run_id, epochs, run.info.status == "FINISHED")
+
+    def sync(self, folder: TrialFolder) -> None:
+        """Bring this trial's run up to what its folder holds."""
+        if not folder.settings.exists():
+            return
+        run_id, copied, finished = self.runs.get(folder.trial_id) or self._create(folder)
+        if finished:
+            return
+        rows = read_json_lines(folder.history)
+        for row in rows[copied:]:
+            metrics = {name: value for name, value in row.items() if isinstance(value, int | float)}
+            self.client.log_batch(run_id, metrics=self._metrics(metrics, step=row["epoch"]))
+        state = folder.state()
+        if state is State.DONE:
+            self._finish(run_id, folder)
+        elif state is State.FAILED:
+            self.client.set_tag(run_id, "goalgrid.error", folder.reason())
+            self.client.set_terminated(run_id, "FAILED")
+        elif copied and state is State.RUNNING:
+            self.client.update_run(run_id, status="RUNNING")
+        self.runs[folder.trial_id] = (run_id, len(rows), state is State.DONE)
+
+    def _existing(self) -> Iterable[Any]:
+        token = None
+        while True:
+            page = self.client.search_runs([self.experiment], max_results=1000, page_token=token)
+            yield from (run for run in page if TAG in run.data.tags)
+            token = page.token
+            if not token:
+                return
+
+    def _create(self, folder: TrialFolder) -> tuple[str, int, bool]:
+        settings = json.loads(folder.settings.read_text(encoding="utf-8"))
+        run = self.client.create_run(self.experiment, run_name=folder.trial_id, tags={TAG: folder.trial_id})
+        params = [self.param(name, str(value)) for name, value in flat(settings).items()]
+        self.client.log_batch(run.info.run_id, params=params)
+        return run.info.run_id, 0, False
+
+    def _finish(self, run_id: str, folder: TrialFolder) -> None:
+        names = [f"test_{name}" for name in record.METRICS]
+        row = record.collect([folder.record], [*names, "selected_epoch"]).to_pylist()[0]
+        self.client.log_batch(run_id, metrics=self._metrics(row, step=row["selected_epoch"]))
+        self.client.set_terminated(run_id, "FINISHED")
+
+    def _metrics(self, values: dict[str, float], step: int) -> list[Any]:
+        return [self.metric(name, float(value), 0, step) for name, value in values.items()]
+
+
+def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by dotted names.
+
+    >>> flat({"train": {"lr": 0.1}, "seed": 0})
+    {'train.lr': 0.1, 'seed': 0}
+    """
+    leaves: dict[str, Any] = {}
+    for name, value in settings.items():
+        leaves |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return leaves

@@ -1,0 +1,151 @@
+"""One trial from start to record, in a folder. Knows neither Ray nor the command line."""
+
+import json
+import traceback
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from grid.errors import UserError
+from grid.files import write_json, write_text
+from grid.home import State, TrialFolder
+from grid.identity import canonical
+from grid.settings import TrialSettings
+from results import record
+from retrieval import data
+from retrieval.evaluation import Ranks
+from runners import lease, provenance
+from runners.events import Event, Report
+from runners.trainer import Inputs, Trainer
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a trial may use here: never part of its identity."""
+
+    threads: int = 1
+    workers: int = 2
+    gpu: bool = False
+    roots: tuple[tuple[str, str], ...] = ()
+    """(data set, folder) for those that are not embedded."""
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cuda" if self.gpu and torch.cuda.is_available() else "cpu")
+
+    def root(self, dataset: str) -> Path | None:
+        return next((Path(folder) for name, folder in self.roots if name == dataset), None)
+
+
+def run_trial(settings: TrialSettings, folder: TrialFolder, report: Report, machine: Machine) -> State:
+    """Train a trial that is not done, from where it stands, and leave its record.
+
+    Every failure is caught, written to `error.txt` and reported: one trial never stops the others.
+    """
+    epochs = settings.train.epochs
+    try:
+        if folder.done.exists():
+            report(Event(folder.trial_id, "done", epochs, epochs))
+            return State.DONE
+        with lease.held(folder.lease):
+            report(Event(folder.trial_id, "started", 0, epochs))
+            folder.error.unlink(missing_ok=True)
+            metrics = _train(settings, folder, report, machine)
+            report(Event(folder.trial_id, "done", epochs, epochs, metrics))
+            return State.DONE
+    except lease.Busy as busy:
+        report(Event(folder.trial_id, "busy", 0, epochs, message=str(busy)))
+        return State.RUNNING
+    except Exception as error:  # whatever it is, it is this trial's failure, not the grid's
+        report(Event(folder.trial_id, "failed", 0, epochs, message=_leave_error(folder, error)))
+        return State.FAILED
+
+
+def _train(settings: TrialSettings, folder: TrialFolder, report: Report, machine: Machine) -> dict[str, float]:
+    torch.set_num_threads(machine.threads)
+    write_json(folder.settings, canonical(settings))
+    environment = provenance.environment(machine.device, machine.threads)
+    write_json(folder.environment, environment)
+    inputs = prepare(settings, machine)
+    inputs.vocabulary.save(folder.vocabulary)
+    trainer = Trainer(
+        settings,
+        inputs,
+        last=folder.last_checkpoint,
+        best=folder.best_checkpoint,
+        history=folder.history,
+        report=lambda epoch, metrics: report(Event(folder.trial_id, "epoch", epoch, settings.train.epochs, metrics)),
+    )
+    trainer.fit()
+    ranks = trainer.test()
+    record.write(folder.record, _record(settings, folder, trainer, ranks, environment))
+    write_text(folder.done, datetime.now(UTC).isoformat(timespec="seconds") + "\n")
+    return {f"test_{name}": value for name, value in ranks.metrics().items()}
+
+
+def prepare(settings: TrialSettings, machine: Machine) -> Inputs:
+    """Open the trial's data and encode its captions; kept for the next trial that needs the same.
+
+    Raises:
+        UserError: the data cannot be used; says why.
+    """
+    dataset = settings.dataset
+    pairs = data.load(dataset.name, machine.root(dataset.name), settings.model.image, workers=machine.workers)
+    return _inputs(pairs, settings.dataset.min_count, settings.dataset.max_words, machine.device)
+
+
+@lru_cache(maxsize=4)
+def _inputs(pairs: data.Pairs, min_count: int, max_words: int, device: torch.device) -> Inputs:
+    return Inputs.prepare(pairs, min_count=min_count, max_words=max_words, device=device)
+
+
+@lru_cache(maxsize=4)
+def _data_fingerprint(pairs: data.Pairs) -> str:
+    return pairs.fingerprint()
+
+
+def _record(
+    settings: TrialSettings, folder: TrialFolder, trainer: Trainer, ranks: Ranks, environment: dict[str, Any]
+) -> dict[str, Any]:
+    selected = trainer.rows[trainer.selected_epoch - 1]
+    return {
+        "trial_id": folder.trial_id,
+        "dataset": settings.dataset.name,
+        "protocol": settings.dataset.protocol,
+        "recipe": settings.recipe,
+        "objective": settings.objective.name,
+        "variant": settings.objective.variant,
+        "seed": settings.seed,
+        "settings": json.dumps(canonical(settings), sort_keys=True),
+        "selection": settings.train.selection,
+        "selected_epoch": trainer.selected_epoch,
+        "epochs": trainer.epoch,
+        "steps": trainer.step,
+        **{f"val_{name}": selected[f"val_{name}"] for name in record.METRICS},
+        **{f"test_{name}": value for name, value in ranks.metrics().items()},
+        "test_i2t_ranks": ranks.i2t.tolist(),
+        "test_t2i_ranks": ranks.t2i.tolist(),
+        "history": record.long_history(trainer.rows),
+        "train_seconds": sum(row["seconds"] for row in trainer.rows),
+        "data_fingerprint": _data_fingerprint(trainer.inputs.pairs),
+        "code_fingerprint": provenance.code_fingerprint(),
+        "environment": json.dumps(environment, sort_keys=True),
+        "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _leave_error(folder: TrialFolder, error: Exception) -> str:
+    """Write `error.txt`: the traceback where the fault may be ours, and the message as its last line."""
+    message = " ".join(str(error).split()) or type(error).__name__
+    if not isinstance(error, UserError):
+        message = f"{type(error).__name__}: {message}"
+    trace = "" if isinstance(error, UserError) else "".join(traceback.format_exception(error)) + "\n"
+    try:
+        write_text(folder.error, f"{trace}{message}\n")
+    except UserError:  # the disk that failed the trial cannot take its error either; the report still goes out
+        return message
+    return message

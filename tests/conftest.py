@@ -1,0 +1,67 @@
+"""What all tests share: the command line as a user calls it, one small trained grid, and the real data where it is."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from grid.expansion import Trial, expand, trials_of
+from grid.gridfile import load
+from grid.home import Home
+
+torch.set_num_threads(1)
+
+ROOT = Path(__file__).parent.parent
+FLICKR8K = Path(os.environ.get("GOALGRID_FLICKR8K", ROOT.parent / "shared" / "flickr8k"))
+
+SMALL = ("--set", "train.epochs=2", "--set", "train.batch_size=250", "--set", "model.image.size=16")
+"""Overrides that make a trial of `demo` take about a second."""
+
+Goalgrid = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def goalgrid() -> Goalgrid:
+    """Run the command line in a process of its own: `goalgrid("status", "demo", runs=folder)`."""
+
+    def call(*arguments: str, runs: Path, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "goalgrid", *arguments]
+        environment = {**os.environ, "GOALGRID_RUNS": str(runs), "COLUMNS": "160"}
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, cwd=ROOT)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def trained(goalgrid: Goalgrid, tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """A runs folder in which a 2 x 2 grid was trained through Ray Tune; tests read it and leave it as it is."""
+    home = Home(tmp_path_factory.mktemp("trained"))
+    axes = ("--set", 'objectives=["con_con","sig-ms_cir"]', "--set", "seeds=[0,1]")
+    finished = goalgrid("run", "demo", *axes, *SMALL, runs=home.path)
+    assert finished.returncode == 0, finished.stderr
+    return home
+
+
+@pytest.fixture
+def small_trial() -> Trial:
+    """One fast trial on the embedded data."""
+    return trials_of(expand(load("demo", [word for word in SMALL if word != "--set"])))[0]
+
+
+@pytest.fixture(scope="session")
+def flickr8k() -> Path:
+    """Flickr8k in Karpathy's layout with features in `precomp/`; tests that need it are skipped where it is absent."""
+    if not (FLICKR8K / "dataset.json").exists():
+        pytest.skip(f"no Flickr8k at {FLICKR8K}; set GOALGRID_FLICKR8K to its folder")
+    return FLICKR8K
+
+
+def read_status(finished: subprocess.CompletedProcess[str]) -> dict[str, int]:
+    """The states counted by `goalgrid status --json`."""
+    states: dict[str, int] = json.loads(finished.stdout)["states"]
+    return states

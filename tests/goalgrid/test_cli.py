@@ -1,0 +1,95 @@
+"""The command line: what it lists, how it refuses, and with which exit code."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from grid import catalog
+from grid.home import Home
+from grid.objectives import GOAL
+
+from ..conftest import Goalgrid
+
+WRONG = [
+    (("run", "dmeo"), "unknown grid 'dmeo'. Did you mean 'demo'?"),
+    (("run", "none.toml"), "no grid file at none.toml"),
+    (("run", "demo", "--set", "train.epoch=1"), "Did you mean 'train.epochs'?"),
+    (("run", "demo", "--set", "train.epochs"), "is not KEY=VALUE"),
+    (("run", "demo", "--set", "train.batch_size=1"), "train.batch_size: Input should be greater than or equal to 2"),
+    (("run", "demo", "--only", "seeed=0"), "unknown axis 'seeed'"),
+    (("run", "demo", "--set", "resources.cpu=999"), "a job asks for 999 CPUs"),
+    (("run", "flickr8k"), "no root for data set 'flickr8k'"),
+    (("run", "flickr8k", "--root", "/nowhere"), "no folder at /nowhere"),
+    (("table", "demo", "--layout", "gaol"), "Did you mean 'goal'?"),
+    (("table", "demo", "--metric", "r2"), "unknown metric 'r2'"),
+    (("table", "demo", "--format", "latx"), "Did you mean 'latex'?"),
+    (("status", "dmeo"), "Did you mean 'demo'?"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG, ids=[" ".join(arguments) for arguments, _ in WRONG])
+def test_a_mistake_is_one_message_and_exit_2(
+    arguments: tuple[str, ...], message: str, tmp_path: Path, goalgrid: Goalgrid
+) -> None:
+    finished = goalgrid(*arguments, runs=tmp_path)
+    assert finished.returncode == 2
+    assert message in finished.stderr
+    assert "Traceback" not in finished.stderr
+    assert finished.stdout == ""
+
+
+def test_a_runs_folder_that_cannot_be_written_is_named(tmp_path: Path, goalgrid: Goalgrid) -> None:
+    (tmp_path / "file").write_text("")
+    finished = goalgrid("run", "demo", "--here", runs=tmp_path / "file")
+    assert finished.returncode == 2
+    assert "choose another folder with --runs" in finished.stderr
+
+
+def test_a_grid_that_never_ran_has_no_table(tmp_path: Path, goalgrid: Goalgrid) -> None:
+    finished = goalgrid("table", "demo", runs=tmp_path)
+    assert finished.returncode == 3
+    assert "Start it: goalgrid run demo" in finished.stderr
+
+
+@pytest.mark.parametrize("verb", ["grids", "recipes", "datasets", "objectives"])
+def test_lists_name_everything(verb: str, tmp_path: Path, goalgrid: Goalgrid) -> None:
+    known = {
+        "grids": catalog.names("presets"),
+        "recipes": catalog.names("recipes"),
+        "datasets": catalog.names("datasets"),
+    }
+    finished = goalgrid(verb, runs=tmp_path)
+    assert finished.returncode == 0
+    assert all(f"\n{name} " in f"\n{finished.stdout}" for name in known.get(verb, GOAL))
+
+
+def test_status_and_plan_speak_json(trained: Home, goalgrid: Goalgrid) -> None:
+    status = json.loads(goalgrid("status", "demo", "--json", runs=trained.path).stdout)
+    assert status["states"]["done"] == status["trials"] == 4
+    plan = json.loads(goalgrid("plan", "demo", "--json", runs=trained.path).stdout)
+    assert plan["trials"] == 45
+    assert len(plan["left"]) == 45
+
+
+def test_plan_estimates_from_what_is_done(trained: Home, goalgrid: Goalgrid) -> None:
+    sets = ("--set", "train.epochs=2", "--set", "train.batch_size=250", "--set", "model.image.size=16")
+    finished = goalgrid("plan", "demo", *sets, runs=trained.path)
+    assert "45 trials: 4 done, 41 planned" in finished.stdout
+    assert "minutes of training by 4 finished ones" in finished.stdout
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path, goalgrid: Goalgrid) -> None:
+    assert goalgrid("run", "demo", "--dry-run", runs=tmp_path).returncode == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("kind", "start"), [("latex", "% needs"), ("markdown", "**cnn-bow"), ("csv", "dataset,")])
+def test_tables_go_to_stdout_or_a_file(
+    kind: str, start: str, trained: Home, tmp_path: Path, goalgrid: Goalgrid
+) -> None:
+    printed = goalgrid("table", "demo", "--format", kind, runs=trained.path)
+    assert printed.stdout.startswith(start)
+    written = goalgrid("table", "demo", "--format", kind, "-o", str(tmp_path / "t"), runs=trained.path)
+    assert written.returncode == 0
+    assert (tmp_path / "t").read_text().rstrip("\n") == printed.stdout.rstrip("\n")

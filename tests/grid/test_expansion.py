@@ -1,0 +1,67 @@
+"""Expansion: every combination once, in an order that fills all cells at one pace."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grid.errors import UserError
+from grid.expansion import expand, select, trials_of
+from grid.gridfile import load
+from grid.objectives import GOAL
+
+
+def test_the_demo_has_15_cells_and_45_trials() -> None:
+    cells = expand(load("demo"))
+    assert [cell.objective for cell in cells] == list(GOAL)
+    assert len(trials_of(cells)) == 45
+
+
+def test_first_seeds_come_first() -> None:
+    seeds = [trial.settings.seed for trial in trials_of(expand(load("demo")))]
+    assert seeds == sorted(seeds)
+
+
+def test_cells_without_the_swept_parameter_share_their_trials() -> None:
+    cells = expand(load("demo", ["sweep.objective.tau=[1, 10]", 'objectives=["con_con","con_nca"]', "seeds=[0]"]))
+    assert len(cells) == 4
+    assert len(trials_of(cells)) == 3
+
+
+def test_the_released_variant_brings_its_own_defaults() -> None:
+    cells = expand(load("demo", ["objective.variant=released", 'objectives=["con_con","sig-ms_cir"]']))
+    parameters = [cell.trials[0].settings.objective.parameters for cell in cells]
+    assert parameters[0]["margin"] is None
+    assert parameters[1]["offset"] == 0.5
+    assert parameters[1]["empty"] == 0.0
+
+
+def test_another_encoder_brings_its_own_settings() -> None:
+    grid = load("demo", ["model.text.pooling=max", "model.text.encoder=bigru"])
+    text = expand(grid)[0].trials[0].settings.model.text
+    assert text.model_dump() == {"encoder": "bigru", "word_dim": 300, "pooling": "max", "dropout": 0.0}
+
+
+@given(st.sets(st.sampled_from(GOAL), min_size=1), st.sets(st.integers(0, 99), min_size=1, max_size=5))
+def test_size_is_the_product_of_the_axes(objectives: set[str], seeds: set[int]) -> None:
+    names = ",".join(f'"{name}"' for name in sorted(objectives))
+    cells = expand(load("demo", [f"objectives=[{names}]", f"seeds={sorted(seeds)}"]))
+    assert len(trials_of(cells)) == len(objectives) * len(seeds)
+
+
+def test_only_selects_by_patterns() -> None:
+    cells = expand(load("demo"))
+    assert len(select(cells, "objective=*_cir seed=0")) == 5
+    assert len(select(cells, "objective=sig-ms_*")) == 9
+
+
+@pytest.mark.parametrize(
+    ("only", "message"),
+    [
+        ("seeed=0", "Did you mean 'seed'"),
+        ("seed", "is not AXIS=PATTERN"),
+        ("seed=9", "names none of the grid's trials"),
+    ],
+)
+def test_a_filter_that_cannot_be_meant_is_an_error(only: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        select(expand(load("demo")), only)

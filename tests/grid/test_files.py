@@ -1,0 +1,51 @@
+"""Files are replaced whole or not at all, on real full and real read-only disks."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from grid.errors import UserError
+from grid.files import read_json_lines, write_json_lines, write_text, written_aside
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small file system needs root")
+    yield tmp_path
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_a_full_disk_leaves_the_old_content(tiny_disk: Path) -> None:
+    path = tiny_disk / "file"
+    write_text(path, "old")
+    with pytest.raises(UserError, match="No space left on device"):
+        write_text(path, "new" * 100_000)
+    assert path.read_text() == "old"
+    assert [file.name for file in tiny_disk.iterdir()] == ["file"]
+
+
+def test_a_read_only_disk_is_named(tiny_disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(tiny_disk)], check=True)
+    with pytest.raises(UserError, match=r"cannot write .* Read-only file system"):
+        write_text(tiny_disk / "file", "new")
+
+
+def test_an_exception_leaves_the_old_content(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_text(path, "old")
+    with pytest.raises(ZeroDivisionError), written_aside(path) as aside:
+        aside.write_text(f"half {1 / 0}")
+    assert path.read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_json_lines_read_back(tmp_path: Path) -> None:
+    rows = [{"epoch": 1, "loss": 0.5}, {"epoch": 2, "loss": float("nan")}]
+    write_json_lines(tmp_path / "rows", rows)
+    assert [row["epoch"] for row in read_json_lines(tmp_path / "rows")] == [1, 2]
+    assert read_json_lines(tmp_path / "none") == []

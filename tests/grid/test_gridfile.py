@@ -1,0 +1,129 @@
+"""Grid files: what they may say, and that every mistake in one is reported at once."""
+
+from pathlib import Path
+
+import pytest
+
+from grid import catalog
+from grid.errors import UserError
+from grid.expansion import expand
+from grid.gridfile import Grid, check, dotted_names, load
+from grid.objectives import GOAL
+
+MINIMAL = {"name": "g", "datasets": ["shapes"], "recipes": ["cnn-bow"], "objectives": "goal", "seeds": [0]}
+
+
+@pytest.mark.parametrize("name", catalog.names("presets"))
+def test_every_preset_expands(name: str) -> None:
+    assert expand(load(name))
+
+
+@pytest.mark.parametrize("name", catalog.names("recipes"))
+def test_every_recipe_is_complete(name: str) -> None:
+    assert expand(check({**MINIMAL, "recipes": [name]}, where="grid"))
+
+
+def test_goal_stands_for_the_15() -> None:
+    assert check(MINIMAL, where="grid").objectives == list(GOAL)
+    assert check({**MINIMAL, "objectives": ["goal"]}, where="grid").objectives == list(GOAL)
+
+
+def test_all_mistakes_are_reported_at_once() -> None:
+    content = {
+        "name": "my grid",
+        "datasets": ["shape"],
+        "recipes": ["cnn-bwo"],
+        "objectives": ["sigg_cir", "con_circle", "con_con", "con_con"],
+        "seeds": [],
+        "set": {"train.epoch": 3, "objective.tau": "steep"},
+        "colour": "red",
+    }
+    with pytest.raises(UserError) as caught:
+        check(content, where="grid 'x'")
+    message = str(caught.value)
+    for part in (
+        "name: String should match",
+        "unknown dataset 'shape' in datasets[0]. Did you mean 'shapes'?",
+        "unknown recipe 'cnn-bwo' in recipes[0]. Did you mean 'cnn-bow'?",
+        "unknown pair weight 'sigg' of objective 'sigg_cir' in objectives[0]. Did you mean 'sig'?",
+        "unknown triplet weight 'circle' of objective 'con_circle' in objectives[1]. Did you mean 'cir'?",
+        "objectives: con_con stands there more than once",
+        "seeds: List should have at least 1 item",
+        "unknown setting 'train.epoch' in [set]. Did you mean 'train.epochs'?",
+        "colour: Extra inputs are not permitted",
+    ):
+        assert part in message
+
+
+def test_a_parameter_of_no_objective_is_an_error() -> None:
+    with pytest.raises(UserError, match=r"objective\.tau: none of the grid's objectives has this parameter"):
+        check({**MINIMAL, "objectives": ["con_con"], "set": {"objective.tau": 3}}, where="grid")
+
+
+def test_a_wrong_type_of_an_objective_parameter_is_an_error() -> None:
+    with pytest.raises(UserError, match=r"objective\.tau must be a number, not 'steep'"):
+        check({**MINIMAL, "sweep": {"objective.tau": [1, "steep"]}}, where="grid")
+
+
+@pytest.mark.parametrize(
+    ("override", "part"),
+    [
+        ("train.lr=-1", "train.lr: Input should be greater than 0"),
+        ("train.batch_size=1", "train.batch_size: Input should be greater than or equal to 2"),
+        ("model.image.encoder=linaer", "does not match any of the expected tags"),
+    ],
+)
+def test_a_value_out_of_range_is_named(override: str, part: str) -> None:
+    with pytest.raises(UserError) as caught:
+        expand(load("demo", [override]))
+    assert part in str(caught.value)
+
+
+def test_set_takes_axes_settings_and_sweeps() -> None:
+    grid = load("demo", ["seeds=[7]", "train.lr=1e-3", "sweep.objective.tau=[1, 10]", "resources.cpu=2"])
+    assert grid.seeds == [7]
+    assert grid.set == {"train.lr": 1e-3}
+    assert grid.sweep == {"objective.tau": [1, 10]}
+    assert grid.resources.cpu == 2
+
+
+def test_a_list_for_a_setting_says_how_to_sweep_it() -> None:
+    with pytest.raises(UserError, match=r"--set 'sweep\.train\.lr=\[1, 2\]'"):
+        load("demo", ["train.lr=[1, 2]"])
+
+
+def test_root_belongs_to_the_only_data_set_or_is_named() -> None:
+    assert load("flickr8k", roots=["/data"]).root("flickr8k") == Path("/data")
+    assert load("flickr8k", roots=["flickr8k=/data"]).root("flickr8k") == Path("/data")
+    with pytest.raises(UserError, match="say which"):
+        load("flickr8k", ['datasets=["shapes","flickr8k"]'], roots=["/data"])
+
+
+def test_data_of_ones_own_needs_only_a_root() -> None:
+    grid = check({**MINIMAL, "datasets": ["mine"], "data": {"mine": {"root": "/data"}}}, where="grid")
+    assert expand(grid)[0].trials[0].settings.dataset.protocol == "mine-test"
+
+
+def test_a_grid_survives_its_file(tmp_path: Path) -> None:
+    grid = load("flickr8k", ["train.lr=5e-4", "sweep.objective.tau=[1, 10]"], roots=["/data"])
+    path = tmp_path / "grid.toml"
+    path.write_text(grid.to_toml())
+    assert load(str(path)) == grid
+
+
+def test_files_that_are_missing_or_no_toml_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no grid file at"):
+        load(str(tmp_path / "none.toml"))
+    (tmp_path / "bad.toml").write_text("name =")
+    with pytest.raises(UserError, match="is not valid TOML"):
+        load(str(tmp_path / "bad.toml"))
+    with pytest.raises(UserError, match="Did you mean 'demo'"):
+        load("dmeo")
+
+
+def test_dotted_names_are_all_settable() -> None:
+    assert {"train.lr", "model.image.size", "model.text.pooling", "objective.tau", "dataset.min_count"} <= set(
+        dotted_names()
+    )
+    assert "dataset.name" not in dotted_names()
+    assert isinstance(load("demo"), Grid)

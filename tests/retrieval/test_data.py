@@ -1,0 +1,239 @@
+"""Data sets: the three formats through one interface, and every fault of a user's copy named."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from grid.errors import UserError
+from grid.settings import CnnSettings, LinearSettings
+from retrieval import data
+from retrieval.data import DataError, karpathy, precomp, shapes
+
+CNN = CnnSettings(encoder="cnn", size=16)
+LINEAR = LinearSettings(encoder="linear")
+
+
+def write_precomp(root: Path, *, images: int = 6, captions: int = 5, repeated: bool = False, ids: bool = True) -> None:
+    """A small precomp package; image i's features are all i, so that rows can be told apart."""
+    for split in ("train", "dev", "test"):
+        rows = np.repeat(np.arange(images), captions if repeated else 1)
+        np.save(root / f"{split}_ims.npy", np.tile(rows[:, None, None], (1, 3, 4)).astype(np.float16))
+        lines = [f"image {i} caption {c}" for i in range(images) for c in range(captions)]
+        (root / f"{split}_caps.txt").write_text("\n".join(lines) + "\n")
+        if ids:
+            (root / f"{split}_ids.txt").write_text("".join(f"{100 + row}\n" for row in rows))
+
+
+def write_karpathy(root: Path, counts: tuple[int, ...] = (5, 3, 4, 1)) -> Path:
+    """One image a split (two in training), with as many captions as `counts` says."""
+    (root / "images").mkdir(parents=True)
+    entries = []
+    for i, (split, count) in enumerate(zip(("train", "restval", "val", "test"), counts, strict=True)):
+        Image.new("RGB", (20, 30), (i * 60, 0, 0)).save(root / "images" / f"{i}.png")
+        sentences = [{"raw": f"a {split} picture {c}"} for c in range(count)]
+        entries.append({"filename": f"{i}.png", "split": split, "sentences": sentences})
+    (root / "dataset.json").write_text(json.dumps({"images": entries}))
+    return root / "dataset.json"
+
+
+class TestShapes:
+    def test_it_is_the_same_on_every_machine(self) -> None:
+        """Golden: other data would make other numbers under the same trial ids."""
+        assert shapes.load(size=32).fingerprint() == "cf9fed8a2ff8c51f"
+
+    def test_every_image_has_five_different_captions(self) -> None:
+        for split in (pairs := shapes.load(size=8)).train, pairs.val, pairs.test:
+            for image in range(0, len(split.images), 50):
+                rows = np.flatnonzero(split.image_of_text == image)
+                assert len({split.captions[row] for row in rows}) == 5
+
+    def test_splits_share_no_scene(self) -> None:
+        pairs = shapes.load(size=8)
+        first = [
+            {split.captions[row] for row in range(0, len(split.captions), 5)} for split in (pairs.train, pairs.test)
+        ]
+        assert len(first[1] - first[0]) > 0.9 * len(first[1])
+
+
+class TestPrecomp:
+    @pytest.mark.parametrize("repeated", [False, True])
+    @pytest.mark.parametrize("ids", [False, True])
+    def test_both_row_layouts_give_one_row_an_image(self, tmp_path: Path, repeated: bool, ids: bool) -> None:
+        write_precomp(tmp_path, repeated=repeated, ids=ids)
+        split = precomp.load(tmp_path).train
+        assert len(split.images) == 6
+        for row, caption in enumerate(split.captions):
+            image = split.images.gather(split.image_of_text[[row]])
+            assert caption.startswith(f"image {int(image[0, 0, 0])} ")
+
+    def test_features_stay_on_disk_in_their_type(self, tmp_path: Path) -> None:
+        write_precomp(tmp_path)
+        images = precomp.load(tmp_path).train.images
+        assert isinstance(images, precomp.Features)
+        assert images.shape == (3, 4)
+        assert isinstance(images.array.base, np.memmap) or isinstance(images.array, np.memmap)
+        assert images.gather(np.array([1, 0])).dtype == torch.float16
+
+    def test_captions_of_one_image_may_be_any_number(self, tmp_path: Path) -> None:
+        write_precomp(tmp_path)
+        (tmp_path / "dev_caps.txt").write_text("a\nb\nc\nd\n")
+        (tmp_path / "dev_ids.txt").write_text("7\n7\n7\n9\n")
+        np.save(tmp_path / "dev_ims.npy", np.ones((2, 4), np.float32))
+        assert precomp.load(tmp_path).val.image_of_text.tolist() == [0, 0, 0, 1]
+
+    def test_testall_is_used_where_it_is_wanted(self, tmp_path: Path) -> None:
+        write_precomp(tmp_path)
+        for kind in ("ims.npy", "caps.txt", "ids.txt"):
+            (tmp_path / f"test_{kind}").rename(tmp_path / f"testall_{kind}")
+        assert len(precomp.load(tmp_path, test_splits=["testall", "test"]).test.images) == 6
+
+    def test_numbers_that_do_not_match_are_named(self, tmp_path: Path) -> None:
+        write_precomp(tmp_path, ids=False)
+        np.save(tmp_path / "dev_ims.npy", np.ones((7, 4), np.float32))
+        with pytest.raises(DataError, match=r"dev_ims\.npy has 7 rows, .*dev_caps\.txt 30 lines"):
+            precomp.load(tmp_path)
+
+    def test_nan_is_named_with_its_row(self, tmp_path: Path) -> None:
+        write_precomp(tmp_path)
+        array = np.ones((6, 4), np.float32)
+        array[4, 2] = np.nan
+        np.save(tmp_path / "test_ims.npy", array)
+        with pytest.raises(DataError, match=r"test_ims\.npy: row 4 holds NaN"):
+            precomp.load(tmp_path)
+
+    def test_nan_in_a_large_file_is_found_when_its_row_is_read(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(precomp, "SCAN_BYTES", 0)
+        write_precomp(tmp_path)
+        array = np.ones((6, 4), np.float32)
+        array[4, 2] = np.inf
+        np.save(tmp_path / "train_ims.npy", array)
+        images = precomp.load(tmp_path).train.images
+        images.gather(np.array([0, 3]))
+        with pytest.raises(DataError, match="row 4"):
+            images.gather(np.array([0, 4]))
+
+    def test_an_empty_split_is_named(self, tmp_path: Path) -> None:
+        write_precomp(tmp_path)
+        (tmp_path / "dev_caps.txt").write_text("")
+        with pytest.raises(DataError, match=r"dev split under .* is empty: 6 feature rows, 0 captions"):
+            precomp.load(tmp_path)
+
+    def test_a_missing_or_broken_file_is_named(self, tmp_path: Path) -> None:
+        write_precomp(tmp_path)
+        (tmp_path / "dev_ims.npy").write_bytes(b"\x93NUMPY")
+        with pytest.raises(DataError, match=r"cannot read .*dev_ims\.npy"):
+            precomp.load(tmp_path)
+        (tmp_path / "dev_ims.npy").unlink()
+        with pytest.raises(DataError, match=r"no features at .*dev_ims\.npy"):
+            precomp.load(tmp_path)
+
+    def test_integers_are_no_features(self, tmp_path: Path) -> None:
+        write_precomp(tmp_path)
+        np.save(tmp_path / "train_ims.npy", np.ones((6, 4), np.int64))
+        with pytest.raises(DataError, match="expected floats"):
+            precomp.load(tmp_path)
+
+    def test_the_fingerprint_sees_a_changed_feature(self, tmp_path: Path) -> None:
+        write_precomp(tmp_path)
+        before = precomp.load(tmp_path).fingerprint()
+        array = np.load(tmp_path / "test_ims.npy")
+        array[3] += 1
+        np.save(tmp_path / "test_ims.npy", array)
+        assert precomp.load(tmp_path).fingerprint() != before
+
+
+class TestKarpathy:
+    def test_restval_trains_and_captions_may_be_any_number(self, tmp_path: Path) -> None:
+        pairs = karpathy.load(write_karpathy(tmp_path), size=8)
+        assert pairs.train.image_of_text.tolist() == [0] * 5 + [1] * 3
+        assert len(pairs.val.captions) == 4
+        assert len(pairs.test.captions) == 1
+
+    def test_images_are_decoded_and_resized(self, tmp_path: Path) -> None:
+        images = karpathy.load(write_karpathy(tmp_path), size=8).train.images
+        pixels = images.gather(np.array([1, 0, 1]))
+        assert pixels.shape == (3, 3, 8, 8)
+        assert pixels[:, 0, 0, 0].tolist() == [60, 0, 60]
+
+    def test_keeping_decoded_images_changes_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        annotations = write_karpathy(tmp_path)
+        kept = karpathy.load(annotations, size=8).train.images
+        monkeypatch.setattr(karpathy, "KEPT_BYTES", 0)
+        read = karpathy.load(annotations, size=8).train.images
+        rows = np.array([1, 0, 0])
+        assert kept.gather(rows).equal(read.gather(rows))
+        assert kept.gather(rows).equal(read.gather(rows))
+
+    def test_a_missing_image_is_named(self, tmp_path: Path) -> None:
+        annotations = write_karpathy(tmp_path)
+        (tmp_path / "images" / "3.png").unlink()
+        with pytest.raises(DataError, match=r"1 of 1 images of .* are missing, the first is .*3\.png"):
+            karpathy.load(annotations, size=8)
+
+    def test_an_unreadable_image_is_named(self, tmp_path: Path) -> None:
+        annotations = write_karpathy(tmp_path)
+        path = tmp_path / "images" / "0.png"
+        path.write_bytes(path.read_bytes()[:40])
+        images = karpathy.load(annotations, size=8).train.images
+        with pytest.raises(DataError, match=r"image .*0\.png cannot be read"):
+            images.gather(np.array([0]))
+
+    def test_a_split_without_images_is_an_error(self, tmp_path: Path) -> None:
+        annotations = write_karpathy(tmp_path)
+        content = json.loads(annotations.read_text())
+        content["images"] = [entry for entry in content["images"] if entry["split"] != "val"]
+        annotations.write_text(json.dumps(content))
+        with pytest.raises(DataError, match="the val split of 'flickr8k' is empty"):
+            data.load("flickr8k", tmp_path, CNN)
+
+    def test_a_file_name_never_leaves_its_folder(self, tmp_path: Path) -> None:
+        annotations = write_karpathy(tmp_path / "data")
+        (tmp_path / "secret.png").write_bytes((tmp_path / "data" / "images" / "0.png").read_bytes())
+        for name in ("../../secret.png", str(tmp_path / "secret.png")):
+            content = json.loads(annotations.read_text())
+            content["images"][3]["filename"] = name
+            annotations.write_text(json.dumps(content))
+            with pytest.raises(DataError, match="leads out of"):
+                karpathy.load(annotations, size=8)
+
+    @pytest.mark.parametrize("content", ["[]", '{"images": [{"filename": "a"}]}', "{", '{"images": {}}'])
+    def test_another_layout_is_named(self, tmp_path: Path, content: str) -> None:
+        (tmp_path / "dataset.json").write_text(content)
+        with pytest.raises(DataError, match=r"dataset\.json"):
+            data.load("flickr8k", tmp_path, CNN)
+
+
+class TestLoad:
+    def test_without_a_root_it_says_what_is_needed(self) -> None:
+        with pytest.raises(UserError, match=r"no root for data set 'flickr8k'.*--root DIR"):
+            data.load("flickr8k", None, LINEAR)
+
+    def test_a_root_that_is_no_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match="no folder at"):
+            data.load("flickr8k", tmp_path / "none", LINEAR)
+
+    def test_features_are_found_below_the_root(self, tmp_path: Path) -> None:
+        (tmp_path / "precomp").mkdir()
+        write_precomp(tmp_path / "precomp")
+        assert data.load("flickr8k", tmp_path, LINEAR).train.images.shape == (3, 4)
+
+    def test_the_wrong_form_says_which_recipe_fits(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match=r"no train_ims\.npy .* choose a cnn-\* recipe"):
+            data.load("flickr8k", tmp_path, LINEAR)
+        with pytest.raises(UserError, match="has images only"):
+            data.load("shapes", None, LINEAR)
+
+    def test_real_photographs_both_ways(self, flickr8k: Path) -> None:
+        features = data.load("flickr8k", flickr8k, LINEAR)
+        photographs = data.load("flickr8k", flickr8k, CNN)
+        for split in ("train", "val", "test"):
+            a, b = getattr(features, split), getattr(photographs, split)
+            assert len(a.images) == len(b.images) == (6000 if split == "train" else 1000)
+            assert len(a.captions) == len(b.captions) == 5 * len(a.images)
+        assert sorted(features.test.captions)[:100] == sorted(photographs.test.captions)[:100]

@@ -1,0 +1,74 @@
+"""Ranks by counting equal ranks by sorting; ties and collapsed models score chance."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from retrieval.evaluation import Ranks, rank, recall
+
+
+def literal(sim: np.ndarray, image_of_text: np.ndarray) -> Ranks:
+    """Loops over queries: wrong answers above the best right one, plus half of those equal to it."""
+    images, texts = sim.shape
+    i2t, t2i = [], []
+    for i in range(images):
+        right = [t for t in range(texts) if image_of_text[t] == i]
+        best = max(sim[i, t] for t in right) if right else -np.inf
+        wrong = [sim[i, t] for t in range(texts) if image_of_text[t] != i]
+        i2t.append(sum(s > best for s in wrong) + sum(s == best for s in wrong) // 2)
+    for t in range(texts):
+        own = sim[image_of_text[t], t]
+        wrong = [sim[i, t] for i in range(images) if i != image_of_text[t]]
+        t2i.append(sum(s > own for s in wrong) + sum(s == own for s in wrong) // 2)
+    return Ranks(np.array(i2t), np.array(t2i))
+
+
+@given(st.integers(1, 12), st.integers(1, 30), st.integers(1, 4), st.integers(0, 99), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_counting_equals_the_literal_loops(images: int, texts: int, chunk: int, seed: int, coarse: bool) -> None:
+    rng = np.random.default_rng(seed)
+    owner = rng.integers(0, images, texts)
+    a, b = rng.normal(size=(images, 3)), rng.normal(size=(texts, 3))
+    if coarse:  # small integers: many exact ties, exact sums
+        a, b = a.round(), b.round()
+    image, text = torch.from_numpy(a), torch.from_numpy(b)
+    ours, slow = rank(image, text, owner, chunk=chunk), literal((image @ text.T).numpy(), owner)
+    if coarse:
+        assert ours.i2t.tolist() == slow.i2t.tolist()
+        assert ours.t2i.tolist() == slow.t2i.tolist()
+    else:  # a chunk's product may round otherwise than the whole's
+        assert np.abs(ours.i2t - slow.i2t).max() <= 1
+        assert np.abs(ours.t2i - slow.t2i).max() <= 1
+
+
+def test_a_perfect_model_scores_100() -> None:
+    eye = torch.eye(20)
+    ranks = rank(eye, eye.repeat_interleave(5, dim=0), np.repeat(np.arange(20), 5))
+    assert ranks.metrics()["rsum"] == 600
+    assert ranks.metrics()["i2t_medr"] == 1
+
+
+def test_a_collapsed_model_scores_chance() -> None:
+    ones = torch.ones(100, 4)
+    metrics = rank(ones, ones.repeat_interleave(5, dim=0), np.repeat(np.arange(100), 5)).metrics()
+    assert metrics["i2t_r1"] == metrics["t2i_r10"] == 0
+    assert metrics["t2i_medr"] == 50
+
+
+def test_an_image_without_a_caption_ranks_last() -> None:
+    assert rank(torch.eye(3), torch.eye(3)[:2], np.array([0, 1])).i2t.tolist() == [0, 0, 2]
+
+
+def test_the_chunk_changes_nothing() -> None:
+    generator = torch.Generator().manual_seed(0)
+    image, text = torch.randn(70, 8, generator=generator), torch.randn(350, 8, generator=generator)
+    owner = np.repeat(np.arange(70), 5)
+    whole = rank(image, text, owner, chunk=1000)
+    for chunk in (7, 64):
+        assert np.abs(rank(image, text, owner, chunk=chunk).i2t - whole.i2t).max() <= 1
+
+
+def test_recall_counts_ranks_below_k() -> None:
+    assert recall(np.array([0, 1, 4, 5]), 5) == pytest.approx(75.0)

@@ -1,0 +1,60 @@
+"""Jobs: what they ask of the machine, and that they cross process borders unchanged."""
+
+from pathlib import Path
+
+import pytest
+
+from grid.catalog import Resources
+from grid.errors import UserError
+from grid.expansion import expand, trials_of
+from grid.gridfile import load
+from grid.home import Home
+from runners.jobs import Job, concurrency, gpu_share, jobs_for
+
+
+def jobs(*overrides: str, gpus: int = 0) -> list[Job]:
+    grid = load("demo", overrides)
+    return jobs_for(grid, trials_of(expand(grid)), Home(Path("/tmp/runs")), gpus=gpus)
+
+
+def test_a_job_survives_its_json() -> None:
+    grid = load("flickr8k", roots=["/data"])
+    job = jobs_for(grid, trials_of(expand(grid)), Home(Path("/tmp/runs")), gpus=1)[3]
+    assert Job.from_json(job.to_json()) == job
+    assert job.machine.root("flickr8k") == Path("/data")
+
+
+def test_without_a_gpu_none_is_asked_for() -> None:
+    assert jobs("resources.gpu=0.5")[0].gpu == 0
+    assert jobs()[0].machine.gpu is False
+
+
+def test_the_recipe_says_its_share_of_a_gpu_and_the_grid_overrules_it() -> None:
+    assert jobs(gpus=1)[0].gpu == 0.25
+    assert jobs("resources.gpu=0.5", gpus=1)[0].gpu == 0.5
+
+
+@pytest.mark.parametrize("share", [1.5, -1])
+def test_a_share_that_ray_cannot_place_is_an_error(share: float) -> None:
+    with pytest.raises(UserError, match=r"resources\.gpu"):
+        gpu_share(Resources(gpu=share), "cnn-bow")
+
+
+@pytest.mark.parametrize(
+    ("resources", "gpu", "cpus", "gpus", "expected"),
+    [
+        (Resources(), 0, 8, 0, 8),
+        (Resources(), 0.25, 8, 1, 4),
+        (Resources(), 0.25, 2, 1, 2),
+        (Resources(concurrency=3), 0, 8, 0, 3),
+        (Resources(concurrency=30), 0, 8, 0, 8),
+    ],
+)
+def test_concurrency_is_what_fits(resources: Resources, gpu: float, cpus: int, gpus: int, expected: int) -> None:
+    job = jobs(f"resources.gpu={gpu}", gpus=gpus)[0]
+    assert concurrency(resources, [job], cpus=cpus, gpus=gpus) == expected
+
+
+def test_a_job_that_does_not_fit_is_an_error() -> None:
+    with pytest.raises(UserError, match="asks for 64 CPUs"):
+        concurrency(Resources(), jobs("resources.cpu=64"), cpus=2, gpus=0)

@@ -1,0 +1,54 @@
+"""The MLflow mirror: a copy of the folders, complete, without doubles, and never in the way."""
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+from grid.home import Home
+from runners.mlflow_mirror import TAG, Mirror
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow and its dependencies warn of themselves
+
+
+def runs_of(uri: str, experiment: str) -> list:  # type: ignore[type-arg]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from mlflow.tracking import MlflowClient
+
+        client = MlflowClient(tracking_uri=uri)
+        found = client.get_experiment_by_name(experiment)
+        assert found
+        return list(client.search_runs([found.experiment_id]))
+
+
+def test_a_launch_mirrors_settings_epochs_and_results(trained: Home) -> None:
+    runs = runs_of(f"sqlite:///{trained.mlflow}", "demo")
+    assert sorted(run.data.tags[TAG] for run in runs) == sorted(p.name for p in (trained.path / "trials").iterdir())
+    run = runs[0]
+    assert run.info.status == "FINISHED"
+    assert run.data.params["train.epochs"] == "2"
+    assert {"val_rsum", "test_i2t_r1", "loss", "s_pos"} <= set(run.data.metrics)
+    assert run.data.metrics["epoch"] == 2
+
+
+def test_mirroring_again_adds_nothing(trained: Home, tmp_path: Path) -> None:
+    uri, warned = f"sqlite:///{tmp_path}/again.db", []
+    folders = [trained.trial(path.name) for path in sorted((trained.path / "trials").iterdir())]
+    for _ in range(2):
+        mirror = Mirror(uri, "copy", warned.append)
+        for folder in folders * 2:
+            mirror.sync(folder)
+        mirror.close()
+    assert warned == []
+    assert len(runs_of(uri, "copy")) == len(folders)
+
+
+def test_an_mlflow_that_is_down_costs_one_warning(trained: Home) -> None:
+    warned: list[str] = []
+    mirror = Mirror("http://127.0.0.1:9", "demo", warned.append)
+    for path in (trained.path / "trials").iterdir():
+        mirror.sync(trained.trial(path.name))
+    mirror.close()
+    assert len(warned) == 1
+    assert "training goes on without it" in warned[0]

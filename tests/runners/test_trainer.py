@@ -1,0 +1,116 @@
+"""The trainer: the same numbers every time, exact to resume, and stopped by what is not finite."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from grid.expansion import Trial, expand, trials_of
+from grid.gridfile import load
+from grid.objectives import GOAL
+from grid.settings import TrialSettings
+from runners.trainer import Trainer, TrainingError
+from runners.trial import Machine, prepare
+
+from ..conftest import SMALL
+
+
+def settings_of(*overrides: str) -> TrialSettings:
+    small = [word for word in SMALL if word != "--set"]
+    return trials_of(expand(load("demo", [*small, *overrides])))[0].settings
+
+
+def trainer_in(folder: Path, settings: TrialSettings, report: Any = lambda epoch, metrics: None) -> Trainer:
+    folder.mkdir(exist_ok=True)
+    paths = {"last": folder / "last.ckpt", "best": folder / "best.ckpt", "history": folder / "history.jsonl"}
+    return Trainer(settings, prepare(settings, Machine()), **paths, report=report)
+
+
+class Killed(Exception):
+    """Stands for the end of a process between two epochs."""
+
+
+def test_resumed_equals_uninterrupted_to_the_bit(tmp_path: Path) -> None:
+    settings = settings_of(
+        "train.epochs=4",
+        "train.batch_size=500",
+        "model.text.encoder=gru",
+        "model.text.dropout=0.3",
+        "train.decay_every=2",
+    )
+    whole = trainer_in(tmp_path / "whole", settings)
+    whole.fit()
+
+    def kill_after_two(epoch: int, metrics: dict[str, float]) -> None:
+        if epoch == 2:
+            raise Killed
+
+    cut = trainer_in(tmp_path / "cut", settings, kill_after_two)
+    with pytest.raises(Killed):
+        cut.fit()
+    torch.rand(100)  # another trial in the same process may have drawn in between
+    resumed = trainer_in(tmp_path / "cut", settings)
+    resumed.fit()
+
+    assert all(a.equal(b) for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True))
+    strip = [{k: v for k, v in row.items() if k != "seconds"} for row in whole.rows]
+    assert strip == [{k: v for k, v in row.items() if k != "seconds"} for row in resumed.rows]
+    assert whole.test().i2t.tolist() == resumed.test().i2t.tolist()
+
+
+def test_training_twice_gives_the_same_numbers(tmp_path: Path) -> None:
+    settings = settings_of()
+    first, second = (trainer_in(tmp_path / name, settings) for name in "ab")
+    first.fit()
+    second.fit()
+    assert first.test().t2i.tolist() == second.test().t2i.tolist()
+
+
+def test_all_objectives_see_the_same_batches_and_weights(tmp_path: Path) -> None:
+    trials = trials_of(expand(load("demo", [w for w in SMALL if w != "--set"] + ["seeds=[0]"])))
+    trainers = [trainer_in(tmp_path / trial.id, trial.settings) for trial in trials]
+    assert len(trainers) == len(GOAL)
+    batches = {tuple(rows.tolist()) for t in trainers for rows in list(t._batches())[:1]}
+    assert len(batches) == 1
+    weights = [next(iter(t.model.parameters())) for t in trainers]
+    assert all(weight.equal(weights[0]) for weight in weights)
+
+
+def test_a_loss_that_is_not_finite_stops_with_step_and_term(tmp_path: Path) -> None:
+    trainer = trainer_in(tmp_path / "t", settings_of())
+    with torch.no_grad():
+        next(iter(trainer.model.text.parameters())).fill_(float("inf"))
+    with pytest.raises(TrainingError, match=r"the loss became nan at step 1 \(epoch 1\)"):
+        trainer.fit()
+
+
+def test_a_gradient_that_is_not_finite_names_its_weight(tmp_path: Path) -> None:
+    trainer = trainer_in(tmp_path / "t", settings_of())
+    weight = dict(trainer.model.named_parameters())["text.project.weight"]
+    weight.register_hook(lambda gradient: gradient * float("inf"))
+    with pytest.raises(TrainingError, match=r"the gradient of text\.project\.weight became (nan|inf) at step 1"):
+        trainer.fit()
+
+
+def test_the_learning_rate_steps_down(tmp_path: Path) -> None:
+    settings = settings_of("train.epochs=3", "train.decay_every=2", "train.lr=1e-2")
+    trainer = trainer_in(tmp_path / "t", settings)
+    trainer.fit()
+    assert [row["lr"] for row in trainer.rows] == pytest.approx([1e-2, 1e-2, 1e-3])
+
+
+@pytest.mark.parametrize("selection", ["best-val-rsum", "last"])
+def test_the_selection_rule_picks_the_tested_weights(tmp_path: Path, selection: str) -> None:
+    trainer = trainer_in(tmp_path / "t", settings_of("train.epochs=3", f"train.selection={selection}"))
+    trainer.fit()
+    rsums = [row["val_rsum"] for row in trainer.rows]
+    assert trainer.selected_epoch == (3 if selection == "last" else rsums.index(max(rsums)) + 1)
+    trainer.test()
+    assert trainer.evaluate("val").metrics()["rsum"] == rsums[trainer.selected_epoch - 1]
+
+
+def test_a_single_pair_at_the_end_of_an_epoch_is_left_out(tmp_path: Path, small_trial: Trial) -> None:
+    train = small_trial.settings.train.model_copy(update={"batch_size": 4999})
+    trainer = trainer_in(tmp_path / "t", small_trial.settings.model_copy(update={"train": train}))
+    assert [len(rows) for rows in trainer._batches()] == [4999]

@@ -1,0 +1,78 @@
+"""The rooms and their arrows, read from the imports; and what answering a verb may load."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ROOMS = {
+    "grid": set(),
+    "objectives": {"grid"},
+    "retrieval": {"grid"},
+    "results": {"grid"},
+    "runners": {"grid", "objectives", "retrieval", "results"},
+    "goalgrid": {"grid", "objectives", "retrieval", "results", "runners"},
+}
+"""Each room with the rooms that it may import."""
+
+FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+
+
+def imported(path: Path) -> set[str]:
+    """Top-level names of all modules that a file imports, wherever in it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_arrows_only_point_down(path: Path) -> None:
+    room = path.relative_to(ROOT).parts[0]
+    assert imported(path) & set(ROOMS) <= ROOMS[room] | {room}
+
+
+def test_grid_knows_no_torch_ray_or_pandas() -> None:
+    for path in (ROOT / "grid").rglob("*.py"):
+        assert not imported(path) & {"torch", "ray", "pandas", "numpy", "pyarrow", "mlflow"}, path
+
+
+@pytest.mark.parametrize(("library", "file"), [("ray", "runners/ray_tune.py"), ("mlflow", "runners/mlflow_mirror.py")])
+def test_heavy_libraries_have_one_door(library: str, file: str) -> None:
+    assert [str(path.relative_to(ROOT)) for path in FILES if library in imported(path)] == [file]
+
+
+def test_every_file_says_first_what_it_is_for() -> None:
+    silent = [path for path in FILES if path.stat().st_size and not ast.get_docstring(ast.parse(path.read_text()))]
+    assert silent == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "forbidden"),
+    [
+        (["--help"], {"torch", "ray", "pandas", "pyarrow", "mlflow", "numpy"}),
+        (["status", "demo"], {"torch", "ray", "pandas", "mlflow"}),
+        (["table", "demo"], {"torch", "ray", "pandas", "mlflow"}),
+        (["table", "demo", "--format", "parquet"], {"torch", "ray", "mlflow"}),
+        (["export", "demo", "TARGET"], {"torch", "ray", "mlflow"}),
+        (["plan", "demo"], {"ray", "torch", "pandas", "mlflow"}),
+        (["grids"], {"torch", "ray", "pandas", "pyarrow", "mlflow"}),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_verb_loads_only_what_it_needs(arguments: list[str], forbidden: set[str], trained, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    arguments = [str(tmp_path / "export") if word == "TARGET" else word for word in arguments]
+    script = (
+        "import sys; from goalgrid.app import app\n"
+        f"try: app({arguments + (['--runs', str(trained.path)] if len(arguments) > 1 else [])!r})\n"
+        "except SystemExit: pass\n"
+        f"print('LOADED', sorted({forbidden!r} & set(sys.modules)))"
+    )
+    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT)
+    assert "LOADED []" in finished.stdout, finished.stdout + finished.stderr
