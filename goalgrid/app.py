@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from goalgrid.options import GridName, Here, Jobs, Json, MlflowUri, Only, Override, Root, Runs
+from goalgrid.options import RUNS, GridName, Here, Jobs, Json, MlflowUri, Only, Override, Root, Runs
 from goalgrid.views import exit_state, say, show, show_plan, show_status, show_table
 from grid.errors import UserError, unknown
-from grid.home import State, default_home
+from grid.home import State
 
 if TYPE_CHECKING:
     from goalgrid.overview import Overview
@@ -87,7 +87,7 @@ def objectives() -> None:
 @app.command()
 def plan(
     grid: GridName,
-    runs: Runs = default_home(),
+    runs: Runs = RUNS,
     set_: Override = [],
     root: Root = [],
     as_json: Json = False,
@@ -102,7 +102,7 @@ def plan(
 @app.command()
 def run(
     grid: GridName,
-    runs: Runs = default_home(),
+    runs: Runs = RUNS,
     set_: Override = [],
     root: Root = [],
     only: Only = "",
@@ -126,7 +126,7 @@ def run(
 @app.command()
 def resume(
     grid: GridName,
-    runs: Runs = default_home(),
+    runs: Runs = RUNS,
     only: Only = "",
     failed: Annotated[bool, typer.Option("--failed", help="Only the trials that failed.")] = False,
     here: Here = False,
@@ -147,7 +147,7 @@ def resume(
 
 
 @app.command()
-def status(grid: GridName, runs: Runs = default_home(), as_json: Json = False) -> None:
+def status(grid: GridName, runs: Runs = RUNS, as_json: Json = False) -> None:
     """What is done, running, failed or planned, and why each failure failed."""
     from goalgrid.overview import Overview, home_at, recall
 
@@ -160,7 +160,7 @@ def status(grid: GridName, runs: Runs = default_home(), as_json: Json = False) -
 @app.command()
 def table(
     grid: GridName,
-    runs: Runs = default_home(),
+    runs: Runs = RUNS,
     layout: Annotated[str | None, typer.Option(help="goal or listing; default: what suits the grid.")] = None,
     metric: Annotated[str, typer.Option(help="r1, r5, r10, medr or rsum.")] = "r1",
     format_: Annotated[str, typer.Option("--format", help="terminal, latex, markdown, csv or parquet.")] = "terminal",
@@ -205,7 +205,7 @@ def table(
 def export(
     grid: GridName,
     target: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
-    runs: Runs = default_home(),
+    runs: Runs = RUNS,
 ) -> None:
     """Everything a paper needs into one folder: tables, records, settings, environments, checksums."""
     from goalgrid.overview import home_at, recall
@@ -247,7 +247,10 @@ def _train(
         )
     after = Overview.of(overview.grid, overview.home)
     _finish(after)
-    raise typer.Exit(EXIT[exit_state([after.states[trial.id] for trial in wanted])])
+    reached = exit_state([after.states[trial.id] for trial in wanted])
+    if reached is State.INTERRUPTED:
+        say(f"not complete; go on with: goalgrid resume {overview.grid.name}")
+    raise typer.Exit(EXIT[reached])
 
 
 def _finish(overview: "Overview") -> None:

@@ -8,10 +8,10 @@ import typer
 GridName = Annotated[str, typer.Argument(metavar="GRID", help="A shipped grid's name or the path of a grid file.")]
 Runs = Annotated[
     Path,
-    typer.Option(
-        "--runs", metavar="DIR", envvar="GOALGRID_RUNS", help="Where trials and tables are kept.", show_default="runs"
-    ),
+    typer.Option("--runs", metavar="DIR", envvar="GOALGRID_RUNS", help="Where trials and tables are kept."),
 ]
+RUNS = Path("runs")
+
 Override = Annotated[
     list[str],
     typer.Option("--set", metavar="KEY=VALUE", help="Change the grid, e.g. train.epochs=2 or 'seeds=[0,1]'."),

@@ -4,7 +4,6 @@ State is read from the disk and stored nowhere else; every path is a property of
 """
 
 import json
-import os
 import socket
 import time
 from dataclasses import dataclass
@@ -166,8 +165,3 @@ def lease_is_live(path: Path) -> bool:
         return bool(abs(process.create_time() - started) < 1.0 and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
-
-
-def default_home() -> Path:
-    """`GOALGRID_RUNS`, else `runs` in the current folder."""
-    return Path(os.environ.get("GOALGRID_RUNS", "runs"))

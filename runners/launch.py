@@ -52,6 +52,9 @@ class Launch:
             driver = RayTune(cpus=cpus, gpus=gpus, slots=concurrency(grid.resources, jobs, cpus=cpus, gpus=gpus))
         board = Board(cells, {trial.id: self.home.trial(trial.id).state() for cell in cells for trial in cell.trials})
         mirror = Mirror(self.mlflow_uri, grid.name, self._warn) if self.mlflow_uri else None
+        if mirror:  # what an earlier launch left unmirrored
+            for trial_id in board.trials:
+                mirror.sync(self.home.trial(trial_id))
         try:
             with Display(board, self.console, live=self.live) as display:
                 self._drive(driver, jobs, display, mirror)
@@ -68,7 +71,7 @@ class Launch:
         try:
             driver.run(jobs, report)
         except KeyboardInterrupt:
-            self._warn("interrupted; the same command goes on from here")
+            self._warn("interrupted")
 
     def _warn(self, message: str) -> None:
         self.console.print(f"warning: {message}", markup=False, highlight=False, soft_wrap=True)

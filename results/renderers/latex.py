@@ -37,6 +37,7 @@ def render(table: Table) -> str:
         "\\begin{table*}",
         "\\centering",
         "\\small",
+        *(["\\setlength{\\tabcolsep}{3pt}"] if width > 6 else []),
         f"\\begin{{tabular}}{{l{'c' * width}}}",
         "\\toprule",
         *_head(table),

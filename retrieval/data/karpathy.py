@@ -126,7 +126,7 @@ class Locator:
 
     def __call__(self, entry: dict[str, Any]) -> Path:
         path = self.folder / str(entry.get("filepath", "")) / str(entry["filename"])
-        if not Path(*path.parts).is_relative_to(self.folder) or ".." in path.parts:
+        if not path.is_relative_to(self.folder) or ".." in path.parts:
             raise DataError(f"file name {entry['filename']!r} leads out of {self.folder}.")
         return path
 

@@ -82,6 +82,8 @@ class Pairs:
         """
         for split_name, split in (("train", self.train), ("val", self.val), ("test", self.test)):
             split.check(f"the {split_name} split of {name}")
+        if len(self.train.captions) < 2:
+            raise DataError(f"the train split of {name} has one pair; a batch of one has no negatives.")
 
     def fingerprint(self) -> str:
         """16 hexadecimal digits that change when the data does."""

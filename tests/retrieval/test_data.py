@@ -192,6 +192,14 @@ class TestKarpathy:
         with pytest.raises(DataError, match="the val split of 'flickr8k' is empty"):
             data.load("flickr8k", tmp_path, CNN)
 
+    def test_one_pair_is_too_little_to_train_on(self, tmp_path: Path) -> None:
+        annotations = write_karpathy(tmp_path, counts=(1, 1, 1, 1))
+        content = json.loads(annotations.read_text())
+        del content["images"][1]
+        annotations.write_text(json.dumps(content))
+        with pytest.raises(DataError, match="a batch of one has no negatives"):
+            data.load("flickr8k", tmp_path, CNN)
+
     def test_a_file_name_never_leaves_its_folder(self, tmp_path: Path) -> None:
         annotations = write_karpathy(tmp_path / "data")
         (tmp_path / "secret.png").write_bytes((tmp_path / "data" / "images" / "0.png").read_bytes())
