@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from goalgrid.options import RUNS, GridName, Here, Jobs, Json, MlflowUri, Only, Override, Root, Runs
+from goalgrid.options import (
+    RUNS,
+    GridName,
+    Here,
+    Jobs,
+    Json,
+    MlflowUri,
+    Only,
+    Override,
+    Root,
+    Runs,
+    objective_settings,
+)
 from goalgrid.views import exit_state, say, show, show_plan, show_status, show_table
 from grid.errors import UserError, unknown
 from grid.home import State
@@ -28,6 +40,7 @@ app = typer.Typer(
 
 WRONG_USAGE, INCOMPLETE = 2, 3
 LEFT = frozenset(State) - {State.DONE}
+PICTURES = ("png", "pdf", "svg")
 EXIT = {State.DONE: 0, State.INTERRUPTED: INCOMPLETE, State.FAILED: 4}
 
 
@@ -75,13 +88,45 @@ def datasets() -> None:
 
 
 @app.command()
-def objectives() -> None:
-    """What objectives there are, with their parameters."""
-    from grid.objectives import KNOWN_AS, OBJECTIVES
+def objectives(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Explain this one.")] = None,
+) -> None:
+    """What objectives there are: family, parameters, known name, source; or all about one."""
+    from goalgrid.views import explain_objective, list_objectives
 
-    for name, parameters in OBJECTIVES.items():
-        values = ", ".join(f"{key}={parameter.paper}" for key, parameter in parameters.items())
-        show(f"{name:12} {KNOWN_AS.get(name, ''):31} {values}")
+    if name is None:
+        list_objectives()
+    else:
+        explain_objective(name)
+
+
+@app.command()
+def diagrams(
+    cells: Annotated[
+        list[str], typer.Argument(metavar="[CELL]...", help="Draw how triplets move under these, e.g. sig-ms_cir.")
+    ] = [],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the pictures.")] = Path(),
+    format_: Annotated[str, typer.Option("--format", help="png, pdf or svg.")] = "png",
+    set_: Annotated[
+        list[str], typer.Option("--set", metavar="KEY=VALUE", help="A parameter or the variant, e.g. tau=5.")
+    ] = [],
+) -> None:
+    """Draw GOAL Figures 2 and 3 and the 15 update fields, or the update field of some cells, for any parameters."""
+    if format_ not in PICTURES:
+        raise UserError(unknown("format", format_, PICTURES))
+    settings = objective_settings(set_)
+    from objectives import diagrams as draw
+
+    output.mkdir(parents=True, exist_ok=True)
+    paths = {name: output / f"{name}.{format_}" for name in cells or ("triplet-weights", "pair-weights", "cells")}
+    if cells:
+        for cell in cells:
+            draw.update_field(paths[cell], cell, **settings)
+    else:
+        draw.triplet_weights(paths["triplet-weights"], **settings)
+        draw.pair_weights(paths["pair-weights"], **settings)
+        draw.cells(paths["cells"], **settings)
+    say("\n".join(f"written: {path}" for path in paths.values()))
 
 
 @app.command()

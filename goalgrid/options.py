@@ -1,9 +1,13 @@
 """The arguments and options that verbs share, each said once."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from grid.errors import UserError, unknown
+from grid.gridfile import key_and_value
+from grid.objectives import known_parameters
 
 GridName = Annotated[str, typer.Argument(metavar="GRID", help="A shipped grid's name or the path of a grid file.")]
 Runs = Annotated[
@@ -27,3 +31,19 @@ MlflowUri = Annotated[
     typer.Option("--mlflow-uri", metavar="URI", help="MLflow to mirror to; default: DIR/mlflow.db; '' for none."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+def objective_settings(words: list[str]) -> dict[str, Any]:
+    """Parameters of objectives, and the variant, from KEY=VALUE; the values as in a grid file.
+
+    Raises:
+        UserError: a word without "=", a name that no objective has, or a value of the wrong type.
+    """
+    settings: dict[str, Any] = {}
+    known = ["variant", *sorted(known_parameters())]
+    for word in words:
+        key, value = key_and_value(word)
+        if key not in known:
+            raise UserError(unknown("parameter", key, known, where=f"in --set {word!r}"))
+        settings[key] = value
+    return settings

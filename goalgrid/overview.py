@@ -8,8 +8,12 @@ from typing import Any
 from grid import catalog
 from grid.errors import UserError, unknown
 from grid.expansion import Cell, Trial, expand, trials_of
+from grid.files import read_json_lines
 from grid.gridfile import Grid, load
 from grid.home import Home, State
+
+COLLAPSED = 1e-3
+"""A spread of cosine similarities below this is a model that tells no pair from another."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,12 @@ class Overview:
                 grouped.setdefault(self.home.trial(trial.id).reason(), []).append(trial)
         return grouped
 
+    def collapsed(self) -> list[Trial]:
+        """Trials whose model, at their last epoch, gave all pairs the same similarity."""
+        begun = [trial for trial in self.trials if self.states[trial.id] is not State.PLANNED]
+        last = [(trial, read_json_lines(self.home.trial(trial.id).history)[-1:]) for trial in begun]
+        return [trial for trial, rows in last if rows and rows[0].get("val_spread", 1.0) < COLLAPSED]
+
     def to_dict(self) -> dict[str, Any]:
         """For `--json`."""
         return {
@@ -57,6 +67,7 @@ class Overview:
             "trials": len(self.trials),
             "states": {state.value: self.count(state) for state in State},
             "failed": {reason: [trial.id for trial in trials] for reason, trials in self.failures().items()},
+            "collapsed": [trial.id for trial in self.collapsed()],
             "left": [trial.id for trial in self.left()],
         }
 

@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from goalgrid.overview import Overview, seconds_left
+from grid.errors import UserError
 from grid.expansion import Trial
 from grid.home import State
+from grid.objectives import CATALOGUE, unknown_objective
 
 if TYPE_CHECKING:
     from results.table import Table
 
 out = Console()
 err = Console(stderr=True)
+
+NEW = {"GOAL": "new in GOAL"}
 
 PIPED_WIDTH = 160
 """Columns of a table where stdout is no terminal."""
@@ -42,7 +46,7 @@ def show_status(overview: Overview, *, as_json: bool) -> None:
         show(json.dumps(overview.to_dict(), indent=2))
         return
     show(f"{overview.grid.name}: {overview.headline()}")
-    for line in failure_lines(overview):
+    for line in [*failure_lines(overview), *collapse_lines(overview)]:
         show(line)
 
 
@@ -60,6 +64,32 @@ def show_plan(overview: Overview, *, as_json: bool) -> None:
     show(f"  {_cost(len(overview.left()), estimate)}")
 
 
+def list_objectives() -> None:
+    """Print one line an objective: name, family, known name, source."""
+    for name, entry in CATALOGUE.items():
+        show(f"{name:17} {entry.family:12} {entry.known_as or NEW.get(entry.family, ''):32} {entry.source}")
+
+
+def explain_objective(name: str) -> None:
+    """Print all about one objective: its equation, source and parameters under both variants.
+
+    Raises:
+        UserError: there is none of that name.
+    """
+    if name not in CATALOGUE:
+        raise UserError(unknown_objective(name))
+    entry = CATALOGUE[name]
+    show(
+        f"{name}{f': {entry.known_as}' if entry.known_as else ''}\n\n  {entry.formula.replace('; ', chr(10) + '  ')}\n"
+    )
+    show(f"family: {entry.family}; source: {entry.source}\n")
+    show(f"  {'parameter':18} {'paper':>9} {'released':>9}  meaning")
+    for key, parameter in entry.parameters.items():
+        values = ["none" if value is None else str(value) for value in (parameter.paper, parameter.released)]
+        choices = f" ({', '.join(parameter.choices)})" if parameter.choices else ""
+        show(f"  {key:18} {values[0]:>9} {values[1]:>9}  {parameter.meaning}{choices}")
+
+
 def failure_lines(overview: Overview) -> list[str]:
     """Failures by their reason, each with a log and the command that runs one of its trials alone."""
     lines = []
@@ -70,6 +100,11 @@ def failure_lines(overview: Overview) -> list[str]:
             f"  alone: goalgrid resume {overview.grid.name} --only '{_only(trials[0], overview)}' --here",
         ]
     return lines
+
+
+def collapse_lines(overview: Overview) -> list[str]:
+    """Trials that collapsed, each by name: their numbers are chance, whatever the loss says."""
+    return [f"collapsed: {trial.id}: all similarities are equal" for trial in overview.collapsed()]
 
 
 def _only(trial: Trial, overview: Overview) -> str:

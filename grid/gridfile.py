@@ -223,14 +223,26 @@ def _parse(path: Path) -> dict[str, Any]:
         raise UserError(f"grid file {path} is not valid TOML: {error}") from error
 
 
-def _apply(content: dict[str, Any], override: str) -> None:
+def key_and_value(override: str) -> tuple[str, Any]:
+    """The two halves of KEY=VALUE, the value read as TOML, or as it stands where it is none.
+
+    >>> key_and_value("seeds=[0, 1]"), key_and_value("variant=released")
+    (('seeds', [0, 1]), ('variant', 'released'))
+
+    Raises:
+        UserError: it has no "=".
+    """
     key, separator, text = override.partition("=")
     if not separator or not key:
         raise UserError(f"--set {override!r} is not KEY=VALUE, e.g. --set train.epochs=2 or --set 'seeds=[0,1]'.")
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        return key, tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        value = text
+        return key, text
+
+
+def _apply(content: dict[str, Any], override: str) -> None:
+    key, value = key_and_value(override)
     first, _, rest = key.partition(".")
     if first in ("set", "sweep") and rest:
         content.setdefault(first, {})[rest] = value
@@ -243,7 +255,7 @@ def _apply(content: dict[str, Any], override: str) -> None:
     elif key in Grid.model_fields:
         content[key] = value
     elif isinstance(value, list):
-        raise UserError(f"--set {override!r} gives a list; to sweep a setting, write --set 'sweep.{key}={text}'.")
+        raise UserError(f"--set {override!r} gives a list; to sweep a setting, write --set 'sweep.{override}'.")
     else:
         content.setdefault("set", {})[key] = value
 

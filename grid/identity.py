@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from grid.settings import IdentityDefault, TrialSettings
+from grid.objectives import identifying
+from grid.settings import IdentityDefault, ObjectiveSettings, TrialSettings
 
 
 def canonical(settings: BaseModel) -> dict[str, Any]:
@@ -17,6 +18,8 @@ def canonical(settings: BaseModel) -> dict[str, Any]:
         if any(isinstance(mark, IdentityDefault) and mark.value == value for mark in field.metadata):
             continue
         content[name] = _plain(value)
+    if isinstance(settings, ObjectiveSettings):
+        content["parameters"] = _plain(identifying(settings.name, settings.parameters))
     return content
 
 

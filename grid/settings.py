@@ -111,6 +111,9 @@ class TrainSettings(Settings):
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     decay_every: Annotated[int, Field(ge=1)] = Field(15, description="epochs between two steps of the learning rate")
     decay_factor: Annotated[float, Field(gt=0, le=1)] = 0.1
+    warmup_epochs: Annotated[int, Field(ge=0), IdentityDefault(0)] = Field(
+        0, description="first epochs on all negatives instead of the hardest, for objectives that mine"
+    )
     clip_norm: Annotated[float, Field(gt=0)] = Field(2.0, description="bound on the norm of the whole gradient")
     selection: Literal["best-val-rsum", "last"] = Field(
         "best-val-rsum", description="which checkpoint's test metrics count"
@@ -122,7 +125,7 @@ class ObjectiveSettings(Settings):
 
     name: str
     variant: Literal["paper", "released"] = "paper"
-    parameters: dict[str, float | bool | str | None] = {}
+    parameters: dict[str, int | float | bool | str | None] = {}
 
 
 class TrialSettings(Settings):

@@ -1,7 +1,7 @@
-"""What is optimised: GOAL's matrix of pair weights (rows) by triplet weights (columns), and how a cell is built.
+"""What is optimised: GOAL's matrix of pair weights (rows) by triplet weights (columns), and the losses of its time.
 
 >>> for pair in PAIR_WEIGHTS:
-...     names = [KNOWN_AS.get(f"{pair}_{triplet}", "new in GOAL") for triplet in TRIPLET_WEIGHTS]
+...     names = (KNOWN_AS.get(f"{pair}_{triplet}", "new in GOAL") for triplet in TRIPLET_WEIGHTS)
 ...     print("  ".join(f"{name:31}" for name in names).rstrip())
 Triplet-HN                       NT-Xent on the hardest negative  new in GOAL
 new in GOAL                      new in GOAL                      Circle loss
@@ -9,41 +9,98 @@ Binomial deviance                new in GOAL                      new in GOAL
 new in GOAL                      new in GOAL                      new in GOAL
 Multi-Similarity loss            new in GOAL                      new in GOAL
 
-The names are PAIR_TRIPLET:
+The names are PAIR_TRIPLET, and losses have the same call:
 
 >>> objective = build("sig-ms_cir", tau=10, alpha=2, beta=10, lam=0.5, eps=0.1)
+>>> objective = build("unified", gamma=60, margin=0.2)
+>>> list(LOSSES)  # doctest: +NORMALIZE_WHITESPACE
+['triplet', 'triplet-hn', 'shn', 'sct', 'selhn', 'nt-xent-hn', 'infonce', 'unified', 'unified-weighted',
+ 'unified-adaptive', 'adopt', 'binomial', 'multi-similarity', 'circle', 'ssp', 'rsp', 'ncr']
 """
 
+from collections.abc import Callable
+from functools import partial
+from inspect import signature
 from typing import Any
 
-from grid.objectives import KNOWN_AS, resolve
-from grid.objectives import PAIR_WEIGHTS as _PAIR_PARAMETERS
-from grid.objectives import TRIPLET_WEIGHTS as _TRIPLET_PARAMETERS
-from objectives.gradient import GradientObjective
+from torch import Tensor
+
+from grid.objectives import KNOWN_AS, MINES_ALL, resolve
+from objectives.contrastive import CONTRASTIVE
+from objectives.goal import surrogate
+from objectives.hinge import HINGE
+from objectives.noisy import NOISY
+from objectives.objective import Loss, Objective
 from objectives.pair_weights import PAIR_WEIGHTS
+from objectives.pairwise import PAIRWISE
+from objectives.polynomial import POLYNOMIAL
+from objectives.relative import RELATIVE, Relative
 from objectives.triplet_weights import TRIPLET_WEIGHTS
 from objectives.triplets import Triplets
 
-__all__ = ["KNOWN_AS", "PAIR_WEIGHTS", "TRIPLET_WEIGHTS", "GradientObjective", "Triplets", "build"]
+__all__ = [
+    "KNOWN_AS",
+    "LOSSES",
+    "PAIR_WEIGHTS",
+    "TRIPLET_WEIGHTS",
+    "Objective",
+    "Triplets",
+    "build",
+    "with_mining",
+]
+
+LOSSES: dict[str, Callable[..., Tensor]] = {**HINGE, **CONTRASTIVE, **PAIRWISE, **POLYNOMIAL, **NOISY}
+"""The losses that are no cells of GOAL's matrix."""
 
 
-def build(name: str, *, variant: str = "paper", **parameters: Any) -> GradientObjective:
+def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
     """The objective of that name, with its variant's defaults where no parameter is given.
 
     Args:
-        name: PAIR_TRIPLET, e.g. "sig-ms_cir".
-        variant: "paper" follows GOAL's equations, "released" its published code.
+        name: PAIR_TRIPLET, e.g. "sig-ms_cir", or a loss, e.g. "unified".
+        variant: "paper" follows the papers' equations, "released" their published code.
 
     Raises:
         UserError: the name, the variant or a parameter is unknown.
     """
     values = resolve(name, variant=variant, **parameters)
+    loss, relative = _loss(name, values)
+    return Objective(
+        loss,
+        mined=values.get("mining", "all" if name in MINES_ALL else "hardest"),
+        k=values.get("k", 1),
+        remines="mining" in values,
+        relative=relative,
+        reduction=values["reduction"],
+        ignore_same_image=values["ignore_same_image"],
+    )
+
+
+def with_mining(objective: Objective, mined: str) -> Objective:
+    """The same objective on "all" negatives or on the "hardest"; itself, if its equation leaves no choice.
+
+    How a trainer warms up, as VSE-infinity does in epoch 0:
+
+    >>> objective = build("triplet-hn")
+    >>> warm = with_mining(objective, "all")
+    >>> warm.mined, objective.mined
+    ('all', 'hardest')
+    """
+    return objective.with_mining(mined)
+
+
+def _loss(name: str, values: dict[str, Any]) -> tuple[Loss, Relative | None]:
+    if name in LOSSES:
+        return _with(LOSSES[name], values), None
     pair, triplet = name.split("_")
-    pair_values = {key: values[key] for key in _PAIR_PARAMETERS[pair]}
-    triplet_values = {key: values[key] for key in _TRIPLET_PARAMETERS[triplet]}
-    pair_weight, triplet_weight = PAIR_WEIGHTS[pair], TRIPLET_WEIGHTS[triplet]
+    relative = _with(RELATIVE[pair], values)() if pair in RELATIVE else None
+    return partial(
+        surrogate,
+        triplet_weight=_with(TRIPLET_WEIGHTS[triplet], values),
+        pair_weight=_with(PAIR_WEIGHTS[pair], values),
+    ), relative
 
-    def weigh(t: Triplets) -> Any:
-        return triplet_weight(t, **triplet_values), *pair_weight(t, **pair_values)
 
-    return GradientObjective(weigh, ignore_same_image=values["ignore_same_image"])
+def _with(equation: Callable[..., Any], values: dict[str, Any]) -> Callable[..., Any]:
+    """The equation with those parameters set that it has."""
+    return partial(equation, **{key: values[key] for key in signature(equation).parameters if key in values})

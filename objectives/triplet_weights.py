@@ -9,17 +9,17 @@ from torch import Tensor
 from objectives.triplets import Triplets
 
 
-def constant(t: Triplets, *, margin: float | None = 0.2) -> Float[Tensor, " b"]:
+def constant(t: Triplets, *, margin: float | None = 0.2) -> Float[Tensor, "*a k"]:
     """T = 1 while s_neg + margin > s_pos, else 0: the hinge of the triplet loss.
 
     The released code has no hinge and always gives 1 (margin None). GOAL Eq. (5).
     """
     if margin is None:
-        return torch.ones_like(t.s_pos)
-    return (margin + t.s_neg > t.s_pos).to(t.s_pos.dtype)
+        return torch.ones_like(t.s_neg)
+    return (margin + t.s_neg > t.s_pos).to(t.s_neg.dtype)
 
 
-def nca(t: Triplets, *, tau: float = 10.0) -> Float[Tensor, " b"]:
+def nca(t: Triplets, *, tau: float = 10.0) -> Float[Tensor, "*a k"]:
     """T = sigmoid(tau (s_neg - s_pos)): the weight NT-Xent gives its one mined negative.
 
     Small once the triplet is in order, near 1 when it is not. GOAL Eq. (7).
@@ -30,15 +30,14 @@ def nca(t: Triplets, *, tau: float = 10.0) -> Float[Tensor, " b"]:
     return torch.sigmoid(tau * (t.s_neg - t.s_pos))
 
 
-def circle(t: Triplets, *, tau: float = 10.0, offset: float = 0.0) -> Float[Tensor, " b"]:
+def circle(t: Triplets, *, tau: float = 10.0, offset: float = 0.0) -> Float[Tensor, "*a k"]:
     """T = sigmoid(tau (s_neg² - s_pos (2 - s_pos) + offset)): equal weight on circles around (1, 0).
 
     Looks harder than nca at triplets whose two similarities are both high or both low. GOAL Eq. (8), where the
     offset is 0; the released code has 0.5, a Circle-loss margin m with 2 m² = 1 - offset.
     """
-    logit = t.s_neg.square() - t.s_pos * (2 - t.s_pos) + offset
-    return torch.sigmoid(tau * logit).where(t.s_neg > -torch.inf, 0.0)
+    return torch.sigmoid(tau * (t.s_neg.square() - t.s_pos * (2 - t.s_pos) + offset))
 
 
-TripletWeight = Callable[..., Float[Tensor, " b"]]
+TripletWeight = Callable[..., Float[Tensor, "*a k"]]
 TRIPLET_WEIGHTS: dict[str, TripletWeight] = {"con": constant, "nca": nca, "cir": circle}

@@ -1,52 +1,49 @@
-"""What a batch offers to the weights: each anchor with its positive and its hardest negative, in one direction."""
+"""What a batch offers to a weight or a loss: every anchor's positive, and its mined negatives."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 
 @dataclass(frozen=True)
 class Triplets:
-    """The b anchors of one direction of a batch, as constants: no member carries a graph.
+    """Anchors with the similarities of their positive and of their k mined negatives.
 
-    The other direction is the same thing on the transposed similarity matrix.
+    With one mined negative (k = 1, as published) both directions stand in one: a = (2, t), image-to-text first, and
+    whatever is written for one anchor holds for both directions. With more, each direction is a Triplets of its own.
     """
 
-    sim: Float[Tensor, "b b"]
-    """Anchors by candidates; the positives are the diagonal."""
-    negative: Bool[Tensor, "b b"]
-    """Which entries of `sim` are negatives of their anchor."""
-    hardest: Int[Tensor, " b"]
-    """Column of each anchor's most similar negative; the first one of a tie."""
-    s_pos: Float[Tensor, " b"]
-    s_neg: Float[Tensor, " b"]
-    """Similarity with the hardest negative; -inf for an anchor that has none."""
-
-    @classmethod
-    def mine(cls, sim: Float[Tensor, "b b"], negative: Bool[Tensor, "b b"]) -> "Triplets":
-        """Find every anchor's hardest negative.
-
-        Masked entries are -inf, not -1: cross-attention scores leave [-1, 1].
-        """
-        sim = sim.detach()
-        s_neg, hardest = sim.masked_fill(~negative, -torch.inf).max(dim=1)
-        return cls(sim=sim, negative=negative, hardest=hardest, s_pos=sim.diagonal(), s_neg=s_neg)
+    s_pos: Float[Tensor, "*#a 1"]
+    s_neg: Float[Tensor, "*a k"]
+    """-inf where there is no such negative."""
+    m_pos: Float[Tensor, "*a 1"] | None = None
+    """Mean over the relative positives; of the -ms pair weights only."""
+    m_neg: Float[Tensor, "*a k"] | None = None
+    """Mean over the relative negatives; of the -ms pair weights only."""
+    clean: Float[Tensor, "*#a 1"] | None = None
+    """Estimated probability that the pair is no mismatch; None: certain. Read by the adaptive margins."""
+    false_negative: Bool[Tensor, "*#a #k"] | None = None
+    """Whether the negative is a caption of the anchor's own image; None if unknown."""
+    always: bool = True
+    """Whether every anchor surely has its k negatives, so that none is -inf."""
+    notes: dict[str, Tensor] = field(default_factory=dict)
+    """What a loss wants to be seen in the report, beside what every objective reports."""
 
     @property
-    def other_positive(self) -> Bool[Tensor, "b b"]:
-        """[i, j]: whether pair j is another pair than i, so that its positive is relative to i's."""
-        return ~torch.eye(len(self.sim), dtype=torch.bool, device=self.sim.device)
+    def exists(self) -> Bool[Tensor, "*a k"]:
+        return self.s_neg > -torch.inf
 
     @property
-    def other_negative(self) -> Bool[Tensor, "b b"]:
-        """[i, j]: whether j is a negative of i, but not the hardest."""
-        return self.negative.scatter(1, self.hardest[:, None], False)
+    def hardest(self) -> Float[Tensor, "*a 1"]:
+        """Similarity with the hardest of the mined negatives."""
+        return self.s_neg if self.s_neg.shape[-1] == 1 else self.s_neg.amax(-1, keepdim=True)
 
+    def detach(self) -> "Triplets":
+        """The same as constants: what weights are computed from."""
+        return replace(self, s_pos=self.s_pos.detach(), s_neg=self.s_neg.detach())
 
-def negatives(batch: int, image_of_text: Int[Tensor, " b"] | None, device: torch.device) -> Bool[Tensor, "b b"]:
-    """Everything off the diagonal; without the captions of the same image, where `image_of_text` is given."""
-    if image_of_text is None:
-        return ~torch.eye(batch, dtype=torch.bool, device=device)
-    return image_of_text[:, None] != image_of_text[None, :]
+    def finite(self) -> "Triplets":
+        """The same with 0 for each negative that is none, for formulas in which -inf would become nan."""
+        return self if self.always else replace(self, s_neg=self.s_neg.masked_fill(~self.exists, 0.0))

@@ -24,6 +24,33 @@ def _column(name: str, kind: pa.DataType, meaning: str, unit: str = "") -> pa.Fi
     return pa.field(name, kind, nullable=False, metadata={"meaning": meaning, "unit": unit})
 
 
+DIAGNOSTICS = {
+    "spread": ("val_spread", "standard deviation of validation similarities; near 0: collapsed", "cosine"),
+    "s_pos": ("s_pos", "mean similarity of positives in training", "cosine"),
+    "s_neg": ("s_neg", "mean similarity of hardest negatives in training", "cosine"),
+    "delta_s": ("delta_s", "mean |s_neg - s_pos| in training; SelHN Eq. (10)", "cosine"),
+    "active": ("active", "share of triplets that moved anything", "share"),
+    "false_negatives": ("false_negatives", "share of mined negatives that show the anchor's own image", "share"),
+    "k": ("k", "ADOPT's number of negatives", "negatives"),
+    "grad_image": ("grad_image", "mean norm of the gradient of a batch's image embeddings", ""),
+    "grad_text": ("grad_text", "mean norm of the gradient of a batch's text embeddings", ""),
+    "grad_norm": ("grad_norm", "mean norm of the gradient of all weights, before clipping", ""),
+}
+"""Column by diagnostic: its name in the history, meaning and unit. Null where an objective has none."""
+
+
+def _diagnostics() -> list[pa.Field]:
+    return [
+        _column(f"diagnostic_{name}", pa.float64(), f"{meaning}, at the selected epoch", unit).with_nullable(True)
+        for name, (_, meaning, unit) in DIAGNOSTICS.items()
+    ]
+
+
+def diagnostics(row: dict[str, Any]) -> dict[str, float | None]:
+    """The diagnostic columns of one epoch's row of the history."""
+    return {f"diagnostic_{name}": row.get(logged) for name, (logged, _, _) in DIAGNOSTICS.items()}
+
+
 def _metrics(split: str) -> list[pa.Field]:
     return [
         _column(
@@ -44,13 +71,14 @@ SCHEMA = pa.schema([
     _column("objective", pa.string(), "what drove the gradient; PAIR_TRIPLET for GOAL's matrix"),
     _column("variant", pa.string(), "paper: as the equations say; released: as the published code does"),
     _column("seed", pa.int64(), "of weights, batches and dropout"),
-    _column("settings", pa.string(), "all settings that the trial's identity is made of, as JSON"),
+    _column("settings", pa.string(), "all settings of the trial, as JSON"),
     _column("selection", pa.string(), "rule that picked the checkpoint whose test metrics count"),
     _column("selected_epoch", pa.int32(), "epoch of that checkpoint", "epochs, from 1"),
     _column("epochs", pa.int32(), "epochs trained", "epochs"),
     _column("steps", pa.int64(), "updates of the weights", "steps"),
     *_metrics("val"),
     *_metrics("test"),
+    *_diagnostics(),
     _column("test_i2t_ranks", pa.list_(pa.int32()), "rank of each test image's best caption", "rank, from 0"),
     _column("test_t2i_ranks", pa.list_(pa.int32()), "rank of each test caption's image", "rank, from 0"),
     _column("history", _HISTORY, "every value logged at the end of an epoch"),
@@ -91,7 +119,8 @@ def collect(paths: Iterable[Path], columns: list[str] | None = None) -> pa.Table
     """
     schema = SCHEMA if columns is None else pa.schema([SCHEMA.field(name) for name in columns])
     tables = [_read(path, columns) for path in paths]
-    return pa.concat_tables([pa.Table.from_batches([], schema), *tables])  # empty_table() would import pandas
+    empty = pa.Table.from_batches([], schema)  # empty_table() would import pandas
+    return pa.concat_tables([empty, *tables], promote_options="default")
 
 
 def _read(path: Path, columns: list[str] | None) -> pa.Table:

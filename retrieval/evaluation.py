@@ -1,5 +1,6 @@
 """Retrieval in both directions: ranks by counting, then recalls. Functions of matrices, without model or device."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,8 @@ class Ranks:
 
     i2t: Int[np.ndarray, " i"]
     t2i: Int[np.ndarray, " t"]
+    spread: float = math.nan
+    """Standard deviation of the similarities; near 0 the model has collapsed."""
 
     def metrics(self) -> dict[str, float]:
         """Recall@1, 5 and 10 and the median rank of both directions, and rsum, the sum of the six recalls.
@@ -62,7 +65,16 @@ def rank(
         i2t[rows] = ((sim > best) & ~right).sum(dim=1) + tied // 2
         above += (sim > positive).sum(dim=0)
         ties += ((sim == positive) & ~right).sum(dim=0)
-    return Ranks(i2t.cpu().numpy(), (above + ties // 2).cpu().numpy())
+    return Ranks(i2t.cpu().numpy(), (above + ties // 2).cpu().numpy(), spread(image, text))
+
+
+def spread(image: Float[Tensor, "i d"], text: Float[Tensor, "t d"], *, sample: int = 512) -> float:
+    """Standard deviation of the similarities of up to `sample` images and texts, spread evenly over the split."""
+    few = [
+        vectors[torch.linspace(0, len(vectors) - 1, min(sample, len(vectors)), device=vectors.device).long()]
+        for vectors in (image, text)
+    ]
+    return float((few[0] @ few[1].T).std(correction=0))
 
 
 def _positive_scores(

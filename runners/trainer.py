@@ -89,7 +89,9 @@ class Trainer:
         while self.epoch < self.settings.train.epochs:
             started = time.monotonic()
             metrics = self._train_epoch()
-            metrics |= {f"val_{name}": value for name, value in self.evaluate("val").metrics().items()}
+            ranks = self.evaluate("val")
+            metrics |= {f"val_{name}": value for name, value in ranks.metrics().items()}
+            metrics["val_spread"] = ranks.spread
             self.epoch += 1
             self.rows.append({"epoch": self.epoch, "step": self.step, "seconds": time.monotonic() - started, **metrics})
             self._save(improved=metrics["val_rsum"] > self.best_rsum)
@@ -133,13 +135,16 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = lr
         self.model.train()
+        warming = self.epoch < train.warmup_epochs
+        objective = objectives.with_mining(self.objective, "all") if warming else self.objective
         sums: dict[str, Tensor] = {}
         steps = 0
         for texts in self._batches():
-            for name, value in self._step(texts).items():
+            for name, value in self._step(objective, texts).items():
                 sums[name] = sums.get(name, 0) + value.double()
             steps += 1
-        return {"lr": lr, **{name: float(value) / steps for name, value in sums.items()}}
+        means = {name: float(value) / steps for name, value in sums.items()}
+        return {"lr": lr, **{name: value for name, value in means.items() if not math.isnan(value)}}
 
     def _batches(self) -> Iterator[Tensor]:
         """Rows of training captions in an order that seed and epoch decide; a single one at the end is left out."""
@@ -147,20 +152,20 @@ class Trainer:
         order = torch.randperm(len(self.inputs.tokens["train"]), generator=generator)
         return (rows for rows in order.split(self.settings.train.batch_size) if len(rows) > 1)
 
-    def _step(self, texts: Tensor) -> dict[str, Tensor]:
+    def _step(self, objective: objectives.Objective, texts: Tensor) -> dict[str, Tensor]:
         """One update; what it measured, still on the device."""
         split, device = self.inputs.pairs.train, self.inputs.device
         owners = split.image_of_text[texts.numpy()]
         image = self.model.embed_images(split.images.gather(owners).to(device))
         text = self.model.embed_texts(*(part.to(device) for part in self.inputs.tokens["train"].gather(texts)))
-        loss = self.objective(image, text, torch.from_numpy(np.ascontiguousarray(owners)).to(device))
+        loss = objective(image, text, torch.from_numpy(np.ascontiguousarray(owners)).to(device))
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.train.clip_norm)
         self._finite(loss, norm)
         self.optimizer.step()
         self.step += 1
-        return {"loss": loss.detach(), "grad_norm": norm, **self.objective.report}
+        return {"loss": loss.detach(), "grad_norm": norm, **objective.report}
 
     def _finite(self, loss: Tensor, norm: Tensor) -> None:
         """Stop before a step that would spoil the weights, naming the step and the term."""

@@ -13,7 +13,6 @@ import torch
 from grid.errors import UserError
 from grid.files import write_json, write_text
 from grid.home import State, TrialFolder
-from grid.identity import canonical
 from grid.settings import TrialSettings
 from results import record
 from retrieval import data
@@ -67,7 +66,7 @@ def run_trial(settings: TrialSettings, folder: TrialFolder, report: Report, mach
 
 def _train(settings: TrialSettings, folder: TrialFolder, report: Report, machine: Machine) -> dict[str, float]:
     torch.set_num_threads(machine.threads)
-    write_json(folder.settings, canonical(settings))
+    write_json(folder.settings, settings.model_dump(mode="json"))
     environment = provenance.environment(machine.device, machine.threads)
     write_json(folder.environment, environment)
     inputs = prepare(settings, machine)
@@ -120,13 +119,14 @@ def _record(
         "objective": settings.objective.name,
         "variant": settings.objective.variant,
         "seed": settings.seed,
-        "settings": json.dumps(canonical(settings), sort_keys=True),
+        "settings": settings.model_dump_json(),
         "selection": settings.train.selection,
         "selected_epoch": trainer.selected_epoch,
         "epochs": trainer.epoch,
         "steps": trainer.step,
         **{f"val_{name}": selected[f"val_{name}"] for name in record.METRICS},
         **{f"test_{name}": value for name, value in ranks.metrics().items()},
+        **record.diagnostics(selected),
         "test_i2t_ranks": ranks.i2t.tolist(),
         "test_t2i_ranks": ranks.t2i.tolist(),
         "history": record.long_history(trainer.rows),

@@ -1,13 +1,15 @@
 """The command line: what it lists, how it refuses, and with which exit code."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from grid import catalog
+from grid.files import read_json_lines, write_json_lines
 from grid.home import Home
-from grid.objectives import GOAL
+from grid.objectives import OBJECTIVES
 
 from ..conftest import Goalgrid
 
@@ -25,6 +27,10 @@ WRONG = [
     (("table", "demo", "--metric", "r2"), "unknown metric 'r2'"),
     (("table", "demo", "--format", "latx"), "Did you mean 'latex'?"),
     (("status", "dmeo"), "Did you mean 'demo'?"),
+    (("objectives", "slehn"), "Did you mean 'selhn'?"),
+    (("diagrams", "--format", "jpg"), "unknown format 'jpg'"),
+    (("diagrams", "--set", "taau=3"), "Did you mean 'tau'?"),
+    (("diagrams", "infonce"), "has no triplet weight"),
 ]
 
 
@@ -61,7 +67,23 @@ def test_lists_name_everything(verb: str, tmp_path: Path, goalgrid: Goalgrid) ->
     }
     finished = goalgrid(verb, runs=tmp_path)
     assert finished.returncode == 0
-    assert all(f"\n{name} " in f"\n{finished.stdout}" for name in known.get(verb, GOAL))
+    assert all(f"\n{name} " in f"\n{finished.stdout}" for name in known.get(verb, OBJECTIVES))
+
+
+def test_an_objective_is_explained(tmp_path: Path, goalgrid: Goalgrid) -> None:
+    text = goalgrid("objectives", "sig-ms_cir", runs=tmp_path).stdout
+    assert "GOAL Eq. (8), Eq. (12)" in text
+    assert "T = sigmoid(tau (s_neg^2 - s_pos (2 - s_pos) + offset))" in text
+    assert all(f"\n  {parameter} " in text for parameter in OBJECTIVES["sig-ms_cir"])
+
+
+def test_diagrams_are_drawn_for_all_cells_or_for_some(tmp_path: Path, goalgrid: Goalgrid) -> None:
+    assert goalgrid("diagrams", "-o", str(tmp_path / "all"), "--format", "svg", runs=tmp_path).returncode == 0
+    names = {path.name for path in (tmp_path / "all").iterdir()}
+    assert names == {"triplet-weights.svg", "pair-weights.svg", "cells.svg"}
+    some = ("sig-ms_cir", "lin_con", "-o", str(tmp_path / "some"), "--set", "variant=released", "--set", "tau=5")
+    assert goalgrid("diagrams", *some, runs=tmp_path).returncode == 0
+    assert {path.name for path in (tmp_path / "some").iterdir()} == {"sig-ms_cir.png", "lin_con.png"}
 
 
 def test_status_and_plan_speak_json(trained: Home, goalgrid: Goalgrid) -> None:
@@ -77,6 +99,17 @@ def test_plan_estimates_from_what_is_done(trained: Home, goalgrid: Goalgrid) -> 
     finished = goalgrid("plan", "demo", *sets, runs=trained.path)
     assert "45 trials: 4 done, 41 planned" in finished.stdout
     assert "minutes of training by 4 finished ones" in finished.stdout
+
+
+def test_a_collapsed_run_is_named(trained: Home, tmp_path: Path, goalgrid: Goalgrid) -> None:
+    copy = Home(tmp_path / "runs")
+    shutil.copytree(trained.path, copy.path)
+    folder = copy.trial(next((copy.path / "trials").iterdir()).name)
+    rows = read_json_lines(folder.history)
+    write_json_lines(folder.history, [*rows[:-1], {**rows[-1], "val_spread": 1e-6}])
+    finished = goalgrid("status", "demo", runs=copy.path)
+    assert f"collapsed: {folder.trial_id}: all similarities are equal" in finished.stdout
+    assert finished.stdout.count("collapsed") == 1
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path, goalgrid: Goalgrid) -> None:

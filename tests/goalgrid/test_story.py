@@ -107,14 +107,14 @@ def test_a_failing_trial_never_stops_the_others(tmp_path: Path, goalgrid: Goalgr
     axes = ("--set", 'objectives=["con_con"]', "--set", "seeds=[0,1]")
     plan = goalgrid("plan", "demo", *axes, *SMALL, "--json", runs=tmp_path)
     first = json.loads(plan.stdout)["left"][0]
-    (tmp_path / "trials" / first / "history.jsonl").mkdir(parents=True)  # cannot be replaced by a file
+    (tmp_path / "trials" / first / "vocabulary.json").mkdir(parents=True)  # cannot be replaced by a file
     finished = goalgrid("run", "demo", *axes, *SMALL, "--mlflow-uri", "", runs=tmp_path)
     assert finished.returncode == 4
     assert "goalgrid resume demo --only 'seed=0' --here" in finished.stderr
     status = goalgrid("status", "demo", "--json", runs=tmp_path)
     assert status.returncode == 4
     assert read_status(status) == {"planned": 0, "running": 0, "interrupted": 0, "failed": 1, "done": 1}
-    (tmp_path / "trials" / first / "history.jsonl").rmdir()
+    (tmp_path / "trials" / first / "vocabulary.json").rmdir()
     resumed = goalgrid("resume", "demo", "--failed", "--here", "--mlflow-uri", "", runs=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
 

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
@@ -164,6 +165,14 @@ def test_a_torn_record_is_named(trained: Home, cells: list[Cell], tmp_path: Path
     path.write_bytes(trained.trial(cells[0].trials[0].id).record.read_bytes()[:100])
     with pytest.raises(UserError, match=r"record\.parquet cannot be read"):
         record.collect([path])
+
+
+def test_a_record_older_than_a_column_reads_with_null(trained: Home, cells: list[Cell], tmp_path: Path) -> None:
+    new = record.collect([trained.trial(cells[0].trials[0].id).record])
+    pq.write_table(new.drop_columns(["diagnostic_spread"]), tmp_path / "old.parquet")
+    both = record.collect([tmp_path / "old.parquet", trained.trial(cells[0].trials[0].id).record])
+    assert both.schema.names == record.SCHEMA.names
+    assert both["diagnostic_spread"].null_count == 1
 
 
 def test_no_records_are_an_empty_table() -> None:

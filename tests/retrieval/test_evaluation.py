@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.evaluation import Ranks, rank, recall
+from retrieval.evaluation import Ranks, rank, recall, spread
 
 
 def literal(sim: np.ndarray, image_of_text: np.ndarray) -> Ranks:
@@ -55,6 +55,14 @@ def test_a_collapsed_model_scores_chance() -> None:
     metrics = rank(ones, ones.repeat_interleave(5, dim=0), np.repeat(np.arange(100), 5)).metrics()
     assert metrics["i2t_r1"] == metrics["t2i_r10"] == 0
     assert metrics["t2i_medr"] == 50
+    assert spread(ones, ones) == 0
+
+
+def test_spread_equals_the_standard_deviation_of_the_whole_matrix() -> None:
+    generator = torch.Generator().manual_seed(0)
+    image, text = torch.randn(40, 8, generator=generator), torch.randn(90, 8, generator=generator)
+    assert spread(image, text) == pytest.approx(float(np.std((image @ text.T).numpy())), rel=1e-5)
+    assert spread(image, text, sample=30) == pytest.approx(spread(image, text), rel=0.2)
 
 
 def test_an_image_without_a_caption_ranks_last() -> None:

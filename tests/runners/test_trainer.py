@@ -8,7 +8,7 @@ import torch
 
 from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import load
-from grid.objectives import GOAL
+from grid.objectives import GOAL, OBJECTIVES
 from grid.settings import TrialSettings
 from runners.trainer import Trainer, TrainingError
 from runners.trial import Machine, prepare
@@ -75,6 +75,27 @@ def test_all_objectives_see_the_same_batches_and_weights(tmp_path: Path) -> None
     assert len(batches) == 1
     weights = [next(iter(t.model.parameters())) for t in trainers]
     assert all(weight.equal(weights[0]) for weight in weights)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_every_objective_trains(name: str, tmp_path: Path) -> None:
+    trainer = trainer_in(tmp_path / "t", settings_of(f'objectives=["{name}"]', "train.epochs=1"))
+    before = {key: value.clone() for key, value in trainer.model.state_dict().items()}
+    trainer.fit()
+    assert any(not value.equal(before[key]) for key, value in trainer.model.state_dict().items())
+    assert {"s_pos", "s_neg", "delta_s", "active", "false_negatives", "grad_image", "grad_text"} <= set(trainer.rows[0])
+    assert trainer.test().metrics()["rsum"] > 0
+
+
+def test_the_warm_up_mines_all_negatives_first(tmp_path: Path) -> None:
+    """While all negatives count, far more triplets are inactive than among the hardest."""
+    trainer = trainer_in(tmp_path / "t", settings_of("train.warmup_epochs=1", "objective.margin=0.1"))
+    assert trainer.objective.mined == "hardest"
+    trainer.fit()
+    plain = trainer_in(tmp_path / "p", settings_of("objective.margin=0.1"))
+    plain.fit()
+    assert trainer.rows[0]["active"] < plain.rows[0]["active"]
+    assert trainer.rows[0]["loss"] != plain.rows[0]["loss"]
 
 
 def test_a_loss_that_is_not_finite_stops_with_step_and_term(tmp_path: Path) -> None:

@@ -34,6 +34,11 @@ def test_a_finished_trial_leaves_a_whole_record(tmp_path: Path, small_trial: Tri
     assert (row["test_i2t_ranks"] < 1).mean() * 100 == row["test_i2t_r1"]
     assert row["test_rsum"] == sum(row[f"test_{d}_r{k}"] for d in ("i2t", "t2i") for k in (1, 5, 10))
     assert {item["name"] for item in row["history"]} >= {"loss", "s_pos", "s_neg", "active", "val_rsum", "lr"}
+    assert 0 <= row["diagnostic_active"] <= 1
+    assert row["diagnostic_spread"] > 0
+    assert row["diagnostic_s_pos"] == next(
+        item["value"] for item in row["history"] if (item["epoch"], item["name"]) == (row["selected_epoch"], "s_pos")
+    )
     assert json.loads(row["settings"])["seed"] == 0
     assert json.loads(folder.vocabulary.read_text())[2:4] == ["a", "the"] or folder.vocabulary.exists()
     assert set(record.SCHEMA.names) == set(row.index)

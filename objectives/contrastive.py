@@ -1,0 +1,126 @@
+"""Log-sum-exp losses: from InfoNCE to the Unified loss, whose limits are InfoNCE and Triplet-HN."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import pad, softplus
+
+from objectives.noisy import soft_margin
+from objectives.pair_weights import PAIR_WEIGHTS
+from objectives.triplets import Triplets
+
+
+def log_one_plus(exponents: Float[Tensor, "*a k"]) -> Float[Tensor, "*a 1"]:
+    """log(1 + sum of exp(x)), without overflow, and with 0 for a row of -inf."""
+    return torch.logsumexp(pad(exponents, (1, 0)), dim=-1, keepdim=True)
+
+
+def nt_xent(t: Triplets, *, tau: float = 10.0) -> Float[Tensor, "*a k"]:
+    """-log(exp(tau s_pos) / (exp(tau s_pos) + exp(tau s_neg))): NT-Xent on the hardest negative. GOAL Eq. (6)."""
+    return softplus(tau * (t.s_neg - t.s_pos))
+
+
+def infonce(t: Triplets, *, gamma: float = 50.0) -> Float[Tensor, "*a 1"]:
+    """-log(exp(gamma s_pos) / sum of exp(gamma s)): the contrastive loss VLC of CLIP. Unified Eq. (3), (4)."""
+    return log_one_plus(gamma * (t.s_neg - t.s_pos))
+
+
+def unified(t: Triplets, *, gamma: float = 60.0, margin: float = 0.2, scaled: bool = True) -> Float[Tensor, "*a 1"]:
+    """1/gamma log(1 + sum of exp(gamma (s_neg - s_pos + margin))). Unified Eq. (5).
+
+    Triplet-HN as gamma grows (Eq. 6), VLC / gamma at margin 0 (Eq. 7).
+
+    Args:
+        scaled: the factor 1/gamma, which the closest public code leaves out.
+    """
+    return log_one_plus(gamma * (t.s_neg - t.s_pos + margin)) / _unit(gamma, scaled)
+
+
+def unified_weighted(
+    t: Triplets, *, gamma: float = 60.0, margin: float = 0.2, scaled: bool = True, weights: str = "lin"
+) -> Float[Tensor, "*a 1"]:
+    """1/gamma log(1 + sum of exp(gamma (w_neg s_neg - w_pos s_pos + margin))), the weights constant. Unified Eq. (24).
+
+    The paper leaves the weights open. Here they are GOAL's pair weights: con is Eq. (5) again.
+    """
+    triplet = t.finite()
+    w_pos, w_neg = PAIR_WEIGHTS[weights](triplet.detach())
+    exponents = gamma * (w_neg * triplet.s_neg - w_pos * triplet.s_pos + margin)
+    return log_one_plus(exponents.where(t.exists, -torch.inf)) / _unit(gamma, scaled)
+
+
+def unified_adaptive(
+    t: Triplets, *, gamma: float = 60.0, margin: float = 0.2, scaled: bool = True, base: float = 10.0
+) -> Float[Tensor, "*a 1"]:
+    """1/gamma log(1 + sum of exp(gamma (s_neg - s_pos + m_i))), with NCR's margin for each pair. Unified Eq. (26)."""
+    return log_one_plus(gamma * (t.s_neg - t.s_pos + soft_margin(t, margin, base))) / _unit(gamma, scaled)
+
+
+def _unit(gamma: float, scaled: bool) -> float:
+    return gamma if scaled else 1.0
+
+
+def adopt(
+    t: Triplets,
+    *,
+    temperature: float = 0.05,
+    margin: float = 0.0,
+    positive: bool = False,
+    count: str = "paper",
+    scale: float = 1.25,
+) -> Float[Tensor, "*a 1"]:
+    """log(sum over the K hardest of exp((s_neg + margin) / temperature)) - s_pos / temperature. VSE+2AD, after Eq. (6).
+
+    K falls as the model matures, from alignment and uniformity of the batch: by Eq. (6), or as released. The
+    released loss has a margin, and the positive in the sum. (It also hides the positive as a similarity of 0, so that
+    a large K may pick it as a negative; here it is never one.)
+
+    Args:
+        positive: whether the positive is in the sum too.
+        count: "paper" or "released", a name in COUNTS.
+        scale: exponent in the released K.
+    """
+    k = COUNTS[count](t.detach(), scale)
+    t.notes["k"] = k
+    hardest = t.s_neg.sort(dim=-1, descending=True).values
+    chosen = torch.arange(hardest.shape[-1], device=hardest.device) < k
+    leads = ((hardest + margin - t.s_pos) / temperature).masked_fill(~chosen, -torch.inf)
+    if positive:
+        return log_one_plus(leads)
+    alone = ~t.exists.any(-1, keepdim=True)
+    return torch.logsumexp(leads.masked_fill(alone, 0.0), dim=-1, keepdim=True).masked_fill(alone, 0.0)
+
+
+def count_of_paper(t: Triplets, scale: float) -> Float[Tensor, ""]:
+    """K = floor(B cos((align + uniform) pi / 4)), in [1, B - 1]; uniform = log E[exp(s)]. VSE+2AD Eq. (6)."""
+    batch = t.s_neg.shape[-1]
+    pairs = t.exists.sum() + t.s_pos.numel()
+    uniform = torch.log((t.s_neg.exp().sum() + t.s_pos.exp().sum()) / pairs)
+    maturity = (t.s_pos.mean() + uniform) * math.pi / 4
+    return torch.floor(batch * torch.cos(maturity)).clamp(1, max(1, batch - 1))
+
+
+def count_as_released(t: Triplets, scale: float) -> Float[Tensor, ""]:
+    """K = int(B cos((align + uniform)^scale)) + 1, in [1, B - 1]; uniform = E[exp(-s)], 1 at the positives."""
+    batch = t.s_neg.shape[-1]
+    uniform = torch.exp(-t.s_neg).where(t.exists, 1.0).mean()
+    maturity = (t.s_pos.mean() + uniform).clamp(min=0) ** scale
+    return (torch.trunc(batch * torch.cos(maturity)) + 1).clamp(1, max(1, batch - 1))
+
+
+COUNTS: dict[str, Callable[[Triplets, float], Tensor]] = {
+    "paper": count_of_paper,
+    "released": count_as_released,
+}
+
+CONTRASTIVE: dict[str, Callable[..., Tensor]] = {
+    "nt-xent-hn": nt_xent,
+    "infonce": infonce,
+    "unified": unified,
+    "unified-weighted": unified_weighted,
+    "unified-adaptive": unified_adaptive,
+    "adopt": adopt,
+}

@@ -1,0 +1,82 @@
+"""Hinge losses: the triplet loss, and what to do where its hardest negative makes the gradient vanish."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from objectives.triplets import Triplets
+
+
+def triplet(t: Triplets, *, margin: float = 0.2) -> Float[Tensor, "*a k"]:
+    """[s_neg - s_pos + margin]+, of all negatives (`triplet`) or of the hardest (`triplet-hn`).
+
+    SelHN Eq. (2) and (3), the latter VSE++ and Unified Eq. (1).
+    """
+    return torch.relu(t.s_neg - t.s_pos + margin)
+
+
+def semi_hard(t: Triplets, *, margin: float = 0.2) -> Float[Tensor, "*a 1"]:
+    """[s_neg - s_pos + margin]+ of the hardest negative that is below the positive.
+
+    An anchor without such a negative learns nothing. SelHN Eq. (13), (14): the loss SHN.
+    """
+    below = t.s_neg.detach() < t.s_pos.detach()
+    hardest = t.s_neg.where(below, -torch.inf).max(-1, keepdim=True).values
+    return torch.relu(hardest - t.s_pos + margin)
+
+
+def selectively_contrastive(
+    t: Triplets,
+    *,
+    margin: float = 0.2,
+    tau: float = 10.0,
+    lam: float = 1.0,
+    ceiling: float | None = None,
+    easy: str = "hinge",
+) -> Float[Tensor, "*a k"]:
+    """lam s_neg where s_neg >= s_pos, else [s_neg - s_pos + margin]+: pushes a hard negative without pulling.
+
+    SelHN Eq. (15), (16): SCT across modalities. The code of SCT (one modality) has log(1 + exp(tau (s_neg - s_pos)))
+    on the easy ones, and calls a negative above 0.8 hard whatever its positive.
+
+    Args:
+        ceiling: a negative above it is hard; none: only beside its positive.
+        easy: "hinge" or "softmax", a name in EASY.
+    """
+    s_neg, s_pos = t.s_neg.detach(), t.s_pos.detach()
+    hard = s_neg >= s_pos if ceiling is None else (s_neg >= s_pos) | (s_neg > ceiling)
+    return torch.where(hard, lam * t.s_neg, EASY[easy](t, margin, tau))
+
+
+def selectively_hard(
+    t: Triplets, *, margin: float = 0.2, epsilon: float = 0.01, divisor: str = "batch"
+) -> Float[Tensor, "*a 1"]:
+    """[max s_neg - s_pos + margin]+ where |max s_neg - s_pos| > epsilon, else 1/B sum of [s_neg - s_pos + margin]+.
+
+    Where the hardest negative is as near as the positive, their gradients cancel, and the mean over all negatives
+    takes over. SelHN Eq. (9)-(12). As epsilon goes to 0, this is Triplet-HN.
+
+    Args:
+        divisor: "batch" divides the sum by B (paper), "negatives" by B - 1 (released).
+    """
+    hardest = t.s_neg.max(-1, keepdim=True).values
+    vanishing = (hardest - t.s_pos).detach().abs() <= epsilon
+    number = t.exists.sum(-1, keepdim=True) + (divisor == "batch")
+    mean = triplet(t, margin=margin).sum(-1, keepdim=True) / number.clamp(min=1)
+    return torch.where(vanishing, mean, torch.relu(hardest - t.s_pos + margin))
+
+
+EASY: dict[str, Callable[[Triplets, float, float], Tensor]] = {
+    "hinge": lambda t, margin, tau: triplet(t, margin=margin),
+    "softmax": lambda t, margin, tau: torch.nn.functional.softplus(tau * (t.s_neg - t.s_pos)),
+}
+
+HINGE: dict[str, Callable[..., Tensor]] = {
+    "triplet": triplet,
+    "triplet-hn": triplet,
+    "shn": semi_hard,
+    "sct": selectively_contrastive,
+    "selhn": selectively_hard,
+}

@@ -1,0 +1,192 @@
+"""What the trainer calls: an objective, whatever it is made of."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from objectives import mining
+from objectives.pairs import Pairs
+from objectives.relative import Relative
+from objectives.triplets import Triplets
+
+Loss = Callable[[Triplets], Float[Tensor, "*a #k"]]
+"""Value of each triplet, or of each anchor with all its negatives."""
+
+REDUCTIONS: dict[str, Callable[[int], float]] = {
+    "sum": lambda pairs: 1.0,
+    "mean": lambda pairs: 1.0 / pairs,
+    "average": lambda pairs: 0.5 / pairs,
+}
+"""Factor on the sum over pairs and both directions: as GOAL and VSE++; a mean over pairs; over directions too."""
+
+
+UNKNOWN = torch.tensor(torch.nan)
+"""In a report, what this call cannot tell."""
+
+
+class Objective(torch.nn.Module):
+    """A loss of mined triplets, or a gradient in the form of one (`objectives.goal`).
+
+    Args:
+        loss: gives the value of each triplet.
+        mined: "hardest" negatives, or "all" of an anchor. A warm-up epoch on all negatives is
+            `objectives.with_mining(objective, "all")`: another objective, not a state of this one.
+        k: how many hardest negatives of an anchor make a triplet.
+        remines: whether the loss has a meaning on other negatives too.
+        relative: the relative sets, for a loss that reads m+ and m-.
+        reduction: a name in REDUCTIONS.
+        ignore_same_image: captions of the same image are no negatives; needs `image_of_text` in the call.
+    """
+
+    report: dict[str, Tensor]
+    """Of the last batch, detached scalars on its device, the mean of both directions.
+
+    `s_pos`, `s_neg` (hardest), `delta_s` = |s_neg - s_pos| (SelHN Eq. 10), `active` (share of triplets with a weight
+    over 0.01, or a loss over 1e-4), `false_negatives` (share of mined negatives that are of the anchor's own image;
+    nan without image_of_text), and after backward `grad_image`, `grad_text`: norms of the gradient of the embeddings,
+    with whatever scales the loss (nan from a similarity matrix). ADOPT adds `k`.
+    """
+
+    def __init__(
+        self,
+        loss: Loss,
+        *,
+        mined: str = "hardest",
+        k: int = 1,
+        remines: bool = True,
+        relative: Relative | None = None,
+        reduction: str = "sum",
+        ignore_same_image: bool = False,
+    ) -> None:
+        super().__init__()
+        self.loss = loss
+        self.mined = mined
+        self.k = k
+        self.remines = remines
+        self.relative = relative
+        self.reduction = reduction
+        self.ignore_same_image = ignore_same_image
+        self.report = {}
+
+    def forward(
+        self,
+        image: Float[Tensor, "n d"],
+        text: Float[Tensor, "t d"],
+        image_of_text: Int[Tensor, " t"] | None = None,
+        *,
+        clean: Float[Tensor, " t"] | None = None,
+    ) -> Float[Tensor, ""]:
+        """The loss of unit vectors.
+
+        Args:
+            image_of_text: with as many images as texts, pair k is row k of both, and this says which data-set image
+                it is (read by `ignore_same_image` and the diagnostics alone); with fewer images than texts, the row
+                of each text's image.
+            clean: estimated probability of each pair to be no mismatch, for the adaptive margins; None: all are.
+        """
+        pairs = self._pairs(len(image), len(text), image_of_text)
+        report = self._new_report()
+        image, text = _watched(image, "grad_image", report), _watched(text, "grad_text", report)
+        if self._sparse:
+            return self._value([mining.hardest_of_embeddings(image, text, pairs, self.relative)], pairs, clean)
+        return self._dense(mining.product(image, text), pairs, clean)
+
+    def from_similarity(
+        self,
+        sim: Float[Tensor, "n t"],
+        image_of_text: Int[Tensor, " t"] | None = None,
+        *,
+        clean: Float[Tensor, " t"] | None = None,
+    ) -> Float[Tensor, ""]:
+        """The same from a matrix of scores, images by texts, of any range: for cross-attention scorers."""
+        pairs = self._pairs(sim.shape[0], sim.shape[1], image_of_text)
+        self._new_report()
+        if self._sparse:
+            return self._value([mining.hardest_of_similarity(sim, pairs, self.relative)], pairs, clean)
+        return self._dense(mining.full(sim), pairs, clean)
+
+    def with_mining(self, mined: str) -> "Objective":
+        """The same objective on other negatives, or itself if it has no such form: see `objectives.with_mining`."""
+        if not self.remines:
+            return self
+        other = copy.copy(self)
+        other.mined, other.k, other.report = mined, 1, {}
+        return other
+
+    @property
+    def _sparse(self) -> bool:
+        return self.mined == "hardest" and self.k == 1
+
+    def _pairs(self, images: int, texts: int, image_of_text: Tensor | None) -> Pairs:
+        return Pairs.of(images, texts, image_of_text, ignore_same_image=self.ignore_same_image)
+
+    def _dense(self, sim: Float[Tensor, "n t"], pairs: Pairs, clean: Tensor | None) -> Float[Tensor, ""]:
+        k = None if self.mined == "all" else self.k
+        return self._value(mining.candidates(sim, pairs, self.relative, k), pairs, clean)
+
+    def _value(self, directions: list[Triplets], pairs: Pairs, clean: Tensor | None) -> Float[Tensor, ""]:
+        if clean is not None:
+            directions = [replace(t, clean=clean[:, None]) for t in directions]
+        values = [self.loss(t) for t in directions]
+        self._diagnose(directions, values)
+        total = torch.stack([value.sum() for value in values]).sum() if len(values) > 1 else values[0].sum()
+        factor = REDUCTIONS[self.reduction](pairs.texts)
+        return total if factor == 1.0 else total * factor
+
+    def _new_report(self) -> dict[str, Tensor]:
+        self.report = {"grad_image": UNKNOWN, "grad_text": UNKNOWN}
+        return self.report
+
+    @torch.no_grad()
+    def _diagnose(self, directions: list[Triplets], values: list[Tensor]) -> None:
+        shares = [diagnostics(t, value) for t, value in zip(directions, values, strict=True)]
+        for key in shares[0]:
+            self.report[key] = shares[0][key] if len(shares) == 1 else torch.stack([s[key] for s in shares]).mean()
+
+
+def diagnostics(t: Triplets, value: Float[Tensor, "*a #k"]) -> dict[str, Tensor]:
+    """What the surrogate cannot show: see `Objective.report`."""
+    s_pos, hardest = t.s_pos.detach(), t.hardest.detach()
+    known = None if t.always else hardest > -torch.inf
+    notes = dict(t.notes)
+    return {
+        "s_pos": s_pos.mean(),
+        "s_neg": _mean(hardest, known),
+        "delta_s": _mean((hardest - s_pos).abs(), known),
+        "active": _share(notes.pop("active", value.detach() > 1e-4), t),
+        "false_negatives": _share(t.false_negative, t),
+        **{key: note.detach().to(s_pos.dtype) for key, note in notes.items()},
+    }
+
+
+def _mean(values: Tensor, known: Tensor | None) -> Tensor:
+    if known is None:
+        return values.mean()
+    return values.where(known, 0.0).sum() / known.sum()
+
+
+def _share(holds: Tensor | None, t: Triplets) -> Tensor:
+    """Share of the triplets, or of the anchors, for which it holds."""
+    if holds is None:
+        return UNKNOWN
+    if t.always or holds.shape != t.s_neg.shape:
+        return holds.to(t.s_pos.dtype).mean()
+    return _mean(holds.to(t.s_pos.dtype), t.exists)
+
+
+def _watched(embedding: Tensor, key: str, report: dict[str, Tensor]) -> Tensor:
+    """The same embedding, whose gradient's norm goes to the report once it is known."""
+    if not embedding.requires_grad or torch.compiler.is_compiling():
+        return embedding
+    seen = embedding.view_as(embedding)
+
+    def note(grad: Tensor) -> None:
+        flat = mining.full(grad.detach()).flatten()
+        report[key] = torch.dot(flat, flat).sqrt()
+
+    seen.register_hook(note)
+    return seen

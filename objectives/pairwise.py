@@ -1,0 +1,57 @@
+"""Losses of single pairs: metric learning's own forms of what GOAL's pair weights were taken from."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from objectives.contrastive import log_one_plus
+from objectives.triplets import Triplets
+
+
+def binomial(t: Triplets, *, alpha: float = 2.0, beta: float = 10.0, lam: float = 0.5) -> Float[Tensor, "*a 1"]:
+    """1/alpha log(1 + exp(-alpha (s_pos - lam))) + 1/beta mean of log(1 + exp(beta (s_neg - lam))).
+
+    Binomial deviance. On the hardest negative its gradient is that of sig_con without a margin. GOAL Eq. (11).
+    """
+    pull = softplus(-alpha * (t.s_pos - lam)) / alpha
+    push = softplus(beta * (t.s_neg - lam)).sum(-1, keepdim=True) / beta
+    return pull + push / t.exists.sum(-1, keepdim=True).clamp(min=1)
+
+
+def multi_similarity(
+    t: Triplets, *, alpha: float = 2.0, beta: float = 50.0, lam: float = 1.0, eps: float = 0.1
+) -> Float[Tensor, "*a 1"]:
+    """1/alpha log(1 + exp(-alpha (s_pos - lam))) + 1/beta log(1 + sum of exp(beta (s_neg - lam))), of the mined pairs.
+
+    With its own miner, which sees one anchor at a time: negatives above s_pos - eps, and the positive if it is below
+    the hardest negative + eps; with one positive, neither set is empty without the other. (GOAL's -ms weights are
+    taken from this loss, with sets over the batch and means for sums: `objectives.relative`.)
+    """
+    s_neg, s_pos = t.s_neg.detach(), t.s_pos.detach()
+    mined = s_neg + eps > s_pos
+    push = log_one_plus((beta * (t.s_neg - lam)).masked_fill(~mined, -torch.inf)) / beta
+    pull = softplus(-alpha * (t.s_pos - lam)) / alpha
+    return (pull + push).where(mined.any(-1, keepdim=True), 0.0)
+
+
+def circle(t: Triplets, *, gamma: float = 80.0, margin: float = 0.4) -> Float[Tensor, "*a 1"]:
+    """log(1 + sum of exp(gamma (a_neg (s_neg - margin) - a_pos (s_pos - 1 + margin)))), a constant.
+
+    a_neg = [s_neg + margin]+ and a_pos = [1 + margin - s_pos]+ are Circle loss's self-paced weights. At margin 0, on
+    the hardest negative, its gradient is gamma times that of lin_cir with tau = gamma and offset 1.
+    """
+    triplet = t.finite()
+    s_pos, s_neg = triplet.s_pos, triplet.s_neg
+    a_pos, a_neg = torch.relu(1 + margin - s_pos.detach()), torch.relu(s_neg.detach() + margin)
+    exponents = gamma * (a_neg * (s_neg - margin) - a_pos * (s_pos - 1 + margin))
+    return log_one_plus(exponents.where(t.exists, -torch.inf))
+
+
+PAIRWISE: dict[str, Callable[..., Tensor]] = {
+    "binomial": binomial,
+    "multi-similarity": multi_similarity,
+    "circle": circle,
+}

@@ -1,0 +1,174 @@
+"""Relative similarity: how a pair stands among the other pairs of the batch. GOAL §3.3, the sets P and N.
+
+A mean over the relative set is a mean of k(s - r) over its members r: k is the lead itself for lin-ms, and an
+exponential of it for sig-ms. Neither needs a b x b matrix of differences. The positives of a set are those below a
+threshold: a sort and prefix sums. The negatives' threshold is one number known before the similarity matrix is, so
+their sum is collected while the matrix streams by.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Lead:
+    """k(s - r) = s - r, and how sums of it are formed without every pair (s, r). GOAL Eq. (13)."""
+
+    def of(self, lead: Tensor) -> Tensor:
+        """k(lead)."""
+        return lead
+
+    def encode(self, r: Tensor, origin: Tensor) -> Tensor:
+        """The part of k(s - r) that a sum over r can be taken of before s is known."""
+        return r - origin
+
+    def decode(self, total: Tensor, count: Tensor, s: Tensor, origin: Tensor) -> Tensor:
+        """Sum of k(s - r) from the sum of the encoded r."""
+        return count * (s - origin) - total
+
+    def shift(self, total: Tensor, count: Tensor, delta: Tensor) -> Tensor:
+        """Sum of k(s + delta - r) from that of k(s - r)."""
+        return total + count * delta
+
+    def total(self, sim: Tensor, member: Tensor, top: Tensor, index: Tensor, threshold: Tensor) -> Tensor:
+        """Sum of k(top - r) over each row's members, but for the one at `index`, which is top."""
+        # The top itself leads by 0, and what is over the threshold needs no mask.
+        return member.sum(-1) * (top - threshold) - (sim - threshold).relu_().sum(-1)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """k(s - r) = exp(rate (s - r)), with the methods of Lead. GOAL Eq. (12): rate alpha over P and -beta over N."""
+
+    rate: float
+
+    def of(self, lead: Tensor) -> Tensor:
+        return torch.exp(self.rate * lead)
+
+    def encode(self, r: Tensor, origin: Tensor) -> Tensor:
+        return torch.exp(-self.rate * (r - origin))
+
+    def decode(self, total: Tensor, count: Tensor, s: Tensor, origin: Tensor) -> Tensor:
+        return total * torch.exp(self.rate * (s - origin))
+
+    def shift(self, total: Tensor, count: Tensor, delta: Tensor) -> Tensor:
+        return total * torch.exp(self.rate * delta)
+
+    def total(self, sim: Tensor, member: Tensor, top: Tensor, index: Tensor, threshold: Tensor) -> Tensor:
+        # Against the row's own top nothing overflows; the top is struck out rather than subtracted, which would cancel.
+        ratio = (sim - top[..., None]).mul_(-self.rate).exp_().mul_(member)
+        return ratio.scatter(-1, index[..., None], 0.0).sum(-1)
+
+
+Kernel = Lead | Ratio
+
+
+@dataclass(frozen=True)
+class Relative:
+    """The relative sets and what is averaged over them."""
+
+    pos: Kernel
+    neg: Kernel
+    eps: float
+    """Slack of both thresholds, in similarity."""
+    empty: float
+    """Mean of an empty set."""
+    closed: bool
+    """Whether a similarity exactly at the threshold is a member."""
+    drop_ties: bool
+    """Whether members without any lead do not count in the mean."""
+
+    def threshold(self, s_pos: Float[Tensor, " t"]) -> Float[Tensor, ""]:
+        """Smallest positive of the batch - eps: what a relative negative is above.
+
+        One scalar for all anchors, as the positives of the other pairs belong to the minimum.
+        """
+        return s_pos.min() - self.eps
+
+    def above(self, value: Tensor, threshold: Tensor) -> Tensor:
+        return value >= threshold if self.closed else value > threshold
+
+    def members(self, sim: Float[Tensor, "*a c"], threshold: Tensor) -> Float[Tensor, "*a c"]:
+        """The set N as zeros and ones, which are several times faster to form and to sum than booleans."""
+        if self.closed:
+            return 1 - (threshold - sim).relu_().sign_()
+        return (sim - threshold).relu_().sign_()
+
+    def mean(self, total: Tensor, count: Tensor) -> Tensor:
+        return (total / count.clamp(min=1)).where(count > 0, self.empty)
+
+
+def relative_positives(
+    s_pos: Float[Tensor, " t"], s_neg: Float[Tensor, "*a t"], relative: Relative
+) -> Float[Tensor, "*a t"]:
+    """m+ = mean of k(s_pos - r) over P, the other pairs' positives r < s_neg + eps. GOAL Eq. (12), (13).
+
+    P is a head of the sorted positives, so its sum is a prefix sum. In float64: the anchor itself is subtracted from
+    it, and where its exponential is the largest of the set, float32 would lose the others.
+    """
+    s_pos, threshold = s_pos.contiguous(), (s_neg + relative.eps).contiguous()
+    positive = s_pos.double()
+    ascending = s_pos.sort().values
+    origin = ascending[0].double()
+    sums = torch.nn.functional.pad(relative.pos.encode(ascending.double(), origin).cumsum(0), (1, 0))
+    cut = torch.searchsorted(ascending, threshold, right=relative.closed)
+    itself = relative.above(threshold, s_pos)
+    count = cut - itself.long()
+    total = sums[cut] - relative.pos.encode(positive, origin) * itself
+    lead = relative.pos.decode(total, count, positive, origin)
+    if relative.drop_ties:
+        equals = torch.searchsorted(ascending, s_pos, right=True) - torch.searchsorted(ascending, s_pos)
+        count = count - (equals - 1) * itself
+    return relative.mean(lead, count).to(s_pos.dtype)
+
+
+def relative_negatives(
+    s_neg: Float[Tensor, "a k"], candidates: Float[Tensor, "a c"], threshold: Tensor, relative: Relative
+) -> Float[Tensor, "a k"]:
+    """m- = mean of k(s_neg - r) over N, the anchor's other negatives r > smallest positive - eps.
+
+    For any mined negatives, each with the set of all others; `mining.scan` does it for the hardest alone, in one
+    pass. GOAL Eq. (12), (13).
+    """
+    top = candidates.amax(1, keepdim=True).nan_to_num(neginf=0.0)
+    member = relative.above(candidates, threshold)
+    encoded = relative.neg.encode(candidates.where(member, top), top).where(member, 0.0)
+    itself = relative.above(s_neg, threshold)
+    mined = s_neg.where(itself, top)
+    count = member.sum(1, keepdim=True) - itself.long()
+    total = encoded.sum(1, keepdim=True) - relative.neg.encode(mined, top).where(itself, 0.0)
+    lead = relative.neg.decode(total, count, s_neg.nan_to_num(neginf=0.0), top)
+    if relative.drop_ties:
+        # As released: only what the mined negative is above counts, so a member beyond it leads by nothing either.
+        lead, count = _strict_leads(s_neg, candidates, member)
+    return relative.mean(lead, count)
+
+
+def _strict_leads(s_neg: Tensor, candidates: Tensor, member: Tensor) -> tuple[Tensor, Tensor]:
+    """Sum and number of the positive leads over the members. a x k x c: for small batches."""
+    lead = s_neg[:, :, None] - candidates[:, None, :]
+    counts = member[:, None, :] & (lead > 0)
+    return lead.where(counts, 0.0).sum(2), counts.sum(2)
+
+
+def leads(*, eps: float = 0.1, empty: float = 0.0, sets: str = "paper") -> Relative:
+    """m = mean lead over the set. GOAL Eq. (13)."""
+    released = sets == "released"
+    return Relative(Lead(), Lead(), eps, empty, closed=released, drop_ties=released)
+
+
+def ratios(
+    *, alpha: float = 2.0, beta: float = 10.0, eps: float = 0.1, empty: float = 1.0, sets: str = "paper"
+) -> Relative:
+    """m+ = mean of exp(alpha lead), m- = mean of exp(-beta lead) over the set. GOAL Eq. (12)."""
+    return Relative(Ratio(alpha), Ratio(-beta), eps, empty, closed=sets == "released", drop_ties=False)
+
+
+RELATIVE: dict[str, Callable[..., Relative]] = {"lin-ms": leads, "sig-ms": ratios}
+"""The pair weights that look at relative similarities, and at which."""
+
+_Index = Int[Tensor, " a"]

@@ -1,0 +1,221 @@
+"""The 15 cells of GOAL against loops over anchors, and what all of them have in common."""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from grid.objectives import GOAL, VARIANTS, resolve
+from objectives import build, mining
+from tests.objectives import literal
+
+
+def unit(*shape: int, seed: int = 0) -> Tensor:
+    return normalize(torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)), dim=-1)
+
+
+def batch(size: int, *, mix: float = 0.5, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Pairs of unit vectors; `mix` of a text is its image."""
+    image, other = unit(size, 4, seed=seed), unit(size, 4, seed=seed + 1)
+    return image, normalize(mix * image + (1 - mix) * other, dim=-1)
+
+
+def gradient(objective: torch.nn.Module, sim: Tensor, *context: Tensor) -> Tensor:
+    sim = sim.clone().requires_grad_()
+    objective.from_similarity(sim, *context).backward()
+    assert sim.grad is not None
+    return sim.grad
+
+
+def ties(size: int) -> Tensor:
+    """Similarities of a coarse scale, so that negatives tie with one another, with positives and with thresholds."""
+    return torch.randint(-2, 5, (size, size), generator=torch.Generator().manual_seed(3)).double() * 0.25
+
+
+SIMILARITIES = {
+    "random": unit(9, 4) @ unit(9, 4, seed=1).T,
+    "trained": torch.eye(7, dtype=torch.float64) * 0.8 + 0.1 * unit(7, 7),
+    "empty sets": torch.eye(6, dtype=torch.float64) * 1.9 - 0.95,
+    "collapsed": torch.full((5, 5), 0.95, dtype=torch.float64),
+    "ties": ties(8),
+    "two pairs": unit(2, 4) @ unit(2, 4, seed=1).T,
+    "scores over 1": 2 * unit(6, 4) @ unit(6, 4, seed=1).T,
+    "under -1": -1.5 - unit(5, 5).abs(),
+}
+CELLS = list(itertools.product(GOAL, VARIANTS))
+
+
+@pytest.mark.parametrize("case", SIMILARITIES)
+@pytest.mark.parametrize(("name", "variant"), CELLS)
+def test_gradient_equals_the_literal_loops(name: str, variant: str, case: str) -> None:
+    sim = SIMILARITIES[case]
+    overrides = {"eps": 0.25} if case == "ties" and "-ms" in name else {}
+    expected = literal.goal_gradient(name, sim.tolist(), resolve(name, variant=variant, **overrides))
+    torch.testing.assert_close(
+        gradient(build(name, variant=variant, **overrides), sim), expected, rtol=1e-9, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize(("name", "variant"), CELLS)
+@pytest.mark.parametrize("mining", [{"mining": "all"}, {"k": 3}, {"k": 100}])
+def test_gradient_equals_the_literal_loops_on_several_negatives(name: str, variant: str, mining: dict) -> None:
+    sim = SIMILARITIES["random"]
+    expected = literal.goal_gradient(name, sim.tolist(), resolve(name, variant=variant, **mining))
+    torch.testing.assert_close(gradient(build(name, variant=variant, **mining), sim), expected, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", GOAL)
+@pytest.mark.parametrize("mining", [{}, {"mining": "all"}])
+def test_captions_of_the_same_image_can_be_no_negatives(name: str, mining: dict) -> None:
+    ids = [4, 4, 1, 2, 1, 4, 0]
+    sim = unit(7, 3) @ unit(7, 3, seed=1).T
+    expected = literal.goal_gradient(name, sim.tolist(), resolve(name, **mining), same=lambda r, c: ids[r] == ids[c])
+    objective = build(name, ignore_same_image=True, **mining)
+    torch.testing.assert_close(gradient(objective, sim, torch.tensor(ids)), expected)
+
+
+@pytest.mark.parametrize("name", GOAL)
+@pytest.mark.parametrize("mining", [{}, {"mining": "all"}])
+def test_an_image_may_have_several_texts(name: str, mining: dict) -> None:
+    rows = [0, 0, 1, 2, 2, 2, 3]
+    sim = unit(4, 3) @ unit(7, 3, seed=1).T
+    expected = literal.goal_gradient(name, sim.tolist(), resolve(name, **mining), rows=rows)
+    torch.testing.assert_close(gradient(build(name, **mining), sim, torch.tensor(rows)), expected)
+
+
+@pytest.mark.parametrize("name", GOAL)
+def test_a_batch_of_one_image_learns_nothing(name: str) -> None:
+    objective = build(name, variant="released", ignore_same_image=True)
+    assert gradient(objective, SIMILARITIES["random"], torch.zeros(9, dtype=torch.long)).abs().max() == 0
+
+
+@pytest.mark.parametrize(("name", "variant"), CELLS)
+@pytest.mark.parametrize("edge", [1, 3])
+@pytest.mark.parametrize("ragged", [False, True])
+def test_tiles_equal_the_whole_matrix(name: str, variant: str, edge: int, ragged: bool, monkeypatch) -> None:
+    image, text = unit(8, 5), unit(14 if ragged else 8, 5, seed=1)
+    context = [torch.tensor([0, 0, 1, 2, 3, 4, 5, 6, 7, 7, 7, 3, 2, 0])] if ragged else []
+    objective = build(name, variant=variant)
+    whole = embedding_gradients(objective, image, text, *context)
+    monkeypatch.setitem(mining.WHOLE, "cpu", 0)
+    monkeypatch.setitem(mining.TILE, "cpu", edge)
+    for tiled, expected in zip(embedding_gradients(objective, image, text, *context), whole, strict=True):
+        torch.testing.assert_close(tiled, expected, rtol=1e-10, atol=1e-12)
+
+
+def embedding_gradients(
+    objective: torch.nn.Module, image: Tensor, text: Tensor, *context: Tensor
+) -> tuple[Tensor, ...]:
+    image, text = image.clone().requires_grad_(), text.clone().requires_grad_()
+    return torch.autograd.grad(objective(image, text, *context), (image, text))
+
+
+@pytest.mark.parametrize("name", GOAL)
+@pytest.mark.parametrize("mining", [{}, {"k": 2}])
+def test_embeddings_receive_the_gradient_of_their_similarities(name: str, mining: dict) -> None:
+    image, text = batch(7)
+    objective = build(name, **mining)
+    of_sim = gradient(objective, image @ text.T)
+    for found, expected in zip(
+        embedding_gradients(objective, image, text), (of_sim @ text, of_sim.T @ image), strict=True
+    ):
+        torch.testing.assert_close(found, expected)
+
+
+def test_con_con_is_autograd_of_triplet_hn() -> None:
+    image, text = batch(9, mix=0.3)
+    for found, expected in zip(
+        embedding_gradients(build("con_con"), image, text),
+        embedding_gradients(build("triplet-hn"), image, text),
+        strict=True,
+    ):
+        torch.testing.assert_close(found, expected)
+
+
+def test_con_con_on_all_negatives_is_the_sum_triplet() -> None:
+    sim = SIMILARITIES["random"]
+    torch.testing.assert_close(gradient(build("con_con", mining="all"), sim), gradient(build("triplet"), sim))
+
+
+@pytest.mark.parametrize("tau", [1.0, 10.0, 30.0])
+def test_con_nca_is_autograd_of_nt_xent_on_the_hardest_up_to_tau(tau: float) -> None:
+    sim = SIMILARITIES["random"]
+    torch.testing.assert_close(
+        tau * gradient(build("con_nca", tau=tau), sim), gradient(build("nt-xent-hn", tau=tau), sim)
+    )
+
+
+def test_sig_con_without_margin_is_binomial_deviance() -> None:
+    sim = SIMILARITIES["random"]
+    torch.testing.assert_close(gradient(build("sig_con", margin=None), sim), gradient(build("binomial"), sim))
+
+
+def test_lin_cir_is_circle_loss_up_to_its_scale() -> None:
+    sim = SIMILARITIES["trained"].abs()
+    cell = gradient(build("lin_cir", tau=16, offset=1), sim)
+    loss = gradient(build("circle", gamma=16, margin=0, mining="hardest", reduction="sum"), sim)
+    torch.testing.assert_close(16 * cell, loss)
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.4])
+def test_lin_cir_integrates_to_circle_loss_whose_weights_are_not_held_constant(margin: float) -> None:
+    tau, sim = 10.0, SIMILARITIES["random"].clone().requires_grad_()
+    hardest = sim.masked_fill(torch.eye(len(sim), dtype=torch.bool), -torch.inf)
+    loss = sum(
+        torch.nn.functional.softplus(tau * ((1 - sim.diagonal()) ** 2 + s_neg**2 - 2 * margin**2)).sum() / (2 * tau)
+        for s_neg in (hardest.amax(1), hardest.amax(0))
+    )
+    (expected,) = torch.autograd.grad(loss, sim)
+    found = gradient(build("lin_cir", tau=tau, offset=1 - 2 * margin**2), sim.detach())
+    torch.testing.assert_close(found, expected)
+
+
+def test_sig_ms_con_without_margin_is_multi_similarity_with_goals_sets() -> None:
+    """MS's loss with the pair's own similarity as the reference, GOAL's sets, means for sums: Eq. (12) is its gradient.
+
+    1/beta log(m + exp(-beta (s - lam))) + s has the derivative 1 - e / (m + e) = m / (m + e) with e the exponential;
+    GOAL leaves out the factor m, which is 1 in MS, where the pair itself is in its set.
+    """
+    sim, v = SIMILARITIES["random"], resolve("sig-ms_con", margin=None)
+    expected = torch.zeros_like(sim)
+    positives = sim.diagonal().tolist()
+    for anchor, positive, negatives in literal.anchors_of(sim.tolist(), list(range(9)), lambda r, c: r == c):
+        values = [sim[place].item() for place in negatives]
+        chosen = values.index(max(values))
+        others_pos, others_neg = literal.relative_sets(anchor, max(values), values, chosen, positives, v)
+        pos = sim[positive].clone().requires_grad_()
+        neg = torch.tensor(values[chosen], dtype=torch.float64, requires_grad=True)
+        m_pos = torch.stack([torch.exp(v["alpha"] * (pos - r)) for r in others_pos]).mean().detach()
+        m_neg = torch.stack([torch.exp(-v["beta"] * (neg - r)) for r in others_neg]).mean().detach()
+        pull = torch.log(1 + m_pos * torch.exp(-v["alpha"] * (pos - v["lam"]))) / (v["alpha"] * m_pos)
+        push = torch.log(1 + m_neg * torch.exp(v["beta"] * (neg - v["lam"]))) / (v["beta"] * m_neg)
+        (pull + push).backward()
+        expected[positive] += pos.grad
+        expected[negatives[chosen]] += neg.grad
+    torch.testing.assert_close(gradient(build("sig-ms_con", margin=None), sim), expected)
+
+
+@pytest.mark.parametrize("name", GOAL)
+def test_a_neutral_set_gives_the_weights_without_it(name: str) -> None:
+    pair, triplet = name.split("_")
+    if not pair.endswith("-ms"):
+        pytest.skip("has no relative sets")
+    sim = SIMILARITIES["empty sets"]
+    torch.testing.assert_close(gradient(build(name), sim), gradient(build(f"{pair[:-3]}_{triplet}"), sim))
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**20), size=st.integers(2, 9), dtype=st.sampled_from([torch.float16, torch.bfloat16]))
+@pytest.mark.parametrize("name", ["sig-ms_con", "lin-ms_cir", "con_nca"])
+def test_half_precision_stays_finite_and_near(name: str, seed: int, size: int, dtype: torch.dtype) -> None:
+    image, text = (e.to(dtype) for e in batch(size, mix=(seed % 11) / 10, seed=seed))
+    found = embedding_gradients(build(name, variant="released"), image, text)
+    expected = embedding_gradients(build(name, variant="released"), image.float(), text.float())
+    for half, single in zip(found, expected, strict=True):
+        assert half.dtype == dtype
+        assert half.isfinite().all()
+        torch.testing.assert_close(half, single.to(dtype))

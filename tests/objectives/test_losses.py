@@ -1,0 +1,147 @@
+"""The losses of the other papers against loops over anchors, and the limits in which they become one another."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from grid.objectives import LOSSES, VARIANTS, resolve
+from objectives import build
+from tests.objectives import literal
+from tests.objectives.test_goal import SIMILARITIES, gradient, unit
+
+CASES = ["random", "trained", "two pairs", "scores over 1", "empty sets"]
+
+
+def both(equation, sim: Tensor, values: dict, **context) -> tuple[Tensor, Tensor]:
+    sim = sim.clone().requires_grad_()
+    loss = literal.loss(equation, sim, values, **context)
+    return loss.detach(), torch.autograd.grad(loss, sim)[0]
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", literal.LOSSES)
+def test_value_and_gradient_equal_the_literal_loops(name: str, variant: str, case: str) -> None:
+    sim = SIMILARITIES[case]
+    value, expected = both(literal.LOSSES[name], sim, resolve(name, variant=variant))
+    objective = build(name, variant=variant)
+    torch.testing.assert_close(objective.from_similarity(sim), value)
+    torch.testing.assert_close(gradient(objective, sim), expected)
+
+
+@pytest.mark.parametrize("name", literal.LOSSES)
+def test_several_texts_and_same_images_equal_the_literal_loops(name: str) -> None:
+    values = resolve(name)
+    rows, ids = [0, 0, 1, 2, 2, 2, 3], [4, 4, 1, 2, 1, 4, 0]
+    sim = unit(4, 3) @ unit(7, 3, seed=1).T
+    expected = both(literal.LOSSES[name], sim, values, rows=rows)[1]
+    torch.testing.assert_close(gradient(build(name), sim, torch.tensor(rows)), expected)
+    sim = unit(7, 3) @ unit(7, 3, seed=1).T
+    expected = both(literal.LOSSES[name], sim, values, same=lambda r, c: ids[r] == ids[c])[1]
+    torch.testing.assert_close(gradient(build(name, ignore_same_image=True), sim, torch.tensor(ids)), expected)
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.3, 3.0])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_selhn_averages_where_the_hardest_is_as_near_as_the_positive(epsilon: float, variant: str) -> None:
+    sim = SIMILARITIES["random"]
+    values = resolve("selhn", variant=variant, epsilon=epsilon)
+    objective = build("selhn", variant=variant, epsilon=epsilon)
+    torch.testing.assert_close(gradient(objective, sim), both(literal.selhn, sim, values)[1])
+
+
+@pytest.mark.parametrize("case", ["random", "trained", "two pairs"])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_adopt_equals_the_literal_loops_and_reports_k(variant: str, case: str) -> None:
+    sim = SIMILARITIES[case].clone().requires_grad_()
+    value, k = literal.adopt(sim, resolve("adopt", variant=variant))
+    objective = build("adopt", variant=variant)
+    torch.testing.assert_close(gradient(objective, sim.detach()), torch.autograd.grad(value, sim)[0])
+    torch.testing.assert_close(objective.from_similarity(sim.detach()), value.detach())
+    assert objective.report["k"] == k
+
+
+def test_adopt_uses_fewer_negatives_as_the_model_matures() -> None:
+    chance, trained = torch.zeros(64, 64), torch.eye(64) * 0.9
+    for variant in VARIANTS:
+        objective = build("adopt", variant=variant)
+        k = []
+        for sim in (chance, trained):
+            objective.from_similarity(sim)
+            k.append(objective.report["k"].item())
+        assert k[0] > k[1]
+
+
+@pytest.mark.parametrize("name", ["ncr", "unified-adaptive"])
+def test_a_doubtful_pair_has_a_smaller_margin(name: str) -> None:
+    sim, values = SIMILARITIES["random"], resolve(name)
+    clean = torch.linspace(0, 1, len(sim), dtype=torch.float64)
+    margins = [0.2 * (10**y - 1) / 9 for y in clean.tolist()]
+    expected = torch.zeros((), dtype=torch.float64)
+    for pair, positive, negatives in literal.anchors_of(sim.tolist(), list(range(len(sim))), lambda r, c: r == c):
+        equation = literal.triplet_hn if name == "ncr" else literal.unified
+        expected += equation(sim[positive], [sim[n] for n in negatives], {**values, "margin": margins[pair]})
+    torch.testing.assert_close(build(name).from_similarity(sim, clean=clean), expected)
+
+
+@pytest.mark.parametrize(("name", "plain"), [("ncr", "triplet-hn"), ("unified-adaptive", "unified")])
+def test_pairs_that_are_all_clean_have_the_plain_margin(name: str, plain: str) -> None:
+    sim = SIMILARITIES["random"]
+    torch.testing.assert_close(build(name).from_similarity(sim), build(plain).from_similarity(sim))
+    certain = torch.ones(len(sim), dtype=torch.float64)
+    torch.testing.assert_close(build(name).from_similarity(sim, clean=certain), build(plain).from_similarity(sim))
+
+
+def test_unified_becomes_triplet_hn_as_gamma_grows() -> None:
+    sim = SIMILARITIES["random"]
+    limit = build("triplet-hn").from_similarity(sim)
+    gaps = [(build("unified", gamma=gamma).from_similarity(sim) - limit).abs() for gamma in (10, 100, 1000, 1e5)]
+    assert gaps == sorted(gaps, reverse=True)
+    torch.testing.assert_close(build("unified", gamma=1e5).from_similarity(sim), limit, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(gradient(build("unified", gamma=1e5), sim), gradient(build("triplet-hn"), sim))
+
+
+@pytest.mark.parametrize("gamma", [1.0, 50.0])
+def test_unified_without_margin_is_vlc_over_gamma(gamma: float) -> None:
+    sim = SIMILARITIES["random"]
+    torch.testing.assert_close(
+        gamma * build("unified", gamma=gamma, margin=0).from_similarity(sim),
+        build("infonce", gamma=gamma).from_similarity(sim),
+    )
+
+
+def test_unified_weighted_by_one_is_unified() -> None:
+    sim = SIMILARITIES["random"]
+    torch.testing.assert_close(
+        build("unified-weighted", weights="con").from_similarity(sim), build("unified").from_similarity(sim)
+    )
+
+
+def test_infonce_as_released_is_the_cross_entropy_of_clip() -> None:
+    sim = SIMILARITIES["random"]
+    labels = torch.arange(len(sim))
+    expected = sum(torch.nn.functional.cross_entropy(s / 0.07, labels) for s in (sim, sim.T)) / 2
+    torch.testing.assert_close(build("infonce", variant="released").from_similarity(sim), expected)
+
+
+def test_selhn_without_slack_is_triplet_hn() -> None:
+    sim = SIMILARITIES["random"]
+    torch.testing.assert_close(gradient(build("selhn", epsilon=0), sim), gradient(build("triplet-hn"), sim))
+
+
+def test_rsp_of_constant_weight_is_triplet_hn() -> None:
+    sim = SIMILARITIES["random"]
+    torch.testing.assert_close(gradient(build("rsp", c1=0), sim), gradient(build("triplet-hn"), sim))
+
+
+@pytest.mark.parametrize("name", ["infonce", "unified", "adopt", "circle", "multi-similarity"])
+def test_large_scales_do_not_overflow(name: str) -> None:
+    scale = {"adopt": "temperature", "multi-similarity": "beta"}.get(name, "gamma")
+    sim = SIMILARITIES["scores over 1"].float()
+    found = gradient(build(name, **{scale: 1e-4 if name == "adopt" else 1e4}), sim)
+    assert found.isfinite().all()
+    assert found.abs().max() > 0
+
+
+def test_every_loss_has_a_literal_version() -> None:
+    assert set(LOSSES) == {*literal.LOSSES, "adopt", "ncr", "unified-adaptive"}

@@ -1,0 +1,238 @@
+"""What holds for every objective, and what the trainer relies on."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import Tensor
+
+from grid.errors import UserError
+from grid.objectives import CATALOGUE, GOAL, OBJECTIVES, VARIANTS, resolve
+from objectives import build, with_mining
+from tests.objectives.test_goal import batch, embedding_gradients, gradient, unit
+
+EVERY = [(name, variant) for name in OBJECTIVES for variant in VARIANTS]
+
+
+@pytest.mark.parametrize(("name", "variant"), EVERY)
+def test_the_order_of_the_pairs_does_not_matter(name: str, variant: str) -> None:
+    image, text = batch(8)
+    order = torch.randperm(8, generator=torch.Generator().manual_seed(0))
+    objective = build(name, variant=variant)
+    permuted = embedding_gradients(objective, image[order], text[order])
+    for found, expected in zip(permuted, embedding_gradients(objective, image, text), strict=True):
+        torch.testing.assert_close(found, expected[order])
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_swapping_the_modalities_swaps_the_gradients(name: str) -> None:
+    image, text = batch(8)
+    objective = build(name)
+    swapped = embedding_gradients(objective, text, image)
+    for found, expected in zip(reversed(swapped), embedding_gradients(objective, image, text), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_upstream_scale_reaches_the_gradient(name: str) -> None:
+    image, text = (e.requires_grad_() for e in batch(6))
+    objective = build(name)
+    once = torch.autograd.grad(objective(image, text), (image, text))
+    scaled = torch.autograd.grad(-512.0 * objective(image, text), (image, text))
+    for found, expected in zip(scaled, once, strict=True):
+        torch.testing.assert_close(found, -512.0 * expected)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_accumulated_gradients_are_the_sum_of_the_steps(name: str) -> None:
+    image, text = (e.requires_grad_() for e in batch(6))
+    objective = build(name)
+    for half in (slice(0, 3), slice(3, 6)):
+        (objective(image[half], text[half]) / 2).backward()
+    first = embedding_gradients(objective, image.detach()[:3], text.detach()[:3])[0]
+    torch.testing.assert_close(image.grad[:3], first / 2)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_reductions_differ_by_the_number_of_pairs_and_directions(name: str) -> None:
+    image, text = batch(5)
+    values = [build(name, reduction=reduction)(image, text) for reduction in ("sum", "mean", "average")]
+    torch.testing.assert_close(values[0], 5 * values[1])
+    torch.testing.assert_close(values[1], 2 * values[2])
+
+
+@pytest.mark.parametrize(("name", "variant"), EVERY)
+def test_autocast_computes_weights_in_float32(name: str, variant: str) -> None:
+    image, text = (e.float() for e in batch(6))
+    expected = build(name, variant=variant)(image, text)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = build(name, variant=variant)(image, text)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize(("name", "variant"), EVERY)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_finite(name: str, variant: str, dtype: torch.dtype) -> None:
+    for mix in (0.0, 0.5, 1.0):
+        image, text = (e.to(dtype) for e in batch(6, mix=mix))
+        for found in embedding_gradients(build(name, variant=variant), image, text):
+            assert found.dtype == dtype
+            assert found.isfinite().all()
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_half_precision_similarities_are_weighed_in_float32(name: str) -> None:
+    sim = (unit(6, 4) @ unit(6, 4, seed=1).T).bfloat16()
+    objective = build(name)
+    assert objective.from_similarity(sim).dtype == torch.float32
+    found = gradient(objective, sim)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found, gradient(objective, sim.float()).bfloat16())
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_the_report_has_the_same_keys_whatever_is_known(name: str) -> None:
+    image, text = (e.requires_grad_() for e in batch(4))
+    objective = build(name)
+    objective.from_similarity((image @ text.T).detach())
+    keys = set(objective.report)
+    assert torch.isnan(objective.report["false_negatives"])
+    objective(image, text, torch.tensor([0, 0, 1, 2])).backward()
+    assert set(objective.report) == keys
+    assert {"s_pos", "s_neg", "delta_s", "active", "false_negatives", "grad_image", "grad_text"} <= keys
+    for value in objective.report.values():
+        assert value.shape == ()
+        assert not value.requires_grad
+        assert value.isfinite()
+    torch.testing.assert_close(objective.report["grad_image"], image.grad.norm())
+    torch.testing.assert_close(objective.report["grad_text"], text.grad.norm())
+
+
+@pytest.mark.parametrize("name", ["con_con", "infonce"])
+def test_the_report_tells_what_was_mined(name: str) -> None:
+    sim = torch.tensor([[0.9, 0.8, 0.1], [0.3, 0.6, 0.2], [0.0, 0.4, 0.5]])
+    objective = build(name)
+    objective.from_similarity(sim, torch.tensor([7, 7, 8]))
+    hardest = torch.tensor([0.8, 0.3, 0.4, 0.3, 0.8, 0.2])
+    torch.testing.assert_close(objective.report["s_pos"], torch.tensor(2.0 / 3))
+    torch.testing.assert_close(objective.report["s_neg"], hardest.mean())
+    leads = hardest - torch.tensor([0.9, 0.6, 0.5]).repeat(2)
+    torch.testing.assert_close(objective.report["delta_s"], leads.abs().mean())
+
+
+def test_false_negatives_are_the_mined_captions_of_the_same_image() -> None:
+    sim = torch.tensor([[0.9, 0.8, 0.1], [0.3, 0.6, 0.2], [0.0, 0.4, 0.5]])
+    ids = torch.tensor([7, 7, 8])
+    for name, parameters, share in (
+        ("con_con", {}, 4 / 6),  # images 0, 1 and texts 0, 1 mine each other
+        ("con_con", {"ignore_same_image": True}, 0.0),
+        ("triplet", {}, 4 / 12),
+    ):
+        objective = build(name, **parameters)
+        objective.from_similarity(sim, ids)
+        torch.testing.assert_close(objective.report["false_negatives"], torch.tensor(share))
+
+
+def test_active_is_the_share_of_triplets_that_still_learn() -> None:
+    sim = torch.tensor([[0.9, 0.8, 0.1], [0.3, 0.6, 0.2], [0.0, 0.4, 0.5]])
+    for name in ("con_con", "triplet-hn"):
+        objective = build(name)
+        objective.from_similarity(sim)
+        torch.testing.assert_close(objective.report["active"], torch.tensor(3 / 6))
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_warming_up_is_another_objective(name: str) -> None:
+    objective = build(name)
+    warm = with_mining(objective, "all")
+    sim = unit(6, 4) @ unit(6, 4, seed=1).T
+    if "mining" not in OBJECTIVES[name]:
+        assert warm is objective
+    else:
+        torch.testing.assert_close(gradient(warm, sim), gradient(build(name, mining="all"), sim))
+        torch.testing.assert_close(gradient(objective, sim), gradient(build(name), sim))
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_an_objective_can_be_sent_to_another_process(name: str) -> None:
+    image, text = batch(5)
+    objective = build(name)
+    for copied in (pickle.loads(pickle.dumps(objective)), copy.deepcopy(objective)):
+        torch.testing.assert_close(copied(image, text), objective(image, text))
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_several_models_at_once_through_vmap(name: str) -> None:
+    image, text = (torch.stack(pair) for pair in zip(*(batch(6, seed=seed) for seed in (0, 9)), strict=True))
+    objective = build(name)
+    both = torch.func.vmap(torch.func.grad(objective, argnums=(0, 1)))(image, text)
+    for model in range(2):
+        expected = embedding_gradients(objective, image[model], text[model])
+        for found, single in zip(both, expected, strict=True):
+            torch.testing.assert_close(found[model], single)
+
+
+@pytest.mark.parametrize("name", ["sig-ms_cir", "infonce"])
+def test_second_derivatives_exist(name: str) -> None:
+    image, text = (e.requires_grad_() for e in batch(5))
+    objective = build(name)
+    (first,) = torch.autograd.grad(objective(image, text), image, create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum(), text)
+    assert second.isfinite().all()
+    assert second.abs().max() > 0
+
+
+@pytest.mark.parametrize(
+    ("shapes", "context", "message"),
+    [
+        (((1, 4), (1, 4)), None, "the smallest has 2 pairs"),
+        (((1, 4), (3, 4)), torch.zeros(3, dtype=torch.long), "the smallest has 2 pairs"),
+        (((2, 4), (3, 4)), None, "the row of each text's image"),
+    ],
+)
+def test_a_batch_without_negatives_is_refused(shapes: tuple, context: Tensor | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build("con_con")(unit(*shapes[0]), unit(*shapes[1]), context)
+
+
+def test_same_images_must_be_known_to_be_ignored() -> None:
+    with pytest.raises(ValueError, match="needs image_of_text"):
+        build("con_con", ignore_same_image=True)(unit(3, 4), unit(3, 4))
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "message"),
+    [
+        ("sigg_con", {}, "unknown pair weight 'sigg'"),
+        ("sig_cirr", {}, "unknown triplet weight 'cirr'"),
+        ("unifed", {}, "Did you mean 'unified'"),
+        ("con_con", {"tau": 1}, "unknown parameter 'tau'"),
+        ("con_con", {"k": 0}, "whole number from 1 up"),
+        ("con_con", {"k": 1.5}, "whole number from 1 up"),
+        ("con_con", {"mining": "some"}, "must be one of hardest, all"),
+        ("con_con", {"margin": "wide"}, "must be a number"),
+        ("con_con", {"ignore_same_image": 1}, "must be true or false"),
+    ],
+)
+def test_an_unknown_setting_names_the_known_ones(name: str, parameters: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        build(name, **parameters)
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_the_catalogue_explains_every_objective(name: str) -> None:
+    entry = CATALOGUE[name]
+    assert entry.family
+    assert entry.source
+    assert entry.formula
+    assert all(parameter.meaning for parameter in entry.parameters.values())
+    for variant in VARIANTS:
+        for key, value in resolve(name, variant=variant).items():
+            assert entry.parameters[key].parse(value) == value
+
+
+def test_the_matrix_is_complete() -> None:
+    assert len(GOAL) == 15
+    assert set(GOAL) < set(OBJECTIVES)
