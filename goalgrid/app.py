@@ -6,7 +6,7 @@ them, so that `--help`, `status`, `table` and `export` answer at once.
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -23,12 +23,25 @@ from goalgrid.options import (
     Runs,
     objective_settings,
 )
-from goalgrid.views import exit_state, say, show, show_plan, show_status, show_table
+from goalgrid.overview import Overview, home_at, recall
+from goalgrid.views import (
+    err,
+    exit_state,
+    explain_objective,
+    failure_lines,
+    list_objectives,
+    out,
+    say,
+    show,
+    show_plan,
+    show_status,
+    show_table,
+)
+from grid import catalog
 from grid.errors import UserError, unknown
+from grid.expansion import expand, select
+from grid.gridfile import load
 from grid.home import State
-
-if TYPE_CHECKING:
-    from goalgrid.overview import Overview
 
 app = typer.Typer(
     help="Ablation grids for image-text retrieval objectives: from one command to the paper's table.",
@@ -59,10 +72,8 @@ def main() -> None:
 @app.command()
 def grids() -> None:
     """What grids are shipped."""
-    from grid import catalog, gridfile
-
     for name in catalog.names("presets"):
-        grid = gridfile.load(name)
+        grid = load(name)
         sizes = " x ".join(f"{len(values)} {axis}{'s' * (len(values) != 1)}" for axis, values in grid.axes().items())
         show(f"{name:12} {sizes}: {', '.join(grid.recipes)} on {', '.join(grid.datasets)}")
 
@@ -70,8 +81,6 @@ def grids() -> None:
 @app.command()
 def recipes() -> None:
     """What recipes are shipped: backbones with their training settings."""
-    from grid import catalog
-
     for name in catalog.names("recipes"):
         show(f"{name:12} {catalog.recipe(name).description}")
 
@@ -79,8 +88,6 @@ def recipes() -> None:
 @app.command()
 def datasets() -> None:
     """What data sets are known by name, and what they look like on disk."""
-    from grid import catalog
-
     for name in catalog.names("datasets"):
         dataset = catalog.dataset(name)
         where = f"\n{'':12} {dataset.where}" if dataset.where else ""
@@ -92,8 +99,6 @@ def objectives(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Explain this one.")] = None,
 ) -> None:
     """What objectives there are: family, parameters, known name, source; or all about one."""
-    from goalgrid.views import explain_objective, list_objectives
-
     if name is None:
         list_objectives()
     else:
@@ -138,9 +143,6 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """How many trials a grid has, which are done, what the rest will cost. Trains nothing."""
-    from goalgrid.overview import Overview, home_at
-    from grid.gridfile import load
-
     show_plan(Overview.of(load(grid, set_, roots=root), home_at(runs)), as_json=as_json)
 
 
@@ -157,9 +159,6 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be trained.")] = False,
 ) -> None:
     """Train what is not done, then print the table. The same command again goes on where it was cut off."""
-    from goalgrid.overview import Overview, home_at
-    from grid.gridfile import load
-
     overrides = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])]
     overview = Overview.of(load(grid, overrides, roots=root), home_at(runs))
     if dry_run:
@@ -178,8 +177,6 @@ def resume(
     mlflow_uri: MlflowUri = None,
 ) -> None:
     """Run again what failed or was cut off, with the grid as it was last run."""
-    from goalgrid.overview import Overview, home_at, recall
-
     home = home_at(runs)
     overview = Overview.of(recall(grid, home), home)
     _train(
@@ -194,8 +191,6 @@ def resume(
 @app.command()
 def status(grid: GridName, runs: Runs = RUNS, as_json: Json = False) -> None:
     """What is done, running, failed or planned, and why each failure failed."""
-    from goalgrid.overview import Overview, home_at, recall
-
     home = home_at(runs)
     overview = Overview.of(recall(grid, home), home)
     show_status(overview, as_json=as_json)
@@ -212,8 +207,6 @@ def table(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of the screen.")] = None,
 ) -> None:
     """The paper's table of what is done so far."""
-    from goalgrid.overview import home_at, recall
-    from grid.expansion import expand
     from results import renderers
     from results.layouts import LAYOUTS, arrange
     from results.layouts.captions import METRIC_NAMES
@@ -253,8 +246,6 @@ def export(
     runs: Runs = RUNS,
 ) -> None:
     """Everything a paper needs into one folder: tables, records, settings, environments, checksums."""
-    from goalgrid.overview import home_at, recall
-    from grid.expansion import expand
     from results.export import export as write
 
     home = home_at(runs)
@@ -266,7 +257,7 @@ def export(
 
 
 def _train(
-    overview: "Overview",
+    overview: Overview,
     *,
     only: str = "",
     states: frozenset[State] = LEFT,
@@ -274,10 +265,6 @@ def _train(
     mlflow_uri: str | None,
 ) -> None:
     """Train what is wanted and in one of these states, print the table, exit with what was reached."""
-    from goalgrid.overview import Overview
-    from goalgrid.views import err, out
-    from grid.expansion import select
-
     wanted = select(overview.cells, only) if only else overview.trials
     todo = [trial for trial in wanted if overview.states[trial.id] in states]
     if todo:
@@ -298,9 +285,8 @@ def _train(
     raise typer.Exit(EXIT[reached])
 
 
-def _finish(overview: "Overview") -> None:
+def _finish(overview: Overview) -> None:
     """Write the grid's results and tables, and print what there is."""
-    from goalgrid.views import failure_lines
     from results.export import results
     from results.layouts import arrange
     from results.renderers import write_all

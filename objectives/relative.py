@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 
@@ -170,5 +170,3 @@ def ratios(
 
 RELATIVE: dict[str, Callable[..., Relative]] = {"lin-ms": leads, "sig-ms": ratios}
 """The pair weights that look at relative similarities, and at which."""
-
-_Index = Int[Tensor, " a"]

@@ -5,6 +5,7 @@ them, and an MLflow that is down costs one warning and never a trial.
 """
 
 import json
+import logging
 import os
 import queue
 import threading
@@ -58,11 +59,9 @@ class _Store:
 
     def __init__(self, uri: str, experiment: str) -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "ERROR")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
-        import logging
-
-        logging.getLogger("mlflow").setLevel(logging.ERROR)
         logging.getLogger("alembic").setLevel(logging.ERROR)
         from mlflow.entities import Metric, Param
         from mlflow.tracking import MlflowClient

@@ -1,0 +1,318 @@
+"""How long objectives take beside the losses that people use, and how much memory: `python benchmarks/objectives.py`.
+
+Forward and backward, with gradients to both embeddings (d = 1024), every case in turn in one process, median over
+rounds. Ratios are to VSE++'s hinge loss written with autograd and dense cost matrices, in the same rounds. Memory is
+the growth of the peak resident set over one step, each case in a process of its own (of the allocator on CUDA).
+
+The pairs are synthetic, as early in training: unit vectors that vary in 32 directions, a text is 0.3 of its image and
+0.7 of noise, so that positives are near 0.4, other pairs 0 ± 0.18, and most hardest negatives are above the positive.
+What pytorch-metric-learning's miner keeps, and so what its loss costs, depends on that. Its losses are other
+objectives than the mined triplet: their rows compare costs.
+"""
+
+import argparse
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy, normalize
+
+from grid.objectives import GOAL, LOSSES
+from objectives import build
+
+Step = Callable[[Tensor, Tensor], Tensor]
+DIM = 1024
+HINGE = "hinge of VSE++ (autograd)"
+PRODUCT = "bare product x y'"
+PML_MS, PML_CIRCLE = "PML MultiSimilarity + miner", "PML Circle"
+
+GOALS: dict[str, dict[int, float]] = {
+    "con_con": {128: 0.9, 1024: 0.40, 4096: 0.25, 8192: 0.20},
+    "cell": {128: 1.2, 1024: 0.55, 4096: 0.28, 8192: 0.22},
+}
+"""At most so many times the hinge; `cell` is each of the 15."""
+FASTER_THAN_PML = {128: 5.0, 1024: 15.0, 4096: 15.0, 8192: 15.0}
+MEMORY_GOAL = 0.10
+
+
+def hinge(image: Tensor, text: Tensor) -> Tensor:
+    """Max violation over dense costs, as VSE++ and VSE-infinity do it."""
+    sim = image @ text.T
+    positive = sim.diagonal()[:, None]
+    of_text = (0.2 + sim - positive.expand_as(sim)).clamp(min=0)
+    of_image = (0.2 + sim - positive.T.expand_as(sim)).clamp(min=0)
+    mask = torch.eye(len(sim), device=sim.device) > 0.5
+    of_text, of_image = of_text.masked_fill(mask, 0), of_image.masked_fill(mask, 0)
+    return of_text.max(1)[0].sum() + of_image.max(0)[0].sum()
+
+
+def product(image: Tensor, text: Tensor) -> Tensor:
+    return image.detach() @ text.detach().T
+
+
+def clip(image: Tensor, text: Tensor) -> Tensor:
+    """open_clip's formula: two products, two cross-entropies."""
+    labels = torch.arange(len(image), device=image.device)
+    return (cross_entropy(100 * image @ text.T, labels) + cross_entropy(100 * text @ image.T, labels)) / 2
+
+
+def row_loop(image: Tensor, text: Tensor) -> Tensor:
+    """sig-ms_cir with dense relative terms and mined negatives scattered row by row, as the released code does it."""
+    return _RowLoop.apply(image, text)
+
+
+class _RowLoop(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, image, text):  # type: ignore[no-untyped-def]
+        sim = image @ text.T
+        positive = sim.diagonal().clone()
+        sim.fill_diagonal_(-1)
+        to_image, to_text = torch.zeros_like(image), torch.zeros_like(text)
+        for scores, x, y, to_x, to_y in (
+            (sim, image, text, to_image, to_text),
+            (sim.T, text, image, to_text, to_image),
+        ):
+            negative, index = scores.max(1)
+            w_tri = torch.sigmoid(10 * (negative**2 - positive * (2 - positive) + 0.5))
+            w_pos, w_neg = _dense_weights(scores, positive, negative, index)
+            to_x += (w_tri * w_neg)[:, None] * y[index] - (w_tri * w_pos)[:, None] * y
+            to_y -= (w_tri * w_pos)[:, None] * x
+            for row, column in enumerate(index.tolist()):
+                to_y[column] += w_tri[row] * w_neg[row] * x[row]
+        ctx.save_for_backward(to_image, to_text)
+        return sim.sum() * 0
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[no-untyped-def]
+        to_image, to_text = ctx.saved_tensors
+        return grad * to_image, grad * to_text
+
+
+def _dense_weights(scores: Tensor, positive: Tensor, negative: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    others = positive.expand(len(positive), -1).clone()
+    others[others > negative[:, None] + 0.1] = 0
+    lead = torch.exp(2 * (positive[:, None] - others)) * (others != 0)
+    m_pos = lead.sum(1) / (lead != 0).sum(1).clamp(min=1)
+    rest = scores.clone()
+    rest.scatter_(1, index[:, None], -1)
+    rest[rest < positive.min() - 0.1] = 0
+    lead = torch.exp(-10 * (negative[:, None] - rest)) * (rest != 0)
+    m_neg = lead.sum(1) / (lead != 0).sum(1).clamp(min=1)
+    return 1 / (m_pos + torch.exp(2 * (positive - 0.5))), 1 / (m_neg + torch.exp(-10 * (negative - 0.5)))
+
+
+def metric_learning() -> dict[str, Step]:
+    """The cross-modal losses of pytorch-metric-learning, both directions."""
+    from pytorch_metric_learning.losses import CircleLoss, MultiSimilarityLoss, TripletMarginLoss
+    from pytorch_metric_learning.miners import MultiSimilarityMiner
+
+    def both(loss: Callable, miner: Callable | None = None) -> Step:
+        def one(x: Tensor, y: Tensor) -> Tensor:
+            labels = torch.arange(len(x), device=x.device)
+            # A clone: with one and the same tensor for both, the library takes x and y for one modality, and drops
+            # the diagonal, which is every positive.
+            mined = miner(x, labels, y, labels.clone()) if miner else None
+            return loss(x, labels, mined, y, labels.clone())
+
+        return lambda image, text: one(image, text) + one(text, image)
+
+    return {
+        PML_MS: both(MultiSimilarityLoss(), MultiSimilarityMiner()),
+        PML_CIRCLE: both(CircleLoss()),
+        "PML TripletMargin": both(TripletMarginLoss()),
+    }
+
+
+PLAIN: dict[str, Step] = {
+    HINGE: hinge,
+    PRODUCT: product,
+    "ClipLoss, open_clip's formula": clip,
+    "sig-ms_cir by row loop, as released": row_loop,
+}
+
+
+def peers() -> dict[str, Step]:
+    try:
+        return {**PLAIN, **metric_learning()}
+    except ImportError as error:
+        print(f"without pytorch-metric-learning: {error}", file=sys.stderr)
+        return PLAIN
+
+
+def cases(names: list[str]) -> dict[str, Step]:
+    return {**peers(), **{name: build(name) for name in names}}
+
+
+def embeddings(batch: int, device: str) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    directions = torch.linalg.qr(torch.randn(DIM, 32, generator=generator)).Q.T
+    image, noise = (normalize(torch.randn(batch, 32, generator=generator) @ directions, dim=1) for _ in range(2))
+    text = normalize(0.3 * image + 0.7 * noise, dim=1)
+    return image.to(device).requires_grad_(), text.to(device).requires_grad_()
+
+
+def step(case: Step, image: Tensor, text: Tensor) -> None:
+    image.grad = text.grad = None
+    loss = case(image, text)
+    if loss.requires_grad:
+        loss.backward()
+
+
+def seconds(case: Step, image: Tensor, text: Tensor) -> float:
+    """CPU seconds of a step on a CPU, elapsed ones on a GPU."""
+    if image.is_cuda:
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        step(case, image, text)
+        torch.cuda.synchronize()
+        return time.perf_counter() - start
+    start = time.process_time()
+    step(case, image, text)
+    return time.process_time() - start
+
+
+def is_slow(name: str, batch: int) -> bool:
+    return name.startswith("PML") and batch > 1024
+
+
+def measure(selected: dict[str, Step], batch: int, device: str, rounds: int) -> dict[str, float]:
+    """Median milliseconds of each case, in another order each round. PML in large batches: one cold run.
+
+    Below 2,048 a turn is one step that is not timed and three that are: what ran before leaves caches and an allocator
+    that cost as much as a small step. Larger ones are their own warm-up.
+    """
+    image, text = embeddings(batch, device)
+    times: dict[str, list[float]] = {name: [] for name in selected}
+    fast = [name for name in selected if not is_slow(name, batch)]
+    for name in fast:
+        step(selected[name], image, text)
+    for turn in range(rounds):
+        for name in random.Random(turn).sample(fast, len(fast)):
+            taken = [seconds(selected[name], image, text) for _ in range(4 if batch < 2048 else 1)]
+            times[name] += taken[1:] or taken
+    for name in selected:
+        if is_slow(name, batch):
+            times[name].append(seconds(selected[name], image, text))
+    return {name: 1e3 * statistics.median(values) for name, values in times.items()}
+
+
+def peak_megabytes(name: str, batch: int, device: str) -> float:
+    """Growth of the peak over one step, with both gradients in it; run in a fresh process."""
+    case = PLAIN[name] if name in PLAIN else build(name)
+    step(case, *embeddings(64, device))
+    image, text = embeddings(batch, device)
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        step(case, image, text)
+        return (torch.cuda.max_memory_allocated() - before) / 2**20
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts from here
+    before = _status("VmRSS")
+    step(case, image, text)
+    return (_status("VmHWM") - before) / 2**10
+
+
+def _status(key: str) -> int:
+    """Kilobytes, as Linux counts them."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(key))
+
+
+def memory(name: str, batch: int, device: str, threads: int) -> float:
+    command = [sys.executable, __file__, "--peak-of", name, "--batch", str(batch)]
+    command += ["--device", device, "--threads", str(threads)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def verdict(name: str, batch: int, times: dict[str, float], slowest: float) -> tuple[str, str]:
+    """The goal, and whether it is met."""
+    if name in (PML_MS, PML_CIRCLE) and batch in FASTER_THAN_PML:
+        factor = times[name] / slowest
+        return (
+            f"slowest cell {FASTER_THAN_PML[batch]:.0f}x faster",
+            f"{_yes(factor >= FASTER_THAN_PML[batch])} ({factor:.1f}x)",
+        )
+    goals = GOALS.get(name, GOALS["cell"] if name in GOAL else {})
+    if batch not in goals:
+        return "", ""
+    return f"<= {goals[batch]:.2f}", _yes(times[name] / times[HINGE] <= goals[batch])
+
+
+def _yes(met: bool) -> str:
+    return "yes" if met else "no"
+
+
+def table(batch: int, times: dict[str, float]) -> list[str]:
+    slowest = max((times[name] for name in GOAL if name in times), default=float("nan"))
+    rows = []
+    for name, value in times.items():
+        goal, met = verdict(name, batch, times, slowest)
+        rows.append(f"| {batch} | {name} | {value:.2f} ms | {value / times[HINGE]:.3f} | {goal} | {met} |")
+    if PML_MS not in times:
+        rows.append(f"| {batch} | PML MultiSimilarity, Circle, TripletMargin | left out, or not installed | | | |")
+    return rows
+
+
+def memory_table(names: list[str], batch: int, device: str, threads: int) -> list[str]:
+    used = {name: memory(name, batch, device, threads) for name in [HINGE, *names]}
+    rows = []
+    for name, value in used.items():
+        ratio = value / used[HINGE]
+        goal, met = (
+            (f"<= {MEMORY_GOAL:.2f}", _yes(ratio <= MEMORY_GOAL)) if name in GOAL and batch == 8192 else ("", "")
+        )
+        rows.append(f"| {batch} | {name} | {value:.0f} MB | {ratio:.3f} | {goal} | {met} |")
+    return rows
+
+
+def machine(device: str, threads: int) -> str:
+    chip = torch.cuda.get_device_name() if device == "cuda" else _chip()
+    return f"{chip}, {threads} thread(s), Python {platform.python_version()}, torch {torch.__version__}, d = {DIM}"
+
+
+def _chip() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return next((line.split(": ")[1] for line in lines if line.startswith("model name")), platform.processor())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batch", type=int, nargs="+", default=[128, 1024])
+    parser.add_argument(
+        "--objectives", nargs="+", default=list(GOAL), help=f"default: GOAL's 15; also {', '.join(LOSSES)}"
+    )
+    parser.add_argument("--rounds", type=int, help="default: 30 at a batch of 128, 3 from 4,096 on")
+    parser.add_argument(
+        "--memory", nargs="*", default=["con_con", "sig-ms_cir"], help="objectives whose peak is measured"
+    )
+    parser.add_argument("--no-pml", action="store_true", help="leave out pytorch-metric-learning, minutes at 8,192")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--peak-of", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    if arguments.peak_of:
+        print(peak_megabytes(arguments.peak_of, arguments.batch[0], arguments.device))
+        return
+    print(f"{machine(arguments.device, arguments.threads)}\n")
+    print("| batch | what | cost | ratio to hinge | goal | met |\n|---|---|---|---|---|---|", flush=True)
+    for batch in arguments.batch:
+        selected = cases(arguments.objectives)
+        selected = {name: case for name, case in selected.items() if not (arguments.no_pml and name.startswith("PML"))}
+        rounds = arguments.rounds or max(3, min(30, 2**23 // batch**2))
+        print("\n".join(table(batch, measure(selected, batch, arguments.device, rounds))), flush=True)
+        if arguments.memory:
+            print("\n".join(memory_table(arguments.memory, batch, arguments.device, arguments.threads)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""The documents: short, without dead links, and naming only verbs that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from goalgrid.app import app
+from grid.expansion import expand, trials_of
+from grid.gridfile import load
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *(ROOT / "docs").glob("*.md"),
+    *(ROOT / "benchmarks").glob("*.md"),
+]
+LINES = {"README.md": 120, "CONTRIBUTING.md": 40}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8"))
+    dead = [link for link in links if not link.startswith("http") and not (path.parent / link).exists()]
+    assert dead == []
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_the_first_pages_stay_short(name: str) -> None:
+    assert len((ROOT / name).read_text(encoding="utf-8").splitlines()) <= LINES[name]
+
+
+def test_the_grid_file_shown_is_a_grid(tmp_path: Path) -> None:
+    (shown,) = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "shown.toml").write_text(shown)
+    assert len(trials_of(expand(load(str(tmp_path / "shown.toml"))))) == 2 * (15 + 10) * 3
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_verb_that_is_named_exists(path: Path) -> None:
+    verbs = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    assert set(re.findall(r"^(?:\| `)?goalgrid ([a-z]+)", path.read_text(encoding="utf-8"), re.MULTILINE)) <= verbs
