@@ -2,9 +2,9 @@
 
 import tomllib
 from importlib import resources
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from grid.errors import UserError, unknown
 from grid.settings import ModelSettings, Settings, TrainSettings
@@ -15,12 +15,12 @@ Shelf = Literal["recipes", "presets", "datasets"]
 class Resources(Settings):
     """What a job asks of the machine: never part of a trial's identity."""
 
-    cpu: int = 1
-    gpu: float | None = None
+    cpu: Annotated[int, Field(ge=1)] = 1
+    gpu: Annotated[float, Field(ge=0)] | None = None
     """Share of one GPU, or a whole number of them; None: the recipe's share where there is a GPU, else none."""
-    concurrency: int | None = None
+    concurrency: Annotated[int, Field(ge=1)] | None = None
     """Jobs at a time; None: as many as the CPUs and GPUs hold."""
-    workers: int = 2
+    workers: Annotated[int, Field(ge=1)] = 2
     """Threads that decode raw images, per trial."""
 
 

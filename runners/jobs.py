@@ -84,7 +84,7 @@ def gpu_share(resources: Resources, recipe: str) -> float:
         UserError: it is neither below 1 nor whole; Ray cannot place 1.5 GPUs.
     """
     share = catalog.recipe(recipe).gpu if resources.gpu is None else resources.gpu
-    if share < 0 or (share > 1 and share != int(share)):
+    if share > 1 and share != int(share):
         raise UserError(f"resources.gpu = {share}: give a share of one GPU, up to 1, or a whole number of GPUs.")
     return share
 

@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,15 +42,26 @@ def _acquire(path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and not lease_is_live(path):
             path.unlink(missing_ok=True)
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
-    except FileExistsError:
-        raise Busy(f"another process trains this trial: {path.read_text(encoding='utf-8').strip()}") from None
+        created = _create(path)
     except OSError as error:
         raise UserError(
             f"cannot write {path}: {error.strerror}. Make room or choose another folder with --runs."
         ) from error
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(lease_content(), file)
+    if not created:
+        raise Busy("another process trains this trial; it is left to that one")
+
+
+def _create(path: Path) -> bool:
+    """Make the lease appear with its content at once; False if there is one. A link does that on shared folders too."""
+    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        aside.write_text(json.dumps(lease_content()), encoding="utf-8")
+        os.link(aside, path)
+    except FileExistsError:
+        return False
+    finally:
+        aside.unlink(missing_ok=True)
+    return True
 
 
 def _renew(path: Path, released: threading.Event) -> None:

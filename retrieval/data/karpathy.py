@@ -93,7 +93,8 @@ def find(root: Path) -> Path | None:
 def _entries(annotations: Path) -> list[dict[str, Any]]:
     try:
         entries = json.loads(annotations.read_text(encoding="utf-8"))["images"]
-        complete = all(isinstance(e["filename"], str) and e["split"] and e["sentences"][0]["raw"] for e in entries)
+        complete = all(isinstance(e["filename"], str) and e["split"] and e["sentences"] for e in entries)
+        complete &= all(isinstance(sentence["raw"], str) for e in entries for sentence in e["sentences"])
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read {annotations}: {error}") from error
     except (KeyError, IndexError, TypeError) as error:

@@ -34,10 +34,15 @@ def test_the_recipe_says_its_share_of_a_gpu_and_the_grid_overrules_it() -> None:
     assert jobs("resources.gpu=0.5", gpus=1)[0].gpu == 0.5
 
 
-@pytest.mark.parametrize("share", [1.5, -1])
-def test_a_share_that_ray_cannot_place_is_an_error(share: float) -> None:
+def test_a_share_that_ray_cannot_place_is_an_error() -> None:
     with pytest.raises(UserError, match=r"resources\.gpu"):
-        gpu_share(Resources(gpu=share), "cnn-bow")
+        gpu_share(Resources(gpu=1.5), "cnn-bow")
+
+
+@pytest.mark.parametrize("setting", ["cpu=0", "gpu=-1", "concurrency=0", "workers=0"])
+def test_less_than_nothing_is_an_error(setting: str) -> None:
+    with pytest.raises(UserError, match=rf"resources\.{setting.split('=')[0]}.*: Input should be greater"):
+        load("demo", [f"resources.{setting}"])
 
 
 @pytest.mark.parametrize(
