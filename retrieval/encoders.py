@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from grid.settings import BiGruSettings, BowSettings, CnnSettings, GruSettings, LinearSettings
-from retrieval.pooling import POOLING
+from retrieval.pooling import POOLING, Pooling
 
 
 class Cnn(nn.Module):
@@ -27,7 +27,7 @@ class Cnn(nn.Module):
                 nn.ReLU(),
             ]
             channels = width
-        self.body = nn.Sequential(*blocks)
+        self.body = nn.Sequential(*blocks).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.project = nn.Linear(channels, dim)
         self.pool = POOLING[settings.pooling]
         self.flip = settings.flip
@@ -38,8 +38,8 @@ class Cnn(nn.Module):
         if self.flip and self.training:
             mirrored = torch.rand(len(pixels), device=pixels.device) < 0.5
             pixels = torch.where(mirrored[:, None, None, None], pixels.flip(-1), pixels)
-        cells = self.body(pixels).flatten(2).transpose(1, 2)
-        return self.pool(self.project(cells), torch.ones(cells.shape[:2], dtype=torch.bool, device=cells.device))
+        cells = self.body(pixels.contiguous(memory_format=torch.channels_last)).flatten(2).transpose(1, 2)
+        return _projected(self.project, self.pool, cells)
 
 
 class Linear(nn.Module):
@@ -58,11 +58,7 @@ class Linear(nn.Module):
         if self.normalize:
             values = nn.functional.normalize(values, dim=-1)
         values = self.dropout(values)
-        if values.ndim == 2:
-            return self.project(values)
-        if self.pool is POOLING["mean"]:
-            return self.project(values.mean(dim=1))
-        return self.pool(self.project(values), torch.ones(values.shape[:2], dtype=torch.bool, device=values.device))
+        return self.project(values) if values.ndim == 2 else _projected(self.project, self.pool, values)
 
 
 class Bow(nn.Module):
@@ -112,6 +108,13 @@ class BiGru(nn.Module):
         states, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=ids.shape[1])
         forward, backward = states.chunk(2, dim=-1)
         return self.pool((forward + backward) / 2, _present(ids, lengths))
+
+
+def _projected(project: nn.Linear, pool: Pooling, values: Float[Tensor, "b n k"]) -> Float[Tensor, "b d"]:
+    """Project every member and pool them; a mean is taken first, since it commutes with a linear map."""
+    if pool is POOLING["mean"]:
+        return project(values.mean(dim=1))
+    return pool(project(values), torch.ones(values.shape[:2], dtype=torch.bool, device=values.device))
 
 
 def _embedding(words: int, dim: int) -> nn.Embedding:
