@@ -12,8 +12,9 @@ from torch import Tensor
 
 from grid.files import write_json
 
-PAD, UNKNOWN = 0, 1
+UNKNOWN = 1
 SPECIAL = ("<pad>", "<unk>")
+"""The words of index 0 and 1."""
 
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
 
