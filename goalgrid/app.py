@@ -21,6 +21,7 @@ from goalgrid.options import (
     Override,
     Root,
     Runs,
+    Weights,
     objective_settings,
 )
 from goalgrid.overview import Overview, home_at, recall
@@ -39,7 +40,7 @@ from goalgrid.views import (
 )
 from grid import catalog
 from grid.errors import UserError, unknown
-from grid.expansion import expand, select
+from grid.expansion import chain, expand, select
 from grid.gridfile import load
 from grid.home import State
 
@@ -140,10 +141,11 @@ def plan(
     runs: Runs = RUNS,
     set_: Override = [],
     root: Root = [],
+    weights: Weights = [],
     as_json: Json = False,
 ) -> None:
     """How many trials a grid has, which are done, what the rest will cost. Trains nothing."""
-    show_plan(Overview.of(load(grid, set_, roots=root), home_at(runs)), as_json=as_json)
+    show_plan(Overview.of(load(grid, set_, roots=root, weights=weights), home_at(runs)), as_json=as_json)
 
 
 @app.command()
@@ -152,6 +154,7 @@ def run(
     runs: Runs = RUNS,
     set_: Override = [],
     root: Root = [],
+    weights: Weights = [],
     only: Only = "",
     here: Here = False,
     jobs: Jobs = None,
@@ -160,7 +163,7 @@ def run(
 ) -> None:
     """Train what is not done, then print the table. The same command again goes on where it was cut off."""
     overrides = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])]
-    overview = Overview.of(load(grid, overrides, roots=root), home_at(runs))
+    overview = Overview.of(load(grid, overrides, roots=root, weights=weights), home_at(runs))
     if dry_run:
         show_plan(overview, as_json=False)
     else:
@@ -266,7 +269,8 @@ def _train(
 ) -> None:
     """Train what is wanted and in one of these states, print the table, exit with what was reached."""
     wanted = select(overview.cells, only) if only else overview.trials
-    todo = [trial for trial in wanted if overview.states[trial.id] in states]
+    chosen = [trial for trial in wanted if overview.states[trial.id] in states]
+    todo = [trial for trial in chain(chosen, overview.trials) if overview.states[trial.id] is not State.DONE]
     if todo:
         from runners.launch import Launch, save_grid
 

@@ -23,6 +23,10 @@ Override = Annotated[
 Root = Annotated[
     list[str], typer.Option("--root", metavar="[DATASET=]DIR", help="Where a data set lies on this machine.")
 ]
+Weights = Annotated[
+    list[str],
+    typer.Option("--weights", metavar="NAME=DIR", help="Where pretrained weights lie on this machine."),
+]
 Only = Annotated[str, typer.Option("--only", metavar="FILTER", help="Some trials, e.g. 'objective=*_cir seed=0'.")]
 Here = Annotated[bool, typer.Option("--here", help="Train in this process, without Ray.")]
 Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Trials at a time; default: what fits.")]

@@ -1,13 +1,16 @@
 """What is shipped: recipes, presets and data sets, one TOML file each. The folder is the list."""
 
 import tomllib
+from functools import cache
 from importlib import resources
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
+from grid.encoders import ModelSettings
 from grid.errors import UserError, unknown
-from grid.settings import ModelSettings, Settings, TrainSettings
+from grid.fields import Settings
+from grid.settings import TrainSettings
 
 Shelf = Literal["recipes", "presets", "datasets"]
 
@@ -22,6 +25,8 @@ class Resources(Settings):
     """Jobs at a time; None: as many as the CPUs and GPUs hold."""
     workers: Annotated[int, Field(ge=1)] = 2
     """Threads that decode raw images, per trial."""
+    features: str | None = None
+    """Folder of the features of frozen backbones; None: `features` in the runs folder."""
 
 
 class Recipe(Settings):
@@ -29,6 +34,8 @@ class Recipe(Settings):
 
     description: str
     gpu: float = 1.0
+    starts_from: str | None = None
+    """The recipe whose best checkpoint of the same data set, objective and seed this one fine-tunes."""
     model: ModelSettings
     train: TrainSettings
 
@@ -62,9 +69,38 @@ def read(shelf: Shelf, name: str) -> dict[str, Any]:
     return tomllib.loads(resources.files("grid").joinpath(shelf, f"{name}.toml").read_text(encoding="utf-8"))
 
 
+@cache
 def recipe(name: str) -> Recipe:
     """A shipped recipe."""
-    return Recipe.model_validate(read("recipes", name))
+    return Recipe.model_validate(_whole(name))
+
+
+def lineage(name: str) -> list[str]:
+    """A recipe after those that it starts from, the first ancestor first."""
+    parent = recipe(name).starts_from
+    return [*(lineage(parent) if parent else ()), name]
+
+
+def _whole(name: str) -> dict[str, Any]:
+    """A recipe's content, over that of the one it extends."""
+    content = read("recipes", name)
+    base = content.pop("extends", None)
+    if base is None:
+        return content
+    inherited = _whole(base)
+    inherited.pop("starts_from", None)
+    return _over(inherited, content)
+
+
+def _over(base: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
+    """Tables are merged, values replaced; a table that names another encoder replaces its whole."""
+    if base.get("encoder") != content.get("encoder", base.get("encoder")):
+        return content
+    merged = dict(base)
+    for key, value in content.items():
+        both = isinstance(value, dict) and isinstance(base.get(key), dict) and key != "architecture"
+        merged[key] = _over(base[key], value) if both else value
+    return merged
 
 
 def dataset(name: str) -> Dataset:

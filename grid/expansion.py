@@ -9,15 +9,15 @@ from typing import Any
 from pydantic import ValidationError
 
 from grid import catalog
+from grid.encoders import ModelSettings
 from grid.errors import UserError, several, unknown
+from grid.fields import Settings
 from grid.gridfile import Grid, Scalar
 from grid.identity import trial_id
 from grid.objectives import accepted, resolve
 from grid.settings import (
     DatasetSettings,
-    ModelSettings,
     ObjectiveSettings,
-    Settings,
     TrainSettings,
     TrialSettings,
 )
@@ -29,6 +29,11 @@ class Trial:
 
     id: str
     settings: TrialSettings
+
+    @property
+    def parent(self) -> str | None:
+        """Id of the trial that this one starts from."""
+        return self.settings.starts_from
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class Cell:
 
 
 def expand(grid: Grid) -> list[Cell]:
-    """All cells of the grid, in the order of its axes.
+    """All cells of the grid, in the order of its axes; a recipe comes after the one it starts from, named or not.
 
     Two cells share a trial where a swept setting is none of its objective's: `con_con` has no tau.
 
@@ -52,17 +57,25 @@ def expand(grid: Grid) -> list[Cell]:
     """
     problems: dict[str, None] = {}
     cells: list[Cell] = []
+    ids: dict[tuple[Any, ...], list[Any]] = {}
+    recipes = list(dict.fromkeys(name for recipe in grid.recipes for name in catalog.lineage(recipe)))
     sweeps = [tuple(zip(grid.sweep, values, strict=True)) for values in product(*grid.sweep.values())]
-    for dataset, recipe_name, swept in product(grid.datasets, grid.recipes, sweeps):
+    for dataset, recipe_name, swept in product(grid.datasets, recipes, sweeps):
         overrides = {**grid.set, **dict(swept)}
         try:
-            common = _common(dataset, catalog.recipe(recipe_name), overrides)
+            recipe = catalog.recipe(recipe_name)
+            common = _common(dataset, recipe, overrides)
         except ValidationError as error:
             problems.update(dict.fromkeys(catalog.explain(error, prefix=f"recipe {recipe_name!r}: ")))
             continue
         for objective in grid.objectives:
             resolved = _objective(objective, overrides)
-            trials = tuple(_trial(*common, recipe_name, resolved, seed) for seed in grid.seeds)
+            parents = ids.get((dataset, recipe.starts_from, objective, swept), [None] * len(grid.seeds))
+            trials = tuple(
+                _trial(*common, recipe_name, resolved, seed, parent)
+                for seed, parent in zip(grid.seeds, parents, strict=True)
+            )
+            ids[dataset, recipe_name, objective, swept] = [trial.id for trial in trials]
             cells.append(Cell(dataset, recipe_name, objective, swept, trials))
     if problems:
         raise several(f"grid {grid.name!r}", problems)
@@ -76,6 +89,21 @@ def trials_of(cells: Iterable[Cell]) -> list[Trial]:
         for rank, trial in enumerate(cell.trials):
             by_rank.setdefault(rank, {}).setdefault(trial.id, trial)
     return list({trial.id: trial for rank in sorted(by_rank) for trial in by_rank[rank].values()}.values())
+
+
+def chain(trials: Iterable[Trial], known: Iterable[Trial]) -> list[Trial]:
+    """These trials and those of `known` that they start from, parents first."""
+    by_id = {trial.id: trial for trial in known}
+    ordered: dict[str, Trial] = {}
+
+    def add(trial: Trial) -> None:
+        if trial.parent is not None and trial.parent in by_id:
+            add(by_id[trial.parent])
+        ordered.setdefault(trial.id, trial)
+
+    for trial in trials:
+        add(trial)
+    return list(ordered.values())
 
 
 def select(cells: Sequence[Cell], only: str) -> list[Trial]:
@@ -118,8 +146,11 @@ def _trial(
     recipe: str,
     objective: ObjectiveSettings,
     seed: int,
+    parent: str | None,
 ) -> Trial:
-    settings = TrialSettings(dataset=dataset, recipe=recipe, model=model, train=train, objective=objective, seed=seed)
+    settings = TrialSettings(
+        dataset=dataset, recipe=recipe, model=model, train=train, objective=objective, seed=seed, starts_from=parent
+    )
     return Trial(trial_id(settings), settings)
 
 

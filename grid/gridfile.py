@@ -11,9 +11,11 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from grid import catalog
 from grid.catalog import Resources, explain
+from grid.encoders import ModelSettings
 from grid.errors import UserError, several, unknown
+from grid.fields import Settings
 from grid.objectives import GOAL, OBJECTIVES, VARIANTS, known_parameters, unknown_objective
-from grid.settings import DatasetSettings, ModelSettings, Settings, TrainSettings
+from grid.settings import DatasetSettings, TrainSettings
 
 Scalar = bool | int | float | str
 
@@ -44,6 +46,7 @@ class Grid(Settings):
     set: dict[str, Scalar] = {}
     sweep: dict[str, Annotated[list[Scalar], Field(min_length=1)]] = {}
     data: dict[str, Location] = {}
+    weights: dict[str, str] = {}
     resources: Resources = Resources()
 
     def axes(self) -> dict[str, Sequence[Scalar]]:
@@ -55,18 +58,23 @@ class Grid(Settings):
         """The grid as a file that loads to the same grid."""
         return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
 
+    def places(self) -> dict[str, Path]:
+        """Where named pretrained weights lie on this machine."""
+        return {name: Path(folder).expanduser() for name, folder in self.weights.items()}
+
     def root(self, dataset: str) -> Path | None:
         """Where this data set lies, if the grid says so."""
         return Path(self.data[dataset].root).expanduser() if dataset in self.data else None
 
 
-def load(source: str, overrides: Iterable[str] = (), *, roots: Iterable[str] = ()) -> Grid:
-    """Read a shipped preset by name or a TOML file by path, apply `--set` and `--root`, and check everything.
+def load(source: str, overrides: Iterable[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()) -> Grid:
+    """Read a shipped preset by name or a TOML file by path, apply what the command line says, and check everything.
 
     Args:
         source: a preset's name, or the path of a grid file.
         overrides: KEY=VALUE, the value in TOML; KEY is a field of the grid file or a setting's dotted name.
         roots: DATASET=DIR, or DIR alone for a grid with one data set.
+        weights: NAME=DIR, where pretrained weights lie.
 
     Raises:
         UserError: with every problem at once.
@@ -83,6 +91,11 @@ def load(source: str, overrides: Iterable[str] = (), *, roots: Iterable[str] = (
         _apply(content, override)
     for root in roots:
         _place(content, root)
+    for place in weights:
+        name, separator, folder = place.partition("=")
+        if not separator:
+            raise UserError(f"--weights {place!r} is not NAME=DIR, the name as in the recipe.")
+        content.setdefault("weights", {})[name] = str(Path(folder).expanduser().absolute())
     return check(content, where=f"grid {source!r}")
 
 

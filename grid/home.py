@@ -36,6 +36,10 @@ class TrialFolder:
     def trial_id(self) -> str:
         return self.path.name
 
+    def sibling(self, trial_id: str) -> "TrialFolder":
+        """Another trial's folder of the same home."""
+        return TrialFolder(self.path.parent / trial_id)
+
     @property
     def settings(self) -> Path:
         return self.path / "settings.json"
@@ -130,6 +134,11 @@ class Home:
 
     def grid(self, name: str) -> GridFolder:
         return GridFolder(self.path / "grids" / name)
+
+    @property
+    def features(self) -> Path:
+        """Features of frozen backbones, shared by all trials."""
+        return self.path / "features"
 
     @property
     def mlflow(self) -> Path:

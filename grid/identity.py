@@ -6,8 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from grid.fields import IdentityDefault
 from grid.objectives import identifying
-from grid.settings import IdentityDefault, ObjectiveSettings, TrialSettings
+from grid.settings import ObjectiveSettings, TrialSettings
 
 
 def canonical(settings: BaseModel) -> dict[str, Any]:

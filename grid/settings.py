@@ -4,28 +4,12 @@ Paths, resources, worker counts and logging are no settings; they stand in the g
 Every field has a dotted name (`train.lr`) by which a grid file sets or sweeps it.
 """
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-ImageInput = Literal["images", "features"]
-"""What an image encoder reads: raw pixels, or vectors computed before."""
-
-
-class Settings(BaseModel):
-    """Immutable, complete, and closed: an unknown name is an error."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class IdentityDefault:
-    """Marks a field that was added after its peers: while it has this value, it is left out of a trial's identity.
-
-    The value is what the program silently did before the field existed; it never changes, whatever the default does.
-    """
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
+from grid.encoders import ModelSettings
+from grid.fields import IdentityDefault, Settings
 
 
 class DatasetSettings(Settings):
@@ -37,68 +21,9 @@ class DatasetSettings(Settings):
         4, description="a word is known from this many training captions' uses"
     )
     max_words: Annotated[int, Field(ge=1)] = Field(60, description="longer captions are cut")
-
-
-class CnnSettings(Settings):
-    """A small convolutional network on raw images."""
-
-    input: ClassVar[ImageInput] = "images"
-    encoder: Literal["cnn"]
-    size: Annotated[int, Field(ge=8)] = Field(description="side of the square that images are resized to, in pixels")
-    channels: Annotated[int, Field(ge=1)] = Field(32, description="of the first layer; each further one doubles it")
-    layers: Annotated[int, Field(ge=1)] = Field(3, description="each halves the side")
-    pooling: Literal["mean", "max"] = "mean"
-    flip: bool = Field(False, description="mirror half of the training images")
-
-
-class LinearSettings(Settings):
-    """One linear map on precomputed features, pooled over regions where there are any."""
-
-    input: ClassVar[ImageInput] = "features"
-    encoder: Literal["linear"]
-    normalize: bool = Field(True, description="bring each input vector to unit length first, as VSE++ does")
-    pooling: Literal["mean", "max"] = "mean"
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-
-
-ImageSettings = Annotated[CnnSettings | LinearSettings, Field(discriminator="encoder")]
-
-
-class BowSettings(Settings):
-    """Mean (or maximum) of word embeddings: no order, and fast."""
-
-    encoder: Literal["bow"]
-    word_dim: Annotated[int, Field(ge=1)] = 300
-    pooling: Literal["mean", "max"] = "mean"
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-
-
-class GruSettings(Settings):
-    """VSE++'s text encoder: the last state of a one-layer GRU."""
-
-    encoder: Literal["gru"]
-    word_dim: Annotated[int, Field(ge=1)] = 300
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-
-
-class BiGruSettings(Settings):
-    """A GRU read in both directions, its states averaged over directions and pooled over words."""
-
-    encoder: Literal["bigru"]
-    word_dim: Annotated[int, Field(ge=1)] = 300
-    pooling: Literal["mean", "max"] = "mean"
-    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
-
-
-TextSettings = Annotated[BowSettings | GruSettings | BiGruSettings, Field(discriminator="encoder")]
-
-
-class ModelSettings(Settings):
-    """Two encoders into one space of unit vectors."""
-
-    image: ImageSettings
-    text: TextSettings
-    dim: Annotated[int, Field(ge=2)] = Field(1024, description="of the joint space")
+    val_images: Annotated[int | None, Field(ge=1), IdentityDefault(None)] = Field(
+        default=None, description="validate on the first so many images; the papers' code takes 1,000"
+    )
 
 
 class TrainSettings(Settings):
@@ -113,6 +38,24 @@ class TrainSettings(Settings):
     decay_factor: Annotated[float, Field(gt=0, le=1)] = 0.1
     warmup_epochs: Annotated[int, Field(ge=0), IdentityDefault(0)] = Field(
         0, description="first epochs on all negatives instead of the hardest, for objectives that mine"
+    )
+    text_lr_factor: Annotated[float, Field(gt=0), IdentityDefault(1.0)] = Field(
+        1.0, description="of the text backbone's learning rate, times lr"
+    )
+    image_lr_factor: Annotated[float, Field(gt=0), IdentityDefault(1.0)] = Field(
+        1.0, description="of the image backbone's learning rate, times lr"
+    )
+    frozen_epochs: Annotated[int, Field(ge=0), IdentityDefault(0)] = Field(
+        0, description="first epochs in which the image backbone stays as it is"
+    )
+    ramp_epochs: Annotated[int, Field(ge=0), IdentityDefault(0)] = Field(
+        0, description="epochs after those in which the loss rises linearly from 0 to its full size"
+    )
+    drop_last: Annotated[bool, IdentityDefault(False)] = Field(
+        False, description="leave out the last batch of an epoch when it is smaller"
+    )
+    precision: Annotated[Literal["fp32", "bf16"], IdentityDefault("fp32")] = Field(
+        "fp32", description="of the encoders' arithmetic; objectives always compute in fp32"
     )
     clip_norm: Annotated[float, Field(gt=0)] = Field(2.0, description="bound on the norm of the whole gradient")
     selection: Literal["best-val-rsum", "last"] = Field(
@@ -138,3 +81,6 @@ class TrialSettings(Settings):
     train: TrainSettings
     objective: ObjectiveSettings
     seed: Annotated[int, Field(ge=0)]
+    starts_from: Annotated[str | None, IdentityDefault(None)] = Field(
+        default=None, description="id of the trial whose best checkpoint this one fine-tunes"
+    )

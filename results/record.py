@@ -71,6 +71,7 @@ SCHEMA = pa.schema([
     _column("objective", pa.string(), "what drove the gradient; PAIR_TRIPLET for GOAL's matrix"),
     _column("variant", pa.string(), "paper: as the equations say; released: as the published code does"),
     _column("seed", pa.int64(), "of weights, batches and dropout"),
+    _column("starts_from", pa.string(), "id of the trial whose best checkpoint it fine-tunes").with_nullable(True),
     _column("settings", pa.string(), "all settings of the trial, as JSON"),
     _column("selection", pa.string(), "rule that picked the checkpoint whose test metrics count"),
     _column("selected_epoch", pa.int32(), "epoch of that checkpoint", "epochs, from 1"),

@@ -70,12 +70,12 @@ class Scores:
         """Read the records of all trials that are done.
 
         Raises:
-            UserError: a record cannot be read, or trials of one data set saw different data.
+            UserError: a record cannot be read, or trials of one data set and recipe saw different data.
         """
         ids = dict.fromkeys(trial.id for cell in cells for trial in cell.trials)
         done = [home.trial(trial_id).record for trial_id in ids if home.trial(trial_id).done.exists()]
         metrics = [f"test_{name}" for name in record.METRICS]
-        columns = ["trial_id", "dataset", "data_fingerprint", "train_seconds", *metrics]
+        columns = ["trial_id", "dataset", "recipe", "data_fingerprint", "train_seconds", *metrics]
         rows = record.collect(done, columns).to_pylist()
         _one_data_each(rows)
         return cls({row["trial_id"]: row for row in rows})
@@ -97,10 +97,10 @@ def best(scores: Sequence[Score], *, lowest: bool = False) -> set[int]:
 
 
 def _one_data_each(rows: Iterable[Mapping[str, Any]]) -> None:
-    seen: dict[str, dict[str, str]] = {}
+    seen: dict[tuple[str, str], dict[str, str]] = {}
     for row in rows:
-        seen.setdefault(row["dataset"], {}).setdefault(row["data_fingerprint"], row["trial_id"])
-    for dataset, fingerprints in seen.items():
+        seen.setdefault((row["dataset"], row["recipe"]), {}).setdefault(row["data_fingerprint"], row["trial_id"])
+    for (dataset, _), fingerprints in seen.items():
         if len(fingerprints) > 1:
             examples = ", ".join(f"{trial_id} ({mark})" for mark, trial_id in fingerprints.items())
             raise UserError(

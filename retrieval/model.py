@@ -1,37 +1,103 @@
 """VSE: two encoders into one space of unit vectors, where the similarity is the cosine."""
 
+from collections.abc import Mapping
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from grid.settings import ModelSettings
-from retrieval.encoders import IMAGE_ENCODERS, TEXT_ENCODERS
+from grid.encoders import ModelSettings, Pretrained
+from grid.errors import UserError
+from retrieval import image_encoders, pretrained, text_encoders
+
+BACKBONES = {"image": "image.backbone.", "text": "text.backbone."}
+"""Where the weights of the pretrained networks stand, by modality."""
 
 
 class Vse(nn.Module):
     """Visual-semantic embedding.
 
     Args:
-        image_shape: of one image as the data set gives it.
-        words: size of the vocabulary.
+        image_shape: of one image as it is read: pixels, or features.
+        words: number of indices that captions are made of.
+        places: folder by name of pretrained weights.
     """
 
-    def __init__(self, settings: ModelSettings, image_shape: tuple[int, ...], words: int) -> None:
+    def __init__(
+        self,
+        settings: ModelSettings,
+        image_shape: tuple[int, ...],
+        words: int,
+        places: pretrained.Places = {},  # noqa: B006
+    ) -> None:
         super().__init__()
-        self.image = IMAGE_ENCODERS[settings.image.encoder](settings.image, image_shape, settings.dim)
-        self.text = TEXT_ENCODERS[settings.text.encoder](settings.text, words, settings.dim)
+        self.image = image_encoders.build(settings.image, image_shape, settings.dim, places)
+        self.text = text_encoders.build(settings.text, words, settings.dim, places)
+        parts = {"image": settings.image, "text": settings.text}
+        self.frozen = tuple(BACKBONES[name] for name, part in parts.items() if getattr(part, "frozen", False))
 
     def embed_images(self, images: Tensor) -> Float[Tensor, "b d"]:
         """Unit vectors of a batch of images."""
-        return nn.functional.normalize(self.image(images), dim=-1)
+        return nn.functional.normalize(self.image(images).float(), dim=-1)
 
     def embed_texts(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
         """Unit vectors of a batch of captions."""
-        return nn.functional.normalize(self.text(ids, lengths), dim=-1)
+        return nn.functional.normalize(self.text(ids, lengths).float(), dim=-1)
+
+    def groups(self) -> dict[str, list[nn.Parameter]]:
+        """Parameters that may learn, by learning rate: those of the heads, of the image and of the text backbone."""
+        groups: dict[str, list[nn.Parameter]] = {"heads": [], "image": [], "text": []}
+        for name, parameter in self.named_parameters():
+            if not name.startswith(self.frozen):
+                kind = next((kind for kind, prefix in BACKBONES.items() if name.startswith(prefix)), "heads")
+                groups[kind].append(parameter)
+        return {kind: parameters for kind, parameters in groups.items() if parameters}
+
+    def hold_image_backbone(self, still: bool) -> None:
+        """Keep the image backbone as it is, or let it learn, where there is one that may."""
+        backbone = getattr(self.image, "backbone", None)
+        if backbone is not None and BACKBONES["image"] not in self.frozen:
+            backbone.requires_grad_(not still)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Everything that training may change: what a checkpoint needs. Frozen backbones are not among it."""
+        return {name: value for name, value in self.state_dict().items() if not name.startswith(self.frozen)}
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Take what `weights` gave."""
+        self.load_state_dict({**self.state_dict(), **weights})
+
+    def start_from(self, weights: Mapping[str, Tensor]) -> None:
+        """Take a parent's weights; a backbone that the parent had frozen keeps its pretrained ones.
+
+        Raises:
+            UserError: the two models do not fit.
+        """
+        own = self.state_dict()
+        lacking = [name for name in own if name not in weights and not name.startswith(tuple(BACKBONES.values()))]
+        wrong = [name for name, value in weights.items() if name not in own or own[name].shape != value.shape]
+        if lacking or wrong:
+            raise UserError(
+                f"the parent's weights do not fit this model: {', '.join((lacking + wrong)[:3])} differ in name or "
+                "shape. A recipe and the one it starts from need the same head, text encoder and dim."
+            )
+        self.load_weights(weights)
 
 
-def build(settings: ModelSettings, image_shape: tuple[int, ...], words: int, *, seed: int) -> Vse:
+def build(
+    settings: ModelSettings,
+    image_shape: tuple[int, ...],
+    words: int,
+    *,
+    seed: int,
+    places: pretrained.Places = {},  # noqa: B006
+) -> Vse:
     """A model whose first weights depend on `seed` alone; the global random state is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Vse(settings, image_shape, words)
+        return Vse(settings, image_shape, words, places)
+
+
+def pretrained_parts(settings: ModelSettings) -> list[Pretrained]:
+    """The settings of the networks that come with weights of their own."""
+    return [part for part in (settings.image, settings.text) if isinstance(part, Pretrained)]

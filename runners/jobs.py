@@ -32,6 +32,8 @@ class Job:
         """Run the trials in this process, one after the other."""
         home = Home(Path(self.home))
         for trial_id, settings in zip(self.ids, self.trials, strict=True):
+            if settings.starts_from in self.ids and not home.trial(settings.starts_from).done.exists():
+                continue  # its parent failed, and says so; this one stays planned
             run_trial(settings, home.trial(trial_id), report, self.machine)
 
     def to_json(self) -> str:
@@ -48,7 +50,8 @@ class Job:
     @classmethod
     def from_json(cls, text: str) -> "Job":
         content = json.loads(text)
-        machine = content["machine"] | {"roots": tuple((name, root) for name, root in content["machine"]["roots"])}
+        pairs = {key: tuple(map(tuple, content["machine"][key])) for key in ("roots", "weights")}
+        machine = content["machine"] | pairs
         trials = tuple(TrialSettings.model_validate(settings) for settings in content["trials"])
         return cls(trials, tuple(content["ids"]), content["home"], Machine(**machine), content["cpu"], content["gpu"])
 
@@ -60,7 +63,7 @@ class Driver(Protocol):
 
 
 def jobs_for(grid: Grid, trials: Sequence[Trial], home: Home, *, gpus: int) -> list[Job]:
-    """One job a trial, each with its share of the machine.
+    """One job a chain of trials that start from one another, each with its share of the machine.
 
     Args:
         gpus: how many GPUs there are; with none, jobs ask for CPUs only.
@@ -69,12 +72,28 @@ def jobs_for(grid: Grid, trials: Sequence[Trial], home: Home, *, gpus: int) -> l
         UserError: a GPU share that cannot be scheduled.
     """
     roots = tuple((name, str(grid.root(name))) for name in grid.datasets if grid.root(name))
+    resources = grid.resources
+    weights = tuple((name, str(folder.absolute())) for name, folder in grid.places().items())
+    cache = str(Path(resources.features or home.features).expanduser().absolute())
     jobs = []
-    for trial in trials:
-        share = gpu_share(grid.resources, trial.settings.recipe) if gpus else 0.0
-        machine = Machine(grid.resources.cpu, grid.resources.workers, gpu=share > 0, roots=roots)
-        jobs.append(Job((trial.settings,), (trial.id,), str(home.path.absolute()), machine, grid.resources.cpu, share))
+    for chain in chains(trials):
+        share = max(gpu_share(resources, trial.settings.recipe) for trial in chain) if gpus else 0.0
+        machine = Machine(resources.cpu, resources.workers, share > 0, roots, weights, cache)
+        settings, ids = tuple(trial.settings for trial in chain), tuple(trial.id for trial in chain)
+        jobs.append(Job(settings, ids, str(home.path.absolute()), machine, resources.cpu, share))
     return jobs
+
+
+def chains(trials: Sequence[Trial]) -> list[list[Trial]]:
+    """Trials that start from one another, together and in order; a parent that is not among these is done."""
+    found: dict[str, list[Trial]] = {}
+    for trial in trials:
+        members = found.get(trial.parent) if trial.parent else None
+        if members is None:
+            members = []
+        members.append(trial)
+        found[trial.id] = members
+    return list({id(members): members for members in found.values()}.values())
 
 
 def gpu_share(resources: Resources, recipe: str) -> float:

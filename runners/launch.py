@@ -11,12 +11,12 @@ from grid.expansion import Cell, Trial
 from grid.files import write_text
 from grid.gridfile import Grid
 from grid.home import Home
-from retrieval import data
 from runners.events import Event
 from runners.here import Here
 from runners.jobs import Driver, Job, concurrency, jobs_for
 from runners.live import Board, Display
 from runners.mlflow_mirror import Mirror
+from runners.precompute import check_inputs, compute_features
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,11 @@ class Launch:
         Raises:
             UserError: the data or the runs folder cannot be used; nothing was started then.
         """
-        check_data(grid, trials)
         gpus = torch.cuda.device_count()
         cpus = os.cpu_count() or 1
         jobs = jobs_for(grid, trials, self.home, gpus=gpus)
+        check_inputs(jobs)
+        compute_features(jobs, self.console)
         driver: Driver = Here()
         if not self.here:
             from runners.ray_tune import RayTune
@@ -75,17 +76,6 @@ class Launch:
 
     def _warn(self, message: str) -> None:
         self.console.print(f"warning: {message}", markup=False, highlight=False, soft_wrap=True)
-
-
-def check_data(grid: Grid, trials: Sequence[Trial]) -> None:
-    """Open every data set once before anything is scheduled, so that a wrong path is one message, not 45.
-
-    Raises:
-        UserError: what is wrong with it.
-    """
-    forms = {(trial.settings.dataset.name, trial.settings.model.image) for trial in trials}
-    for name, image in sorted(forms, key=str):
-        data.load(name, grid.root(name), image, workers=grid.resources.workers)
 
 
 def save_grid(grid: Grid, trials: Sequence[Trial], home: Home) -> None:

@@ -2,50 +2,74 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Int
 from torch import Tensor, nn
 
 import objectives
+from grid.encoders import TextSettings
 from grid.errors import UserError
 from grid.files import write_json_lines
 from grid.identity import derived_seed
-from grid.settings import TrainSettings, TrialSettings
-from retrieval import evaluation
+from grid.settings import DatasetSettings, TrainSettings, TrialSettings
+from retrieval import evaluation, readers
 from retrieval.data import Pairs, Split
 from retrieval.model import Vse, build
-from retrieval.vocabulary import Tokens, Vocabulary
+from retrieval.prefetch import ahead
+from retrieval.pretrained import Places
+from retrieval.tokens import Reader, Tokens
 from runners import checkpoints
 
 EMBED_BATCH = 512
-"""Images or captions embedded at a time when evaluating."""
+"""Feature vectors or captions embedded at a time when evaluating; pixels come in the batches of training."""
 
 
 class TrainingError(UserError):
     """The training itself went wrong: a term of it is no longer finite."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Inputs:
-    """A data set with its captions encoded, on the device that trains."""
+    """A data set with its captions encoded, on the device that trains.
+
+    Args:
+        places: folder by name of pretrained weights.
+    """
 
     pairs: Pairs
-    vocabulary: Vocabulary
+    reader: Reader
     tokens: dict[str, Tokens]
     device: torch.device
+    places: Places
 
     @classmethod
-    def prepare(cls, pairs: Pairs, *, min_count: int, max_words: int, device: torch.device) -> "Inputs":
-        """Build the vocabulary from the training captions and encode all splits."""
-        vocabulary = Vocabulary.build(pairs.train.captions, min_count=min_count)
-        splits = {"train": pairs.train, "val": pairs.val, "test": pairs.test}
-        tokens = {name: vocabulary.encode(split.captions, max_words=max_words) for name, split in splits.items()}
-        return cls(pairs, vocabulary, tokens, device)
+    def prepare(
+        cls, pairs: Pairs, dataset: DatasetSettings, text: TextSettings, *, device: torch.device, places: Places
+    ) -> "Inputs":
+        """Learn to read from the training captions, and encode those of all splits."""
+        reader = readers.build(text, pairs.train.captions, min_count=dataset.min_count, places=places)
+        tokens = {
+            "train": reader.encode(pairs.train.captions, max_words=dataset.max_words, drop=text.word_drop),
+            "val": reader.encode(pairs.val.captions, max_words=dataset.max_words),
+            "test": reader.encode(pairs.test.captions, max_words=dataset.max_words),
+        }
+        return cls(pairs, reader, tokens, device, places)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one step reads, on the host."""
+
+    owners: Int[np.ndarray, " b"]
+    """Row of each caption's image."""
+    images: Tensor
+    tokens: tuple[Tensor, Tensor]
 
 
 class Trainer:
@@ -54,6 +78,7 @@ class Trainer:
     Args:
         last, best, history: where the checkpoints and the history stand; training goes on from `last` where it is.
         report: told (epochs behind, metrics) after every epoch.
+        start: the parent's best checkpoint, where this trial fine-tunes another's model.
     """
 
     def __init__(
@@ -65,12 +90,15 @@ class Trainer:
         best: Path,
         history: Path,
         report: Callable[[int, dict[str, float]], None],
+        start: Path | None = None,
     ) -> None:
         self.settings, self.inputs, self.report = settings, inputs, report
         self.last, self.best, self.history_path = last, best, history
         torch.manual_seed(derived_seed(settings, "dropout"))
-        shape, words = inputs.pairs.train.images.shape, len(inputs.vocabulary)
-        self.model = build(settings.model, shape, words, seed=derived_seed(settings, "weights")).to(inputs.device)
+        shape, words, seed = inputs.pairs.train.images.shape, len(inputs.reader), derived_seed(settings, "weights")
+        self.model = build(settings.model, shape, words, seed=seed, places=inputs.places).to(inputs.device)
+        if start is not None:
+            self.model.start_from(_weights(start, inputs.device))
         goal = settings.objective
         self.objective = objectives.build(goal.name, variant=goal.variant, **goal.parameters).to(inputs.device)
         self.optimizer = _optimizer(self.model, settings.train)
@@ -100,12 +128,7 @@ class Trainer:
     def test(self) -> evaluation.Ranks:
         """Evaluate the test split once, with the checkpoint that the selection rule picks."""
         if self.settings.train.selection == "best-val-rsum":
-            content = checkpoints.load(self.best, self.inputs.device)
-            if content is None:
-                raise UserError(
-                    f"the best checkpoint {self.best} cannot be read. Remove the trial's folder to train it anew."
-                )
-            self.model.load_state_dict(content["model"])
+            self.model.load_weights(_weights(self.best, self.inputs.device))
         return self.evaluate("test")
 
     @property
@@ -117,48 +140,79 @@ class Trainer:
         """Ranks of one split with the weights as they are."""
         split: Split = getattr(self.inputs.pairs, split_name)
         device, tokens = self.inputs.device, self.inputs.tokens[split_name]
+        rows = torch.arange(len(split.images))
+        size = EMBED_BATCH if len(split.images.shape) < 3 else self.settings.train.batch_size
         self.model.eval()
-        with torch.inference_mode():
+        with torch.inference_mode(), self._precision():
             image = torch.cat([
-                self.model.embed_images(split.images.gather(rows.numpy()).to(device))
-                for rows in torch.arange(len(split.images)).split(EMBED_BATCH)
+                self.model.embed_images(images.to(device))
+                for images in ahead(lambda some: split.images.gather(some.numpy()), rows.split(size))
             ])  # fmt: skip
             text = torch.cat([
-                self.model.embed_texts(*(part.to(device) for part in tokens.gather(rows)))
-                for rows in torch.arange(len(tokens)).split(EMBED_BATCH)
+                self.model.embed_texts(*(part.to(device) for part in tokens.gather(some)))
+                for some in torch.arange(len(tokens)).split(EMBED_BATCH)
             ])  # fmt: skip
-            return evaluation.rank(image, text, split.image_of_text)
+        return evaluation.rank(image, text, split.image_of_text)
 
     def _train_epoch(self) -> dict[str, float]:
         train = self.settings.train
         lr = train.lr * train.decay_factor ** (self.epoch // train.decay_every)
         for group in self.optimizer.param_groups:
-            group["lr"] = lr
+            group["lr"] = lr * group["factor"]
+        self.model.hold_image_backbone(self.epoch < train.frozen_epochs)
         self.model.train()
         warming = self.epoch < train.warmup_epochs
         objective = objectives.with_mining(self.objective, "all") if warming else self.objective
         sums: dict[str, Tensor] = {}
-        steps = 0
-        for texts in self._batches():
-            for name, value in self._step(objective, texts).items():
+        order = self._order()
+        for place, batch in enumerate(ahead(self._reader(), enumerate(order))):
+            for name, value in self._step(objective, batch, self._ramp(place / len(order))).items():
                 sums[name] = sums.get(name, 0) + value.double()
-            steps += 1
-        means = {name: float(value) / steps for name, value in sums.items()}
+        means = {name: float(value) / len(order) for name, value in sums.items()}
         return {"lr": lr, **{name: value for name, value in means.items() if not math.isnan(value)}}
 
-    def _batches(self) -> Iterator[Tensor]:
-        """Rows of training captions in an order that seed and epoch decide; a single one at the end is left out."""
+    def _order(self) -> list[Tensor]:
+        """Rows of training captions, batch by batch, as seed and epoch decide; a single one at the end is left out."""
+        train = self.settings.train
         generator = torch.Generator().manual_seed(derived_seed(self.settings, f"batches of epoch {self.epoch}"))
         order = torch.randperm(len(self.inputs.tokens["train"]), generator=generator)
-        return (rows for rows in order.split(self.settings.train.batch_size) if len(rows) > 1)
+        least = train.batch_size if train.drop_last and len(order) >= train.batch_size else 2
+        return [rows for rows in order.split(train.batch_size) if len(rows) >= least]
 
-    def _step(self, objective: objectives.Objective, texts: Tensor) -> dict[str, Tensor]:
+    def _reader(self) -> Callable[[tuple[int, Tensor]], Batch]:
+        """What reads a batch of this epoch; its random views depend on seed, epoch and the batch's place alone."""
+        split, tokens = self.inputs.pairs.train, self.inputs.tokens["train"]
+        views, words = (derived_seed(self.settings, f"{what} of epoch {self.epoch}") for what in ("views", "words"))
+
+        def read(item: tuple[int, Tensor]) -> Batch:
+            place, texts = item
+            owners = split.image_of_text[texts.numpy()]
+            return Batch(owners, split.images.gather(owners, views + place), tokens.gather(texts, words + place))
+
+        return read
+
+    def _ramp(self, share: float) -> float:
+        """Factor of the loss: 1, but in the epochs after the frozen ones it rises from 0. VSE-infinity's grid recipes.
+
+        Args:
+            share: of the epoch that is behind.
+        """
+        train = self.settings.train
+        since = self.epoch - train.frozen_epochs
+        return (since + share) / train.ramp_epochs if 0 <= since < train.ramp_epochs else 1.0
+
+    def _precision(self) -> torch.autocast:
+        """Encoders in bfloat16 where the recipe says so; objectives leave it again by themselves."""
+        enabled = self.settings.train.precision == "bf16"
+        return torch.autocast(self.inputs.device.type, torch.bfloat16, enabled=enabled)
+
+    def _step(self, objective: objectives.Objective, batch: Batch, factor: float) -> dict[str, Tensor]:
         """One update; what it measured, still on the device."""
-        split, device = self.inputs.pairs.train, self.inputs.device
-        owners = split.image_of_text[texts.numpy()]
-        image = self.model.embed_images(split.images.gather(owners).to(device))
-        text = self.model.embed_texts(*(part.to(device) for part in self.inputs.tokens["train"].gather(texts)))
-        loss = objective(image, text, torch.from_numpy(np.ascontiguousarray(owners)).to(device))
+        device = self.inputs.device
+        with self._precision():
+            image = self.model.embed_images(batch.images.to(device))
+            text = self.model.embed_texts(*(part.to(device) for part in batch.tokens))
+        loss = factor * objective(image, text, torch.from_numpy(np.ascontiguousarray(batch.owners)).to(device))
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.train.clip_norm)
@@ -188,7 +242,7 @@ class Trainer:
     def _save(self, *, improved: bool) -> None:
         if improved:
             self.best_rsum, self.best_epoch = self.rows[-1]["val_rsum"], self.epoch
-            checkpoints.save(self.best, {"epoch": self.epoch, "model": self.model.state_dict()})
+            checkpoints.save(self.best, {"epoch": self.epoch, "model": self.model.weights()})
         write_json_lines(self.history_path, self.rows)
         content = {
             "epoch": self.epoch,
@@ -196,7 +250,7 @@ class Trainer:
             "best_rsum": self.best_rsum,
             "best_epoch": self.best_epoch,
             "rows": self.rows,
-            "model": self.model.state_dict(),
+            "model": self.model.weights(),
             "optimizer": self.optimizer.state_dict(),
             "random": checkpoints.random_states(self.inputs.device),
         }
@@ -206,14 +260,24 @@ class Trainer:
         content = checkpoints.load(self.last, self.inputs.device)
         if content is None:
             return
-        self.model.load_state_dict(content["model"])
+        self.model.load_weights(content["model"])
         self.optimizer.load_state_dict(content["optimizer"])
         checkpoints.restore_random_states(content["random"], self.inputs.device)
         self.epoch, self.step, self.rows = content["epoch"], content["step"], content["rows"]
         self.best_rsum, self.best_epoch = content["best_rsum"], content["best_epoch"]
 
 
+def _weights(checkpoint: Path, device: torch.device) -> dict[str, Tensor]:
+    content = checkpoints.load(checkpoint, device)
+    if content is None:
+        raise UserError(f"the best checkpoint {checkpoint} cannot be read. Remove its trial's folder to train it anew.")
+    weights: dict[str, Tensor] = content["model"]
+    return weights
+
+
 def _optimizer(model: Vse, train: TrainSettings) -> torch.optim.Optimizer:
-    if train.optimizer == "adamw":
-        return torch.optim.AdamW(model.parameters(), lr=train.lr, weight_decay=train.weight_decay, fused=True)
-    return torch.optim.Adam(model.parameters(), lr=train.lr, weight_decay=train.weight_decay, fused=True)
+    """Adam or AdamW with one group a learning rate; each group knows its factor."""
+    factors = {"heads": 1.0, "image": train.image_lr_factor, "text": train.text_lr_factor}
+    groups = [{"params": parameters, "factor": factors[kind]} for kind, parameters in model.groups().items()]
+    kind = torch.optim.AdamW if train.optimizer == "adamw" else torch.optim.Adam
+    return kind(groups, lr=train.lr, weight_decay=train.weight_decay, fused=True)

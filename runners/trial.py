@@ -10,13 +10,17 @@ from typing import Any
 
 import torch
 
+from grid.encoders import BackboneSettings, ImageSettings, ModelSettings, TextSettings
 from grid.errors import UserError
 from grid.files import write_json, write_text
 from grid.home import State, TrialFolder
-from grid.settings import TrialSettings
+from grid.identity import digest
+from grid.settings import DatasetSettings, TrialSettings
 from results import record
-from retrieval import data
+from retrieval import data, pretrained
 from retrieval.evaluation import Ranks
+from retrieval.features import Source
+from retrieval.model import pretrained_parts
 from runners import lease, provenance
 from runners.events import Event, Report
 from runners.trainer import Inputs, Trainer
@@ -31,6 +35,10 @@ class Machine:
     gpu: bool = False
     roots: tuple[tuple[str, str], ...] = ()
     """(data set, folder) for those that are not embedded."""
+    weights: tuple[tuple[str, str], ...] = ()
+    """(name, folder) of pretrained weights that lie on this machine."""
+    cache: str = "features"
+    """Folder of the features of frozen backbones."""
 
     @property
     def device(self) -> torch.device:
@@ -38,6 +46,14 @@ class Machine:
 
     def root(self, dataset: str) -> Path | None:
         return next((Path(folder) for name, folder in self.roots if name == dataset), None)
+
+    @property
+    def features(self) -> Path:
+        return Path(self.cache)
+
+    @property
+    def places(self) -> dict[str, Path]:
+        return {name: Path(folder) for name, folder in self.weights}
 
 
 def run_trial(settings: TrialSettings, folder: TrialFolder, report: Report, machine: Machine) -> State:
@@ -70,7 +86,7 @@ def _train(settings: TrialSettings, folder: TrialFolder, report: Report, machine
     environment = provenance.environment(machine.device, machine.threads)
     write_json(folder.environment, environment)
     inputs = prepare(settings, machine)
-    inputs.vocabulary.save(folder.vocabulary)
+    inputs.reader.save(folder.vocabulary)
     trainer = Trainer(
         settings,
         inputs,
@@ -78,6 +94,7 @@ def _train(settings: TrialSettings, folder: TrialFolder, report: Report, machine
         best=folder.best_checkpoint,
         history=folder.history,
         report=lambda epoch, metrics: report(Event(folder.trial_id, "epoch", epoch, settings.train.epochs, metrics)),
+        start=_parent(settings, folder),
     )
     trainer.fit()
     ranks = trainer.test()
@@ -92,19 +109,49 @@ def prepare(settings: TrialSettings, machine: Machine) -> Inputs:
     Raises:
         UserError: the data cannot be used; says why.
     """
-    dataset = settings.dataset
-    pairs = data.load(dataset.name, machine.root(dataset.name), settings.model.image, workers=machine.workers)
-    return _inputs(pairs, settings.dataset.min_count, settings.dataset.max_words, machine.device)
+    return _inputs(settings.dataset, settings.model.image, settings.model.text, machine)
+
+
+def feature_source(dataset: DatasetSettings, image: BackboneSettings, machine: Machine) -> Source:
+    """The images and the frozen backbone that reads them before training.
+
+    Raises:
+        UserError: the images cannot be used; says why.
+    """
+    view, root = data.backbone_view(image), machine.root(dataset.name)
+    pairs = data.load(dataset.name, root, view, workers=machine.workers, keep=False)
+    return Source(dataset.name, pairs, image, machine.places)
 
 
 @lru_cache(maxsize=4)
-def _inputs(pairs: data.Pairs, min_count: int, max_words: int, device: torch.device) -> Inputs:
-    return Inputs.prepare(pairs, min_count=min_count, max_words=max_words, device=device)
+def _inputs(dataset: DatasetSettings, image: ImageSettings, text: TextSettings, machine: Machine) -> Inputs:
+    if isinstance(image, BackboneSettings) and image.cached:
+        pairs = feature_source(dataset, image, machine).load(machine.features, machine.device)
+    else:
+        pairs = data.load(dataset.name, machine.root(dataset.name), data.view_of(image), workers=machine.workers)
+    return Inputs.prepare(pairs, dataset, text, device=machine.device, places=machine.places)
+
+
+def _parent(settings: TrialSettings, folder: TrialFolder) -> Path | None:
+    """The best checkpoint of the trial that this one starts from.
+
+    Raises:
+        UserError: that trial is not done.
+    """
+    if settings.starts_from is None:
+        return None
+    parent = folder.sibling(settings.starts_from)
+    if not parent.done.exists():
+        raise UserError(f"it starts from {parent.trial_id}, which is not done. Run the grid: parents come first.")
+    return parent.best_checkpoint
 
 
 @lru_cache(maxsize=4)
-def _data_fingerprint(pairs: data.Pairs) -> str:
-    return pairs.fingerprint()
+def _data_fingerprint(inputs: Inputs, model: ModelSettings) -> str:
+    """Of the data set, and of the pretrained weights that read it."""
+    weights = [pretrained.fingerprint(part, inputs.places) for part in pretrained_parts(model)]
+    own = inputs.pairs.fingerprint()
+    return digest([own, *weights])[:16] if weights else own
 
 
 def _record(
@@ -119,6 +166,7 @@ def _record(
         "objective": settings.objective.name,
         "variant": settings.objective.variant,
         "seed": settings.seed,
+        "starts_from": settings.starts_from,
         "settings": settings.model_dump_json(),
         "selection": settings.train.selection,
         "selected_epoch": trainer.selected_epoch,
@@ -131,7 +179,7 @@ def _record(
         "test_t2i_ranks": ranks.t2i.tolist(),
         "history": record.long_history(trainer.rows),
         "train_seconds": sum(row["seconds"] for row in trainer.rows),
-        "data_fingerprint": _data_fingerprint(trainer.inputs.pairs),
+        "data_fingerprint": _data_fingerprint(trainer.inputs, settings.model),
         "code_fingerprint": provenance.code_fingerprint(),
         "environment": json.dumps(environment, sort_keys=True),
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -59,6 +61,31 @@ def flickr8k() -> Path:
     if not (FLICKR8K / "dataset.json").exists():
         pytest.skip(f"no Flickr8k at {FLICKR8K}; set GOALGRID_FLICKR8K to its folder")
     return FLICKR8K
+
+
+@pytest.fixture(scope="session")
+def few_of_flickr8k(flickr8k: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few hundred of Flickr8k's photographs with their captions and features, in the same layout."""
+    root = tmp_path_factory.mktemp("few")
+    counts = {"train": 96, "val": 24, "test": 24}
+    content = json.loads((flickr8k / "dataset.json").read_text(encoding="utf-8"))
+    content["images"] = [
+        entry
+        for split, count in counts.items()
+        for entry in [entry for entry in content["images"] if entry["split"] == split][:count]
+    ]
+    (root / "dataset.json").write_text(json.dumps(content), encoding="utf-8")
+    (root / "images").mkdir()
+    for entry in content["images"]:
+        shutil.copy(flickr8k / "images" / entry["filename"], root / "images")
+    (root / "precomp").mkdir()
+    for split, count in (("train", 96), ("dev", 24), ("test", 24)):
+        source, target = flickr8k / "precomp" / split, root / "precomp" / split
+        np.save(f"{target}_ims.npy", np.load(f"{source}_ims.npy", mmap_mode="r")[:count])
+        for name, lines in (("caps", 5 * count), ("ids", count)):
+            kept = Path(f"{source}_{name}.txt").read_text(encoding="utf-8").splitlines()[:lines]
+            Path(f"{target}_{name}.txt").write_text("\n".join(kept) + "\n", encoding="utf-8")
+    return root
 
 
 def read_status(finished: subprocess.CompletedProcess[str]) -> dict[str, int]:

@@ -1,38 +1,56 @@
 """Data sets behind one interface; the format is told by what lies under the root."""
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
+from PIL import Image
+
 from grid import catalog
+from grid.encoders import BackboneSettings, CnnSettings, FeatureSettings
 from grid.errors import UserError
-from grid.settings import CnnSettings, ImageInput, LinearSettings
 from retrieval.data import karpathy, precomp, shapes
-from retrieval.data.pairs import DataError, Images, Pairs, Split
+from retrieval.data.images import ImageFiles, View
+from retrieval.data.pairs import DataError, Images, Listing, Pairs, Split
 
-__all__ = ["DataError", "Images", "Pairs", "Split", "load"]
+__all__ = ["DataError", "Images", "Listing", "Pairs", "Split", "View", "backbone_view", "load", "view_of"]
 
 
-def load(name: str, root: Path | None, image: CnnSettings | LinearSettings, *, workers: int = 2) -> Pairs:
-    """Open a data set in the form that this image encoder reads; kept open, so that the next trial finds it there.
+def view_of(image: CnnSettings | FeatureSettings | BackboneSettings) -> View | None:
+    """The squares that this encoder sees; None where it reads features. The small network mirrors by itself."""
+    if isinstance(image, BackboneSettings):
+        return backbone_view(image)
+    if isinstance(image, CnnSettings):
+        return View(image.size, resampling=Image.Resampling.BICUBIC)
+    return None
+
+
+def backbone_view(image: BackboneSettings) -> View:
+    """The squares that a pretrained network sees."""
+    return View(image.size, image.framing, image.augmentation, image.flip)
+
+
+def load(name: str, root: Path | None, view: View | None, *, workers: int = 2, keep: bool = True) -> Pairs:
+    """Open a data set as images under this view, or as features; kept open, so that the next trial finds it there.
 
     Args:
         root: the folder of precomputed features or of the annotations; features may stand in `precomp/` below it.
+        view: None: precomputed features.
         workers: threads that decode raw images.
+        keep: hold decoded images in memory where they are few, for all epochs.
 
     Raises:
         UserError: there is no root, nothing readable there, or captions and images do not match.
     """
-    size = image.size if isinstance(image, CnnSettings) else 0
-    return _load(name, root, image.input, size, workers)
+    return _load(name, root, view, workers, keep)
 
 
 @lru_cache(maxsize=4)
-def _load(name: str, root: Path | None, form: ImageInput, size: int, workers: int) -> Pairs:
+def _load(name: str, root: Path | None, view: View | None, workers: int, keep: bool) -> Pairs:
     known = catalog.dataset(name) if name in catalog.names("datasets") else None
     if known and known.embedded:
-        if form == "features":
+        if view is None:
             raise UserError(f"data set {name!r} has images only; choose a recipe that reads them, e.g. cnn-bow.")
-        pairs = shapes.load(size=size)
+        pairs = shapes.load(view)
     elif root is None:
         wanted = f" It needs {known.where}." if known else ""
         raise UserError(
@@ -40,17 +58,20 @@ def _load(name: str, root: Path | None, form: ImageInput, size: int, workers: in
         )
     elif not root.is_dir():
         raise UserError(f"root of data set {name!r}: no folder at {root}.")
-    elif form == "features":
+    elif view is None:
         pairs = precomp.load(_features(name, root), test_splits=known.test_splits if known else ("test",))
     else:
-        annotations = karpathy.find(root)
-        if annotations is None:
-            raise DataError(
-                f"no dataset.json or dataset_*.json (Karpathy's layout) under {root}, the root of {name!r}."
-            )
-        pairs = karpathy.load(annotations, size=size, workers=workers)
+        files = partial(ImageFiles, view=view, workers=workers, keep=keep)
+        pairs = Pairs(*(listing.split(files) for listing in _annotated(name, root)))
     pairs.check(repr(name))
     return pairs
+
+
+def _annotated(name: str, root: Path) -> tuple[Listing, Listing, Listing]:
+    annotations = karpathy.find(root)
+    if annotations is None:
+        raise DataError(f"no dataset.json or dataset_*.json (Karpathy's layout) under {root}, the root of {name!r}.")
+    return karpathy.load(annotations)
 
 
 def _features(name: str, root: Path) -> Path:

@@ -1,7 +1,9 @@
 """The one interface of all data sets: images, captions, and which image each caption describes."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -25,8 +27,11 @@ class Images(Protocol):
 
     def __len__(self) -> int: ...
 
-    def gather(self, rows: Int[np.ndarray, " b"]) -> Tensor:
+    def gather(self, rows: Int[np.ndarray, " b"], draw: int | None = None) -> Tensor:
         """The images of these rows, (b, *shape).
+
+        Args:
+            draw: seed of a training batch's random views; None: the views of evaluation.
 
         Raises:
             DataError: an image is missing or unreadable, or features are not finite.
@@ -64,6 +69,19 @@ class Split:
         digest.update(np.ascontiguousarray(self.image_of_text, dtype=np.int64).tobytes())
         digest.update("\n".join(self.captions).encode())
         return digest.hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """One split as annotations give it: image files by name, before anyone has opened them."""
+
+    files: list[Path]
+    captions: list[str]
+    image_of_text: Int[np.ndarray, " t"]
+
+    def split(self, open_files: Callable[[list[Path]], Images]) -> Split:
+        """The split, its files read by what `open_files` makes of them."""
+        return Split(open_files(self.files), self.captions, self.image_of_text)
 
 
 @dataclass(frozen=True, eq=False)

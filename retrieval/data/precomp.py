@@ -35,7 +35,7 @@ class Features:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def gather(self, rows: Int[np.ndarray, " b"]) -> Float[Tensor, "b *shape"]:
+    def gather(self, rows: Int[np.ndarray, " b"], draw: int | None = None) -> Float[Tensor, "b *shape"]:
         """Read these images' features as they are on disk; the encoder casts.
 
         Raises:

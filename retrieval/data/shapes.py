@@ -13,6 +13,7 @@ from jaxtyping import Int, UInt8
 from PIL import Image, ImageDraw
 from torch import Tensor
 
+from retrieval.data.images import View, draws, planes
 from retrieval.data.pairs import Pairs, Split
 
 SPLITS = {"train": 1000, "val": 250, "test": 500}
@@ -58,8 +59,10 @@ class Scene:
 class RenderedImages:
     """All scenes of a split as pixels."""
 
-    def __init__(self, pixels: UInt8[Tensor, "i 3 h w"]) -> None:
-        self.pixels = pixels
+    def __init__(self, scenes: list[Scene], view: View) -> None:
+        self.scenes, self.view = scenes, view
+        small = [_canvas(scene).resize((view.size, view.size), Image.Resampling.BOX) for scene in scenes]
+        self.pixels = torch.stack([planes(np.array(image)) for image in small]).contiguous()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -68,25 +71,27 @@ class RenderedImages:
     def __len__(self) -> int:
         return len(self.pixels)
 
-    def gather(self, rows: Int[np.ndarray, " b"]) -> UInt8[Tensor, "b 3 h w"]:
-        return self.pixels[torch.from_numpy(rows)]
+    def gather(self, rows: Int[np.ndarray, " b"], draw: int | None = None) -> UInt8[Tensor, "b 3 h w"]:
+        if draw is None or not self.view.random:
+            return self.pixels[torch.from_numpy(rows)]
+        canvases = [_canvas(self.scenes[row]) for row in rows]
+        views = [self.view.of(canvas, one) for canvas, one in zip(canvases, draws(draw, len(rows)), strict=True)]
+        return torch.stack([planes(view) for view in views])
 
     def fingerprint(self) -> str:
         return hashlib.sha256(self.pixels.numpy().tobytes()).hexdigest()
 
 
-def load(*, size: int) -> Pairs:
-    """Render the three splits at `size` pixels a side."""
-    return Pairs(*(_split(seed, count, size) for seed, count in enumerate(SPLITS.values())))
+def load(view: View) -> Pairs:
+    """Render the three splits."""
+    return Pairs(*(_split(seed, count, view) for seed, count in enumerate(SPLITS.values())))
 
 
-def _split(seed: int, count: int, size: int) -> Split:
+def _split(seed: int, count: int, view: View) -> Split:
     rng = np.random.default_rng([20221204, seed])
     scenes = [_scene(rng) for _ in range(count)]
-    pixels = np.stack([_render(scene, size) for scene in scenes])
     captions = [caption for scene in scenes for caption in describe(scene, rng)]
-    image_of_text = np.repeat(np.arange(count), 5)
-    return Split(RenderedImages(torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous()), captions, image_of_text)
+    return Split(RenderedImages(scenes, view), captions, np.repeat(np.arange(count), 5))
 
 
 def _scene(rng: np.random.Generator) -> Scene:
@@ -112,13 +117,13 @@ def describe(scene: Scene, rng: np.random.Generator) -> list[str]:
     ]
 
 
-def _render(scene: Scene, size: int) -> UInt8[np.ndarray, "h w 3"]:
+def _canvas(scene: Scene) -> Image.Image:
     canvas = Image.new("RGB", (_CANVAS, _CANVAS), GROUNDS[scene.ground])
     draw = ImageDraw.Draw(canvas)
     first, second = ((0.28, 0.5), (0.72, 0.5)) if scene.relation == "left" else ((0.5, 0.28), (0.5, 0.72))
     _draw(draw, scene.first, first[0] + scene.jitter[0], first[1] + scene.jitter[1])
     _draw(draw, scene.second, second[0] + scene.jitter[2], second[1] + scene.jitter[3])
-    return np.asarray(canvas.resize((size, size), Image.Resampling.BOX))
+    return canvas
 
 
 def _draw(draw: ImageDraw.ImageDraw, thing: Thing, x: float, y: float) -> None:

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grid.encoders import BiGruSettings
 from grid.errors import UserError
 from grid.expansion import expand, select, trials_of
 from grid.gridfile import load
@@ -38,7 +39,7 @@ def test_the_released_variant_brings_its_own_defaults() -> None:
 def test_another_encoder_brings_its_own_settings() -> None:
     grid = load("demo", ["model.text.pooling=max", "model.text.encoder=bigru"])
     text = expand(grid)[0].trials[0].settings.model.text
-    assert text.model_dump() == {"encoder": "bigru", "word_dim": 300, "pooling": "max", "dropout": 0.0}
+    assert text == BiGruSettings(encoder="bigru", pooling="max")
 
 
 @given(st.sets(st.sampled_from(GOAL), min_size=1), st.sets(st.integers(0, 99), min_size=1, max_size=5))

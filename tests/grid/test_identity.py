@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grid.expansion import Trial, expand, trials_of
+from grid.fields import IdentityDefault, Settings
 from grid.gridfile import Grid, load
 from grid.identity import canonical, derived_seed, digest, trial_id
-from grid.settings import IdentityDefault, Settings
 
 JSON = st.recursive(
     st.none()

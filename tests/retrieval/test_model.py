@@ -1,47 +1,115 @@
-"""Encoders: unit vectors that do not depend on the batch they come in, from weights that only the seed decides."""
+"""Models: unit vectors that do not depend on the batch they come in, from weights that only the seed decides."""
+
+from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 
 from grid import catalog
-from grid.settings import ModelSettings
+from grid.encoders import BackboneSettings, BiGruSettings, BowSettings, FeatureSettings, ModelSettings, Pretrained
+from grid.errors import UserError
+from retrieval import readers
 from retrieval.model import Vse, build
 from retrieval.pooling import POOLING
-from retrieval.vocabulary import Vocabulary
+from retrieval.pretrained import Places
+from retrieval.tokens import Reader
+from tests.networks import save
 
-SHAPES = {"cnn": (3, 32, 32), "linear": (9, 24)}
 CAPTIONS = ["a dog", "a dog runs over the green grass", "grass", "the dog runs"]
-TOKENS = Vocabulary.build(CAPTIONS, min_count=1).encode(CAPTIONS, max_words=9)
-ALL = [(recipe, pooling) for recipe in catalog.names("recipes") for pooling in POOLING]
+KINDS = {
+    "microsoft/resnet-152": "resnet",
+    "timm/resnext101_32x8d.fb_wsl_ig1b_ft_in1k": "resnet",
+    "google/vit-base-patch16-224": "vit",
+    "google-bert/bert-base-uncased": "bert",
+    "clip": "clip",
+    "convnext": "convnext",
+}
+"""Which tiny network stands in for which published weights."""
 
 
-def model_of(recipe: str, pooling: str) -> tuple[Vse, torch.Tensor]:
-    """An evaluated model, and four images for it."""
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
+    """A tiny local folder for every published network."""
+    return {name: save(tmp_path_factory.mktemp(kind), kind) for name, kind in KINDS.items()}
+
+
+def settings_of(recipe: str, **changes: dict[str, object]) -> ModelSettings:
+    """A recipe's model in a small space, with these settings of its encoders changed."""
     content = catalog.recipe(recipe).model.model_dump() | {"dim": 16}
-    content["image"]["pooling"] = pooling
-    if "pooling" in content["text"]:
-        content["text"]["pooling"] = pooling
-    settings = ModelSettings.model_validate(content)
-    shape = SHAPES[settings.image.encoder]
+    for part, values in changes.items():
+        content[part] |= values
+    if content["image"].get("weights", "random") != "random":
+        content["image"]["size"] = 32
+    return ModelSettings.model_validate(content)
+
+
+def made(settings: ModelSettings, places: Places, seed: int = 3) -> tuple[Vse, Tensor, Reader]:
+    """An evaluated model, four images for it, and what reads its captions."""
+    image = settings.image
+    features = isinstance(image, FeatureSettings) or (isinstance(image, BackboneSettings) and image.cached)
+    shape = (9, 24) if isinstance(image, FeatureSettings) else (24,) if features else (3, image.size, image.size)
     images = torch.randint(0, 255, (4, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    return build(settings, shape, 12, seed=3).eval(), images if settings.image.encoder == "cnn" else images.half()
+    reader = readers.build(settings.text, CAPTIONS, min_count=1, places=places)
+    model = build(settings, shape, len(reader), seed=seed, places=places)
+    return model.eval(), images.half() if features else images, reader
 
 
-@pytest.mark.parametrize(("recipe", "pooling"), ALL)
-def test_embeddings_are_unit_vectors(recipe: str, pooling: str) -> None:
-    model, images = model_of(recipe, pooling)
-    for vectors in (model.embed_images(images), model.embed_texts(*TOKENS.gather(torch.arange(4)))):
+def check_batches(model: Vse, images: Tensor, reader: Reader) -> None:
+    """Unit vectors, and each the same alone as in company."""
+    tokens = reader.encode(CAPTIONS, max_words=9)
+    together = model.embed_images(images), model.embed_texts(*tokens.gather(torch.arange(4)))
+    for vectors in together:
         assert torch.allclose(vectors.norm(dim=1), torch.ones(4), atol=1e-5)
-
-
-@pytest.mark.parametrize(("recipe", "pooling"), ALL)
-def test_a_caption_embeds_the_same_in_any_batch(recipe: str, pooling: str) -> None:
-    model, images = model_of(recipe, pooling)
-    together = model.embed_texts(*TOKENS.gather(torch.arange(4)))
     for row in range(4):
-        alone = model.embed_texts(*TOKENS.gather(torch.tensor([row])))
-        assert torch.allclose(together[row], alone[0], atol=1e-6)
-        assert torch.allclose(model.embed_images(images)[row], model.embed_images(images[row : row + 1])[0], atol=1e-6)
+        alone = model.embed_images(images[row : row + 1]), model.embed_texts(*tokens.gather(torch.tensor([row])))
+        for one, many in zip(alone, together, strict=True):
+            assert torch.allclose(one[0], many[row], atol=2e-6)
+
+
+@pytest.mark.parametrize("recipe", catalog.names("recipes"))
+def test_an_embedding_of_every_recipe_is_the_same_in_any_batch(recipe: str, places: Places) -> None:
+    with torch.no_grad():
+        check_batches(*made(settings_of(recipe), places))
+
+
+@pytest.mark.parametrize("pooling", POOLING)
+@pytest.mark.parametrize("recipe", ["cnn-bow", "fc-bigru", "vse-inf-butd", "vse-inf-wsl"])
+def test_an_embedding_by_every_pooling_is_the_same_in_any_batch(recipe: str, pooling: str, places: Places) -> None:
+    with torch.no_grad():
+        check_batches(*made(settings_of(recipe, image={"pooling": pooling}, text={"pooling": pooling}), places))
+
+
+@pytest.mark.parametrize("output", ["pooled", "grid"])
+@pytest.mark.parametrize("weights", ["microsoft/resnet-152", "google/vit-base-patch16-224", "clip", "convnext"])
+def test_any_vision_network_gives_one_vector_or_one_a_cell(weights: str, output: str, places: Places) -> None:
+    settings = settings_of("vse-inf-wsl", image={"weights": weights, "output": output})
+    with torch.no_grad():
+        check_batches(*made(settings, places))
+
+
+def test_weights_without_a_tokenizer_cannot_read(places: Places) -> None:
+    settings = settings_of("vse-inf-butd", text={"weights": "clip"})
+    with pytest.raises(UserError, match="'clip' have no tokenizer"):
+        made(settings, places)
+
+
+@pytest.mark.parametrize("kind", ["linear", "linear-mlp", "mlp", "residual-mlp"])
+def test_a_head_is_its_formula(kind: str) -> None:
+    settings = settings_of("vse-fc", image={"encoder": kind, "pooling": "mean"})
+    model, features, _ = made(settings, {})
+    head, values = model.image, features.float()
+    projected = values @ head.project.weight.T + head.project.bias
+    if kind == "linear":
+        expected = projected
+    else:
+        first, norm, _, second = head.mlp
+        source = values if kind == "linear-mlp" else projected
+        hidden = source @ first.weight.T + first.bias
+        hidden = (hidden - norm.running_mean) / (norm.running_var + norm.eps).sqrt() * norm.weight + norm.bias
+        further = hidden.clamp(min=0) @ second.weight.T + second.bias
+        expected = further if kind == "mlp" else projected + further
+    torch.testing.assert_close(head(features), expected.mean(1), rtol=1e-4, atol=1e-5)
 
 
 def test_weights_depend_on_the_seed_alone() -> None:
@@ -57,10 +125,116 @@ def test_weights_depend_on_the_seed_alone() -> None:
     assert not all(a.equal(c) for a, _, c in pairs)
 
 
-def test_pooling_equals_the_literal() -> None:
-    values = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(0))
-    sizes = [5, 1, 3]
-    present = torch.arange(5) < torch.tensor(sizes)[:, None]
-    for row, size in enumerate(sizes):
-        assert torch.allclose(POOLING["mean"](values, present)[row], values[row, :size].mean(0))
-        assert POOLING["max"](values, present)[row].equal(values[row, :size].amax(0))
+def test_a_random_backbone_is_the_same_for_every_seed() -> None:
+    models = [made(settings_of("vse-inf-wsl-tiny"), {}, seed=seed)[0] for seed in (1, 2)]
+    first, second = (dict(model.named_parameters()) for model in models)
+    same = {name for name in first if first[name].equal(second[name])}
+    assert {name for name in first if name.startswith("image.backbone.")} <= same
+    assert "image.project.weight" not in same
+
+
+def test_size_augmentation_drops_its_share_in_training_only_and_never_everything() -> None:
+    settings = settings_of("vse-inf-butd-bigru", image={"drop": 0.9})
+    model, _, _ = made(settings, {})
+    values = torch.randn(400, 9, 24)
+    assert model.image.kept(values) is None
+    model.train()
+    kept = model.image.kept(values)
+    assert kept.any(dim=1).all()
+    assert 0.12 < kept.float().mean() < 0.2
+
+
+def test_graded_augmentation_leaves_a_fifth_of_the_images_whole() -> None:
+    model, _, _ = made(settings_of("vse-inf-wsl-tiny"), {})
+    kept = model.train().image.kept(torch.randn(2000, 256, 4)).float().mean(dim=1)
+    assert 0.18 < float((kept == 1).float().mean()) < 0.25
+    assert float(kept.min()) > 0.65
+    assert 0.88 < float(kept.mean()) < 0.93  # 1 - 0.2 x E[u; u > 0.2] = 0.904
+
+
+class TestBackbones:
+    def test_frozen_weights_are_neither_trained_nor_saved(self, places: Places) -> None:
+        model, images, _ = made(settings_of("vsepp-r152", image={"crops": "online"}), places)
+        model.train()
+        before = {name: value.clone() for name, value in model.image.backbone.state_dict().items()}
+        model.embed_images(images).sum().backward()
+        assert all(weight.grad is None for weight in model.image.backbone.parameters())
+        assert list(model.groups()) == ["heads"]
+        assert not any("backbone" in name for name in model.weights())
+        assert all(value.equal(before[name]) for name, value in model.image.backbone.state_dict().items())
+
+    @pytest.mark.parametrize("still", [True, False])
+    def test_batch_norms_keep_their_statistics_where_the_recipe_says_so(self, still: bool, places: Places) -> None:
+        model, images, _ = made(settings_of("vsepp-r152-ft", image={"norm_eval": still}), places)
+        before = {name: value.clone() for name, value in model.image.backbone.named_buffers()}
+        model.train().embed_images(images)
+        same = [value.equal(before[name]) for name, value in model.image.backbone.named_buffers() if "running" in name]
+        assert all(same) is still
+
+    def test_each_group_has_its_weights(self, places: Places) -> None:
+        groups = made(settings_of("vse-inf-wsl"), places)[0].groups()
+        assert set(groups) == {"heads", "image", "text"}
+        assert sum(map(len, groups.values())) == len({id(weight) for group in groups.values() for weight in group})
+
+    def test_holding_the_backbone_still_stops_its_gradient(self, places: Places) -> None:
+        model, images, _ = made(settings_of("vse-inf-wsl"), places)
+        for still in (True, False):
+            model.hold_image_backbone(still)
+            model.zero_grad()
+            model.train().embed_images(images)[:, 0].sum().backward()
+            reached = [weight.grad is not None for weight in model.image.backbone.network.parameters()]
+            assert any(reached) is not still
+            assert model.image.project.weight.grad is not None
+
+    def test_a_child_takes_its_parents_head_and_keeps_the_pretrained_backbone(self, places: Places) -> None:
+        parent, _, _ = made(settings_of("vsepp-r152", image={"crops": 1}), places)
+        widths = {"width": 16}
+        cached = build(settings_of("vsepp-r152"), (widths["width"],), len(CAPTIONS) + 8, seed=1, places=places)
+        child = build(settings_of("vsepp-r152-ft"), (3, 32, 32), len(CAPTIONS) + 8, seed=2, places=places)
+        pretrained = {name: value.clone() for name, value in child.image.backbone.state_dict().items()}
+        child.start_from(cached.weights())
+        assert child.image.project.weight.equal(cached.image.project.weight)
+        assert child.text.gru.weight_ih_l0.equal(cached.text.gru.weight_ih_l0)
+        assert all(value.equal(pretrained[name]) for name, value in child.image.backbone.state_dict().items())
+        with pytest.raises(UserError, match="the parent's weights do not fit"):
+            child.start_from(parent.weights())
+
+
+class TestPretrained:
+    def test_weights_that_lie_nowhere_say_how_to_give_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        with pytest.raises(UserError, match=r"'nobody/nothing' cannot be fetched .*--weights nobody/nothing=DIR"):
+            made(settings_of("vse-inf-butd", text={"weights": "nobody/nothing"}), {})
+
+    def test_a_folder_without_a_network_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match=r"no config\.json in"):
+            made(settings_of("vse-inf-butd"), {"google-bert/bert-base-uncased": tmp_path})
+
+    def test_weights_that_cannot_be_read_are_named(self, tmp_path: Path) -> None:
+        folder = save(tmp_path / "bert", "bert")
+        (folder / "model.safetensors").unlink()
+        with pytest.raises(UserError, match="weights 'google-bert/bert-base-uncased' cannot be loaded"):
+            made(settings_of("vse-inf-butd"), {"google-bert/bert-base-uncased": folder})
+
+    def test_an_unknown_architecture_is_named(self) -> None:
+        architecture = {"weights": "random", "architecture": {"model_type": "brain"}}
+        with pytest.raises(UserError, match=r"architecture .*'brain'.* cannot be loaded"):
+            made(settings_of("vse-inf-butd", text=architecture), {})
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [{"weights": "/data/bert"}, {"weights": "random"}, {"weights": "bert", "architecture": {"model_type": "bert"}}],
+    )
+    def test_settings_have_one_source_and_no_path(self, wrong: dict[str, object]) -> None:
+        with pytest.raises(ValueError, match=r"pattern|needs an architecture|comes with weights"):
+            settings_of("vse-inf-butd", text=wrong)
+
+
+@pytest.mark.parametrize("encoder", [BowSettings(encoder="bow"), BiGruSettings(encoder="bigru")])
+def test_boundaries_and_masks_are_words_of_their_own(encoder: BowSettings | BiGruSettings) -> None:
+    plain = readers.build(encoder, CAPTIONS, min_count=1, places={})
+    marked = readers.build(
+        encoder.model_copy(update={"boundaries": True, "word_drop": 0.2}), CAPTIONS, min_count=1, places={}
+    )
+    assert len(marked) == len(plain) + 3
+    assert not isinstance(encoder, Pretrained)

@@ -6,10 +6,10 @@ import pytest
 
 from grid.catalog import Resources
 from grid.errors import UserError
-from grid.expansion import expand, trials_of
+from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import load
 from grid.home import Home
-from runners.jobs import Job, concurrency, gpu_share, jobs_for
+from runners.jobs import Job, chains, concurrency, gpu_share, jobs_for
 
 
 def jobs(*overrides: str, gpus: int = 0) -> list[Job]:
@@ -63,3 +63,34 @@ def test_concurrency_is_what_fits(resources: Resources, gpu: float, cpus: int, g
 def test_a_job_that_does_not_fit_is_an_error() -> None:
     with pytest.raises(UserError, match="asks for 64 CPUs"):
         concurrency(Resources(), jobs("resources.cpu=64"), cpus=2, gpus=0)
+
+
+CHAINED = ('recipes=["vsepp-r152-tiny-ft"]', 'objectives=["con_con","infonce"]', "seeds=[0,1]")
+
+
+def test_a_job_is_a_chain_parent_first() -> None:
+    chained = jobs(*CHAINED)
+    assert len(chained) == 4
+    for job in chained:
+        parent, child = job.trials
+        assert child.starts_from == job.ids[0]
+        assert (parent.objective, parent.seed) == (child.objective, child.seed)
+
+
+def test_a_chain_asks_for_the_most_that_one_of_its_trials_needs() -> None:
+    assert jobs(*CHAINED, gpus=1)[0].gpu == 0.25
+
+
+def test_a_child_whose_parent_is_done_is_a_job_of_its_own() -> None:
+    grid = load("demo", CHAINED)
+    children = [trial for trial in trials_of(expand(grid)) if trial.parent]
+    assert [len(job.ids) for job in jobs_for(grid, children, Home(Path("/tmp/runs")), gpus=0)] == [1] * 4
+
+
+def test_two_children_of_one_parent_share_its_job() -> None:
+    first, second = (trial for trial in trials_of(expand(load("demo", [*CHAINED, "seeds=[0]"])))[:2])
+    twins = [Trial(f"{first.id}-{n}", first.settings.model_copy(update={"starts_from": first.id})) for n in "ab"]
+    assert [[one.id for one in chain] for chain in chains([first, *twins, second])] == [
+        [first.id, twins[0].id, twins[1].id],
+        [second.id],
+    ]

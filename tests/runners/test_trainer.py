@@ -21,24 +21,37 @@ def settings_of(*overrides: str) -> TrialSettings:
     return trials_of(expand(load("demo", [*small, *overrides])))[0].settings
 
 
-def trainer_in(folder: Path, settings: TrialSettings, report: Any = lambda epoch, metrics: None) -> Trainer:
+def trainer_in(
+    folder: Path,
+    settings: TrialSettings,
+    report: Any = lambda epoch, metrics: None,
+    *,
+    machine: Machine = Machine(),  # noqa: B008
+    start: Path | None = None,
+) -> Trainer:
     folder.mkdir(exist_ok=True)
     paths = {"last": folder / "last.ckpt", "best": folder / "best.ckpt", "history": folder / "history.jsonl"}
-    return Trainer(settings, prepare(settings, Machine()), **paths, report=report)
+    return Trainer(settings, prepare(settings, machine), **paths, report=report, start=start)
 
 
 class Killed(Exception):
     """Stands for the end of a process between two epochs."""
 
 
-def test_resumed_equals_uninterrupted_to_the_bit(tmp_path: Path) -> None:
-    settings = settings_of(
-        "train.epochs=4",
-        "train.batch_size=500",
-        "model.text.encoder=gru",
-        "model.text.dropout=0.3",
-        "train.decay_every=2",
-    )
+WITH_EVERYTHING = {
+    "dropout": ("model.text.encoder=gru", "model.text.dropout=0.3"),
+    "word drop and GPO": (
+        "model.text.encoder=bigru", "model.text.pooling=gpo", "model.text.word_drop=0.2", "model.text.word_dim=16",
+    ),
+    "an unfrozen backbone, crops and size augmentation": (
+        'recipes=["vse-inf-wsl-tiny"]', "model.image.size=32", "model.dim=16", "train.warmup_epochs=1",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("overrides", WITH_EVERYTHING.values(), ids=WITH_EVERYTHING)
+def test_resumed_equals_uninterrupted_to_the_bit(tmp_path: Path, overrides: tuple[str, ...]) -> None:
+    settings = settings_of("train.epochs=4", "train.batch_size=500", "train.decay_every=2", *overrides)
     whole = trainer_in(tmp_path / "whole", settings)
     whole.fit()
 
@@ -71,7 +84,7 @@ def test_all_objectives_see_the_same_batches_and_weights(tmp_path: Path) -> None
     trials = trials_of(expand(load("demo", [w for w in SMALL if w != "--set"] + ["seeds=[0]"])))
     trainers = [trainer_in(tmp_path / trial.id, trial.settings) for trial in trials]
     assert len(trainers) == len(GOAL)
-    batches = {tuple(rows.tolist()) for t in trainers for rows in list(t._batches())[:1]}
+    batches = {tuple(rows.tolist()) for t in trainers for rows in t._order()[:1]}
     assert len(batches) == 1
     weights = [next(iter(t.model.parameters())) for t in trainers]
     assert all(weight.equal(weights[0]) for weight in weights)
@@ -134,4 +147,71 @@ def test_the_selection_rule_picks_the_tested_weights(tmp_path: Path, selection: 
 def test_a_single_pair_at_the_end_of_an_epoch_is_left_out(tmp_path: Path, small_trial: Trial) -> None:
     train = small_trial.settings.train.model_copy(update={"batch_size": 4999})
     trainer = trainer_in(tmp_path / "t", small_trial.settings.model_copy(update={"train": train}))
-    assert [len(rows) for rows in trainer._batches()] == [4999]
+    assert [len(rows) for rows in trainer._order()] == [4999]
+
+
+class TestSchedules:
+    """Of the recipes that train a backbone."""
+
+    GRID = ('recipes=["vse-inf-wsl-tiny"]', "model.image.size=32", "model.dim=16", "train.batch_size=500")
+
+    def test_each_group_learns_at_its_own_rate(self, tmp_path: Path) -> None:
+        settings = settings_of(*self.GRID, "train.image_lr_factor=0.01", "train.text_lr_factor=0.1", "train.epochs=1")
+        trainer = trainer_in(tmp_path, settings)
+        trainer.fit()
+        rates = sorted(group["lr"] / settings.train.lr for group in trainer.optimizer.param_groups)
+        assert rates == pytest.approx([0.01, 0.1, 1.0])
+
+    def test_a_frozen_epoch_leaves_the_backbone_as_it_was(self, tmp_path: Path) -> None:
+        settings = settings_of(*self.GRID, "train.epochs=2", "train.ramp_epochs=0")
+        states: list[dict[str, torch.Tensor]] = []
+
+        def keep(epoch: int, metrics: dict[str, float]) -> None:
+            states.append({name: weight.clone() for name, weight in trainer.model.named_parameters()})
+
+        trainer = trainer_in(tmp_path, settings, keep)
+        keep(0, {})
+        trainer.fit()
+        backbone = [name for name in states[0] if name.startswith("image.backbone")]
+        assert all(states[0][name].equal(states[1][name]) for name in backbone)
+        assert not states[0]["image.project.weight"].equal(states[1]["image.project.weight"])
+        assert not all(states[1][name].equal(states[2][name]) for name in backbone)
+
+    def test_the_loss_rises_linearly_after_the_frozen_epochs(self, tmp_path: Path) -> None:
+        trainer = trainer_in(tmp_path, settings_of(*self.GRID, "train.frozen_epochs=1", "train.ramp_epochs=2"))
+        factors = []
+        for trainer.epoch in range(4):
+            factors += [trainer._ramp(share) for share in (0.0, 0.5)]
+        assert factors == [1.0, 1.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0]
+
+    def test_dropping_the_last_batch_leaves_whole_ones(self, tmp_path: Path) -> None:
+        whole = trainer_in(tmp_path, settings_of("train.batch_size=300"))._order()
+        dropped = trainer_in(tmp_path, settings_of("train.batch_size=300", "train.drop_last=true"))._order()
+        assert [len(rows) for rows in whole] == [300] * 16 + [200]
+        assert [len(rows) for rows in dropped] == [300] * 16
+
+    def test_bfloat16_encoders_train_and_objectives_stay_in_float32(self, tmp_path: Path) -> None:
+        settings = settings_of("train.precision=bf16", "train.epochs=1")
+        trainer = trainer_in(tmp_path, settings)
+        trainer.fit()
+        assert trainer.rows[0]["loss"] > 0
+        assert all(weight.dtype == torch.float32 for weight in trainer.model.parameters())
+
+
+class TestChain:
+    """A parent with cached features and its fine-tuned child."""
+
+    SIZES = ("model.image.size=32", "model.dim=16", "train.batch_size=500", "train.epochs=1")
+
+    def test_a_child_starts_where_its_parent_ended(self, tmp_path: Path) -> None:
+        pair = trials_of(expand(load("demo", ['recipes=["vsepp-r152-tiny-ft"]', "seeds=[0]", *self.SIZES])))
+        parent, child = (next(t.settings for t in pair if t.settings.recipe.endswith(end)) for end in ("tiny", "ft"))
+        machine = Machine(cache=str(tmp_path / "features"))
+        ended = trainer_in(tmp_path / "parent", parent, machine=machine)
+        ended.fit()
+        started = trainer_in(tmp_path / "child", child, machine=machine, start=tmp_path / "parent" / "best.ckpt")
+        before, after = ended.test().metrics(), started.evaluate("test").metrics()
+        # the parent saw float16 features, the child computes them: a rank may move, the recall stays
+        assert after["rsum"] == pytest.approx(before["rsum"], abs=1.0)
+        fresh = trainer_in(tmp_path / "fresh", child, machine=machine).evaluate("test").metrics()
+        assert fresh["rsum"] < before["rsum"]

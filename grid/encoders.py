@@ -1,0 +1,188 @@
+"""Settings of the encoders: which network reads images, which reads captions, and how sets of vectors become one."""
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from grid.fields import IdentityDefault, Settings
+
+ImageInput = Literal["images", "features"]
+"""What a recipe needs on disk: raw images, or vectors computed before."""
+PoolingName = Literal["mean", "max", "kmax", "softmax", "gpo", "adpool", "adpool-released"]
+HeadName = Literal["linear", "linear-mlp", "mlp", "residual-mlp"]
+Framing = Literal["square", "centre-crop"]
+Augmentation = Literal["none", "resized-crop", "side-crop"]
+DropRule = Literal["each", "graded"]
+
+RANDOM = "random"
+"""The name of no weights: a network built from its architecture and started from a fixed seed."""
+
+Weights = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9._-]+)?$")]
+"""A name as model hubs give it, `google-bert/bert-base-uncased`. Where it lies on this machine is no setting."""
+Architecture = dict[str, int | float | bool | str | list[int] | list[str]]
+
+PoolK = Annotated[
+    int, Field(ge=1, description="how many of the largest values k-max averages"), IdentityDefault(5)
+]  # fmt: skip
+Hidden = Annotated[int, Field(ge=1, description="width of the head's MLP"), IdentityDefault(512)]
+Drop = Annotated[
+    float,
+    Field(ge=0, lt=1, description="share of regions or cells left out in training (size augmentation)"),
+    IdentityDefault(0.0),
+]
+WordDrop = Annotated[
+    float,
+    Field(ge=0, lt=1, description="share of words masked, replaced or left out in training"),
+    IdentityDefault(0.0),
+]
+Init = Annotated[
+    Literal["xavier", "torch"],
+    Field(description="first weights of the projection: VSE++'s, or PyTorch's own"),
+    IdentityDefault("torch"),
+]
+Boundaries = Annotated[bool, Field(description="put <start> and <end> around a caption"), IdentityDefault(False)]
+Dropout = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Pretrained(Settings):
+    """A `transformers` network: weights by name, or an architecture with random ones."""
+
+    weights: Weights = Field(description="name on the model hub; where it lies here is said by --weights")
+    architecture: Architecture = Field(
+        {}, description="of a network without pretrained weights: model_type and its sizes"
+    )
+
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.weights == RANDOM and "model_type" not in self.architecture:
+            raise ValueError(f'weights = "{RANDOM}" needs an architecture with a model_type')
+        if self.weights != RANDOM and self.architecture:
+            raise ValueError(f"the architecture comes with weights {self.weights!r}; give one of the two")
+        return self
+
+
+class CnnSettings(Settings):
+    """A small convolutional network on raw images."""
+
+    input: ClassVar[ImageInput] = "images"
+    encoder: Literal["cnn"]
+    size: Annotated[int, Field(ge=8)] = Field(description="side of the square that images are resized to, in pixels")
+    channels: Annotated[int, Field(ge=1)] = Field(32, description="of the first layer; each further one doubles it")
+    layers: Annotated[int, Field(ge=1)] = Field(3, description="each halves the side")
+    pooling: PoolingName = "mean"
+    pool_k: PoolK = 5
+    flip: bool = Field(False, description="mirror half of the training images")
+
+
+class FeatureSettings(Settings):
+    """A head on precomputed features, pooled over regions where there are any. The encoder's name is the head's."""
+
+    input: ClassVar[ImageInput] = "features"
+    encoder: HeadName
+    normalize: bool = Field(True, description="bring each input vector to unit length first, as VSE++ does")
+    hidden: Hidden = 512
+    init: Init = "xavier"
+    pooling: PoolingName = "mean"
+    pool_k: PoolK = 5
+    dropout: Dropout = 0.0
+    drop: Drop = 0.0
+
+
+class BackboneSettings(Pretrained):
+    """A `transformers` vision network on raw images, under a head. Frozen, it runs once: its features are cached."""
+
+    input: ClassVar[ImageInput] = "images"
+    encoder: Literal["backbone"]
+    output: Literal["pooled", "grid"] = Field("pooled", description="one vector an image, or one a cell")
+    frozen: bool = True
+    crops: Annotated[int, Field(ge=1)] | Literal["online"] = Field(
+        1,
+        description="of a frozen backbone: random crops an image whose features are cached; 1: the evaluation view "
+        "alone; online: drawn and computed anew at each step",
+    )
+    norm_eval: bool = Field(True, description="batch norms of the backbone keep their pretrained statistics")
+    size: Annotated[int, Field(ge=8)] = Field(224, description="side of the square that it sees, in pixels")
+    framing: Framing = Field("centre-crop", description="of evaluation")
+    augmentation: Augmentation = Field("resized-crop", description="of training")
+    flip: bool = Field(True, description="mirror half of the training images")
+    statistics: Literal["imagenet", "clip", "half"] = Field(
+        "imagenet", description="mean and deviation that pixels are brought to; half: 0.5 and 0.5"
+    )
+    normalize: bool = Field(True, description="bring each feature vector to unit length first, as VSE++ does")
+    head: HeadName = "linear"
+    hidden: Hidden = 512
+    init: Init = "xavier"
+    pooling: PoolingName = "mean"
+    pool_k: PoolK = 5
+    drop: Drop = 0.0
+    drop_rule: DropRule = Field(
+        "graded", description="each: every cell alike; graded: an image's own share, up to drop, drawn each time"
+    )
+
+    @property
+    def cached(self) -> bool:
+        """Whether training reads features that were computed before it."""
+        return self.frozen and self.crops != "online"
+
+
+ImageSettings = Annotated[CnnSettings | FeatureSettings | BackboneSettings, Field(discriminator="encoder")]
+
+
+class BowSettings(Settings):
+    """Word embeddings, pooled: no order, and fast."""
+
+    encoder: Literal["bow"]
+    word_dim: Annotated[int, Field(ge=1)] = 300
+    pooling: PoolingName = "mean"
+    pool_k: PoolK = 5
+    dropout: Dropout = 0.0
+    boundaries: Boundaries = False
+    word_drop: WordDrop = 0.0
+
+
+class GruSettings(Settings):
+    """VSE++'s text encoder: the last state of a one-layer GRU."""
+
+    encoder: Literal["gru"]
+    word_dim: Annotated[int, Field(ge=1)] = 300
+    dropout: Dropout = 0.0
+    boundaries: Boundaries = False
+    word_drop: WordDrop = 0.0
+
+
+class BiGruSettings(Settings):
+    """A GRU read in both directions, its states averaged over directions and pooled over words."""
+
+    encoder: Literal["bigru"]
+    word_dim: Annotated[int, Field(ge=1)] = 300
+    pooling: PoolingName = "mean"
+    pool_k: PoolK = 5
+    dropout: Dropout = 0.0
+    boundaries: Boundaries = False
+    word_drop: WordDrop = 0.0
+
+
+class TransformerSettings(Pretrained):
+    """A `transformers` text network, its token states projected and pooled. With random weights it reads words."""
+
+    encoder: Literal["transformer"]
+    frozen: bool = False
+    pooling: PoolingName = "mean"
+    pool_k: PoolK = 5
+    word_drop: WordDrop = 0.0
+
+
+TextSettings = Annotated[
+    BowSettings | GruSettings | BiGruSettings | TransformerSettings, Field(discriminator="encoder")
+]
+
+
+class ModelSettings(Settings):
+    """Two encoders into one space of unit vectors."""
+
+    image: ImageSettings
+    text: TextSettings
+    dim: Annotated[int, Field(ge=2)] = Field(1024, description="of the joint space")

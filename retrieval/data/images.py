@@ -1,0 +1,155 @@
+"""Pictures as pixels: how a file is opened and which square of it a network sees, in evaluation and in training."""
+
+import hashlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Int, UInt8
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from grid.encoders import Augmentation, Framing
+from retrieval.data.pairs import DataError
+
+KEPT_BYTES = 1 << 30
+"""A split whose evaluation views fit here is decoded once and kept; a larger one is decoded as it is read."""
+MARGIN = 256 / 224
+"""Evaluation resizes the shorter side to this times the size before the centre is cropped, as VSE++ does."""
+AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
+"""Share of the picture's area and aspect ratio that a resized crop is drawn from, as torchvision does."""
+SIDES = (0.6, 1.0)
+"""Share of each side that VSE-infinity's crop is drawn from."""
+
+
+@dataclass(frozen=True)
+class View:
+    """Which square of a picture a network sees.
+
+    Args:
+        size: side in pixels.
+        framing: in evaluation; `square` squeezes the whole picture, `centre-crop` keeps its proportions.
+        augmentation: in training; `resized-crop` is VSE++'s, `side-crop` VSE-infinity's.
+        flip: mirror half of the training views.
+    """
+
+    size: int
+    framing: Framing = "square"
+    augmentation: Augmentation = "none"
+    flip: bool = False
+    resampling: Image.Resampling = Image.Resampling.BILINEAR
+
+    @property
+    def random(self) -> bool:
+        """Whether training views differ from draw to draw."""
+        return self.augmentation != "none" or self.flip
+
+    def of(self, picture: Image.Image, draw: np.random.Generator | None) -> UInt8[np.ndarray, "h w 3"]:
+        """The evaluation view, or with a generator the training view that it draws."""
+        if draw is None or not self.random:
+            return self._pixels(picture, self._frame(*picture.size))
+        box = self._frame(*picture.size) if self.augmentation == "none" else self._crop(*picture.size, draw)
+        mirrored = self.flip and draw.random() < 0.5
+        return self._pixels(picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else picture, box)
+
+    def _pixels(self, picture: Image.Image, box: tuple[float, float, float, float]) -> np.ndarray:
+        square = (self.size, self.size)
+        return np.array(picture.resize(square, self.resampling, box=box))
+
+    def _frame(self, width: int, height: int) -> tuple[float, float, float, float]:
+        if self.framing == "square":
+            return (0.0, 0.0, float(width), float(height))
+        side = min(width, height) / MARGIN
+        left, top = (width - side) / 2, (height - side) / 2
+        return (left, top, left + side, top + side)
+
+    def _crop(self, width: int, height: int, draw: np.random.Generator) -> tuple[float, float, float, float]:
+        w, h = _side_crop(width, height, draw) if self.augmentation == "side-crop" else _area_crop(width, height, draw)
+        left, top = draw.uniform(0, width - w), draw.uniform(0, height - h)
+        return (left, top, left + w, top + h)
+
+
+def _side_crop(width: int, height: int, draw: np.random.Generator) -> tuple[float, float]:
+    return width * draw.uniform(*SIDES), height * draw.uniform(*SIDES)
+
+
+def _area_crop(width: int, height: int, draw: np.random.Generator) -> tuple[float, float]:
+    """Ten tries for an area and a ratio that fit, else the largest part with a ratio that is allowed."""
+    for _ in range(10):
+        area = width * height * draw.uniform(*AREA)
+        ratio = np.exp(draw.uniform(*np.log(RATIO)))
+        w, h = float(np.sqrt(area * ratio)), float(np.sqrt(area / ratio))
+        if w <= width and h <= height:
+            return w, h
+    return min(float(width), height * RATIO[1]), min(float(height), width / RATIO[0])
+
+
+class ImageFiles:
+    """Image files decoded by worker threads (Pillow lets go of the interpreter) and framed by a view."""
+
+    def __init__(self, files: list[Path], view: View, *, workers: int = 2, keep: bool = True) -> None:
+        self.files, self.view = files, view
+        self.pool = ThreadPoolExecutor(max_workers=max(1, workers), thread_name_prefix="decode")
+        self.kept: UInt8[Tensor, "i 3 h w"] | None = None
+        if keep and len(files) * 3 * view.size * view.size <= KEPT_BYTES:
+            self.kept = torch.zeros(len(files), 3, view.size, view.size, dtype=torch.uint8)
+        self.read = np.zeros(len(files), dtype=bool)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (3, self.view.size, self.view.size)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def gather(self, rows: Int[np.ndarray, " b"], draw: int | None = None) -> UInt8[Tensor, "b 3 h w"]:
+        """Decode these images, or take their evaluation views from memory.
+
+        Raises:
+            DataError: a file is missing or is no readable image.
+        """
+        if draw is not None and self.view.random:
+            views = self.pool.map(self._decode, rows.tolist(), draws(draw, len(rows)))
+            return torch.stack(list(views))
+        if self.kept is None:
+            return torch.stack(list(self.pool.map(self._decode, rows.tolist())))
+        missing = np.unique(rows[~self.read[rows]]).tolist()
+        for row, pixels in zip(missing, self.pool.map(self._decode, missing), strict=True):
+            self.kept[row] = pixels
+            self.read[row] = True
+        return self.kept[torch.from_numpy(rows)]
+
+    def fingerprint(self) -> str:
+        """Hash of the file names and sizes."""
+        listing = "\n".join(f"{file.name} {file.stat().st_size}" for file in self.files)
+        return hashlib.sha256(listing.encode()).hexdigest()
+
+    def _decode(self, row: int, draw: np.random.Generator | None = None) -> UInt8[Tensor, "3 h w"]:
+        return planes(self.view.of(opened(self.files[row]), draw))
+
+
+def draws(seed: int, count: int) -> list[np.random.Generator]:
+    """One generator a place in the batch, so that a view depends on no other and on no thread's pace."""
+    return [np.random.default_rng([seed, place]) for place in range(count)]
+
+
+def planes(pixels: UInt8[np.ndarray, "h w 3"]) -> UInt8[Tensor, "3 h w"]:
+    """Colours first, as networks read them."""
+    return torch.from_numpy(pixels).permute(2, 0, 1)
+
+
+def opened(file: Path) -> Image.Image:
+    """The picture in this file, in RGB.
+
+    Raises:
+        DataError: it is missing or no readable image.
+    """
+    try:
+        with Image.open(file) as image:
+            return image.convert("RGB")
+    except FileNotFoundError:
+        raise DataError(f"image {file} is missing.") from None
+    except (OSError, UnidentifiedImageError, SyntaxError) as error:
+        raise DataError(f"image {file} cannot be read: {error}. Fetch this file again.") from error

@@ -1,0 +1,172 @@
+"""Features of a frozen backbone: computed once per (images, weights, view), kept on disk, shared by all trials.
+
+One folder of the cache holds {train,val,test}.npy in float16, memory-mapped, so that the trials of a node share one
+copy. Rows are appended to `*.npy.part` and the whole is renamed at its end: what is cut off goes on at the last whole
+block. Whoever comes while another process computes them waits for the lock and finds them done.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from filelock import FileLock
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from grid.encoders import RANDOM, BackboneSettings
+from grid.errors import UserError
+from grid.files import write_json
+from grid.identity import digest
+from retrieval import pretrained
+from retrieval.data import Images, Pairs, Split, backbone_view
+from retrieval.growing import GrowingArray
+from retrieval.image_encoders import Vision
+from retrieval.prefetch import ahead
+
+BLOCK = 256
+"""Images decoded together; the random views of a bank are drawn block by block."""
+BATCH = {"cpu": 32, "cuda": 256}
+"""Images that the network sees together."""
+
+Progress = Callable[[int], None]
+"""Told how many more views are done."""
+
+
+class Bank:
+    """Features of one split: of its evaluation views, or of several random crops of each image.
+
+    Args:
+        source: the images that they are features of.
+    """
+
+    def __init__(self, path: Path, crops: int, source: Images) -> None:
+        self.array = np.load(path, mmap_mode="r")
+        self.crops, self.source = crops, source
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.array.shape[1:])
+
+    def __len__(self) -> int:
+        return len(self.array) // self.crops
+
+    def gather(self, rows: Int[np.ndarray, " b"], draw: int | None = None) -> Float[Tensor, "b *shape"]:
+        """Features of these images; with a draw, each of one of its crops."""
+        if draw is not None and self.crops > 1:
+            rows = np.random.default_rng(draw).integers(self.crops, size=len(rows)) * len(self) + rows
+        return torch.from_numpy(self.array[rows])
+
+    def fingerprint(self) -> str:
+        """Of the images, not of the features' bytes: those differ from device to device."""
+        return self.source.fingerprint()
+
+
+@dataclass(frozen=True)
+class Source:
+    """Images and the frozen network that reads them: what a folder of features is made of.
+
+    Args:
+        name: of the data set, for the folder's name.
+        pairs: the data set as images.
+    """
+
+    name: str
+    pairs: Pairs
+    backbone: BackboneSettings
+    places: pretrained.Places
+
+    def key(self) -> str:
+        """Hash of the images, the weights, and all that decides what the network sees and gives."""
+        backbone = self.backbone
+        view = asdict(backbone_view(backbone)) if backbone.crops != 1 else [backbone.size, backbone.framing]
+        return digest({
+            "images": [split.images.fingerprint() for _, split in self._splits()],
+            "weights": pretrained.fingerprint(backbone, self.places),
+            "view": view,
+            "crops": backbone.crops,
+            "network": [backbone.output, backbone.statistics],
+        })  # fmt: skip
+
+    def folder(self, cache: Path) -> Path:
+        """`<cache>/<data set>-<weights>-<key>`."""
+        weights = self.backbone.architecture["model_type"] if self.backbone.weights == RANDOM else self.backbone.weights
+        return cache / f"{self.name}-{str(weights).rpartition('/')[2]}-{self.key()[:12]}"
+
+    def views(self) -> int:
+        """How many views the network has to see."""
+        return sum(self._crops(name) * len(split.images) for name, split in self._splits())
+
+    def ready(self, cache: Path) -> bool:
+        """Whether all features are there."""
+        return all((self.folder(cache) / f"{name}.npy").exists() for name, _ in self._splits())
+
+    def load(self, cache: Path, device: torch.device, progress: Progress = lambda views: None) -> Pairs:
+        """The data set as features, computed here where they are not there yet.
+
+        Raises:
+            UserError: an image or the weights cannot be read, the disk is full, or features overflow float16.
+        """
+        folder = self.folder(cache)
+        if not self.ready(cache):
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                with FileLock(folder / "lock"):
+                    self._compute(folder, device, progress)
+            except OSError as error:
+                raise UserError(f"features cannot be written to {folder}: {error}") from error
+        return Pairs(*(self._banked(folder, name, split) for name, split in self._splits()))
+
+    def _banked(self, folder: Path, name: str, split: Split) -> Split:
+        bank = Bank(folder / f"{name}.npy", self._crops(name), split.images)
+        return Split(bank, split.captions, split.image_of_text)
+
+    def _splits(self) -> tuple[tuple[str, Split], ...]:
+        return ("train", self.pairs.train), ("val", self.pairs.val), ("test", self.pairs.test)
+
+    def _crops(self, split: str) -> int:
+        return int(self.backbone.crops) if split == "train" else 1
+
+    def _compute(self, folder: Path, device: torch.device, progress: Progress) -> None:
+        missing = [(name, split) for name, split in self._splits() if not (folder / f"{name}.npy").exists()]
+        if not missing:  # another process was faster
+            return
+        write_json(folder / "about.json", self._about())
+        network = Vision(self.backbone, self.places).eval().to(device)
+        progress(self.views() - sum(self._crops(name) * len(split.images) for name, split in missing))
+        for name, split in missing:
+            for rows in _fill(folder / f"{name}.npy", network, split.images, self._crops(name), device):
+                progress(rows)
+
+    def _about(self) -> dict[str, Any]:
+        return {"dataset": self.name, "backbone": self.backbone.model_dump(mode="json"), "key": self.key()}
+
+
+def _fill(path: Path, network: Vision, images: Images, crops: int, device: torch.device) -> Iterator[int]:
+    """Append the features that `path` lacks, block by block, and give the number of rows of each block."""
+    once = [np.arange(start, min(start + BLOCK, len(images))) for start in range(0, len(images), BLOCK)]
+    blocks = once * crops
+    file = GrowingArray(path, [len(rows) for rows in blocks])
+    behind = file.resume()
+    yield sum(file.blocks[:behind])
+
+    def pixels(place: int) -> Tensor:
+        return images.gather(blocks[place], draw=place if crops > 1 else None)
+
+    for block in ahead(pixels, range(behind, len(blocks))):
+        file.append(_features(network, block, device))
+        yield len(block)
+    file.finish()
+
+
+def _features(network: Vision, pixels: Tensor, device: torch.device) -> Float[np.ndarray, "b *shape"]:
+    batch = BATCH.get(device.type, BATCH["cuda"])
+    half = torch.autocast(device.type, torch.float16, enabled=device.type == "cuda")
+    with torch.inference_mode(), half:
+        parts = [network(some.to(device)).to(torch.float16).cpu() for some in pixels.split(batch)]
+    features = torch.cat(parts)
+    if not torch.isfinite(features).all():
+        raise UserError('the backbone gives features that float16 cannot hold; use crops = "online" for it.')
+    return features.numpy()

@@ -1,0 +1,24 @@
+"""Work one step ahead: the next batch is read while the network is busy with this one."""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+
+def ahead(make: Callable[[Item], Made], items: Iterable[Item]) -> Iterator[Made]:
+    """What `make` gives for each item, in order; the next one is being made while the caller uses this one.
+
+    An error of `make` reaches the caller at its item.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="ahead") as pool:
+        pending = None
+        for item in items:
+            following = pool.submit(make, item)
+            if pending is not None:
+                yield pending.result()
+            pending = following
+        if pending is not None:
+            yield pending.result()

@@ -1,0 +1,107 @@
+"""Text encoders: from word indices to one vector each, before normalisation."""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from grid.encoders import RANDOM, BiGruSettings, BowSettings, GruSettings, TextSettings, TransformerSettings
+from retrieval import pretrained
+from retrieval.pooling import POOLING
+
+
+class Bow(nn.Module):
+    """Word embeddings, pooled, then linear: a caption is the set of its words."""
+
+    def __init__(self, settings: BowSettings, words: int, dim: int) -> None:
+        super().__init__()
+        self.embed = _embedding(words, settings.word_dim)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.project = nn.Linear(settings.word_dim, dim)
+        self.pool = POOLING[settings.pooling](settings.word_dim, settings.pool_k)
+
+    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+        return self.project(self.pool(self.dropout(self.embed(ids)), _present(ids, lengths)))
+
+
+class Gru(nn.Module):
+    """Last state of a one-layer GRU. VSE++ §3.2."""
+
+    def __init__(self, settings: GruSettings, words: int, dim: int) -> None:
+        super().__init__()
+        self.embed = _embedding(words, settings.word_dim)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.gru = nn.GRU(settings.word_dim, dim, batch_first=True)
+
+    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+        packed = pack_padded_sequence(
+            self.dropout(self.embed(ids)), lengths.cpu(), batch_first=True, enforce_sorted=False
+        )
+        return self.gru(packed)[1][0]
+
+
+class BiGru(nn.Module):
+    """States of a one-layer GRU in both directions, averaged over directions and pooled over words."""
+
+    def __init__(self, settings: BiGruSettings, words: int, dim: int) -> None:
+        super().__init__()
+        self.embed = _embedding(words, settings.word_dim)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.gru = nn.GRU(settings.word_dim, dim, batch_first=True, bidirectional=True)
+        self.pool = POOLING[settings.pooling](dim, settings.pool_k)
+
+    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+        packed = pack_padded_sequence(
+            self.dropout(self.embed(ids)), lengths.cpu(), batch_first=True, enforce_sorted=False
+        )
+        states, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=ids.shape[1])
+        forward, backward = states.chunk(2, dim=-1)
+        return self.pool((forward + backward) / 2, _present(ids, lengths))
+
+
+class Transformer(nn.Module):
+    """States of a `transformers` network, special tokens included, projected and pooled. VSE-infinity §4."""
+
+    def __init__(self, settings: TransformerSettings, words: int, dim: int, places: pretrained.Places) -> None:
+        super().__init__()
+        sizes = {"vocab_size": words} if settings.weights == RANDOM else {}
+        self.backbone = pretrained.network(settings, places, part="text_model", **sizes)
+        self.backbone.requires_grad_(not settings.frozen)
+        self.frozen = settings.frozen
+        self.project = nn.Linear(int(self.backbone.config.hidden_size), dim)  # type: ignore[union-attr, arg-type]
+        nn.init.xavier_uniform_(self.project.weight)
+        nn.init.zeros_(self.project.bias)
+        self.pool = POOLING[settings.pooling](dim, settings.pool_k)
+
+    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+        present = _present(ids, lengths)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
+            states = self.backbone(input_ids=ids, attention_mask=present.long()).last_hidden_state
+        return self.pool(self.project(states), present)
+
+    def train(self, mode: bool = True) -> "Transformer":
+        """Frozen, the network stays in evaluation, without dropout."""
+        super().train(mode)
+        if self.frozen:
+            self.backbone.eval()
+        return self
+
+
+def _embedding(words: int, dim: int) -> nn.Embedding:
+    """Word embeddings, uniform in ±0.1, as VSE++ starts them."""
+    embedding = nn.Embedding(words, dim, padding_idx=0)
+    nn.init.uniform_(embedding.weight, -0.1, 0.1)
+    return embedding
+
+
+def _present(ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Bool[Tensor, "b n"]:
+    return torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+
+
+def build(settings: TextSettings, words: int, dim: int, places: pretrained.Places) -> nn.Module:
+    """The encoder of captions whose indices are below `words`."""
+    if isinstance(settings, TransformerSettings):
+        return Transformer(settings, words, dim, places)
+    if isinstance(settings, BowSettings):
+        return Bow(settings, words, dim)
+    return Gru(settings, words, dim) if isinstance(settings, GruSettings) else BiGru(settings, words, dim)

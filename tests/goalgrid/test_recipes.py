@@ -1,0 +1,93 @@
+"""Published recipes from the command line, on real photographs and features, with tiny networks for theirs."""
+
+from pathlib import Path
+
+import pytest
+
+from grid.home import Home
+from results import record
+from tests.conftest import Goalgrid
+from tests.networks import save
+
+RAW = ["vsepp-r152-ft", "vsepp-vit-b16-ft", "vse-inf-wsl"]
+FEATURES = ["vse-inf-butd", "vse-inf-butd-bigru", "vsepp-butd", "vse-fc", "vse-mlp", "rvse-mlp", "rvsepp", "vse-2ad"]
+NETWORKS = {
+    "microsoft/resnet-152": "resnet",
+    "timm/resnext101_32x8d.fb_wsl_ig1b_ft_in1k": "resnet",
+    "google/vit-base-patch16-224": "vit",
+    "google-bert/bert-base-uncased": "bert",
+}
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The options that say where the tiny stand-ins lie."""
+    folders = {name: save(tmp_path_factory.mktemp(kind), kind, size=224) for name, kind in NETWORKS.items()}
+    return [word for name, folder in folders.items() for word in ("--weights", f"{name}={folder}")]
+
+
+@pytest.mark.parametrize("recipes", [RAW, FEATURES], ids=["raw", "features"])
+def test_every_published_recipe_trains_two_epochs_and_is_evaluated(
+    recipes: list[str], weights: list[str], goalgrid: Goalgrid, few_of_flickr8k: Path, tmp_path: Path
+) -> None:
+    """The recipes as they are, sizes of images and spaces included; only the pretrained networks are tiny."""
+    settings = ["objectives=['triplet-hn']", "seeds=[0]", f"recipes={recipes}", "train.epochs=2"]
+    overrides = [word for setting in settings for word in ("--set", setting)]
+    root = ["--root", str(few_of_flickr8k)]
+    finished = goalgrid("run", "flickr8k", *overrides, *root, *weights, "--here", runs=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    table = record.collect(Home(tmp_path).path.glob("trials/*/record.parquet")).to_pylist()
+    expected = {*recipes, *(name.removesuffix("-ft") for name in recipes)}
+    assert {row["recipe"] for row in table} == expected
+    for row in table:
+        assert row["epochs"] == 2
+        assert row["test_rsum"] > 0
+
+
+def test_a_chained_grid_trains_parents_first_and_its_rows_stand_side_by_side(
+    goalgrid: Goalgrid, tmp_path: Path
+) -> None:
+    """Two objectives, two seeds: eight trials in four chains, through Ray; then one more seed adds its chains alone."""
+    settings = [
+        'recipes=["vsepp-r152-tiny-ft"]', 'objectives=["con_con","sig-ms_cir"]', "train.epochs=1",
+        "train.batch_size=500", "model.image.size=32", "model.dim=16", "seeds=[0,1]",
+    ]  # fmt: skip
+    overrides = [word for setting in settings for word in ("--set", setting)]
+    finished = goalgrid("run", "demo", *overrides, runs=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    assert "vsepp-r152-tiny on shapes" in finished.stdout
+    assert "vsepp-r152-tiny-ft on shapes" in finished.stdout
+    home = Home(tmp_path)
+    rows = {row["trial_id"]: row for row in record.collect(home.path.glob("trials/*/record.parquet")).to_pylist()}
+    children = [row for row in rows.values() if row["starts_from"]]
+    assert len(rows) == 8
+    assert len(children) == 4
+    for child in children:
+        parent = rows[child["starts_from"]]
+        assert parent["finished_at"] <= child["finished_at"]
+        assert (parent["objective"], parent["seed"]) == (child["objective"], child["seed"])
+    assert len(list(home.features.iterdir())) == 1
+
+    again = goalgrid("run", "demo", *overrides, "--set", "seeds=[0,1,2]", runs=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "12 trials: 8 done, 4 planned; training 4" in again.stderr
+
+
+def test_a_child_waits_for_a_parent_that_failed(goalgrid: Goalgrid, tmp_path: Path) -> None:
+    """A learning rate that overflows fails the parent; the child is not tried, and the exit code says failed."""
+    settings = [
+        'recipes=["vsepp-r152-tiny-ft"]', 'objectives=["con_con"]', "seeds=[0]", "train.epochs=1", "train.lr=1e38",
+        "model.image.size=32", "model.dim=16",
+    ]  # fmt: skip
+    overrides = [word for setting in settings for word in ("--set", setting)]
+    finished = goalgrid("run", "demo", *overrides, "--here", runs=tmp_path)
+    assert finished.returncode == 4, finished.stderr
+    assert "2 trials: 1 failed, 1 planned" in finished.stderr
+
+
+def test_weights_that_are_not_there_are_one_message(goalgrid: Goalgrid, few_of_flickr8k: Path, tmp_path: Path) -> None:
+    missing = ["--weights", f"microsoft/resnet-152={tmp_path / 'none'}", "--root", str(few_of_flickr8k)]
+    finished = goalgrid("run", "flickr8k", "--set", 'recipes=["vsepp-r152"]', *missing, runs=tmp_path)
+    assert finished.returncode == 2
+    assert "no config.json in" in finished.stderr
+    assert "Traceback" not in finished.stderr

@@ -1,0 +1,140 @@
+"""Recipes and presets: each loads, each published number says where it is from, and chains are part of identity."""
+
+from importlib import resources
+
+import pytest
+
+from grid import catalog
+from grid.encoders import BackboneSettings, FeatureSettings
+from grid.errors import UserError
+from grid.expansion import Trial, chain, expand, select, trials_of
+from grid.gridfile import load
+from grid.identity import trial_id
+
+PUBLISHED = [
+    "vsepp-r152", "vsepp-r152-ft", "vsepp-vit-b16", "vsepp-vit-b16-ft", "vse-inf-butd", "vse-inf-butd-bigru",
+    "vse-inf-wsl", "vsepp-butd", "vse-fc", "vse-mlp", "rvse-mlp", "rvsepp", "vse-2ad",
+]  # fmt: skip
+TINY = 'recipes=["vsepp-r152-tiny-ft"]'
+
+
+def trials(*overrides: str, grid: str = "demo") -> list[Trial]:
+    return trials_of(expand(load(grid, overrides)))
+
+
+@pytest.mark.parametrize("name", catalog.names("recipes"))
+def test_a_recipe_is_complete_and_says_first_what_it_is(name: str) -> None:
+    recipe = catalog.recipe(name)
+    assert recipe.description
+    assert len(recipe.description) < 75
+    text = resources.files("grid").joinpath("recipes", f"{name}.toml").read_text(encoding="utf-8")
+    assert text.startswith("# ")
+    assert trials(f'recipes=["{name}"]')
+
+
+def test_all_published_recipes_are_shipped() -> None:
+    assert set(PUBLISHED) <= set(catalog.names("recipes"))
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "value"),
+    [  # FACTS table of published settings
+        ("vsepp-r152", "train.lr", 2e-4),
+        ("vsepp-r152", "train.epochs", 30),
+        ("vsepp-r152", "train.decay_every", 15),
+        ("vsepp-r152-ft", "train.lr", 2e-5),
+        ("vsepp-r152-ft", "train.epochs", 15),
+        ("vsepp-vit-b16-ft", "train.lr", 2e-5),
+        ("vse-inf-butd", "train.lr", 5e-4),
+        ("vse-inf-butd", "train.text_lr_factor", 0.1),
+        ("vse-inf-butd", "train.weight_decay", 1e-4),
+        ("vse-inf-butd", "train.warmup_epochs", 1),
+        ("vse-inf-butd", "train.drop_last", True),
+        ("vse-inf-butd-bigru", "train.weight_decay", 1e-2),
+        ("vse-inf-wsl", "train.image_lr_factor", 0.01),
+        ("vse-inf-wsl", "train.frozen_epochs", 1),
+        ("vse-inf-wsl", "train.ramp_epochs", 1),
+        ("vse-inf-wsl", "train.drop_last", False),
+        ("vse-inf-wsl", "model.image.size", 512),
+        ("vsepp-butd", "train.epochs", 20),
+        ("vsepp-butd", "model.image.pooling", "max"),
+        ("rvsepp", "train.epochs", 30),
+        ("rvsepp", "model.image.encoder", "residual-mlp"),
+        ("vse-2ad", "model.text.pooling", "adpool"),
+    ],
+)  # fmt: skip
+def test_published_numbers_survive_inheritance(name: str, setting: str, value: object) -> None:
+    found: object = catalog.recipe(name)
+    for part in setting.split("."):
+        found = getattr(found, part)
+    assert found == value
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_all_published_settings_share_batch_clip_and_space(name: str) -> None:
+    recipe = catalog.recipe(name)
+    assert (recipe.train.batch_size, recipe.train.clip_norm, recipe.model.dim) == (128, 2.0, 1024)
+
+
+def test_the_vse_infinity_heads_differ_as_published() -> None:
+    region, grid = catalog.recipe("vse-inf-butd").model.image, catalog.recipe("vse-inf-wsl").model.image
+    assert isinstance(region, FeatureSettings)
+    assert region.encoder == "linear-mlp"
+    assert isinstance(grid, BackboneSettings)
+    assert (grid.head, grid.output, grid.frozen) == ("linear", "grid", False)
+
+
+@pytest.mark.parametrize("data", ["coco", "f30k"])
+@pytest.mark.parametrize(
+    ("table", "recipes", "count"), [(2, 4, 24), (3, 2, 90), (4, 2, 90), (5, 2, 90)], ids=lambda value: str(value)
+)
+def test_presets_have_the_papers_counts(data: str, table: int, recipes: int, count: int) -> None:
+    """15 objectives x 3 seeds a block; Table 2 holds the loss and its gradient for every recipe."""
+    cells = expand(load(f"goal-table{table}-{data}"))
+    assert len({cell.recipe for cell in cells}) == recipes
+    assert len(trials_of(cells)) == count
+    assert all(len(cell.trials) == 3 for cell in cells)
+
+
+class TestChains:
+    def test_a_parent_is_added_and_comes_first(self) -> None:
+        ours = trials(TINY, "seeds=[0]")
+        assert [trial.settings.recipe for trial in ours] == ["vsepp-r152-tiny"] * 15 + ["vsepp-r152-tiny-ft"] * 15
+        assert [trial.parent for trial in ours[15:]] == [trial.id for trial in ours[:15]]
+
+    def test_naming_the_parent_changes_nothing(self) -> None:
+        both = 'recipes=["vsepp-r152-tiny-ft","vsepp-r152-tiny"]'
+        assert [trial.id for trial in trials(TINY)] == [trial.id for trial in trials(both)]
+
+    def test_a_parent_is_the_trial_that_a_grid_of_its_own_has(self) -> None:
+        alone = trials('recipes=["vsepp-r152-tiny"]')
+        assert {trial.id for trial in alone} <= {trial.id for trial in trials(TINY)}
+
+    def test_parents_have_the_childs_objective_seed_and_sweep_point(self) -> None:
+        ours = {trial.id: trial for trial in trials(TINY, "sweep.train.clip_norm=[1.0, 2.0]")}
+        children = [trial for trial in ours.values() if trial.parent]
+        assert len(children) == 90
+        for child in children:
+            parent = ours[child.parent].settings  # type: ignore[index]
+            assert parent.objective == child.settings.objective
+            assert parent.seed == child.settings.seed
+            assert parent.train.clip_norm == child.settings.train.clip_norm
+
+    def test_a_changed_parent_changes_the_childs_identity(self) -> None:
+        child = trials(TINY)[-1].settings
+        assert trial_id(child) != trial_id(child.model_copy(update={"starts_from": f"{child.starts_from}x"}))
+
+    def test_selecting_a_child_brings_its_parent(self) -> None:
+        cells = expand(load("demo", [TINY]))
+        chosen = select(cells, "recipe=*-ft objective=con_con seed=1")
+        ours = chain(chosen, trials_of(cells))
+        assert [trial.settings.recipe for trial in ours] == ["vsepp-r152-tiny", "vsepp-r152-tiny-ft"]
+        assert ours[1].parent == ours[0].id
+
+
+def test_weights_are_places_and_no_identity() -> None:
+    plain, placed = load("goal-table3-f30k"), load("goal-table3-f30k", weights=["microsoft/resnet-152=/data/r152"])
+    assert placed.places()["microsoft/resnet-152"].name == "r152"
+    assert [trial.id for trial in trials_of(expand(plain))] == [trial.id for trial in trials_of(expand(placed))]
+    with pytest.raises(UserError, match="is not NAME=DIR"):
+        load("demo", weights=["/data/r152"])

@@ -1,0 +1,44 @@
+"""Tiny networks of `transformers`, saved as the local folders that users point --weights at."""
+
+from pathlib import Path
+
+import pytest
+
+TRANSFORMERS = pytest.importorskip("transformers")
+SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24}
+STAGES = {"embedding_size": 8, "hidden_sizes": [8, 8, 16, 16], "depths": [1, 1, 1, 1]}
+WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    *["a", "dog", "run", "##s", "over", "the", "green", "gr", "##ass", "man", "in", "red", "shirt"],
+]
+
+
+def save(folder: Path, kind: str, *, size: int = 32) -> Path:
+    """Save an untrained network of this kind, with a tokenizer where it reads text.
+
+    Args:
+        size: side of the pictures that a vision transformer takes, in pixels.
+    """
+    import transformers as t
+
+    t.logging.set_verbosity_error()
+    t.logging.disable_progress_bar()
+    if kind == "clip":
+        vision = {**SMALL, "image_size": size, "patch_size": 16}
+        config = t.CLIPConfig(text_config={**SMALL, "vocab_size": len(WORDS)}, vision_config=vision, projection_dim=8)
+        t.CLIPModel(config).save_pretrained(folder)
+    elif kind == "bert":
+        t.BertModel(t.BertConfig(vocab_size=len(WORDS), **SMALL)).save_pretrained(folder)
+        (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+        t.BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
+    else:
+        sizes = STAGES if kind == "resnet" else {"hidden_sizes": [8, 8, 16, 16], "depths": [1, 1, 1, 1]}
+        if kind == "vit":
+            sizes = {**SMALL, "image_size": size, "patch_size": 16}
+        config = t.AutoConfig.for_model(kind, **sizes)
+        t.AutoModel.from_config(config).save_pretrained(folder)
+    return folder

@@ -1,0 +1,165 @@
+"""The feature cache: what the backbone gives live, computed once, cut off anywhere, shared by everyone."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from grid import catalog
+from grid.encoders import BackboneSettings
+from grid.errors import UserError
+from retrieval import data, features
+from retrieval.features import Bank, Source
+from retrieval.growing import GrowingArray
+from retrieval.image_encoders import Vision
+from tests.networks import save
+
+CPU = torch.device("cpu")
+
+
+def backbone(**changes: object) -> BackboneSettings:
+    """The small recipe's frozen ResNet, with these settings changed."""
+    content = catalog.recipe("vsepp-r152-tiny").model.image.model_dump() | {"size": 32, "crops": 1, **changes}
+    return BackboneSettings.model_validate(content)
+
+
+def source(image: BackboneSettings, places: dict[str, Path] | None = None) -> Source:
+    """The embedded scenes under this backbone."""
+    return Source("shapes", data.load("shapes", None, data.backbone_view(image), keep=False), image, places or {})
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that holds the plain features; tests read it."""
+    folder = tmp_path_factory.mktemp("cache")
+    source(backbone()).load(folder, CPU)
+    return folder
+
+
+@pytest.mark.parametrize("output", ["pooled", "grid"])
+def test_features_are_what_the_backbone_gives(output: str, cache: Path) -> None:
+    image = backbone(output=output)
+    ours = source(image)
+    rows = np.array([5, 0, 5, 249])
+    live = Vision(image, {}).eval()(ours.pairs.val.images.gather(rows)).detach()
+    cached = ours.load(cache, CPU).val.images.gather(rows)
+    assert cached.dtype == torch.float16
+    assert cached.shape == live.shape
+    assert torch.allclose(cached.float(), live, rtol=2e-3, atol=1e-3)
+
+
+def test_they_are_memory_mapped(cache: Path) -> None:
+    bank = source(backbone()).load(cache, CPU).train.images
+    assert isinstance(bank, Bank)
+    assert isinstance(bank.array, np.memmap)
+
+
+def test_captions_and_images_stay_as_they_are(cache: Path) -> None:
+    ours = source(backbone())
+    loaded = ours.load(cache, CPU)
+    assert loaded.test.captions == ours.pairs.test.captions
+    assert len(loaded.test.images) == len(ours.pairs.test.images)
+    assert loaded.fingerprint() == ours.pairs.fingerprint(), "the data are the same, whatever read them"
+
+
+def test_the_key_is_of_all_that_decides_features_and_of_nothing_else(tmp_path: Path) -> None:
+    places = {"a": save(tmp_path / "a", "resnet"), "b": save(tmp_path / "b", "resnet")}
+    named = {"architecture": {}}
+    variants = [
+        source(backbone()),
+        source(backbone(size=48)),
+        source(backbone(framing="square")),
+        source(backbone(output="grid")),
+        source(backbone(crops=2)),
+        source(backbone(crops=2, flip=False)),
+        source(backbone(statistics="half")),
+        source(backbone(weights="a", **named), places),
+        source(backbone(weights="b", **named), places),
+    ]
+    assert len({one.key() for one in variants}) == len(variants)
+    same = [source(backbone(pooling="max", head="mlp", normalize=False, drop=0.1)), source(backbone(flip=False))]
+    assert {one.key() for one in same} == {variants[0].key()}
+    again = source(backbone(weights="copy", **named), {"copy": places["a"]})
+    assert again.key() == variants[7].key(), "the content counts, not the name"
+
+
+def test_a_bank_gives_each_look_one_of_its_crops(tmp_path: Path) -> None:
+    image = backbone(crops=3)
+    ours = source(image)
+    bank = ours.load(tmp_path, CPU).train.images
+    assert len(bank) == 1000
+    rows = np.zeros(300, dtype=int) + 7
+    looks = bank.gather(rows, 1)
+    assert len(looks.unique(dim=0)) == 3
+    assert looks.equal(bank.gather(rows, 1))
+    assert not looks.equal(bank.gather(rows, 2))
+    first = Vision(image, {}).eval()(ours.pairs.train.images.gather(np.arange(256), 0)).detach()
+    assert torch.allclose(bank.gather(np.arange(256)).float(), first, rtol=2e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("cut", [0, 5, 200, 60_000])
+def test_what_was_cut_off_goes_on_and_ends_the_same(
+    cut: int, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after its second block, with `cut` bytes of a third or of the header on the disk."""
+    ours, calls = source(backbone()), []
+    whole = features._features
+
+    def dies(*arguments: object) -> np.ndarray:
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return whole(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(features, "_features", dies)
+    with pytest.raises(KeyboardInterrupt):
+        ours.load(tmp_path, CPU)
+    part = ours.folder(tmp_path) / "train.npy.part"
+    left = part.read_bytes()
+    part.write_bytes(left + bytes(cut) if cut > 5 else left[: cut or len(left)])
+    told: list[int] = []
+    calls[:] = [1] * 9
+    loaded = ours.load(tmp_path, CPU, told.append)
+    expected = source(backbone()).load(cache, CPU)
+    for split in ("train", "val", "test"):
+        one, other = getattr(loaded, split).images, getattr(expected, split).images
+        assert (one.array == other.array).all()
+    assert sum(told) == ours.views() == 1750
+    assert len(calls) - 9 == (7 if cut == 5 else 5), "blocks that stand there are not computed again"
+
+
+def test_two_processes_compute_them_once(tmp_path: Path) -> None:
+    script = (
+        "import torch; from pathlib import Path; from tests.retrieval.test_features import *\n"
+        f"told = []; source(backbone()).load(Path({str(tmp_path)!r}), CPU, told.append); print(sum(told))"
+    )
+    both = [subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    views = sorted(int(process.communicate(timeout=120)[0]) for process in both)
+    assert views == [0, 1750]
+
+
+def test_features_that_overflow_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Vision, "forward", lambda self, pixels: torch.full((len(pixels), 2), 1e6))
+    with pytest.raises(UserError, match="float16 cannot hold"):
+        source(backbone()).load(tmp_path, CPU)
+
+
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="features cannot be written to"):
+        source(backbone()).load(tmp_path / "file", CPU)
+
+
+@pytest.mark.parametrize("rows", [[2, 3, 1], [5]])
+def test_a_growing_array_is_a_plain_npy(tmp_path: Path, rows: list[int]) -> None:
+    values = np.arange(sum(rows) * 4, dtype=np.float16).reshape(-1, 2, 2)
+    growing = GrowingArray(tmp_path / "x.npy", rows)
+    assert growing.resume() == 0
+    for block in np.split(values, np.cumsum(rows)[:-1]):
+        growing.append(block)
+    assert not (tmp_path / "x.npy").exists()
+    growing.finish()
+    assert (np.load(tmp_path / "x.npy") == values).all()
