@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from goalgrid.data_verbs import data
 from goalgrid.options import (
     RUNS,
     GridName,
@@ -34,6 +35,7 @@ from goalgrid.views import (
     out,
     say,
     show,
+    show_list,
     show_plan,
     show_status,
     show_table,
@@ -51,6 +53,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+app.add_typer(data, name="data")
 
 WRONG_USAGE, INCOMPLETE = 2, 3
 LEFT = frozenset(State) - {State.DONE}
@@ -73,17 +77,18 @@ def main() -> None:
 @app.command()
 def grids() -> None:
     """What grids are shipped."""
+    lines = {}
     for name in catalog.names("presets"):
         grid = load(name)
         sizes = " x ".join(f"{len(values)} {axis}{'s' * (len(values) != 1)}" for axis, values in grid.axes().items())
-        show(f"{name:12} {sizes}: {', '.join(grid.recipes)} on {', '.join(grid.datasets)}")
+        lines[name] = f"{sizes}: {', '.join(grid.recipes)} on {', '.join(grid.datasets)}"
+    show_list(lines)
 
 
 @app.command()
 def recipes() -> None:
     """What recipes are shipped: backbones with their training settings."""
-    for name in catalog.names("recipes"):
-        show(f"{name:12} {catalog.recipe(name).description}")
+    show_list({name: catalog.recipe(name).description for name in catalog.names("recipes")})
 
 
 @app.command()
@@ -91,8 +96,8 @@ def datasets() -> None:
     """What data sets are known by name, and what they look like on disk."""
     for name in catalog.names("datasets"):
         dataset = catalog.dataset(name)
-        where = f"\n{'':12} {dataset.where}" if dataset.where else ""
-        show(f"{name:12} {dataset.description} [{dataset.protocol}]{where}")
+        where = f"\n{'':12} {dataset.where} (goalgrid data where {name})" if dataset.where else ""
+        show(f"{name:12} {dataset.description} [{', '.join(dataset.protocols)}]{where}")
 
 
 @app.command()
@@ -206,6 +211,9 @@ def table(
     runs: Runs = RUNS,
     layout: Annotated[str | None, typer.Option(help="goal or listing; default: what suits the grid.")] = None,
     metric: Annotated[str, typer.Option(help="r1, r5, r10, medr or rsum.")] = "r1",
+    protocol: Annotated[
+        str | None, typer.Option(help="Another protocol of the data set, e.g. coco-5x1k; nothing is trained anew.")
+    ] = None,
     format_: Annotated[str, typer.Option("--format", help="terminal, latex, markdown, csv or parquet.")] = "terminal",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of the screen.")] = None,
 ) -> None:
@@ -225,7 +233,10 @@ def table(
     home = home_at(runs)
     found = recall(grid, home)
     cells = expand(found)
-    scores = Scores.read(cells, home)
+    protocols = [name for dataset in found.datasets for name in catalog.protocols(dataset)]
+    if protocol is not None and protocol not in protocols:
+        raise UserError(unknown("protocol", protocol, protocols, where=f"of grid {found.name!r}"))
+    scores = Scores.read(cells, home, protocol=protocol)
     if not scores.rows:
         say(f"no trial of grid {found.name!r} is done under {home.path}. Start it: goalgrid run {grid}")
         raise typer.Exit(INCOMPLETE)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from grid import catalog
+from grid.encoders import BackboneSettings
 from grid.errors import UserError, unknown
 from grid.expansion import Cell, Trial, expand, trials_of
 from grid.files import read_json_lines
@@ -44,7 +45,9 @@ class Overview:
         """`45 trials: 40 done, 1 running, 1 failed, 3 planned`."""
         order = (State.DONE, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED)
         counts = ", ".join(f"{self.count(state)} {state}" for state in order if self.count(state))
-        return f"{len(self.trials)} trial{'s' * (len(self.trials) != 1)}: {counts}"
+        chains = sum(trial.parent is None for trial in self.trials)
+        chained = f" in {_many(chains, 'chain')}" if chains < len(self.trials) else ""
+        return f"{_many(len(self.trials), 'trial')}{chained}: {counts}"
 
     def failures(self) -> dict[str, list[Trial]]:
         """Failed trials by their reason."""
@@ -70,6 +73,56 @@ class Overview:
             "collapsed": [trial.id for trial in self.collapsed()],
             "left": [trial.id for trial in self.left()],
         }
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is left of one recipe on one data set, in units that need no machine.
+
+    Args:
+        trials: that are left.
+        steps: of one epoch; None: of a data set whose size is not known before it is opened.
+        views: that a frozen backbone has to see once, for all trials together.
+    """
+
+    dataset: str
+    recipe: str
+    trials: int
+    epochs: int
+    steps: int | None
+    views: int | None
+    after: str | None
+    """The recipe that it starts from."""
+
+    @property
+    def all_steps(self) -> int | None:
+        return None if self.steps is None else self.trials * self.epochs * self.steps
+
+
+def work_left(overview: Overview) -> list[Work]:
+    """What a run would do, by data set, recipe and number of epochs, parents first."""
+    groups: dict[tuple[str, str, int], list[Trial]] = {}
+    for trial in overview.left():
+        settings = trial.settings
+        groups.setdefault((settings.dataset.name, settings.recipe, settings.train.epochs), []).append(trial)
+    return [_work(*key, trials) for key, trials in groups.items()]
+
+
+def _work(dataset: str, recipe: str, epochs: int, trials: list[Trial]) -> Work:
+    settings = trials[0].settings
+    official = catalog.dataset(dataset).splits if dataset in catalog.names("datasets") else {}
+    steps = views = None
+    if official:
+        whole, rest = divmod(official["train"].captions, settings.train.batch_size)
+        steps = whole + (rest > 1 and not settings.train.drop_last)
+    image = settings.model.image
+    if official and isinstance(image, BackboneSettings) and image.cached:
+        views = int(image.crops) * official["train"].images + official["val"].images + official["test"].images
+    return Work(dataset, recipe, len(trials), epochs, steps, views, catalog.recipe(recipe).starts_from)
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def recall(source: str, home: Home) -> Grid:

@@ -1,13 +1,16 @@
 """What a user reads: stdout carries the product, stderr the talk."""
 
 import json
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from goalgrid.overview import Overview, seconds_left
+from goalgrid.overview import Overview, Work, seconds_left, work_left
 from grid.errors import UserError
-from grid.expansion import Trial
+from grid.expansion import Cell, Trial
+from grid.gridfile import Scalar
 from grid.home import State
 from grid.objectives import CATALOGUE, unknown_objective
 
@@ -26,6 +29,12 @@ PIPED_WIDTH = 160
 def show(text: str) -> None:
     """Print a line of the product."""
     print(text)
+
+
+def show_list(lines: Mapping[str, str]) -> None:
+    """Print a name and what it is a line."""
+    width = max(map(len, lines))
+    show("\n".join(f"{name:{width}}  {text}" for name, text in lines.items()))
 
 
 def say(message: str) -> None:
@@ -52,15 +61,20 @@ def show_status(overview: Overview, *, as_json: bool) -> None:
 
 def show_plan(overview: Overview, *, as_json: bool) -> None:
     """Print the axes, the states and what is left to pay for."""
-    estimate = seconds_left(overview)
+    estimate, work = seconds_left(overview), work_left(overview)
     if as_json:
         cost = {"seconds_left": estimate and estimate[0], "estimated_from": estimate[1] if estimate else 0}
-        show(json.dumps({**overview.to_dict(), **cost}, indent=2))
+        parts = [{**asdict(part), "all_steps": part.all_steps} for part in work]
+        show(json.dumps({**overview.to_dict(), "work": parts, **cost}, indent=2))
         return
     grid = overview.grid
     show(f"{grid.name}: {overview.headline()}")
     for name, values in grid.axes().items():
         show(f"  {name:12} {len(values):3}  {', '.join(map(str, values))}")
+    for part in work:
+        show(f"  {_work(part)}")
+    if len(work) > 1 and all(part.all_steps for part in work):
+        show(f"  in all {sum(part.all_steps or 0 for part in work):,} steps")
     show(f"  {_cost(len(overview.left()), estimate)}")
 
 
@@ -110,22 +124,29 @@ def collapse_lines(overview: Overview) -> list[str]:
 def _only(trial: Trial, overview: Overview) -> str:
     """The filter that names this trial."""
     cell = next(cell for cell in overview.cells if trial in cell.trials)
-    axes = {"dataset": cell.dataset, "recipe": cell.recipe, "objective": cell.objective, **dict(cell.swept)}
-    sizes = {
-        "dataset": len(overview.grid.datasets),
-        "recipe": len(overview.grid.recipes),
-        "objective": len(overview.grid.objectives),
-        **{name: len(values) for name, values in overview.grid.sweep.items()},
-    }
-    words = [f"{name}={value}" for name, value in axes.items() if sizes[name] > 1]
+    others = [_axes(other) for other in overview.cells]
+    words = [f"{name}={value}" for name, value in _axes(cell).items() if any(o[name] != value for o in others)]
     return " ".join([*words, f"seed={trial.settings.seed}"])
+
+
+def _axes(cell: Cell) -> dict[str, Scalar]:
+    return {"dataset": cell.dataset, "recipe": cell.recipe, "objective": cell.objective, **dict(cell.swept)}
+
+
+def _work(part: Work) -> str:
+    """`45 x vsepp-r152 on coco: 30 epochs of 4,426 steps, 5,975,100 in all; features of 1,142,870 views, once`."""
+    epochs = f"{part.epochs} epoch{'s' * (part.epochs != 1)}"
+    steps = f" of {part.steps:,} steps, {part.all_steps:,} together" if part.steps is not None else ""
+    views = f"; its backbone sees {part.views:,} views, once for all" if part.views else ""
+    after = f", each after its {part.after}" if part.after else ""
+    return f"{part.trials} x {part.recipe} on {part.dataset}{after}: {epochs}{steps}{views}"
 
 
 def _cost(left: int, estimate: tuple[float, int] | None) -> str:
     if not left:
         return "nothing is left to train"
     if estimate is None:
-        return f"{left} left; what they cost is known once one is done"
+        return f"{left} left; how long they take is known once one is done"
     seconds, samples = estimate
     return f"{left} left: {seconds / 60:.1f} minutes of training by {samples} finished ones, shared by all at once"
 

@@ -40,16 +40,50 @@ class Recipe(Settings):
     train: TrainSettings
 
 
+class Source(Settings):
+    """Something to download: what it is, where from, how large, and what to know before."""
+
+    what: str
+    at: str
+    size: str = ""
+    note: str = ""
+
+
+class Official(Settings):
+    """How many images and captions a whole split has."""
+
+    images: int
+    captions: int
+
+
+class Partial(Settings):
+    """A known incomplete copy of a split: its number of images, and what is missing then."""
+
+    split: str
+    images: int
+    missing: str
+
+
 class Dataset(Settings):
-    """A data set by name: its protocol and where users find it."""
+    """A data set by name: its protocols, its official size, where users find it and how it lies on disk."""
 
     description: str
-    protocol: str
+    protocols: Annotated[list[str], Field(min_length=1)]
+    """The first is the default."""
     test_splits: list[str] = ["test"]
     """Names of the test split on disk, the first that exists counts."""
+    captions_per_image: Annotated[int, Field(ge=1)] | None = None
+    """Only the first so many captions of an image are used, as published; None: all."""
     embedded: bool = False
     """Whether it is generated, so that no root is needed."""
     where: str = ""
+    page: str = ""
+    """The document that says more."""
+    splits: dict[str, Official] = {}
+    partial: list[Partial] = []
+    sources: list[Source] = []
+    trees: dict[str, str] = {}
+    """How a root may look, by format."""
 
 
 def names(shelf: Shelf) -> list[str]:
@@ -106,6 +140,15 @@ def _over(base: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
 def dataset(name: str) -> Dataset:
     """A shipped data set."""
     return Dataset.model_validate(read("datasets", name))
+
+
+def protocols(name: str) -> list[str]:
+    """The protocols of a data set, its default first; a user's own data has one, its whole test split.
+
+    >>> protocols("coco"), protocols("mine")
+    (['coco-5k', 'coco-5x1k'], ['mine-test'])
+    """
+    return dataset(name).protocols if name in names("datasets") else [f"{name}-test"]
 
 
 def explain(error: ValidationError, prefix: str = "") -> list[str]:

@@ -164,10 +164,8 @@ def _common(
     dataset: str, recipe: catalog.Recipe, overrides: dict[str, Scalar]
 ) -> tuple[DatasetSettings, ModelSettings, TrainSettings]:
     """What all objectives and seeds of one (dataset, recipe, sweep point) have in common."""
-    known = dataset in catalog.names("datasets")
-    protocol = catalog.dataset(dataset).protocol if known else f"{dataset}-test"
     content: dict[str, Any] = {
-        "dataset": {"name": dataset, "protocol": protocol},
+        "dataset": {"name": dataset, "protocol": catalog.protocols(dataset)[0]},
         "model": recipe.model.model_dump(),
         "train": recipe.train.model_dump(),
     }

@@ -120,7 +120,7 @@ def check(content: Mapping[str, Any], *, where: str) -> Grid:
 def dotted_names() -> list[str]:
     """Every setting that a grid file may set or sweep."""
     return [
-        *_fields("dataset", DatasetSettings, leave_out={"name", "protocol"}),
+        *_fields("dataset", DatasetSettings, leave_out={"name"}),
         *_fields("model", ModelSettings),
         *_fields("train", TrainSettings),
         "objective.variant",
@@ -176,7 +176,7 @@ def _unknown_names(content: Mapping[str, Any]) -> list[str]:
         for name in names if isinstance(names, dict) else ():
             if name not in known_settings:
                 problems.append(unknown("setting", name, known_settings, where=f"in [{table}]"))
-    return problems + _doubled(content) + _objective_values(content)
+    return problems + _doubled(content) + _objective_values(content) + _unknown_protocols(content)
 
 
 _OWN_DATA = "For data of your own, add [data.NAME] with its root."
@@ -199,16 +199,31 @@ def _doubled(content: Mapping[str, Any]) -> list[str]:
     return problems
 
 
-def _objective_values(content: Mapping[str, Any]) -> list[str]:
-    """Values of objective parameters that have the wrong type, and parameters that no objective of the grid has."""
-    named = [name for _, name in _strings({"o": _spelled_out(content.get("objectives"))}, "o") if name in OBJECTIVES]
+def _given(content: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Every value that the grid sets or sweeps, with its setting's dotted name."""
     given: list[tuple[str, Any]] = []
     for table in ("set", "sweep"):
         values = content.get(table)
         for key, value in (values if isinstance(values, dict) else {}).items():
             given += [(key, item) for item in (value if table == "sweep" and isinstance(value, list) else [value])]
+    return given
+
+
+def _unknown_protocols(content: Mapping[str, Any]) -> list[str]:
+    """Protocols that a data set of the grid does not have."""
+    return [
+        unknown("protocol", value, catalog.protocols(dataset), where=f"of data set {dataset!r} in dataset.protocol")
+        for key, value in _given(content)
+        for _, dataset in _strings(content, "datasets")
+        if key == "dataset.protocol" and value not in catalog.protocols(dataset)
+    ]
+
+
+def _objective_values(content: Mapping[str, Any]) -> list[str]:
+    """Values of objective parameters that have the wrong type, and parameters that no objective of the grid has."""
+    named = [name for _, name in _strings({"o": _spelled_out(content.get("objectives"))}, "o") if name in OBJECTIVES]
     problems: dict[str, None] = {}
-    for key, value in given:
+    for key, value in _given(content):
         parameter = key.removeprefix("objective.")
         if key == "objective.variant" and value not in VARIANTS:
             problems[unknown("variant", value, VARIANTS, where="in objective.variant")] = None

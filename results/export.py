@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -32,7 +33,10 @@ def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path) -> None:
         UserError: the target cannot be written, or records cannot be read.
     """
     count = results(cells, home, target / "records.parquet")
-    write_all(arrange(cells, Scores.read(cells, home)), target / "tables")
+    scores = Scores.read(cells, home)
+    write_all(arrange(cells, scores), target / "tables")
+    for protocol in scores.others(cells):
+        write_all(arrange(cells, replace(scores, protocol=protocol)), target / "tables" / protocol)
     write_text(target / "grid.toml", grid.to_toml())
     for trial in trials_of(cells):
         folder = home.trial(trial.id)
@@ -50,7 +54,7 @@ def _readme(grid: Grid, done: int, wanted: int) -> str:
 
 {done} of {wanted} trials are done. Each number of a table comes from the trials named in its row of `tables/*.parquet`.
 
-- `tables/`: the table as LaTeX, Markdown, CSV and Parquet
+- `tables/`: the table as LaTeX, Markdown, CSV and Parquet; below it, by the data set's other protocols, if any
 - `records.parquet`: one row a trial, with the rank of every test query; the columns' meaning stands in its schema
 - `trials/`: settings, environment and history of each trial
 - `grid.toml`: the grid; train it anew with `goalgrid run grid.toml`

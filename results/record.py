@@ -51,6 +51,12 @@ def diagnostics(row: dict[str, Any]) -> dict[str, float | None]:
     return {f"diagnostic_{name}": row.get(logged) for name, (logged, _, _) in DIAGNOSTICS.items()}
 
 
+def other_metrics(by_protocol: dict[str, dict[str, float]]) -> list[tuple[str, float]] | None:
+    """The column of test metrics by protocols beside the trial's own, keyed `coco-5x1k/i2t_r1`; null without any."""
+    values = [(f"{name}/{metric}", value) for name, each in by_protocol.items() for metric, value in each.items()]
+    return values or None
+
+
 def _metrics(split: str) -> list[pa.Field]:
     return [
         _column(
@@ -79,6 +85,12 @@ SCHEMA = pa.schema([
     _column("steps", pa.int64(), "updates of the weights", "steps"),
     *_metrics("val"),
     *_metrics("test"),
+    _column(
+        "other_metrics",
+        pa.map_(pa.string(), pa.float64()),
+        "test metrics by the data set's other protocols, from the same embeddings, keyed PROTOCOL/METRIC",
+        "as of the test metrics",
+    ).with_nullable(True),
     *_diagnostics(),
     _column("test_i2t_ranks", pa.list_(pa.int32()), "rank of each test image's best caption", "rank, from 0"),
     _column("test_t2i_ranks", pa.list_(pa.int32()), "rank of each test caption's image", "rank, from 0"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
+from grid import catalog
 from grid.errors import UserError
 from grid.expansion import Cell
 from grid.home import Home
@@ -64,27 +65,61 @@ class Scores:
 
     rows: Mapping[str, Mapping[str, Any]]
     """By trial id."""
+    protocol: str | None = None
+    """Show this evaluation protocol where a data set has it; None: the one that each trial was set to."""
 
     @classmethod
-    def read(cls, cells: Iterable[Cell], home: Home) -> "Scores":
+    def read(cls, cells: Iterable[Cell], home: Home, *, protocol: str | None = None) -> "Scores":
         """Read the records of all trials that are done.
 
         Raises:
-            UserError: a record cannot be read, or trials of one data set and recipe saw different data.
+            UserError: a record cannot be read, trials of one data set and recipe saw different data, or none was
+                evaluated by the protocol that is asked for.
         """
         ids = dict.fromkeys(trial.id for cell in cells for trial in cell.trials)
         done = [home.trial(trial_id).record for trial_id in ids if home.trial(trial_id).done.exists()]
         metrics = [f"test_{name}" for name in record.METRICS]
-        columns = ["trial_id", "dataset", "recipe", "data_fingerprint", "train_seconds", *metrics]
+        columns = [
+            *("trial_id", "dataset", "recipe", "protocol", "data_fingerprint", "train_seconds", "other_metrics"),
+            *metrics,
+        ]
         rows = record.collect(done, columns).to_pylist()
         _one_data_each(rows)
-        return cls({row["trial_id"]: row for row in rows})
+        asked = [row for row in rows if protocol in catalog.protocols(row["dataset"])]
+        if protocol and asked and all(by_protocol(row, protocol, "rsum") is None for row in asked):
+            raise UserError(
+                f"no finished trial was evaluated by protocol {protocol!r}: the records are older than that. "
+                f"Train anew, with --set dataset.protocol={protocol} or into another --runs folder."
+            )
+        return cls({row["trial_id"]: row for row in rows}, protocol)
 
     def of(self, cell: Cell, metric: str) -> Score:
-        """A test metric of one cell, over its seeds."""
-        present = [trial.id for trial in cell.trials if trial.id in self.rows]
-        values = tuple(float(self.rows[trial_id][f"test_{metric}"]) for trial_id in present)
-        return Score(values, expected=len(cell.trials), trials=tuple(present))
+        """A test metric of one cell, over its seeds, by the protocol that is shown."""
+        shown = self.protocol_of(cell)
+        found = {t.id: by_protocol(self.rows[t.id], shown, metric) for t in cell.trials if t.id in self.rows}
+        values = {trial_id: value for trial_id, value in found.items() if value is not None}
+        return Score(tuple(values.values()), expected=len(cell.trials), trials=tuple(values))
+
+    def protocol_of(self, cell: Cell) -> str:
+        """The protocol that is shown of this cell."""
+        swept = "dataset.protocol" in dict(cell.swept)
+        if self.protocol is None or swept or self.protocol not in catalog.protocols(cell.dataset):
+            return cell.trials[0].settings.dataset.protocol
+        return self.protocol
+
+    def others(self, cells: Iterable[Cell]) -> list[str]:
+        """Protocols beside those shown by which some of these trials were evaluated too."""
+        cells = list(cells)
+        keys = (key for row in self.rows.values() for key, _ in row["other_metrics"] or ())
+        shown = {self.protocol_of(cell) for cell in cells}
+        return [name for name in dict.fromkeys(key.rpartition("/")[0] for key in keys) if name not in shown]
+
+
+def by_protocol(row: Mapping[str, Any], protocol: str, metric: str) -> float | None:
+    """A test metric of one record by one of its protocols; None where it was not evaluated by that."""
+    if row["protocol"] == protocol:
+        return float(row[f"test_{metric}"])
+    return dict(row["other_metrics"] or ()).get(f"{protocol}/{metric}")
 
 
 def best(scores: Sequence[Score], *, lowest: bool = False) -> set[int]:

@@ -19,12 +19,17 @@ class Ranks:
     t2i: Int[np.ndarray, " t"]
     spread: float = math.nan
     """Standard deviation of the similarities; near 0 the model has collapsed."""
+    folds: tuple["Ranks", ...] = ()
+    """The parts that were ranked each for itself, whose metrics are averaged; none: ranked as a whole."""
 
     def metrics(self) -> dict[str, float]:
         """Recall@1, 5 and 10 and the median rank of both directions, and rsum, the sum of the six recalls.
 
-        Recalls are in percent; median ranks count from 1.
+        Recalls are in percent; median ranks count from 1. Over folds, each is the mean of the folds' own.
         """
+        if self.folds:
+            each = [fold.metrics() for fold in self.folds]
+            return {name: float(np.mean([metrics[name] for metrics in each])) for name in each[0]}
         recalls = {f"{name}_r{k}": recall(ranks, k) for name, ranks in self._directions() for k in RECALLS}
         medians = {f"{name}_medr": float(np.floor(np.median(ranks))) + 1 for name, ranks in self._directions()}
         return {**recalls, **medians, "rsum": sum(recalls.values())}
@@ -66,6 +71,26 @@ def rank(
         above += (sim > positive).sum(dim=0)
         ties += ((sim == positive) & ~right).sum(dim=0)
     return Ranks(i2t.cpu().numpy(), (above + ties // 2).cpu().numpy(), spread(image, text))
+
+
+def rank_in_folds(
+    image: Float[Tensor, "i d"], text: Float[Tensor, "t d"], image_of_text: Int[np.ndarray, " t"], fold: int | None
+) -> Ranks:
+    """Rank within contiguous folds of `fold` images and their texts; the ranks of all queries in the split's order.
+
+    Args:
+        fold: images of one fold; None: the split is ranked as a whole.
+    """
+    if fold is None:
+        return rank(image, text, image_of_text)
+    i2t, t2i = np.empty(len(image), dtype=np.int64), np.empty(len(text), dtype=np.int64)
+    parts = []
+    for start in range(0, len(image), fold):
+        texts = np.flatnonzero((image_of_text >= start) & (image_of_text < start + fold))
+        part = rank(image[start : start + fold], text[torch.from_numpy(texts)], image_of_text[texts] - start)
+        i2t[start : start + fold], t2i[texts] = part.i2t, part.t2i
+        parts.append(part)
+    return Ranks(i2t, t2i, spread(image, text), tuple(parts))
 
 
 def spread(image: Float[Tensor, "i d"], text: Float[Tensor, "t d"], *, sample: int = 512) -> float:

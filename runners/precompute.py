@@ -8,10 +8,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from grid.encoders import BackboneSettings
+from grid.expansion import Cell, trials_of
+from grid.gridfile import Grid
+from grid.home import Home
 from retrieval import data, pretrained
 from retrieval.features import Source
 from retrieval.model import pretrained_parts
-from runners.jobs import Job
+from runners.jobs import Job, jobs_for
 from runners.trial import feature_source
 
 
@@ -26,9 +29,15 @@ def check_inputs(jobs: Sequence[Job]) -> None:
             name, image = settings.dataset.name, settings.model.image
             keep = not (isinstance(image, BackboneSettings) and image.cached)
             view, root = data.view_of(image), job.machine.root(name)
-            data.load(name, root, view, workers=job.machine.workers, keep=keep)
+            pairs = data.load(name, root, view, workers=job.machine.workers, keep=keep)
+            data.check_protocol(pairs, name, settings.dataset.protocol)
             for part in pretrained_parts(settings.model):
                 pretrained.locate(part, job.machine.places)
+
+
+def feature_jobs(grid: Grid, cells: Sequence[Cell], home: Home) -> list[Job]:
+    """The jobs of a whole grid on this machine, for what they read."""
+    return jobs_for(grid, trials_of(cells), home, gpus=torch.cuda.device_count())
 
 
 def sources(jobs: Iterable[Job]) -> list[tuple[Source, Job]]:
@@ -53,7 +62,8 @@ def compute_features(jobs: Iterable[Job], console: Console) -> None:
             with _bar(console) as bar:
                 bar.add_task(f"features of {source.name} by {source.backbone.weights}", total=source.views())
                 source.load(job.machine.features, job.machine.device, partial(bar.advance, TaskID(0)))
-            console.print(f"features: {source.folder(job.machine.features)}", highlight=False, soft_wrap=True)
+            where = f"features: {source.folder(job.machine.features)}"
+            console.print(where, markup=False, highlight=False, soft_wrap=True)
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
 

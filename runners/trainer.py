@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from grid.encoders import TextSettings
 from grid.errors import UserError
 from grid.files import write_json_lines
 from grid.identity import derived_seed
+from grid.protocols import protocol
 from grid.settings import DatasetSettings, TrainSettings, TrialSettings
 from retrieval import evaluation, readers
 from retrieval.data import Pairs, Split
@@ -126,10 +127,16 @@ class Trainer:
             self.report(self.epoch, metrics)
 
     def test(self) -> evaluation.Ranks:
-        """Evaluate the test split once, with the checkpoint that the selection rule picks."""
+        """Evaluate the test split by the trial's protocol, with the checkpoint that the selection rule picks."""
+        protocol = self.settings.dataset.protocol
+        return self.test_by([protocol])[protocol]
+
+    def test_by(self, names: Sequence[str]) -> dict[str, evaluation.Ranks]:
+        """Evaluate the test split by several protocols, from the same embeddings of the selected checkpoint."""
         if self.settings.train.selection == "best-val-rsum":
             self.model.load_weights(_weights(self.best, self.inputs.device))
-        return self.evaluate("test")
+        embedded = self._embedded("test")
+        return {name: evaluation.rank_in_folds(*embedded, protocol(name).fold) for name in names}
 
     @property
     def selected_epoch(self) -> int:
@@ -137,22 +144,26 @@ class Trainer:
         return self.best_epoch if self.settings.train.selection == "best-val-rsum" else self.epoch
 
     def evaluate(self, split_name: str) -> evaluation.Ranks:
-        """Ranks of one split with the weights as they are."""
+        """Ranks of one split, as a whole, with the weights as they are."""
+        return evaluation.rank(*self._embedded(split_name))
+
+    def _embedded(self, split_name: str) -> tuple[Tensor, Tensor, np.ndarray]:
+        """Images, captions and which image each caption describes; of the validation split what settings ask for."""
         split: Split = getattr(self.inputs.pairs, split_name)
+        images, texts = split.first(self.settings.dataset.val_images if split_name == "val" else None)
         device, tokens = self.inputs.device, self.inputs.tokens[split_name]
-        rows = torch.arange(len(split.images))
         size = EMBED_BATCH if len(split.images.shape) < 3 else self.settings.train.batch_size
         self.model.eval()
         with torch.inference_mode(), self._precision():
             image = torch.cat([
-                self.model.embed_images(images.to(device))
-                for images in ahead(lambda some: split.images.gather(some.numpy()), rows.split(size))
+                self.model.embed_images(batch.to(device))
+                for batch in ahead(lambda rows: split.images.gather(rows.numpy()), torch.arange(images).split(size))
             ])  # fmt: skip
             text = torch.cat([
-                self.model.embed_texts(*(part.to(device) for part in tokens.gather(some)))
-                for some in torch.arange(len(tokens)).split(EMBED_BATCH)
+                self.model.embed_texts(*(part.to(device) for part in tokens.gather(rows)))
+                for rows in torch.from_numpy(texts).split(EMBED_BATCH)
             ])  # fmt: skip
-        return evaluation.rank(image, text, split.image_of_text)
+        return image, text, split.image_of_text[texts]
 
     def _train_epoch(self) -> dict[str, float]:
         train = self.settings.train

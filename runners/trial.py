@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from grid import catalog
 from grid.encoders import BackboneSettings, ImageSettings, ModelSettings, TextSettings
 from grid.errors import UserError
 from grid.files import write_json, write_text
@@ -97,9 +98,12 @@ def _train(settings: TrialSettings, folder: TrialFolder, report: Report, machine
         start=_parent(settings, folder),
     )
     trainer.fit()
-    ranks = trainer.test()
-    record.write(folder.record, _record(settings, folder, trainer, ranks, environment))
+    by_protocol = trainer.test_by(protocols_of(settings))
+    ranks = by_protocol.pop(settings.dataset.protocol)
+    others = {name: others.metrics() for name, others in by_protocol.items()}
+    record.write(folder.record, _record(settings, folder, trainer, ranks, others, environment))
     write_text(folder.done, datetime.now(UTC).isoformat(timespec="seconds") + "\n")
+    folder.last_checkpoint.unlink(missing_ok=True)  # three times the model; what may start from it takes the best
     return {f"test_{name}": value for name, value in ranks.metrics().items()}
 
 
@@ -109,7 +113,9 @@ def prepare(settings: TrialSettings, machine: Machine) -> Inputs:
     Raises:
         UserError: the data cannot be used; says why.
     """
-    return _inputs(settings.dataset, settings.model.image, settings.model.text, machine)
+    inputs = _inputs(settings.dataset, settings.model.image, settings.model.text, machine)
+    data.check_protocol(inputs.pairs, settings.dataset.name, settings.dataset.protocol)
+    return inputs
 
 
 def feature_source(dataset: DatasetSettings, image: BackboneSettings, machine: Machine) -> Source:
@@ -154,8 +160,18 @@ def _data_fingerprint(inputs: Inputs, model: ModelSettings) -> str:
     return digest([own, *weights])[:16] if weights else own
 
 
+def protocols_of(settings: TrialSettings) -> list[str]:
+    """The trial's own protocol, then every other of its data set: one training serves them all."""
+    return list(dict.fromkeys([settings.dataset.protocol, *catalog.protocols(settings.dataset.name)]))
+
+
 def _record(
-    settings: TrialSettings, folder: TrialFolder, trainer: Trainer, ranks: Ranks, environment: dict[str, Any]
+    settings: TrialSettings,
+    folder: TrialFolder,
+    trainer: Trainer,
+    ranks: Ranks,
+    others: dict[str, dict[str, float]],
+    environment: dict[str, Any],
 ) -> dict[str, Any]:
     selected = trainer.rows[trainer.selected_epoch - 1]
     return {
@@ -174,6 +190,7 @@ def _record(
         "steps": trainer.step,
         **{f"val_{name}": selected[f"val_{name}"] for name in record.METRICS},
         **{f"test_{name}": value for name, value in ranks.metrics().items()},
+        "other_metrics": record.other_metrics(others),
         **record.diagnostics(selected),
         "test_i2t_ranks": ranks.i2t.tolist(),
         "test_t2i_ranks": ranks.t2i.tolist(),

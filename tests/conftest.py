@@ -33,7 +33,7 @@ def goalgrid() -> Goalgrid:
 
     def call(*arguments: str, runs: Path, timeout: float = 240) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "goalgrid", *arguments]
-        environment = {**os.environ, "GOALGRID_RUNS": str(runs), "COLUMNS": "160"}
+        environment = {**os.environ, "GOALGRID_RUNS": str(runs), "COLUMNS": "160", "OMP_NUM_THREADS": "1"}
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, cwd=ROOT)
 
     return call
@@ -65,9 +65,9 @@ def flickr8k() -> Path:
 
 @pytest.fixture(scope="session")
 def few_of_flickr8k(flickr8k: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A few hundred of Flickr8k's photographs with their captions and features, in the same layout."""
+    """A few of Flickr8k's photographs with their captions and features, in the same layout."""
     root = tmp_path_factory.mktemp("few")
-    counts = {"train": 96, "val": 24, "test": 24}
+    counts = {"train": 40, "val": 12, "test": 12}
     content = json.loads((flickr8k / "dataset.json").read_text(encoding="utf-8"))
     content["images"] = [
         entry
@@ -79,7 +79,7 @@ def few_of_flickr8k(flickr8k: Path, tmp_path_factory: pytest.TempPathFactory) ->
     for entry in content["images"]:
         shutil.copy(flickr8k / "images" / entry["filename"], root / "images")
     (root / "precomp").mkdir()
-    for split, count in (("train", 96), ("dev", 24), ("test", 24)):
+    for split, count in (("train", 40), ("dev", 12), ("test", 12)):
         source, target = flickr8k / "precomp" / split, root / "precomp" / split
         np.save(f"{target}_ims.npy", np.load(f"{source}_ims.npy", mmap_mode="r")[:count])
         for name, lines in (("caps", 5 * count), ("ids", count)):

@@ -13,13 +13,13 @@ ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    *(ROOT / "docs").glob("*.md"),
+    *(ROOT / "docs").rglob("*.md"),
     *(ROOT / "benchmarks").glob("*.md"),
 ]
 LINES = {"README.md": 120, "CONTRIBUTING.md": 40}
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(path: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)\)", path.read_text(encoding="utf-8"))
     dead = [link for link in links if not link.startswith("http") and not (path.parent / link).exists()]
@@ -37,7 +37,8 @@ def test_the_grid_file_shown_is_a_grid(tmp_path: Path) -> None:
     assert len(trials_of(expand(load(str(tmp_path / "shown.toml"))))) == 2 * (15 + 10) * 3
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_verb_that_is_named_exists(path: Path) -> None:
     verbs = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    verbs |= {group.name for group in app.registered_groups if group.name}
     assert set(re.findall(r"^(?:\| `)?goalgrid ([a-z]+)", path.read_text(encoding="utf-8"), re.MULTILINE)) <= verbs

@@ -63,6 +63,7 @@ def test_every_file_says_first_what_it_is_for() -> None:
         (["export", "demo", "TARGET"], {"torch", "ray", "mlflow"}),
         (["plan", "demo"], {"ray", "torch", "pandas", "mlflow"}),
         (["grids"], {"torch", "ray", "pandas", "pyarrow", "mlflow"}),
+        (["data"], {"torch", "ray", "pandas", "pyarrow", "mlflow", "numpy"}),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

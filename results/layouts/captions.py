@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from grid.expansion import Cell
+from grid.protocols import shown
 from results.scores import Scores
 
 BlockKey = tuple[str, str, tuple[tuple[str, object], ...]]
@@ -38,7 +39,7 @@ def block_title(key: BlockKey) -> str:
 def caption(cells: Sequence[Cell], scores: Scores, what: str) -> str:
     """What is shown, by which protocol and selection, what ± means, and what is missing."""
     settings = [trial.settings for cell in cells for trial in cell.trials]
-    protocols = ", ".join(dict.fromkeys(s.dataset.protocol for s in settings))
+    protocols = ", ".join(dict.fromkeys(shown(scores.protocol_of(cell)) for cell in cells))
     selections = ", ".join(dict.fromkeys(_SELECTION[s.train.selection] for s in settings))
     variants = " and ".join(dict.fromkeys(s.objective.variant for s in settings))
     seeds = sorted({len(cell.trials) for cell in cells})

@@ -43,6 +43,7 @@ def _entry(key: BlockKey, cell: Cell | None, scores: Scores, metric: str) -> Ent
     if cell is None:
         return None
     pair, triplet = cell.objective.split("_")
-    axes = {"dataset": key[0], "recipe": key[1], **{name: str(value) for name, value in key[2]}}
+    axes = {"dataset": key[0], "protocol": scores.protocol_of(cell), "recipe": key[1]}
+    axes |= {name: str(value) for name, value in key[2]}
     names = {"objective": cell.objective, "pair_weight": pair, "triplet_weight": triplet, "metric": metric}
     return Entry(scores.of(cell, metric), tuple({**axes, **names}.items()))

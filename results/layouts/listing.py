@@ -25,7 +25,8 @@ def layout(cells: Sequence[Cell], scores: Scores, metric: str) -> Table:
 
 def _row(key: BlockKey, cell: Cell, scores: Scores) -> Row:
     metrics = [*(f"{direction}_{recall}" for direction in DIRECTIONS for recall in RECALLS), "rsum"]
-    axes = {"dataset": key[0], "recipe": key[1], **{name: str(value) for name, value in key[2]}}
+    axes = {"dataset": key[0], "protocol": scores.protocol_of(cell), "recipe": key[1]}
+    axes |= {name: str(value) for name, value in key[2]}
     entries = (
         Entry(scores.of(cell, name), tuple({**axes, "objective": cell.objective, "metric": name}.items()))
         for name in metrics

@@ -5,14 +5,28 @@ from pathlib import Path
 
 from PIL import Image
 
-from grid import catalog
+from grid import catalog, protocols
 from grid.encoders import BackboneSettings, CnnSettings, FeatureSettings
 from grid.errors import UserError
-from retrieval.data import karpathy, precomp, shapes
+from retrieval.data import annotations, precomp, shapes
 from retrieval.data.images import ImageFiles, View
 from retrieval.data.pairs import DataError, Images, Listing, Pairs, Split
+from retrieval.data.problems import Problem
 
-__all__ = ["DataError", "Images", "Listing", "Pairs", "Split", "View", "backbone_view", "load", "view_of"]
+__all__ = [
+    "DataError",
+    "Images",
+    "Listing",
+    "Pairs",
+    "Problem",
+    "Split",
+    "View",
+    "backbone_view",
+    "check_protocol",
+    "load",
+    "opened",
+    "view_of",
+]
 
 
 def view_of(image: CnnSettings | FeatureSettings | BackboneSettings) -> View | None:
@@ -41,11 +55,11 @@ def load(name: str, root: Path | None, view: View | None, *, workers: int = 2, k
     Raises:
         UserError: there is no root, nothing readable there, or captions and images do not match.
     """
-    return _load(name, root, view, workers, keep)
+    return _kept(name, root, view, workers, keep)
 
 
-@lru_cache(maxsize=4)
-def _load(name: str, root: Path | None, view: View | None, workers: int, keep: bool) -> Pairs:
+def opened(name: str, root: Path | None, view: View | None, workers: int = 2, keep: bool = True) -> Pairs:
+    """The same, opened anew: what lies there may have changed."""
     known = catalog.dataset(name) if name in catalog.names("datasets") else None
     if known and known.embedded:
         if view is None:
@@ -62,22 +76,37 @@ def _load(name: str, root: Path | None, view: View | None, workers: int, keep: b
         pairs = precomp.load(_features(name, root), test_splits=known.test_splits if known else ("test",))
     else:
         files = partial(ImageFiles, view=view, workers=workers, keep=keep)
-        pairs = Pairs(*(listing.split(files) for listing in _annotated(name, root)))
+        pairs = Pairs(*(listing.split(files) for listing in annotations.load(name, root)))
     pairs.check(repr(name))
     return pairs
 
 
-def _annotated(name: str, root: Path) -> tuple[Listing, Listing, Listing]:
-    annotations = karpathy.find(root)
-    if annotations is None:
-        raise DataError(f"no dataset.json or dataset_*.json (Karpathy's layout) under {root}, the root of {name!r}.")
-    return karpathy.load(annotations)
+_kept = lru_cache(maxsize=4)(opened)
+
+
+def check_protocol(pairs: Pairs, dataset: str, protocol: str) -> None:
+    """Hold the test split against its evaluation protocol.
+
+    Raises:
+        DataError: it has fewer or more images than the protocol demands, so its numbers would not be the protocol's.
+    """
+    images, wanted = len(pairs.test.images), protocols.protocol(protocol).images
+    if wanted is None or images == wanted:
+        return
+    known = catalog.dataset(dataset).partial
+    missing = next((part.missing for part in known if (part.split, part.images) == ("test", images)), "")
+    reason = f"What is missing: {missing}" if missing else f"See what is wrong with it: goalgrid data check {dataset}"
+    raise DataError(
+        f"the test split of {dataset!r} has {images:,} images; protocol {protocol!r} demands {wanted:,}. {reason}. "
+        f'To evaluate on what is there, give the data a name of its own: datasets = ["my-{dataset}"] with '
+        f"[data.my-{dataset}] root = ..."
+    )
 
 
 def _features(name: str, root: Path) -> Path:
-    for folder in (root, root / "precomp", root / f"{name}_precomp"):
-        if (folder / "train_ims.npy").exists():
-            return folder
+    folder = precomp.find(name, root)
+    if folder:
+        return folder
     raise DataError(
         f"no train_ims.npy under {root}, the root of {name!r}: this recipe reads precomputed features. "
         "For raw images choose a cnn-* recipe: --set 'recipes=[\"cnn-bow\"]'."

@@ -63,6 +63,11 @@ class Split:
         if self.image_of_text.min() < 0 or self.image_of_text.max() >= len(self.images):
             raise DataError(f"{name}: captions name image {self.image_of_text.max()}, of {len(self.images)} images.")
 
+    def first(self, images: int | None) -> tuple[int, Int[np.ndarray, " t"]]:
+        """How many images the first so many are (None: all), and the rows of their captions."""
+        count = len(self.images) if images is None else min(images, len(self.images))
+        return count, np.flatnonzero(self.image_of_text < count)
+
     def fingerprint(self) -> str:
         """SHA-256 over the captions, their images' indices and the images' own fingerprint."""
         digest = hashlib.sha256(self.images.fingerprint().encode())

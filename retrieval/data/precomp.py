@@ -14,9 +14,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from retrieval.data.pairs import DataError, Pairs, Split
+from retrieval.data.problems import Problem, lines_of, refuse
 
 SCAN_BYTES = 1 << 30
 """Arrays up to this size are searched for NaN when they are opened; larger ones batch by batch, as they are read."""
+FLOATS = (np.float16, np.float32, np.float64)
+SHORT = {"flickr30k": "f30k", "flickr8k": "f8k"}
+"""Names of data sets in the packages of VSE++ and SCAN."""
 
 
 class Features:
@@ -62,29 +66,49 @@ class Features:
             raise DataError(f"{self.path}: row {place} holds NaN or infinity. Extract the features of this image anew.")
 
 
+def find(name: str, root: Path) -> Path | None:
+    """The folder of the features: the root, `precomp/`, or one named after the data set, e.g. `f30k_precomp/`."""
+    folders = (root, root / "precomp", root / f"{name}_precomp", root / f"{SHORT.get(name, name)}_precomp")
+    return next(
+        (folder for folder in folders if any((folder / f"{s}_ims.npy").exists() for s in ("train", "dev"))), None
+    )
+
+
 def load(root: Path, *, test_splits: Sequence[str] = ("test",)) -> Pairs:
     """Open the three splits under `root`.
 
     Raises:
         DataError: a file is missing or unreadable, or captions and images do not match in number.
     """
-    test = next((name for name in test_splits if (root / f"{name}_ims.npy").exists()), test_splits[0])
-    return Pairs(*(_split(root, name) for name in ("train", "dev", test)))
+    return Pairs(*(_split(root, name) for name in ("train", "dev", test_split(root, test_splits))))
+
+
+def test_split(root: Path, test_splits: Sequence[str]) -> str:
+    """The first of these names that has features here."""
+    return next((name for name in test_splits if (root / f"{name}_ims.npy").exists()), test_splits[0])
 
 
 def _split(root: Path, name: str) -> Split:
+    problems: list[Problem] = []
     path = root / f"{name}_ims.npy"
-    array = _array(path)
-    captions = _lines(root / f"{name}_caps.txt")
-    ids_path = root / f"{name}_ids.txt"
-    ids = _lines(ids_path) if ids_path.exists() else []
+    array, captions, ids = read(root, name, problems)
+    refuse(problems, str(root))
+    assert array is not None
     if not captions or not len(array):
         raise DataError(f"{name} split under {root} is empty: {len(array)} feature rows, {len(captions)} captions.")
-    rows, image_of_text = _align(array, captions, ids, root / name)
+    rows, image_of_text = align(array, captions, ids, root / name)
     return Split(Features(path, array, rows), captions, image_of_text)
 
 
-def _align(array: np.ndarray, captions: list[str], ids: list[str], where: Path) -> tuple[np.ndarray, np.ndarray]:
+def read(root: Path, name: str, problems: list[Problem]) -> tuple[np.ndarray | None, list[str], list[str]]:
+    """Features, captions and ids of one split as they stand in its files; ids may be none."""
+    array = _array(root / f"{name}_ims.npy", problems)
+    captions = lines_of(root / f"{name}_caps.txt", "one caption a line, those of one image together", problems)
+    ids_path = root / f"{name}_ids.txt"
+    return array, captions, lines_of(ids_path, "one id a line", problems) if ids_path.exists() else []
+
+
+def align(array: np.ndarray, captions: list[str], ids: list[str], where: Path) -> tuple[np.ndarray, np.ndarray]:
     """Which row is each image's, and which image is each caption's."""
     if len(ids) == len(captions) and len(set(ids)) < len(captions):
         order = list(dict.fromkeys(ids))
@@ -95,7 +119,7 @@ def _align(array: np.ndarray, captions: list[str], ids: list[str], where: Path) 
             return first, image_of_text
         if len(array) == len(order):
             return np.arange(len(array)), image_of_text
-    if len(captions) % len(array) == 0:
+    elif len(captions) % len(array) == 0:
         per_image = len(captions) // len(array)
         if per_image == 1:
             per_image = _repeats(array)
@@ -116,26 +140,18 @@ def _repeats(array: np.ndarray) -> int:
     return 5 if all((array[first] == array[first + 4]).all() for first in groups) else 1
 
 
-def _array(path: Path) -> np.ndarray:
+def _array(path: Path, problems: list[Problem]) -> np.ndarray | None:
     try:
-        array = np.load(path, mmap_mode="r")
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
-        raise DataError(f"no features at {path}. Expected {{train,dev,test}}_{{ims.npy,caps.txt}} there.") from None
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read {path}: {error}. Is the download complete?") from error
-    if array.ndim not in (2, 3) or array.dtype not in (np.float16, np.float32, np.float64):
-        raise DataError(
-            f"{path}: expected floats of shape (n, d) or (n, regions, d), found {array.dtype} {array.shape}."
-        )
+        problems.append(Problem(f"no features at {path}", "the file is missing", "Take the whole package."))
+        return None
+    except (OSError, ValueError, EOFError) as error:
+        problems.append(Problem(f"cannot read {path}", str(error), "Is the download complete? Fetch it again."))
+        return None
+    if not isinstance(array, np.ndarray) or array.ndim not in (2, 3) or array.dtype not in FLOATS:
+        kind = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else "an archive"
+        fix = "Store the features as floats, one row an image."
+        problems.append(Problem(str(path), f"expected floats of shape (n, d) or (n, regions, d), found {kind}", fix))
+        return None
     return np.asarray(array)
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").rstrip("\n").split("\n") if path.stat().st_size else []
-    except FileNotFoundError:
-        raise DataError(
-            f"no captions at {path}: one caption a line, those of one image in consecutive lines."
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {path}: {error}") from error

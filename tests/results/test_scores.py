@@ -46,6 +46,7 @@ def test_the_best_are_shown_alike_and_none_is_shown_better(values: list[float]) 
 
 
 def test_different_data_never_share_a_table() -> None:
-    rows = [{"dataset": "coco", "data_fingerprint": mark, "trial_id": f"t{mark}"} for mark in "aab"]
+    common = {"dataset": "coco", "recipe": "vsepp-r152"}
+    rows = [{**common, "data_fingerprint": mark, "trial_id": f"t{mark}"} for mark in "aab"]
     with pytest.raises(UserError, match=r"saw different data.*ta \(a\), tb \(b\)"):
         _one_data_each(rows)

@@ -1,4 +1,4 @@
-"""Data sets: the three formats through one interface, and every fault of a user's copy named."""
+"""Data sets: all forms through one interface, and what loading refuses."""
 
 import json
 from pathlib import Path
@@ -6,37 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from grid.errors import UserError
 from retrieval import data
-from retrieval.data import DataError, View, karpathy, precomp, shapes
+from retrieval.data import DataError, View, precomp, shapes
+
+from .packages import write_karpathy, write_precomp
 
 CNN = View(16)
 LINEAR = None
-
-
-def write_precomp(root: Path, *, images: int = 6, captions: int = 5, repeated: bool = False, ids: bool = True) -> None:
-    """A small precomp package; image i's features are all i, so that rows can be told apart."""
-    for split in ("train", "dev", "test"):
-        rows = np.repeat(np.arange(images), captions if repeated else 1)
-        np.save(root / f"{split}_ims.npy", np.tile(rows[:, None, None], (1, 3, 4)).astype(np.float16))
-        lines = [f"image {i} caption {c}" for i in range(images) for c in range(captions)]
-        (root / f"{split}_caps.txt").write_text("\n".join(lines) + "\n")
-        if ids:
-            (root / f"{split}_ids.txt").write_text("".join(f"{100 + row}\n" for row in rows))
-
-
-def write_karpathy(root: Path, counts: tuple[int, ...] = (5, 3, 4, 1)) -> Path:
-    """One image a split (two in training), with as many captions as `counts` says."""
-    (root / "images").mkdir(parents=True)
-    entries = []
-    for i, (split, count) in enumerate(zip(("train", "restval", "val", "test"), counts, strict=True)):
-        Image.new("RGB", (20, 30), (i * 60, 0, 0)).save(root / "images" / f"{i}.png")
-        sentences = [{"raw": f"a {split} picture {c}"} for c in range(count)]
-        entries.append({"filename": f"{i}.png", "split": split, "sentences": sentences})
-    (root / "dataset.json").write_text(json.dumps({"images": entries}))
-    return root / "dataset.json"
 
 
 class TestShapes:
@@ -67,7 +45,7 @@ class TestPrecomp:
         assert len(split.images) == 6
         for row, caption in enumerate(split.captions):
             image = split.images.gather(split.image_of_text[[row]])
-            assert caption.startswith(f"image {int(image[0, 0, 0])} ")
+            assert caption.startswith(f"image {int(image[0, 0, 0]) - 1} ")
 
     def test_features_stay_on_disk_in_their_type(self, tmp_path: Path) -> None:
         write_precomp(tmp_path)
@@ -94,6 +72,12 @@ class TestPrecomp:
         write_precomp(tmp_path, ids=False)
         np.save(tmp_path / "dev_ims.npy", np.ones((7, 4), np.float32))
         with pytest.raises(DataError, match=r"dev_ims\.npy has 7 rows, .*dev_caps\.txt 30 lines"):
+            precomp.load(tmp_path)
+
+    def test_ids_that_count_other_images_than_the_features_are_no_guesswork(self, tmp_path: Path) -> None:
+        write_precomp(tmp_path, repeated=True)
+        np.save(tmp_path / "dev_ims.npy", np.ones((5, 4), np.float32))  # 30 captions would fit 5 images of 6 each
+        with pytest.raises(DataError, match=r"dev_ims\.npy has 5 rows"):
             precomp.load(tmp_path)
 
     def test_nan_is_named_with_its_row(self, tmp_path: Path) -> None:
@@ -147,50 +131,56 @@ class TestPrecomp:
         assert precomp.load(tmp_path).fingerprint() != before
 
 
-class TestKarpathy:
-    def test_restval_trains_and_captions_may_be_any_number(self, tmp_path: Path) -> None:
-        train, val, test = karpathy.load(write_karpathy(tmp_path))
-        assert train.image_of_text.tolist() == [0] * 5 + [1] * 3
-        assert len(val.captions) == 4
-        assert len(test.captions) == 1
-
-    def test_a_missing_image_is_named(self, tmp_path: Path) -> None:
-        annotations = write_karpathy(tmp_path)
-        (tmp_path / "images" / "3.png").unlink()
-        with pytest.raises(DataError, match=r"1 of 1 images of .* are missing, the first is .*3\.png"):
-            karpathy.load(annotations)
-
+class TestRawImages:
     def test_a_split_without_images_is_an_error(self, tmp_path: Path) -> None:
-        annotations = write_karpathy(tmp_path)
-        content = json.loads(annotations.read_text())
+        path = write_karpathy(tmp_path)
+        content = json.loads(path.read_text())
         content["images"] = [entry for entry in content["images"] if entry["split"] != "val"]
-        annotations.write_text(json.dumps(content))
+        path.write_text(json.dumps(content))
         with pytest.raises(DataError, match="the val split of 'flickr8k' is empty"):
             data.load("flickr8k", tmp_path, CNN)
 
     def test_one_pair_is_too_little_to_train_on(self, tmp_path: Path) -> None:
-        annotations = write_karpathy(tmp_path, counts=(1, 1, 1, 1))
-        content = json.loads(annotations.read_text())
+        path = write_karpathy(tmp_path, counts=(1, 1, 1, 1))
+        content = json.loads(path.read_text())
         del content["images"][1]
-        annotations.write_text(json.dumps(content))
+        path.write_text(json.dumps(content))
         with pytest.raises(DataError, match="a batch of one has no negatives"):
             data.load("flickr8k", tmp_path, CNN)
 
-    def test_a_file_name_never_leaves_its_folder(self, tmp_path: Path) -> None:
-        annotations = write_karpathy(tmp_path / "data")
-        (tmp_path / "secret.png").write_bytes((tmp_path / "data" / "images" / "0.png").read_bytes())
-        for name in ("../../secret.png", str(tmp_path / "secret.png")):
-            content = json.loads(annotations.read_text())
-            content["images"][3]["filename"] = name
-            annotations.write_text(json.dumps(content))
-            with pytest.raises(DataError, match="leads out of"):
-                karpathy.load(annotations)
-
-    @pytest.mark.parametrize("content", ["[]", '{"images": [{"filename": "a"}]}', "{", '{"images": {}}'])
-    def test_another_layout_is_named(self, tmp_path: Path, content: str) -> None:
-        (tmp_path / "dataset.json").write_text(content)
-        with pytest.raises(DataError, match=r"dataset\.json"):
+    def test_without_annotations_it_says_what_is_expected(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match=r"no annotations under .*dataset\.json.*captions_train2014.*id_mapping"):
             data.load("flickr8k", tmp_path, CNN)
+
+
+class TestProtocol:
+    @pytest.mark.parametrize("images", [999, 1001])
+    def test_another_number_of_test_images_is_not_the_protocol(self, tmp_path: Path, images: int) -> None:
+        write_precomp(tmp_path, images=images, captions=1)
+        pairs = data.load("flickr8k", tmp_path, LINEAR)
+        with pytest.raises(
+            DataError, match=rf"has {images:,} images; protocol 'flickr8k-1k' demands 1,000.*my-flickr8k"
+        ):
+            data.check_protocol(pairs, "flickr8k", "flickr8k-1k")
+
+    def test_coco_test_alone_names_testall(self, tmp_path: Path) -> None:
+        write_precomp(tmp_path, images=1000, captions=1)
+        pairs = data.load("coco", tmp_path, LINEAR)
+        for protocol in ("coco-5k", "coco-5x1k"):
+            with pytest.raises(DataError, match=r"has 1,000 images; protocol .* demands 5,000.*`testall`"):
+                data.check_protocol(pairs, "coco", protocol)
+
+    def test_data_of_ones_own_may_have_any_size(self, tmp_path: Path) -> None:
+        write_precomp(tmp_path)
+        data.check_protocol(data.load("mine", tmp_path, LINEAR), "mine", "mine-test")
+
+    def test_the_first_validation_images_keep_their_captions(self, tmp_path: Path) -> None:
+        write_precomp(tmp_path)
+        val = data.load("mine", tmp_path, LINEAR).val
+        images, texts = val.first(2)
+        assert (images, texts.tolist()) == (2, list(range(10)))
+        assert val.first(None)[0] == val.first(99)[0] == 6
+        assert len(val.first(None)[1]) == 30
 
 
 class TestLoad:

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.evaluation import Ranks, rank, recall, spread
+from retrieval.evaluation import Ranks, rank, rank_in_folds, recall, spread
 
 
 def literal(sim: np.ndarray, image_of_text: np.ndarray) -> Ranks:
@@ -80,3 +80,37 @@ def test_the_chunk_changes_nothing() -> None:
 
 def test_recall_counts_ranks_below_k() -> None:
     assert recall(np.array([0, 1, 4, 5]), 5) == pytest.approx(75.0)
+
+
+def test_fold_metrics_equal_the_literal_mean_over_folds() -> None:
+    rng = np.random.default_rng(0)
+    owner = rng.permutation(np.repeat(np.arange(12), 3))  # captions in any order
+    image, text = torch.from_numpy(rng.normal(size=(12, 4))), torch.from_numpy(rng.normal(size=(36, 4)))
+    ours = rank_in_folds(image, text, owner, 4)
+    each = []
+    for start in (0, 4, 8):
+        inside = [t for t in range(36) if start <= owner[t] < start + 4]
+        slow = literal((image[start : start + 4] @ text[inside].T).numpy(), owner[inside] - start)
+        assert ours.i2t[start : start + 4].tolist() == slow.i2t.tolist()
+        assert ours.t2i[inside].tolist() == slow.t2i.tolist()
+        each.append(slow.metrics())
+    for name, value in ours.metrics().items():
+        assert value == pytest.approx(np.mean([metrics[name] for metrics in each]))
+
+
+def test_five_equal_folds_have_the_metrics_of_one() -> None:
+    rng = np.random.default_rng(0)
+    image, text = torch.from_numpy(rng.normal(size=(10, 4))), torch.from_numpy(rng.normal(size=(50, 4)))
+    one = rank(image, text, np.repeat(np.arange(10), 5))
+    five = rank_in_folds(image.repeat(5, 1), text.repeat(5, 1), np.repeat(np.arange(50), 5), 10)
+    assert five.metrics() == pytest.approx(one.metrics())
+    assert five.i2t.tolist() == one.i2t.tolist() * 5
+
+
+def test_smaller_folds_are_easier_and_without_folds_nothing_changes() -> None:
+    generator = torch.Generator().manual_seed(0)
+    image, text = torch.randn(50, 8, generator=generator), torch.randn(250, 8, generator=generator)
+    owner = np.repeat(np.arange(50), 5)
+    whole = rank(image, text, owner)
+    assert rank_in_folds(image, text, owner, None).metrics() == whole.metrics()
+    assert rank_in_folds(image, text, owner, 10).metrics()["rsum"] > whole.metrics()["rsum"]

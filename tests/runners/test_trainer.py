@@ -50,20 +50,24 @@ WITH_EVERYTHING = {
 
 
 @pytest.mark.parametrize("overrides", WITH_EVERYTHING.values(), ids=WITH_EVERYTHING)
-def test_resumed_equals_uninterrupted_to_the_bit(tmp_path: Path, overrides: tuple[str, ...]) -> None:
-    settings = settings_of("train.epochs=4", "train.batch_size=500", "train.decay_every=2", *overrides)
-    whole = trainer_in(tmp_path / "whole", settings)
+def test_resumed_equals_uninterrupted_to_the_bit(
+    tmp_path: Path, few_of_flickr8k: Path, overrides: tuple[str, ...]
+) -> None:
+    few = f'data.few.root="{few_of_flickr8k}"', 'datasets=["few"]'
+    settings = settings_of("train.epochs=4", "train.batch_size=50", "train.decay_every=2", *few, *overrides)
+    machine = Machine(roots=(("few", str(few_of_flickr8k)),))
+    whole = trainer_in(tmp_path / "whole", settings, machine=machine)
     whole.fit()
 
     def kill_after_two(epoch: int, metrics: dict[str, float]) -> None:
         if epoch == 2:
             raise Killed
 
-    cut = trainer_in(tmp_path / "cut", settings, kill_after_two)
+    cut = trainer_in(tmp_path / "cut", settings, kill_after_two, machine=machine)
     with pytest.raises(Killed):
         cut.fit()
     torch.rand(100)  # another trial in the same process may have drawn in between
-    resumed = trainer_in(tmp_path / "cut", settings)
+    resumed = trainer_in(tmp_path / "cut", settings, machine=machine)
     resumed.fit()
 
     assert all(a.equal(b) for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True))

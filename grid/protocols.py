@@ -1,0 +1,46 @@
+"""Evaluation protocols by name: which test images there must be, and whether the metrics are means over folds."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How test metrics come about.
+
+    Args:
+        images: how many test images there must be; None: whatever the test split holds.
+        fold: images of one contiguous fold, whose metrics are averaged; None: the whole test split at once.
+        description: what a caption says of it beside the name.
+    """
+
+    name: str
+    images: int | None = None
+    fold: int | None = None
+    description: str = "the whole test split"
+
+
+PROTOCOLS = {
+    protocol.name: protocol
+    for protocol in (
+        Protocol("f30k-1k", 1000, description="Karpathy's 1,000 test images"),
+        Protocol("coco-5k", 5000, description="Karpathy's 5,000 test images"),
+        Protocol("coco-5x1k", 5000, 1000, "mean of five folds of 1,000 images"),
+        Protocol("flickr8k-1k", 1000, description="the official 1,000 test images"),
+        Protocol("shapes-500", 500, description="500 rendered scenes"),
+    )
+}
+
+
+def protocol(name: str) -> Protocol:
+    """The protocol of this name; of a user's own data, the whole test split."""
+    return PROTOCOLS.get(name) or Protocol(name)
+
+
+def shown(name: str) -> str:
+    """The name as captions print it; folds are spelled out.
+
+    >>> shown("coco-5k"), shown("coco-5x1k")
+    ('coco-5k', 'coco-5x1k (mean of five folds of 1,000 images)')
+    """
+    known = protocol(name)
+    return f"{name} ({known.description})" if known.fold else name

@@ -1,0 +1,91 @@
+"""COCO's own caption files with VSE++'s splits: captions_{train,val}2014.json and coco_*_ids.npy, annotation ids.
+
+`restval` trains where its ids are there.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from retrieval.data.annotations.entries import Entry, grouped
+from retrieval.data.problems import Problem, counted
+
+PARTS = {"train": ("train", "train2014"), "restval": ("train", "val2014")}
+PARTS |= {"dev": ("val", "val2014"), "test": ("test", "val2014")}
+"""By id file: the split it fills, and the caption file that its ids come from."""
+LAYOUT = '{"images": [{"id", "file_name"}], "annotations": [{"id", "image_id", "caption"}]}'
+SHOWN_IDS = 5
+
+
+def find(name: str, root: Path) -> Path | None:
+    """The folder of the caption files: `annotations/`, or the root."""
+    return next((path for path in (root / "annotations", root) if (path / "captions_train2014.json").exists()), None)
+
+
+def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Entry]:
+    """Every image whose captions the id files name, in the order of the ids."""
+    files = {year: _captions(path / f"captions_{year}.json", problems) for year in ("train2014", "val2014")}
+    found = []
+    for part, (split, year) in PARTS.items():
+        place = next((p for p in (path / f"coco_{part}_ids.npy", root / f"coco_{part}_ids.npy") if p.exists()), None)
+        if place:
+            found += _entries(split, year, place, _ids(place, problems), files[year], problems)
+        elif part != "restval":
+            fix = "Take it from VSE++'s data: see `goalgrid data where coco`."
+            problems.append(Problem(str(path / f"coco_{part}_ids.npy"), "is missing", fix))
+    return found
+
+
+def _entries(
+    split: str,
+    year: str,
+    place: Path,
+    ids: list[int],
+    captions: dict[int, tuple[str, str]],
+    problems: list[Problem],
+) -> list[Entry]:
+    unknown = [key for key in ids if key not in captions]
+    if unknown and captions:
+        some = ", ".join(map(str, unknown[:SHOWN_IDS]))
+        what = f"{counted(len(unknown), 'annotation id')} not in captions_{year}.json: {some}"
+        problems.append(Problem(str(place), what, "Ids are those of captions (annotations), not of images."))
+    known = [captions[key] for key in ids if key in captions]
+    by_file = grouped([caption for _, caption in known], [file for file, _ in known])
+    return [
+        Entry(split, (f"{year}/{file}", file), tuple(texts), f"{place}: image {file}")
+        for file, texts in by_file.items()
+    ]
+
+
+def _ids(path: Path, problems: list[Problem]) -> list[int]:
+    try:
+        ids = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        problems.append(Problem(str(path), f"cannot be read: {error}", "Is the download complete? Fetch it again."))
+        return []
+    if not isinstance(ids, np.ndarray) or ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
+        problems.append(Problem(str(path), "is no array of integers", "Expected one annotation id a caption, (n)."))
+        return []
+    return [int(key) for key in ids]
+
+
+def _captions(path: Path, problems: list[Problem]) -> dict[int, tuple[str, str]]:
+    """File name and caption by annotation id."""
+    try:
+        content = json.loads(path.read_bytes())
+        files = {image["id"]: _text(image["file_name"]) for image in content["images"]}
+        return {note["id"]: (files[note["image_id"]], _text(note["caption"])) for note in content["annotations"]}
+    except (OSError, ValueError, RecursionError) as error:
+        problems.append(Problem(str(path), f"cannot be read: {error}", "Is the download complete? Fetch it again."))
+    except (KeyError, TypeError) as error:
+        problems.append(Problem(str(path), f"is not in COCO's layout ({error!r})", f"Expected {LAYOUT}."))
+    return {}
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value

@@ -1,0 +1,62 @@
+"""Karpathy's JSON: {"images": [{"filename", "split", "sentences": [{"raw"}], "filepath"?}]}; `restval` trains."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from retrieval.data.annotations.entries import Entry
+from retrieval.data.problems import Problem
+
+SPLITS = {"train": "train", "restval": "train", "val": "val", "test": "test"}
+FOLDERS = (".", "karpathy", "annotations")
+LAYOUT = '{"images": [{"filename", "split", "sentences": [{"raw"}, ...]}, ...]}'
+
+
+def find(name: str, root: Path) -> Path | None:
+    """dataset_NAME.json or dataset.json, else any one dataset_*.json, in the root, `karpathy/` or `annotations/`."""
+    folders = [root / folder for folder in FOLDERS]
+    named = [folder / file for folder in folders for file in (f"dataset_{name}.json", "dataset.json")]
+    others = [path for folder in folders for path in sorted(folder.glob("dataset_*.json"))]
+    return next((path for path in [*named, *others] if path.exists()), None)
+
+
+def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Entry]:
+    """Every image that the JSON names; what is no image with captions and a split is reported."""
+    found = []
+    for index, item in enumerate(_images(path, problems)):
+        entry, fault = _entry(item, f"{path}: images[{index}]")
+        if entry:
+            found.append(entry)
+        else:
+            problems.append(Problem(f"{path}: images[{index}]", fault, f"Expected {LAYOUT}."))
+    return found
+
+
+def _images(path: Path, problems: list[Problem]) -> list[Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        problems.append(Problem(str(path), f"cannot be read: {error}", "Is the download complete? Fetch it again."))
+        return []
+    images = content.get("images") if isinstance(content, dict) else None
+    if not isinstance(images, list) or not images:
+        problems.append(Problem(str(path), "is not in Karpathy's layout, or names no image", f"Expected {LAYOUT}."))
+        return []
+    return images
+
+
+def _entry(item: Any, place: str) -> tuple[Entry | None, str]:
+    """The entry, or why this is none."""
+    if not isinstance(item, dict) or not isinstance(item.get("filename"), str) or not item["filename"]:
+        return None, "has no file name"
+    sentences = item.get("sentences")
+    raw = [s.get("raw") if isinstance(s, dict) else None for s in sentences] if isinstance(sentences, list) else []
+    captions = tuple(text for text in raw if isinstance(text, str))
+    if not raw or len(captions) < len(raw):
+        return None, f"image {item['filename']!r} has no caption, or one without its raw text"
+    if not isinstance(item.get("split"), str) or item["split"] not in SPLITS:
+        return None, f"unknown split {item.get('split')!r} of image {item['filename']!r}; known: {', '.join(SPLITS)}"
+    folder, name = str(item.get("filepath") or ""), item["filename"]
+    names = (f"{folder}/{name}", name) if folder else (name,)
+    return Entry(SPLITS[item["split"]], names, captions, place), ""

@@ -1,0 +1,120 @@
+"""From the names in annotations to image files that are there, never outside the user's folders.
+
+Annotations are untrusted: an absolute name, one with `..`, and a link out of its folder are refused. The image folder
+itself may be a link, since the user has placed it.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from retrieval.data.annotations.entries import Entry
+from retrieval.data.problems import Problem
+
+FOLDERS = (
+    "images",
+    "flickr30k-images",
+    "flickr30k_images",
+    "Flicker8k_Dataset",
+    "Flickr8k_Dataset",
+    "train2014",
+    "val2014",
+)
+"""Image folders as the archives of these data sets name them, below the root or below `images/`."""
+SAMPLE = 20
+"""Entries, spread over all, by which the image folder is recognised."""
+
+
+class Outside(Exception):
+    """A name that leads out of the user's folders."""
+
+
+class Locator:
+    """Finds the file of an entry below one folder; `homes` are all folders that its links may lead to."""
+
+    def __init__(self, folder: Path, homes: Sequence[Path]) -> None:
+        self.folder, self.homes = folder, tuple(homes)
+        self.folders: dict[Path, bool] = {}
+
+    def file(self, name: str) -> Path | None:
+        """The file of this name; None where there is none.
+
+        Raises:
+            Outside: the name, or a link on its way, leads out.
+        """
+        relative = Path(name)
+        if relative.is_absolute() or ".." in relative.parts:
+            raise Outside(name)
+        path = self.folder / relative
+        try:
+            mode = path.lstat().st_mode
+            linked = stat.S_ISLNK(mode)
+            inside = self._inside(path.resolve()) if linked else self._inside_folder(path.parent)
+            is_file = path.is_file() if linked else stat.S_ISREG(mode)
+        except (OSError, RuntimeError, ValueError):  # no such file, a link to itself, a name that no file can have
+            return None
+        if not inside:
+            raise Outside(name)
+        return path if is_file else None
+
+    def of(self, entry: Entry, problems: list[Problem]) -> Path | None:
+        """The file of an entry; reports why there is none."""
+        try:
+            file = next((file for name in entry.names if (file := self.file(name))), None)
+        except Outside as name:
+            what = f"file name {str(name)!r} leads out of {self.folder}"
+            problems.append(Problem(entry.place, what, "Take the annotations from their source, or copy the file in."))
+            return None
+        if file is None:
+            path = str(self.folder / entry.names[0]).encode("utf-8", "backslashreplace").decode()
+            problems.append(Problem(path, "the image is missing", "Unpack its archive again, or fetch this file."))
+        return file
+
+    def hits(self, entries: Sequence[Entry]) -> int:
+        """How many of these entries have their file here."""
+        return sum(self.of(entry, []) is not None for entry in entries)
+
+    def _inside(self, real: Path) -> bool:
+        return any(real.is_relative_to(home) for home in self.homes)
+
+    def _inside_folder(self, folder: Path) -> bool:
+        """Asked once a folder: files of a split are many, their folders few."""
+        if folder not in self.folders:
+            self.folders[folder] = self._inside(folder.resolve())
+        return self.folders[folder]
+
+
+def located(entries: Sequence[Entry], root: Path, problems: list[Problem]) -> list[tuple[Entry, Path]]:
+    """Every entry with its file; those without one are left out and reported."""
+    locator = _best(entries, root)
+    faults: list[Problem] = []
+    found = [(entry, file) for entry in entries if (file := locator.of(entry, faults))]
+    if entries and not found and all("missing" in fault.what for fault in faults):
+        what = f"no folder below it holds {entries[0].names[0]!r}, or any other image that the annotations name"
+        faults = [Problem(str(root), what, f"Put the images into {root / FOLDERS[0]}.")]
+    problems.extend(faults)
+    return found
+
+
+def _best(entries: Sequence[Entry], root: Path) -> Locator:
+    """The folder that holds the most of a sample of entries; of all entries, where it holds none of the sample."""
+    folders = list(_folders(root))
+    homes = list(dict.fromkeys(folder.resolve() for folder in folders))
+    locators = [Locator(folder, homes) for folder in folders]
+    sample = entries[:: max(1, len(entries) // SAMPLE)]
+    best = max(locators, key=lambda locator: locator.hits(sample))
+    return best if best.hits(sample) else max(locators, key=lambda locator: locator.hits(entries))
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    """Where images may be: known names first, then any folder below the root, each also with one of its own name."""
+    yield root
+    for parent in (root, root / "images"):
+        yield from (parent / name for name in FOLDERS if (parent / name).is_dir())
+    with os.scandir(root) as items:
+        others = sorted(root / item.name for item in items if item.is_dir())
+    for folder in others:
+        yield folder
+        if (folder / folder.name).is_dir():
+            yield folder / folder.name

@@ -1,0 +1,72 @@
+"""VSE-infinity's layout: {train,dev,test,testall}_{caps,ids}.txt, and id_mapping.json from an id to its image file."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from retrieval.data import caption_faults
+from retrieval.data.annotations.entries import Entry, grouped
+from retrieval.data.problems import Problem, counted, lines_of
+
+SHOWN_IDS = 5
+
+
+def find(name: str, root: Path) -> Path | None:
+    """id_mapping.json in the root or in `precomp/`."""
+    return next(
+        (path for path in (root / "id_mapping.json", root / "precomp" / "id_mapping.json") if path.exists()), None
+    )
+
+
+def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Entry]:
+    """Every image whose id the text files name; the first of `test_splits` that exists is the test split."""
+    mapping = _mapping(path, problems)
+    folder = next((f for f in (root / "precomp", root) if (f / "train_caps.txt").exists()), root / "precomp")
+    test = next((name for name in test_splits if (folder / f"{name}_caps.txt").exists()), test_splits[0])
+    found = []
+    for split, name in (("train", "train"), ("val", "dev"), ("test", test)):
+        place = folder / f"{name}_ids.txt"
+        by_id = _captions(folder, name, problems)
+        unknown = [key for key in by_id if key not in mapping]
+        if unknown and mapping:
+            what = f"{counted(len(unknown), 'id')} not in {path.name}: {', '.join(unknown[:SHOWN_IDS])}"
+            problems.append(
+                Problem(str(place), what, "Take both from one package; Flickr30K's ids are Karpathy's imgid.")
+            )
+        found += [
+            Entry(split, (mapping[key],), tuple(texts), f"{place}: id {key}")
+            for key, texts in by_id.items()
+            if key in mapping
+        ]
+    return found
+
+
+def _captions(folder: Path, name: str, problems: list[Problem]) -> dict[str, list[str]]:
+    """Captions by image id: one id a caption, or one an image with equally many captions each."""
+    captions = lines_of(folder / f"{name}_caps.txt", "one caption a line", problems)
+    ids = [key.strip() for key in lines_of(folder / f"{name}_ids.txt", "one image id a line", problems)]
+    if not captions or not ids:
+        return {}
+    if len(captions) % len(ids):
+        place = str(folder / f"{name}_ids.txt")
+        what = f"has {len(ids)} ids for the {len(captions)} lines of {name}_caps.txt"
+        problems.append(Problem(place, what, "Expected one id a caption or one an image; take both from one package."))
+        return {}
+    each = len(captions) // len(ids)
+    images = len(ids) if each > 1 else len(set(ids))
+    problems += caption_faults.of_ids(ids, len(captions), images, str(folder / f"{name}_ids.txt"))
+    return grouped(captions, [key for key in ids for _ in range(each)])
+
+
+def _mapping(path: Path, problems: list[Problem]) -> dict[str, str]:
+    """File name by id."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        problems.append(Problem(str(path), f"cannot be read: {error}", "Is the download complete? Fetch it again."))
+        return {}
+    if not isinstance(content, dict) or not all(isinstance(name, str) for name in content.values()) or not content:
+        what = "is no object from ids to file names"
+        problems.append(Problem(str(path), what, 'Expected {"391895": "val2014/COCO_val2014_000000391895.jpg", ...}.'))
+        return {}
+    return content

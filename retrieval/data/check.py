@@ -1,0 +1,68 @@
+"""`goalgrid data check`: everything that is wrong with a user's copy of a data set, at once, and what it holds."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from grid import catalog
+from retrieval import data
+from retrieval.data import annotations, feature_faults, parts, picture_faults, precomp
+from retrieval.data.pairs import DataError
+from retrieval.data.parts import Part, Progress
+from retrieval.data.problems import Problem
+
+__all__ = ["Part", "Problem", "Progress", "Report", "check"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check found: every form of the data under the root, and every problem."""
+
+    name: str
+    root: Path
+    parts: list[Part]
+    problems: list[Problem]
+
+
+def check(name: str, root: Path, *, fast: bool = False, workers: int = 2, progress: Progress | None = None) -> Report:
+    """Look at all that lies under the root: raw images with annotations, and precomputed features.
+
+    Args:
+        name: a shipped data set, held against its official size; any other name is a user's own data.
+        fast: open the headers of image files only, instead of decoding them.
+        progress: told (what, how much is done, of how much).
+    """
+    official = catalog.dataset(name) if name in catalog.names("datasets") else None
+    if not root.is_dir():
+        return Report(name, root, [], [Problem(str(root), "there is no such folder", "Give the folder with --root.")])
+    tell = progress or _silent
+    found: list[Part] = []
+    if notes := annotations.find(name, root):
+        found.append(picture_faults.of_root(name, root, notes, tell, workers=workers, fast=fast))
+    if folder := precomp.find(name, root):
+        tests = official.test_splits if official else ["test"]
+        found.append(feature_faults.of_folder(folder, tests, tell))
+    for part in found:
+        part.problems += parts.counts(part, official) if official else []
+        if not part.problems:
+            _fingerprint(part, name, root)
+    problems = [problem for part in found for problem in part.problems]
+    return Report(name, root, found, problems if found else [_nothing(name, root)])
+
+
+def _fingerprint(part: Part, name: str, root: Path) -> None:
+    """The mark that records keep, by the same reader that training uses; what it refuses is a problem too."""
+    view = None if part.format == feature_faults.FORMAT else data.View(8)
+    try:
+        part.fingerprint = data.opened(name, root, view).fingerprint()
+    except DataError as error:
+        part.problems.append(Problem(str(part.path), str(error), "Training would stop there too."))
+
+
+def _nothing(name: str, root: Path) -> Problem:
+    what = f"no data in a known form: neither {annotations.EXPECTED}, nor train_ims.npy with train_caps.txt"
+    hint = name if name in catalog.names("datasets") else "flickr30k"
+    return Problem(str(root), what, f"How it must look: goalgrid data where {hint}.")
+
+
+def _silent(what: str, done: int, of: int) -> None:
+    pass

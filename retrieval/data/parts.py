@@ -1,0 +1,86 @@
+"""What a check has found of one form of a data set, raw images or features: sizes, problems, files."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int
+
+from grid.catalog import Dataset
+from retrieval.data.problems import Problem, counted
+
+Progress = Callable[[str, int, int], None]
+"""Told (what, how much is done, of how much)."""
+
+
+@dataclass(frozen=True)
+class SplitSize:
+    """Images and captions of one split, and how many captions an image has."""
+
+    images: int
+    captions: int
+    least: int
+    most: int
+
+    @property
+    def mean(self) -> float:
+        return self.captions / self.images if self.images else 0.0
+
+    @classmethod
+    def of(cls, image_of_text: Int[np.ndarray, " t"], images: int) -> "SplitSize":
+        """Count the captions of each image."""
+        each = np.bincount(image_of_text, minlength=images) if images else np.zeros(1, dtype=int)
+        return cls(images, len(image_of_text), int(each.min()), int(each.max()))
+
+
+@dataclass
+class Part:
+    """One form of a data set under one root."""
+
+    format: str
+    path: Path
+    sizes: dict[str, SplitSize] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    """By split: shape and type of its features, or what its images look like."""
+    files: list[Path] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    fingerprint: str = ""
+
+    @property
+    def bytes(self) -> int:
+        """Size on disk."""
+        return sum(path.stat().st_size for path in self.files if path.exists())
+
+
+def overlaps(keys: Mapping[str, Sequence[str]], place: str, what: str) -> list[Problem]:
+    """The same image in two splits."""
+    problems = []
+    for (one, first), (other, second) in combinations(keys.items(), 2):
+        both = sorted(set(first) & set(second))
+        if both:
+            named = f"{one} and {other} share {counted(len(both), what)}, the first is {both[0]}"
+            fix = "A model must not train on what tests it: take each image out of all splits but one."
+            problems.append(Problem(place, named, fix))
+    return problems
+
+
+def counts(part: Part, official: Dataset) -> list[Problem]:
+    """Splits that are not as large as the data set's own."""
+    problems = []
+    for split, wanted in official.splits.items():
+        found = part.sizes.get(split)
+        if found is None or not found.images or (found.images, found.captions) == (wanted.images, wanted.captions):
+            continue
+        known = (p.missing for p in official.partial if (p.split, p.images) == (split, found.images))
+        missing = next(known, "")
+        what = (
+            f"{found.images:,} images with {found.captions:,} captions; "
+            f"officially {wanted.images:,} with {wanted.captions:,}"
+        )
+        fix = (
+            f"What is missing: {missing}." if missing else "Take the split whole, or give your own subset another name."
+        )
+        problems.append(Problem(f"{split} split of {part.path}", what, fix))
+    return problems

@@ -1,0 +1,78 @@
+"""Small data sets as users have them on disk, one writer a format; images can be told apart."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+SPLITS = ("train", "dev", "test")
+OFFSET = {"train": 0, "dev": 100, "test": 200, "testall": 200}
+"""Of a split's image ids, so that no two splits share one."""
+
+
+def write_image(path: Path, number: int) -> None:
+    """A small picture that decodes to its number's grey."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", (20, 30), (number % 256, 0, 0)).save(path)
+
+
+def write_precomp(
+    root: Path, *, images: int = 6, captions: int = 5, repeated: bool = False, ids: bool = True, arrays: bool = True
+) -> None:
+    """A small precomp package; image i's features are all i + 1, so that rows can be told apart and none is zero."""
+    root.mkdir(parents=True, exist_ok=True)
+    for split in SPLITS:
+        rows = np.repeat(np.arange(images), captions if repeated else 1)
+        if arrays:
+            np.save(root / f"{split}_ims.npy", np.tile(rows[:, None, None] + 1, (1, 3, 4)).astype(np.float16))
+        lines = [f"image {i} caption {c}" for i in range(images) for c in range(captions)]
+        (root / f"{split}_caps.txt").write_text("\n".join(lines) + "\n")
+        if ids:
+            (root / f"{split}_ids.txt").write_text("".join(f"{OFFSET[split] + row}\n" for row in rows))
+
+
+def write_karpathy(root: Path, counts: tuple[int, ...] = (5, 3, 4, 1)) -> Path:
+    """One image a split (two in training), with as many captions as `counts` says."""
+    entries = []
+    for i, (split, count) in enumerate(zip(("train", "restval", "val", "test"), counts, strict=True)):
+        write_image(root / "images" / f"{i}.png", i * 60)
+        sentences = [{"raw": f"a {split} picture {c}"} for c in range(count)]
+        entries.append({"filename": f"{i}.png", "split": split, "sentences": sentences})
+    (root / "dataset.json").write_text(json.dumps({"images": entries}))
+    return root / "dataset.json"
+
+
+def write_coco(root: Path, *, captions: int = 6, restval: bool = True) -> None:
+    """COCO's caption files with VSE++'s ids: two images a part, each with `captions`, the ids those of all of them."""
+    years: dict[str, dict[str, list[dict[str, object]]]] = {
+        year: {"images": [], "annotations": []} for year in ("train2014", "val2014")
+    }
+    parts = {"train": "train2014", "restval": "val2014", "dev": "val2014", "test": "val2014"}
+    annotations = root / "annotations"
+    annotations.mkdir(parents=True, exist_ok=True)
+    for place, (part, year) in enumerate(parts.items()):
+        ids = []
+        for image in (10 * place + 1, 10 * place):  # not in the order of their ids
+            write_image(root / "images" / year / f"COCO_{image}.png", image)
+            years[year]["images"].append({"id": image, "file_name": f"COCO_{image}.png"})
+            for c in range(captions):
+                note = {"id": 1000 * image + c, "image_id": image, "caption": f"image {image} caption {c}"}
+                years[year]["annotations"].insert(0, note)
+                ids.append(1000 * image + c)
+        if part != "restval" or restval:
+            np.save(annotations / f"coco_{part}_ids.npy", np.array(ids))
+    for year, content in years.items():
+        (annotations / f"captions_{year}.json").write_text(json.dumps(content))
+
+
+def write_vse_infinity(root: Path, *, images: int = 6, repeated: bool = False, folder: str = "images") -> None:
+    """VSE-infinity's text files and id mapping, with raw images."""
+    write_precomp(root / "precomp", images=images, repeated=repeated, arrays=False)
+    mapping = {}
+    for split in SPLITS:
+        for i in range(images):
+            name = f"{split}/{OFFSET[split] + i}.png"
+            write_image(root / folder / name, OFFSET[split] + i)
+            mapping[str(OFFSET[split] + i)] = name
+    (root / "id_mapping.json").write_text(json.dumps(mapping))

@@ -1,0 +1,265 @@
+"""Annotation formats: images and captions in their order, and never a file outside the user's folders."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from retrieval.data import DataError, Listing, annotations
+from retrieval.data.annotations import find
+
+from .packages import write_coco, write_image, write_karpathy, write_vse_infinity
+
+
+def change(path: Path, edit: Callable[[Any], object]) -> None:
+    """Rewrite a JSON file after `edit` has changed its content in place."""
+    content = json.loads(path.read_text())
+    edit(content)
+    path.write_text(json.dumps(content))
+
+
+def aligned(listing: Listing) -> bool:
+    """Whether every caption `image N ...` stands with the file of that number."""
+    owners = [listing.files[row].stem.removeprefix("COCO_") for row in listing.image_of_text]
+    return [caption.split()[1] for caption in listing.captions] == owners
+
+
+class TestKarpathy:
+    def test_restval_trains_and_captions_may_be_any_number(self, tmp_path: Path) -> None:
+        write_karpathy(tmp_path)
+        train, val, test = annotations.load("flickr8k", tmp_path)
+        assert train.image_of_text.tolist() == [0] * 5 + [1] * 3
+        assert train.captions[5] == "a restval picture 0"
+        assert [file.name for file in train.files] == ["0.png", "1.png"]
+        assert (len(val.captions), len(test.captions)) == (4, 1)
+
+    def test_a_missing_image_is_named(self, tmp_path: Path) -> None:
+        write_karpathy(tmp_path)
+        (tmp_path / "images" / "3.png").unlink()
+        with pytest.raises(DataError, match=r"images/3\.png: the image is missing"):
+            annotations.load("flickr8k", tmp_path)
+
+    def test_many_missing_images_are_counted(self, tmp_path: Path) -> None:
+        write_karpathy(tmp_path)
+        for number in (1, 2, 3):
+            (tmp_path / "images" / f"{number}.png").unlink()
+        with pytest.raises(DataError, match="3 problems"):
+            annotations.load("flickr8k", tmp_path)
+
+    @pytest.mark.parametrize("folder", ["karpathy", "annotations"])
+    @pytest.mark.parametrize("name", ["dataset.json", "dataset_flickr30k.json", "dataset_own.json"])
+    def test_the_json_may_stand_in_a_folder_of_its_own(self, tmp_path: Path, folder: str, name: str) -> None:
+        path = write_karpathy(tmp_path)
+        (tmp_path / folder).mkdir()
+        path.rename(tmp_path / folder / name)
+        assert len(annotations.load("flickr30k", tmp_path)[0].files) == 2
+
+    def test_of_several_jsons_that_of_the_data_set_is_read(self, tmp_path: Path) -> None:
+        path = write_karpathy(tmp_path)
+        for name in ("coco", "flickr8k", "flickr30k"):
+            shutil.copy(path, tmp_path / f"dataset_{name}.json")
+        path.unlink()
+        found = find("flickr30k", tmp_path)
+        assert found
+        assert found.path.name == "dataset_flickr30k.json"
+
+    @pytest.mark.parametrize(
+        "folder",
+        [
+            *(".", "flickr30k-images", "flickr30k_images", "Flicker8k_Dataset", "Flickr8k_Dataset", "photos"),
+            *("images/flickr30k-images", "flickr30k_images/flickr30k_images"),
+        ],
+    )
+    def test_image_folders_as_people_have_them(self, tmp_path: Path, folder: str) -> None:
+        write_karpathy(tmp_path)
+        (tmp_path / "images").rename(tmp_path / "aside")
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        for file in (tmp_path / "aside").iterdir():
+            file.rename(tmp_path / folder / file.name)
+        train = annotations.load("flickr30k", tmp_path)[0]
+        assert [file.parent for file in train.files] == [tmp_path / folder] * 2
+
+    @pytest.mark.parametrize("folder", [".", "images"])
+    @pytest.mark.parametrize("flat", [False, True])
+    def test_coco_files_stand_below_their_filepath_or_flat(self, tmp_path: Path, folder: str, flat: bool) -> None:
+        path = write_karpathy(tmp_path)
+        shutil.rmtree(tmp_path / "images")
+        for number, year in enumerate(("train2014", "val2014", "val2014", "val2014")):
+            write_image(tmp_path / folder / ("" if flat else year) / f"{number}.png", number)
+            change(path, lambda content, n=number, y=year: content["images"][n].update(filepath=y))
+        assert [len(listing.files) for listing in annotations.load("coco", tmp_path)] == [2, 1, 1]
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            *("[]", "{", '{"images": {}}', '{"images": []}', '{"images": [3]}', '{"images": [{"filename": "a"}]}'),
+            '{"images": [{"filename": "a", "split": "train", "sentences": []}]}',
+            '{"images": [{"filename": "a", "split": "tset", "sentences": [{"raw": "b"}]}]}',
+            '{"images": [{"filename": "a", "split": "train", "sentences": [{"tokens": ["b"]}]}]}',
+        ],
+    )
+    def test_another_layout_is_named(self, tmp_path: Path, content: str) -> None:
+        (tmp_path / "dataset.json").write_text(content)
+        with pytest.raises(DataError, match=r"dataset\.json"):
+            annotations.load("flickr8k", tmp_path)
+
+
+class TestCoco:
+    @pytest.mark.parametrize("below", ["images", "."])
+    def test_it_loads_in_the_order_of_the_ids(self, tmp_path: Path, below: str) -> None:
+        write_coco(tmp_path)
+        if below == ".":
+            for year in ("train2014", "val2014"):
+                (tmp_path / "images" / year).rename(tmp_path / year)
+        train, val, test = annotations.load("coco", tmp_path)
+        assert [file.stem for file in train.files] == ["COCO_1", "COCO_0", "COCO_11", "COCO_10"]
+        assert [file.parent.name for file in train.files] == ["train2014"] * 2 + ["val2014"] * 2
+        assert train.captions[:2] == ["image 1 caption 0", "image 1 caption 1"]
+        assert (len(val.files), len(test.files)) == (2, 2)
+        assert all(aligned(listing) for listing in (train, val, test))
+
+    def test_without_restval_only_train2014_trains(self, tmp_path: Path) -> None:
+        write_coco(tmp_path, restval=False)
+        assert len(annotations.load("coco", tmp_path)[0].files) == 2
+
+    def test_id_files_may_stand_in_the_root(self, tmp_path: Path) -> None:
+        write_coco(tmp_path)
+        for path in (tmp_path / "annotations").glob("*.npy"):
+            path.rename(tmp_path / path.name)
+        assert len(annotations.load("coco", tmp_path)[0].files) == 4
+
+    def test_ids_that_are_pickles_are_not_opened(self, tmp_path: Path) -> None:
+        write_coco(tmp_path)
+        np.save(tmp_path / "annotations" / "coco_dev_ids.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+        with pytest.raises(DataError, match=r"coco_dev_ids\.npy: cannot be read"):
+            annotations.load("coco", tmp_path)
+
+    def test_ids_of_images_instead_of_captions_are_named(self, tmp_path: Path) -> None:
+        write_coco(tmp_path)
+        np.save(tmp_path / "annotations" / "coco_test_ids.npy", np.array([31, 32]))
+        with pytest.raises(DataError, match=r"2 annotation ids not in captions_val2014\.json: 31, 32"):
+            annotations.load("coco", tmp_path)
+
+    def test_a_missing_id_file_is_named(self, tmp_path: Path) -> None:
+        write_coco(tmp_path)
+        (tmp_path / "annotations" / "coco_dev_ids.npy").unlink()
+        with pytest.raises(DataError, match=r"coco_dev_ids\.npy: is missing"):
+            annotations.load("coco", tmp_path)
+
+
+class TestVseInfinity:
+    @pytest.mark.parametrize("repeated", [False, True])
+    @pytest.mark.parametrize("folder", ["images", "flickr30k-images"])
+    def test_ids_may_stand_once_an_image_or_once_a_caption(self, tmp_path: Path, repeated: bool, folder: str) -> None:
+        write_vse_infinity(tmp_path, repeated=repeated, folder=folder)
+        train, val, test = annotations.load("flickr30k", tmp_path)
+        assert [file.stem for file in train.files] == [str(i) for i in range(6)]
+        assert [file.stem for file in val.files] == [str(100 + i) for i in range(6)]
+        assert [len(listing.captions) for listing in (train, val, test)] == [30] * 3
+        assert aligned(train)
+
+    def test_coco_takes_testall(self, tmp_path: Path) -> None:
+        write_vse_infinity(tmp_path)
+        for kind in ("caps", "ids"):
+            text = (tmp_path / "precomp" / f"test_{kind}.txt").read_text().splitlines()
+            (tmp_path / "precomp" / f"testall_{kind}.txt").write_text("\n".join(text) + "\n")
+            (tmp_path / "precomp" / f"test_{kind}.txt").write_text("\n".join(text[: len(text) // 3]) + "\n")
+        assert len(annotations.load("coco", tmp_path)[2].files) == 6
+        assert len(annotations.load("flickr30k", tmp_path)[2].files) == 2
+
+    def test_an_id_without_a_file_name_is_named(self, tmp_path: Path) -> None:
+        write_vse_infinity(tmp_path)
+        change(tmp_path / "id_mapping.json", lambda content: content.pop("103"))
+        with pytest.raises(DataError, match=r"dev_ids\.txt: 1 id not in id_mapping\.json: 103"):
+            annotations.load("flickr30k", tmp_path)
+
+    def test_ids_that_do_not_fit_the_captions_are_named(self, tmp_path: Path) -> None:
+        write_vse_infinity(tmp_path)
+        (tmp_path / "precomp" / "dev_ids.txt").write_text("100\n101\n102\n103\n")
+        with pytest.raises(DataError, match=r"dev_ids\.txt: has 4 ids for the 30 lines"):
+            annotations.load("flickr30k", tmp_path)
+
+
+@pytest.mark.parametrize(("name", "captions"), [("coco", 5), ("flickr30k", 7), ("mine", 7)])
+@pytest.mark.parametrize("write", ["karpathy", "coco", "vse-infinity"])
+def test_coco_keeps_the_first_five_captions_and_others_all(
+    tmp_path: Path, write: str, name: str, captions: int
+) -> None:
+    if write == "karpathy":
+        write_karpathy(tmp_path, counts=(7, 7, 7, 7))
+    elif write == "coco":
+        write_coco(tmp_path, captions=7)
+    else:
+        write_vse_infinity(tmp_path)
+        for split in ("train", "dev", "test"):
+            lines = [f"image {i} caption {c}" for i in range(6) for c in range(7)]
+            (tmp_path / "precomp" / f"{split}_caps.txt").write_text("\n".join(lines) + "\n")
+    for listing in annotations.load(name, tmp_path):
+        assert set(np.bincount(listing.image_of_text)) == {captions}
+        assert [caption[-1] for caption in listing.captions[:captions]] == [str(c) for c in range(captions)]
+
+
+class TestOutside:
+    """The root is the wall: whatever annotations say, no file beyond it is opened."""
+
+    @pytest.fixture
+    def secret(self, tmp_path: Path) -> Path:
+        (tmp_path / "elsewhere").mkdir()
+        Image.new("RGB", (8, 8)).save(tmp_path / "elsewhere" / "secret.png")
+        return tmp_path / "elsewhere" / "secret.png"
+
+    @pytest.mark.parametrize("name", ["../../elsewhere/secret.png", "a/../../../elsewhere/secret.png", "ABSOLUTE"])
+    @pytest.mark.parametrize("field", ["filename", "filepath"])
+    def test_karpathy_names(self, tmp_path: Path, secret: Path, name: str, field: str) -> None:
+        path = write_karpathy(tmp_path / "root")
+        value = str(secret) if name == "ABSOLUTE" else name
+        given = {"filename": value} if field == "filename" else {"filename": "secret.png", "filepath": value[:-11]}
+        change(path, lambda content: content["images"][3].update(given))
+        with pytest.raises(DataError, match="leads out of"):
+            annotations.load("flickr8k", tmp_path / "root")
+
+    @pytest.mark.parametrize("name", ["../../elsewhere/secret.png", "ABSOLUTE"])
+    def test_id_mapping_names(self, tmp_path: Path, secret: Path, name: str) -> None:
+        write_vse_infinity(tmp_path / "root")
+        value = str(secret) if name == "ABSOLUTE" else name
+        change(tmp_path / "root" / "id_mapping.json", lambda content: content.update({"201": value}))
+        with pytest.raises(DataError, match="leads out of"):
+            annotations.load("flickr30k", tmp_path / "root")
+
+    def test_coco_names(self, tmp_path: Path, secret: Path) -> None:
+        write_coco(tmp_path / "root")
+        path = tmp_path / "root" / "annotations" / "captions_val2014.json"
+        change(path, lambda content: content["images"][-1].update(file_name=str(secret)))
+        with pytest.raises(DataError, match="leads out of"):
+            annotations.load("coco", tmp_path / "root")
+
+    @pytest.mark.parametrize("link", ["file", "folder"])
+    def test_links(self, tmp_path: Path, secret: Path, link: str) -> None:
+        path = write_karpathy(tmp_path / "root")
+        images = tmp_path / "root" / "images"
+        (images / "out").symlink_to(secret if link == "file" else secret.parent)
+        name = "out" if link == "file" else "out/secret.png"
+        change(path, lambda content: content["images"][3].update(filename=name))
+        with pytest.raises(DataError, match="leads out of"):
+            annotations.load("flickr8k", tmp_path / "root")
+
+    def test_links_that_stay_inside_and_a_linked_image_folder_are_fine(self, tmp_path: Path) -> None:
+        root = tmp_path / "root"
+        write_karpathy(root)
+        (root / "images").rename(tmp_path / "disk")
+        (root / "images").symlink_to(tmp_path / "disk")
+        (tmp_path / "disk" / "0.png").rename(tmp_path / "disk" / "real.png")
+        (tmp_path / "disk" / "0.png").symlink_to("real.png")
+        assert len(annotations.load("flickr8k", root)[0].files) == 2
+
+    @pytest.mark.parametrize("name", ["a\0b", "x" * 5000, "\ud800.png", "images"])
+    def test_names_that_no_image_can_have_are_missing_images(self, tmp_path: Path, name: str) -> None:
+        path = write_karpathy(tmp_path)
+        change(path, lambda content: content["images"][3].update(filename=name))
+        with pytest.raises(DataError, match="the image is missing"):
+            annotations.load("flickr8k", tmp_path)

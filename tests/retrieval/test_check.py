@@ -1,0 +1,264 @@
+"""`data check`: every planted fault is found and named, several at once are all reported, a healthy copy has none."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from retrieval.data import feature_faults
+from retrieval.data.check import Report, check
+
+from .packages import write_coco, write_image, write_karpathy, write_precomp, write_vse_infinity
+
+Plant = Callable[[Path], object]
+
+
+def features(split: str, edit: Callable[[np.ndarray], np.ndarray | None]) -> Plant:
+    """Change one feature file."""
+
+    def plant(root: Path) -> None:
+        array = np.load(root / f"{split}_ims.npy")
+        changed = edit(array)
+        np.save(root / f"{split}_ims.npy", array if changed is None else changed)
+
+    return plant
+
+
+def put(row: int, value: float) -> Callable[[np.ndarray], None]:
+    def edit(array: np.ndarray) -> None:
+        array[row] = value
+
+    return edit
+
+
+def lines(file: str, edit: Callable[[list[str]], object]) -> Plant:
+    """Change the lines of a text file in place."""
+
+    def plant(root: Path) -> None:
+        content = (root / file).read_text().splitlines()
+        edit(content)
+        (root / file).write_text("\n".join(content) + "\n")
+
+    return plant
+
+
+def line(file: str, number: int, text: str) -> Plant:
+    """Replace one line of a text file."""
+    return lines(file, lambda content: content.__setitem__(number, text))
+
+
+def entry(number: int, **fields: Any) -> Plant:
+    """Change one image of Karpathy's JSON."""
+
+    def plant(root: Path) -> None:
+        content = json.loads((root / "dataset.json").read_text())
+        content["images"][number].update(fields)
+        (root / "dataset.json").write_text(json.dumps(content))
+
+    return plant
+
+
+def torn(file: str) -> Plant:
+    """Cut a file in half."""
+    return lambda root: (root / file).write_bytes((root / file).read_bytes()[: (root / file).stat().st_size // 2])
+
+
+def copied(source: str, target: str) -> Plant:
+    """Put one file of the annotations in the place of another."""
+    return lambda root: shutil.copy(root / "annotations" / source, root / "annotations" / target)
+
+
+PRECOMP: dict[str, tuple[Plant, str]] = {
+    "nan": (features("train", put(4, np.nan)), "train_ims.npy: row 4 holds NaN or infinity"),
+    "infinity": (features("dev", put(2, np.inf)), "dev_ims.npy: row 2 holds NaN or infinity"),
+    "zero rows": (features("test", put(3, 0)), "test_ims.npy: row 3 holds zeros only"),
+    "width": (features("dev", lambda a: a[:, :, :3]), "differ in shape between splits: train 3 x 4, val 3 x 3"),
+    "dtype": (features("train", lambda a: a.astype(np.int32)), "found int32 (6, 3, 4)"),
+    "one dimension": (features("train", lambda a: a[:, 0, 0]), "found float16 (6,)"),
+    "rows": (features("test", lambda a: a[:4]), "test_ims.npy has 4 rows"),
+    "no rows": (features("dev", lambda a: a[:0]), "dev_ims.npy: is empty: 0 feature rows, 30 captions"),
+    "torn features": (torn("test_ims.npy"), "cannot read"),
+    "missing features": (lambda r: (r / "dev_ims.npy").unlink(), "dev_ims.npy: the file is missing"),
+    "missing captions": (lambda r: (r / "dev_caps.txt").unlink(), "dev_caps.txt: is missing"),
+    "empty caption": (line("dev_caps.txt", 6, "  "), "1 caption is empty, the first is number 7"),
+    "python bytes": (line("train_caps.txt", 0, "b'a dog'"), "looks like python bytes, the first is number 1"),
+    "latin 1": (
+        lambda r: (r / "test_caps.txt").write_bytes(b"caf\xe9\n" * 30),
+        "test_caps.txt, line 1: is not UTF-8: byte 0xe9",
+    ),
+    "doubled id": (line("train_ids.txt", 5, "0"), "train_ids.txt: 1 id given more than once, the first is 0"),
+    "number of ids": (lines("dev_ids.txt", lambda t: t.pop()), "dev_ids.txt: has 5 ids, where there are 6 images"),
+    "image in two splits": (line("test_ids.txt", 1, "3"), "train and test share 1 image id, the first is 3"),
+}
+
+KARPATHY: dict[str, tuple[Plant, str]] = {
+    "missing image": (lambda r: (r / "images" / "2.png").unlink(), "images/2.png: the image is missing"),
+    "torn image": (torn("images/1.png"), "images/1.png: the image cannot be read"),
+    "no image": (lambda r: (r / "images" / "0.png").write_text("<html>"), "images/0.png: the image cannot be read"),
+    "empty file": (lambda r: (r / "images" / "0.png").write_bytes(b""), "images/0.png: the image cannot be read"),
+    "outside": (entry(1, filename="../../../etc/passwd"), "images[1]: file name '../../../etc/passwd' leads out of"),
+    "absolute": (entry(1, filename="/etc/passwd"), "images[1]: file name '/etc/passwd' leads out of"),
+    "two splits": (entry(3, filename="0.png"), "train and test share 1 image, the first is 0.png"),
+    "twice in a split": (entry(1, filename="0.png"), "1 image given more than once, the first is 0.png"),
+    "unknown split": (entry(2, split="tset"), "unknown split 'tset' of image '2.png'"),
+    "no caption": (entry(2, sentences=[]), "image '2.png' has no caption"),
+    "empty caption": (entry(2, sentences=[{"raw": ""}]), "captions of the val split"),
+    "python bytes": (entry(3, sentences=[{"raw": 'b"a cat"'}]), "1 caption looks like python bytes"),
+    "empty split": (entry(2, split="train"), "val split of"),
+    "torn json": (torn("dataset.json"), "dataset.json: cannot be read"),
+}
+
+VSE: dict[str, tuple[Plant, str]] = {
+    "id without a file name": (line("precomp/dev_ids.txt", 0, "999"), "1 id not in id_mapping.json: 999"),
+    "captions apart": (
+        lines("precomp/test_ids.txt", lambda t: t.insert(0, t.pop())),
+        "1 id with captions in lines that are not consecutive",
+    ),
+    "too few ids": (lines("precomp/train_ids.txt", lambda t: t.pop()), "has 29 ids for the 30 lines"),
+    "not utf-8": (
+        lambda r: (r / "precomp" / "dev_caps.txt").write_bytes(b"\xff\n" * 30),
+        "dev_caps.txt, line 1: is not UTF-8",
+    ),
+}
+
+COCO: dict[str, tuple[Plant, str]] = {
+    "missing ids": (lambda r: (r / "annotations/coco_dev_ids.npy").unlink(), "coco_dev_ids.npy: is missing"),
+    "torn ids": (torn("annotations/coco_train_ids.npy"), "coco_train_ids.npy: cannot be read"),
+    "foreign ids": (
+        lambda r: np.save(r / "annotations/coco_test_ids.npy", np.array([7])),
+        "1 annotation id not in captions_val2014.json: 7",
+    ),
+    "two splits": (copied("coco_dev_ids.npy", "coco_test_ids.npy"), "val and test share 2 images"),
+}
+
+WRITERS: dict[str, tuple[Callable[[Path], object], dict[str, tuple[Plant, str]]]] = {
+    "precomp": (write_precomp, PRECOMP),
+    "karpathy": (write_karpathy, KARPATHY),
+    "vse-infinity": (lambda root: write_vse_infinity(root, repeated=True), VSE),
+    "coco": (write_coco, COCO),
+}
+FAULTS = [(form, name) for form, (_, faults) in WRITERS.items() for name in faults]
+
+
+def named(report: Report) -> str:
+    return "\n".join(str(problem) for problem in report.problems)
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_a_healthy_copy_has_no_problem(form: str, tmp_path: Path) -> None:
+    WRITERS[form][0](tmp_path)
+    report = check("mine", tmp_path)
+    assert report.problems == []
+    (part,) = report.parts
+    assert set(part.sizes) == {"train", "val", "test"}
+    assert part.bytes > 0
+    assert len(part.fingerprint) == 16
+
+
+@pytest.mark.parametrize(("form", "fault"), FAULTS, ids=[f"{form}: {fault}" for form, fault in FAULTS])
+def test_a_planted_fault_is_found_and_named(form: str, fault: str, tmp_path: Path) -> None:
+    write, faults = WRITERS[form]
+    write(tmp_path)
+    plant, message = faults[fault]
+    plant(tmp_path)
+    report = check("mine", tmp_path)
+    assert message in named(report)
+    assert all(problem.fix for problem in report.problems)
+
+
+@pytest.mark.parametrize(
+    ("form", "together"),
+    [
+        ("precomp", ("nan", "infinity", "zero rows", "empty caption", "python bytes", "doubled id")),
+        ("precomp", ("width", "number of ids", "torn features", "python bytes", "image in two splits")),
+        ("precomp", ("missing features", "latin 1", "infinity", "nan", "doubled id")),
+        ("karpathy", ("missing image", "torn image", "no image", "python bytes")),
+        ("karpathy", ("outside", "no caption", "two splits")),
+        ("vse-infinity", ("id without a file name", "captions apart", "too few ids")),
+    ],
+)
+def test_several_faults_are_all_reported(form: str, together: tuple[str, ...], tmp_path: Path) -> None:
+    write, faults = WRITERS[form]
+    write(tmp_path)
+    wanted = [message for fault in together if (message := faults[fault][1]) and fault != "infinity"]
+    for fault in together:
+        if not (fault == "infinity" and "missing features" in together):
+            faults[fault][0](tmp_path)
+    text = named(check("mine", tmp_path))
+    assert [message for message in wanted if message not in text] == []
+
+
+def test_features_and_images_are_both_checked(tmp_path: Path) -> None:
+    write_karpathy(tmp_path)
+    write_precomp(tmp_path / "precomp")
+    features("train", put(1, np.nan))(tmp_path / "precomp")
+    torn("images/3.png")(tmp_path)
+    text = named(check("mine", tmp_path))
+    assert "row 1 holds NaN" in text
+    assert "3.png: the image cannot be read" in text
+
+
+def test_nan_is_found_in_every_block_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feature_faults, "BLOCK_BYTES", 48)  # two rows
+    write_precomp(tmp_path)
+    for row in (0, 5):
+        features("train", put(row, np.nan))(tmp_path)
+    told: list[tuple[str, int, int]] = []
+    report = check("mine", tmp_path, progress=lambda *word: told.append(word))
+    assert "rows 0, 5 hold NaN or infinity" in named(report)
+    assert told[:3] == [("reading train_ims.npy", done, 6) for done in (2, 4, 6)]
+
+
+def test_fast_opens_headers_only(tmp_path: Path) -> None:
+    write_karpathy(tmp_path)
+    write_image(tmp_path / "images" / "large.png", 1)
+    torn("images/3.png")(tmp_path)
+    (tmp_path / "images" / "2.png").write_text("no image")
+    assert [problem.place[-5:] for problem in check("mine", tmp_path, fast=True).problems] == ["2.png"]
+    assert [problem.place[-5:] for problem in check("mine", tmp_path).problems] == ["2.png", "3.png"]
+
+
+def test_sizes_are_held_against_the_official_ones(tmp_path: Path) -> None:
+    write_precomp(tmp_path)
+    text = named(check("flickr30k", tmp_path))
+    assert "6 images with 30 captions; officially 29,000 with 145,000" in text
+    assert text.count("officially") == 3
+    assert check("mine", tmp_path).problems == []
+
+
+def test_a_known_incomplete_copy_says_what_is_missing(tmp_path: Path) -> None:
+    write_precomp(tmp_path, images=1000, captions=5)
+    text = named(check("coco", tmp_path))
+    assert "1,000 images with 5,000 captions; officially 5,000 with 25,000. What is missing: `testall`" in text
+
+
+def test_row_numbers_are_no_image_ids(tmp_path: Path) -> None:
+    write_precomp(tmp_path)
+    for split in ("train", "dev", "test"):
+        (tmp_path / f"{split}_ids.txt").write_text("".join(f"{row}\n" for row in range(6)))
+    assert check("mine", tmp_path).problems == []
+
+
+def test_repeated_rows_and_no_ids_are_healthy(tmp_path: Path) -> None:
+    write_precomp(tmp_path, repeated=True)
+    write_precomp(tmp_path / "precomp", ids=False)
+    assert check("mine", tmp_path).problems == check("mine", tmp_path / "precomp").problems == []
+
+
+def test_a_folder_without_data_says_what_was_expected(tmp_path: Path) -> None:
+    (problem,) = check("coco", tmp_path).problems
+    assert "no data in a known form" in problem.what
+    assert "goalgrid data where coco" in problem.fix
+    (problem,) = check("coco", tmp_path / "none").problems
+    assert "no such folder" in problem.what
+
+
+def test_real_photographs_and_features_have_no_problem(flickr8k: Path) -> None:
+    report = check("flickr8k", flickr8k)
+    assert report.problems == []
+    assert [part.sizes["train"].captions for part in report.parts] == [30000, 30000]
+    assert report.parts[1].notes["test"] == "9 x 512 float16"
