@@ -6,12 +6,15 @@ threshold: a sort and prefix sums. The negatives' threshold is one number known 
 their sum is collected while the matrix streams by.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+LOG2_E = math.log2(math.e)
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,13 @@ class Lead:
         """Sum of k(s + delta - r) from that of k(s - r)."""
         return total + count * delta
 
-    def total(self, sim: Tensor, member: Tensor, top: Tensor, index: Tensor, threshold: Tensor) -> Tensor:
-        """Sum of k(top - r) over each row's members, but for the one at `index`, which is top."""
+    def total(self, over: Tensor, member: Tensor, count: Tensor, top: Tensor, index: Tensor, dim: int) -> Tensor:
+        """Sum of k(top - r) over the members along `dim`, but for the one at `index`, which is top.
+
+        All are given as what they are over the threshold, which is 0 where they are under it.
+        """
         # The top itself leads by 0, and what is over the threshold needs no mask.
-        return member.sum(-1) * (top - threshold) - (sim - threshold).relu_().sum(-1)
+        return count * top - over.sum(dim)
 
 
 @dataclass(frozen=True)
@@ -58,10 +64,11 @@ class Ratio:
     def shift(self, total: Tensor, count: Tensor, delta: Tensor) -> Tensor:
         return total * torch.exp(self.rate * delta)
 
-    def total(self, sim: Tensor, member: Tensor, top: Tensor, index: Tensor, threshold: Tensor) -> Tensor:
-        # Against the row's own top nothing overflows; the top is struck out rather than subtracted, which would cancel.
-        ratio = (sim - top[..., None]).mul_(-self.rate).exp_().mul_(member)
-        return ratio.scatter(-1, index[..., None], 0.0).sum(-1)
+    def total(self, over: Tensor, member: Tensor, count: Tensor, top: Tensor, index: Tensor, dim: int) -> Tensor:
+        # Against its own top nothing overflows; the top is struck out rather than subtracted, which would cancel.
+        bits = -self.rate * LOG2_E  # exp2 takes half the time of exp
+        ratio = torch.add((top * -bits).unsqueeze(dim), over, alpha=bits).exp2_().mul_(member)
+        return ratio.scatter(dim, index.unsqueeze(dim), 0.0).sum(dim)
 
 
 Kernel = Lead | Ratio
@@ -92,11 +99,13 @@ class Relative:
     def above(self, value: Tensor, threshold: Tensor) -> Tensor:
         return value >= threshold if self.closed else value > threshold
 
-    def members(self, sim: Float[Tensor, "*a c"], threshold: Tensor) -> Float[Tensor, "*a c"]:
-        """The set N as zeros and ones, which are several times faster to form and to sum than booleans."""
-        if self.closed:
-            return 1 - (threshold - sim).relu_().sign_()
-        return (sim - threshold).relu_().sign_()
+    def members(self, sim: Float[Tensor, "a c"], threshold: Tensor, over: Float[Tensor, "a c"]) -> Float[Tensor, "a c"]:
+        """The set N as zeros and ones, which are several times faster to form and to sum than booleans.
+
+        Args:
+            over: what the similarities are over the threshold, 0 where they are under it.
+        """
+        return 1 - (threshold - sim).relu_().sign_() if self.closed else over.sign()
 
     def mean(self, total: Tensor, count: Tensor) -> Tensor:
         return (total / count.clamp(min=1)).where(count > 0, self.empty)

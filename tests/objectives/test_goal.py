@@ -107,6 +107,38 @@ def test_tiles_equal_the_whole_matrix(name: str, variant: str, edge: int, ragged
         torch.testing.assert_close(tiled, expected, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize(("name", "variant"), CELLS)
+@pytest.mark.parametrize("ties", [False, True])
+def test_the_passes_of_large_batches_equal_those_of_small_ones(
+    name: str, variant: str, ties: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Vectorised maxima and gradients in pieces, on batches that are small enough to have neither."""
+    image, text = unit(9, 5), unit(9, 5, seed=1)
+    if ties:
+        image[3], text[5], text[6] = image[1], text[2], text[2]
+    objective = build(name, variant=variant, ignore_same_image=True)
+    owners = torch.tensor([0, 0, 1, 2, 3, 4, 5, 6, 7])
+    expected = embedding_gradients(objective, image, text, owners)
+    monkeypatch.setattr(mining, "VECTORISED", 0)
+    monkeypatch.setattr(mining, "PIECE", 2)
+    for ours, plain in zip(embedding_gradients(objective, image, text, owners), expected, strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_the_first_of_tied_maxima_counts_either_way(hidden: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    sim = torch.tensor([[0.1, 0.7, 0.7], [0.2, 0.2, 0.2], [0.9, 0.7, -0.3]])
+    if hidden:
+        sim.fill_diagonal_(-torch.inf)
+    for dim in (0, 1):
+        monkeypatch.setattr(mining, "VECTORISED", 1000)
+        plain = mining.hardest(sim, dim)
+        monkeypatch.setattr(mining, "VECTORISED", 0)
+        ours = mining.hardest(sim, dim)
+        assert ours.s_neg.equal(plain.s_neg)
+        assert ours.index.equal(plain.index)
+
+
 def embedding_gradients(
     objective: torch.nn.Module, image: Tensor, text: Tensor, *context: Tensor
 ) -> tuple[Tensor, ...]:
