@@ -28,7 +28,8 @@ from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.home import Home
 from grid.settings import TrialSettings
-from runners.trial import Machine, run_trial
+from runners.machine import Machine
+from runners.trial import run_trial
 
 TIME_GOAL, MEMORY_GOAL = 5.0, 0.05
 RESNET18 = {

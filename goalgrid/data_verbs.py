@@ -98,8 +98,8 @@ def features(
         say(f"{found.name}: no recipe has a frozen backbone whose features could be kept")
         return
     compute_features(jobs, err)
-    for source, job in sources(jobs):
-        folder = source.folder(job.machine.features)
+    for source, machine in sources(jobs):
+        folder = source.folder(machine.features)
         size = sum(file.stat().st_size for file in folder.glob("*.npy")) / 1e6
         show(f"{folder}  {source.views():,} views of {source.name} by {source.backbone.weights}, {size:,.1f} MB")
 

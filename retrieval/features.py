@@ -7,6 +7,7 @@ block. Whoever comes while another process computes them waits for the lock and 
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,7 @@ class Source:
     backbone: BackboneSettings
     places: pretrained.Places
 
+    @cached_property
     def key(self) -> str:
         """Hash of the images, the weights, and all that decides what the network sees and gives."""
         backbone = self.backbone
@@ -93,7 +95,7 @@ class Source:
     def folder(self, cache: Path) -> Path:
         """`<cache>/<data set>-<weights>-<key>`."""
         weights = self.backbone.architecture["model_type"] if self.backbone.weights == RANDOM else self.backbone.weights
-        return cache / f"{self.name}-{str(weights).rpartition('/')[2]}-{self.key()[:12]}"
+        return cache / f"{self.name}-{str(weights).rpartition('/')[2]}-{self.key[:12]}"
 
     def views(self) -> int:
         """How many views the network has to see."""
@@ -141,7 +143,7 @@ class Source:
                 progress(rows)
 
     def _about(self) -> dict[str, Any]:
-        return {"dataset": self.name, "backbone": self.backbone.model_dump(mode="json"), "key": self.key()}
+        return {"dataset": self.name, "backbone": self.backbone.model_dump(mode="json"), "key": self.key}
 
 
 def _fill(path: Path, network: Vision, images: Images, crops: int, device: torch.device) -> Iterator[int]:

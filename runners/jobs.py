@@ -14,7 +14,8 @@ from grid.gridfile import Grid
 from grid.home import Home
 from grid.settings import TrialSettings
 from runners.events import Report
-from runners.trial import Machine, run_trial
+from runners.machine import Machine
+from runners.trial import run_trial
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,11 @@ class Launch:
         cpus = os.cpu_count() or 1
         jobs = jobs_for(grid, trials, self.home, gpus=gpus)
         check_inputs(jobs)
-        compute_features(jobs, self.console)
+        try:
+            compute_features(jobs, self.console)
+        except KeyboardInterrupt:
+            self._warn("interrupted; the features that are computed are kept")
+            return
         driver: Driver = Here()
         if not self.here:
             from runners.ray_tune import RayTune

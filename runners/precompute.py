@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from grid.encoders import BackboneSettings
 from grid.expansion import Cell, trials_of
@@ -14,8 +15,9 @@ from grid.home import Home
 from retrieval import data, pretrained
 from retrieval.features import Source
 from retrieval.model import pretrained_parts
+from runners.inputs import feature_source
 from runners.jobs import Job, jobs_for
-from runners.trial import feature_source
+from runners.machine import Machine
 
 
 def check_inputs(jobs: Sequence[Job]) -> None:
@@ -24,15 +26,14 @@ def check_inputs(jobs: Sequence[Job]) -> None:
     Raises:
         UserError: what is wrong with the first that is.
     """
-    for job in jobs:
-        for settings in job.trials:
-            name, image = settings.dataset.name, settings.model.image
-            keep = not (isinstance(image, BackboneSettings) and image.cached)
-            view, root = data.view_of(image), job.machine.root(name)
-            pairs = data.load(name, root, view, workers=job.machine.workers, keep=keep)
-            data.check_protocol(pairs, name, settings.dataset.protocol)
-            for part in pretrained_parts(settings.model):
-                pretrained.locate(part, job.machine.places)
+    wanted = ((settings.dataset, settings.model, job.machine) for job in jobs for settings in job.trials)
+    for dataset, model, machine in dict.fromkeys(wanted):
+        keep = not (isinstance(model.image, BackboneSettings) and model.image.cached)
+        view, root = data.view_of(model.image), machine.root(dataset.name)
+        pairs = data.load(dataset.name, root, view, workers=machine.workers, keep=keep)
+        data.check_protocol(pairs, dataset.name, dataset.protocol)
+        for part in pretrained_parts(model):
+            pretrained.locate(part, machine.places)
 
 
 def feature_jobs(grid: Grid, cells: Sequence[Cell], home: Home) -> list[Job]:
@@ -40,14 +41,14 @@ def feature_jobs(grid: Grid, cells: Sequence[Cell], home: Home) -> list[Job]:
     return jobs_for(grid, trials_of(cells), home, gpus=torch.cuda.device_count())
 
 
-def sources(jobs: Iterable[Job]) -> list[tuple[Source, Job]]:
-    """Everything that a frozen backbone has to see, once each, with a job that needs it."""
-    found: dict[str, tuple[Source, Job]] = {}
-    for job in jobs:
-        for settings in job.trials:
-            if isinstance(settings.model.image, BackboneSettings) and settings.model.image.cached:
-                source = feature_source(settings.dataset, settings.model.image, job.machine)
-                found.setdefault(str(source.folder(job.machine.features)), (source, job))
+def sources(jobs: Iterable[Job]) -> list[tuple[Source, Machine]]:
+    """Everything that a frozen backbone has to see, once each, with the machine that it is on."""
+    wanted = ((settings.dataset, settings.model.image, job.machine) for job in jobs for settings in job.trials)
+    found: dict[Path, tuple[Source, Machine]] = {}
+    for dataset, image, machine in dict.fromkeys(wanted):
+        if isinstance(image, BackboneSettings) and image.cached:
+            source = feature_source(dataset, image, machine)
+            found.setdefault(source.folder(machine.features), (source, machine))
     return list(found.values())
 
 
@@ -57,17 +58,21 @@ def compute_features(jobs: Iterable[Job], console: Console) -> None:
     Raises:
         UserError: an image or the weights cannot be read, or the disk is full.
     """
-    for source, job in sources(jobs):
-        if not source.ready(job.machine.features):
+    for source, machine in sources(jobs):
+        if not source.ready(machine.features):
+            what = f"features of {source.name} by {source.backbone.weights}"
+            _say(console, f"{what}: {source.views():,} views, kept in {source.folder(machine.features)}")
             with _bar(console) as bar:
-                bar.add_task(f"features of {source.name} by {source.backbone.weights}", total=source.views())
-                source.load(job.machine.features, job.machine.device, partial(bar.advance, TaskID(0)))
-            where = f"features: {source.folder(job.machine.features)}"
-            console.print(where, markup=False, highlight=False, soft_wrap=True)
+                task = bar.add_task(what, total=source.views())
+                source.load(machine.features, machine.device, partial(bar.advance, task))
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
 
 
+def _say(console: Console, message: str) -> None:
+    console.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
 def _bar(console: Console) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True)
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

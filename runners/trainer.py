@@ -3,29 +3,25 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int
 from torch import Tensor, nn
 
 import objectives
-from grid.encoders import TextSettings
 from grid.errors import UserError
 from grid.files import write_json_lines
 from grid.identity import derived_seed
 from grid.protocols import protocol
-from grid.settings import DatasetSettings, TrainSettings, TrialSettings
-from retrieval import evaluation, readers
-from retrieval.data import Pairs, Split
+from grid.settings import TrainSettings, TrialSettings
+from retrieval import evaluation
+from retrieval.data import Split
 from retrieval.model import Vse, build
 from retrieval.prefetch import ahead
-from retrieval.pretrained import Places
-from retrieval.tokens import Reader, Tokens
 from runners import checkpoints
+from runners.inputs import Batch, Inputs, batches
 
 EMBED_BATCH = 512
 """Feature vectors or captions embedded at a time when evaluating; pixels come in the batches of training."""
@@ -33,44 +29,6 @@ EMBED_BATCH = 512
 
 class TrainingError(UserError):
     """The training itself went wrong: a term of it is no longer finite."""
-
-
-@dataclass(frozen=True, eq=False)
-class Inputs:
-    """A data set with its captions encoded, on the device that trains.
-
-    Args:
-        places: folder by name of pretrained weights.
-    """
-
-    pairs: Pairs
-    reader: Reader
-    tokens: dict[str, Tokens]
-    device: torch.device
-    places: Places
-
-    @classmethod
-    def prepare(
-        cls, pairs: Pairs, dataset: DatasetSettings, text: TextSettings, *, device: torch.device, places: Places
-    ) -> "Inputs":
-        """Learn to read from the training captions, and encode those of all splits."""
-        reader = readers.build(text, pairs.train.captions, min_count=dataset.min_count, places=places)
-        tokens = {
-            "train": reader.encode(pairs.train.captions, max_words=dataset.max_words, drop=text.word_drop),
-            "val": reader.encode(pairs.val.captions, max_words=dataset.max_words),
-            "test": reader.encode(pairs.test.captions, max_words=dataset.max_words),
-        }
-        return cls(pairs, reader, tokens, device, places)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What one step reads, on the host."""
-
-    owners: Int[np.ndarray, " b"]
-    """Row of each caption's image."""
-    images: Tensor
-    tokens: tuple[Tensor, Tensor]
 
 
 class Trainer:
@@ -175,32 +133,12 @@ class Trainer:
         warming = self.epoch < train.warmup_epochs
         objective = objectives.with_mining(self.objective, "all") if warming else self.objective
         sums: dict[str, Tensor] = {}
-        order = self._order()
-        for place, batch in enumerate(ahead(self._reader(), enumerate(order))):
-            for name, value in self._step(objective, batch, self._ramp(place / len(order))).items():
+        epoch = batches(self.settings, self.inputs, self.epoch)
+        for place, batch in enumerate(epoch):
+            for name, value in self._step(objective, batch, self._ramp(place / len(epoch))).items():
                 sums[name] = sums.get(name, 0) + value.double()
-        means = {name: float(value) / len(order) for name, value in sums.items()}
+        means = {name: float(value) / len(epoch) for name, value in sums.items()}
         return {"lr": lr, **{name: value for name, value in means.items() if not math.isnan(value)}}
-
-    def _order(self) -> list[Tensor]:
-        """Rows of training captions, batch by batch, as seed and epoch decide; a single one at the end is left out."""
-        train = self.settings.train
-        generator = torch.Generator().manual_seed(derived_seed(self.settings, f"batches of epoch {self.epoch}"))
-        order = torch.randperm(len(self.inputs.tokens["train"]), generator=generator)
-        least = train.batch_size if train.drop_last and len(order) >= train.batch_size else 2
-        return [rows for rows in order.split(train.batch_size) if len(rows) >= least]
-
-    def _reader(self) -> Callable[[tuple[int, Tensor]], Batch]:
-        """What reads a batch of this epoch; its random views depend on seed, epoch and the batch's place alone."""
-        split, tokens = self.inputs.pairs.train, self.inputs.tokens["train"]
-        views, words = (derived_seed(self.settings, f"{what} of epoch {self.epoch}") for what in ("views", "words"))
-
-        def read(item: tuple[int, Tensor]) -> Batch:
-            place, texts = item
-            owners = split.image_of_text[texts.numpy()]
-            return Batch(owners, split.images.gather(owners, views + place), tokens.gather(texts, words + place))
-
-        return read
 
     def _ramp(self, share: float) -> float:
         """Factor of the loss: 1, but in the epochs after the frozen ones it rises from 0. VSE-infinity's grid recipes.

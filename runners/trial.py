@@ -2,59 +2,24 @@
 
 import json
 import traceback
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from grid import catalog
-from grid.encoders import BackboneSettings, ImageSettings, ModelSettings, TextSettings
 from grid.errors import UserError
 from grid.files import write_json, write_text
 from grid.home import State, TrialFolder
-from grid.identity import digest
-from grid.settings import DatasetSettings, TrialSettings
+from grid.settings import TrialSettings
 from results import record
-from retrieval import data, pretrained
 from retrieval.evaluation import Ranks
-from retrieval.features import Source
-from retrieval.model import pretrained_parts
 from runners import lease, provenance
 from runners.events import Event, Report
-from runners.trainer import Inputs, Trainer
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What a trial may use here: never part of its identity."""
-
-    threads: int = 1
-    workers: int = 2
-    gpu: bool = False
-    roots: tuple[tuple[str, str], ...] = ()
-    """(data set, folder) for those that are not embedded."""
-    weights: tuple[tuple[str, str], ...] = ()
-    """(name, folder) of pretrained weights that lie on this machine."""
-    cache: str = "features"
-    """Folder of the features of frozen backbones."""
-
-    @property
-    def device(self) -> torch.device:
-        return torch.device("cuda" if self.gpu and torch.cuda.is_available() else "cpu")
-
-    def root(self, dataset: str) -> Path | None:
-        return next((Path(folder) for name, folder in self.roots if name == dataset), None)
-
-    @property
-    def features(self) -> Path:
-        return Path(self.cache)
-
-    @property
-    def places(self) -> dict[str, Path]:
-        return {name: Path(folder) for name, folder in self.weights}
+from runners.inputs import data_fingerprint, prepare
+from runners.machine import Machine
+from runners.trainer import Trainer
 
 
 def run_trial(settings: TrialSettings, folder: TrialFolder, report: Report, machine: Machine) -> State:
@@ -107,37 +72,6 @@ def _train(settings: TrialSettings, folder: TrialFolder, report: Report, machine
     return {f"test_{name}": value for name, value in ranks.metrics().items()}
 
 
-def prepare(settings: TrialSettings, machine: Machine) -> Inputs:
-    """Open the trial's data and encode its captions; kept for the next trial that needs the same.
-
-    Raises:
-        UserError: the data cannot be used; says why.
-    """
-    inputs = _inputs(settings.dataset, settings.model.image, settings.model.text, machine)
-    data.check_protocol(inputs.pairs, settings.dataset.name, settings.dataset.protocol)
-    return inputs
-
-
-def feature_source(dataset: DatasetSettings, image: BackboneSettings, machine: Machine) -> Source:
-    """The images and the frozen backbone that reads them before training.
-
-    Raises:
-        UserError: the images cannot be used; says why.
-    """
-    view, root = data.backbone_view(image), machine.root(dataset.name)
-    pairs = data.load(dataset.name, root, view, workers=machine.workers, keep=False)
-    return Source(dataset.name, pairs, image, machine.places)
-
-
-@lru_cache(maxsize=4)
-def _inputs(dataset: DatasetSettings, image: ImageSettings, text: TextSettings, machine: Machine) -> Inputs:
-    if isinstance(image, BackboneSettings) and image.cached:
-        pairs = feature_source(dataset, image, machine).load(machine.features, machine.device)
-    else:
-        pairs = data.load(dataset.name, machine.root(dataset.name), data.view_of(image), workers=machine.workers)
-    return Inputs.prepare(pairs, dataset, text, device=machine.device, places=machine.places)
-
-
 def _parent(settings: TrialSettings, folder: TrialFolder) -> Path | None:
     """The best checkpoint of the trial that this one starts from.
 
@@ -150,14 +84,6 @@ def _parent(settings: TrialSettings, folder: TrialFolder) -> Path | None:
     if not parent.done.exists():
         raise UserError(f"it starts from {parent.trial_id}, which is not done. Run the grid: parents come first.")
     return parent.best_checkpoint
-
-
-@lru_cache(maxsize=4)
-def _data_fingerprint(inputs: Inputs, model: ModelSettings) -> str:
-    """Of the data set, and of the pretrained weights that read it."""
-    weights = [pretrained.fingerprint(part, inputs.places) for part in pretrained_parts(model)]
-    own = inputs.pairs.fingerprint()
-    return digest([own, *weights])[:16] if weights else own
 
 
 def protocols_of(settings: TrialSettings) -> list[str]:
@@ -196,7 +122,7 @@ def _record(
         "test_t2i_ranks": ranks.t2i.tolist(),
         "history": record.long_history(trainer.rows),
         "train_seconds": sum(row["seconds"] for row in trainer.rows),
-        "data_fingerprint": _data_fingerprint(trainer.inputs, settings.model),
+        "data_fingerprint": data_fingerprint(trainer.inputs, settings.model),
         "code_fingerprint": provenance.code_fingerprint(),
         "environment": json.dumps(environment, sort_keys=True),
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -79,11 +79,11 @@ def test_the_key_is_of_all_that_decides_features_and_of_nothing_else(tmp_path: P
         source(backbone(weights="a", **named), places),
         source(backbone(weights="b", **named), places),
     ]
-    assert len({one.key() for one in variants}) == len(variants)
+    assert len({one.key for one in variants}) == len(variants)
     same = [source(backbone(pooling="max", head="mlp", normalize=False, drop=0.1)), source(backbone(flip=False))]
-    assert {one.key() for one in same} == {variants[0].key()}
+    assert {one.key for one in same} == {variants[0].key}
     again = source(backbone(weights="copy", **named), {"copy": places["a"]})
-    assert again.key() == variants[7].key(), "the content counts, not the name"
+    assert again.key == variants[7].key, "the content counts, not the name"
 
 
 def test_a_bank_gives_each_look_one_of_its_crops(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from results.export import export
 from results.layouts import LAYOUTS, arrange
 from results.renderers import parquet
 from results.scores import Scores
-from runners.trial import Machine, run_trial
+from runners.machine import Machine
+from runners.trial import run_trial
 
 from ..conftest import Goalgrid
 

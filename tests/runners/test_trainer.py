@@ -10,8 +10,9 @@ from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import load
 from grid.objectives import GOAL, OBJECTIVES
 from grid.settings import TrialSettings
+from runners.inputs import batches, prepare
+from runners.machine import Machine
 from runners.trainer import Trainer, TrainingError
-from runners.trial import Machine, prepare
 
 from ..conftest import SMALL
 
@@ -32,6 +33,11 @@ def trainer_in(
     folder.mkdir(exist_ok=True)
     paths = {"last": folder / "last.ckpt", "best": folder / "best.ckpt", "history": folder / "history.jsonl"}
     return Trainer(settings, prepare(settings, machine), **paths, report=report, start=start)
+
+
+def order(trainer: Trainer) -> list[torch.Tensor]:
+    """Rows of the captions of each batch of the first epoch."""
+    return batches(trainer.settings, trainer.inputs, 0).rows
 
 
 class Killed(Exception):
@@ -88,7 +94,7 @@ def test_all_objectives_see_the_same_batches_and_weights(tmp_path: Path) -> None
     trials = trials_of(expand(load("demo", [w for w in SMALL if w != "--set"] + ["seeds=[0]"])))
     trainers = [trainer_in(tmp_path / trial.id, trial.settings) for trial in trials]
     assert len(trainers) == len(GOAL)
-    batches = {tuple(rows.tolist()) for t in trainers for rows in t._order()[:1]}
+    batches = {tuple(rows.tolist()) for t in trainers for rows in order(t)[:1]}
     assert len(batches) == 1
     weights = [next(iter(t.model.parameters())) for t in trainers]
     assert all(weight.equal(weights[0]) for weight in weights)
@@ -151,7 +157,7 @@ def test_the_selection_rule_picks_the_tested_weights(tmp_path: Path, selection: 
 def test_a_single_pair_at_the_end_of_an_epoch_is_left_out(tmp_path: Path, small_trial: Trial) -> None:
     train = small_trial.settings.train.model_copy(update={"batch_size": 4999})
     trainer = trainer_in(tmp_path / "t", small_trial.settings.model_copy(update={"train": train}))
-    assert [len(rows) for rows in trainer._order()] == [4999]
+    assert [len(rows) for rows in order(trainer)] == [4999]
 
 
 class TestSchedules:
@@ -189,8 +195,8 @@ class TestSchedules:
         assert factors == [1.0, 1.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0]
 
     def test_dropping_the_last_batch_leaves_whole_ones(self, tmp_path: Path) -> None:
-        whole = trainer_in(tmp_path, settings_of("train.batch_size=300"))._order()
-        dropped = trainer_in(tmp_path, settings_of("train.batch_size=300", "train.drop_last=true"))._order()
+        whole = order(trainer_in(tmp_path, settings_of("train.batch_size=300")))
+        dropped = order(trainer_in(tmp_path, settings_of("train.batch_size=300", "train.drop_last=true")))
         assert [len(rows) for rows in whole] == [300] * 16 + [200]
         assert [len(rows) for rows in dropped] == [300] * 16
 

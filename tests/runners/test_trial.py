@@ -14,7 +14,8 @@ from grid.home import Home, State, lease_content
 from results import record
 from runners import lease
 from runners.events import Event
-from runners.trial import Machine, run_trial
+from runners.machine import Machine
+from runners.trial import run_trial
 
 
 def run(trial: Trial, home: Home, machine: Machine | None = None) -> tuple[State, list[Event]]:

@@ -1,0 +1,137 @@
+"""What a trial reads: its data set as its encoders take it, and the batches of each epoch."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from grid.encoders import BackboneSettings, ImageSettings, ModelSettings, TextSettings
+from grid.identity import derived_seed, digest
+from grid.settings import DatasetSettings, TrialSettings
+from retrieval import data, pretrained, readers
+from retrieval.data import Pairs
+from retrieval.features import Source
+from retrieval.model import pretrained_parts
+from retrieval.prefetch import ahead
+from retrieval.pretrained import Places
+from retrieval.tokens import Reader, Tokens
+from runners.machine import Machine
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """A data set with its captions encoded, on the device that trains.
+
+    Args:
+        places: folder by name of pretrained weights.
+    """
+
+    pairs: Pairs
+    reader: Reader
+    tokens: dict[str, Tokens]
+    device: torch.device
+    places: Places
+
+    @classmethod
+    def prepare(
+        cls, pairs: Pairs, dataset: DatasetSettings, text: TextSettings, *, device: torch.device, places: Places
+    ) -> "Inputs":
+        """Learn to read from the training captions, and encode those of all splits."""
+        reader = readers.build(text, pairs.train.captions, min_count=dataset.min_count, places=places)
+        tokens = {
+            "train": reader.encode(pairs.train.captions, max_words=dataset.max_words, drop=text.word_drop),
+            "val": reader.encode(pairs.val.captions, max_words=dataset.max_words),
+            "test": reader.encode(pairs.test.captions, max_words=dataset.max_words),
+        }
+        return cls(pairs, reader, tokens, device, places)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one step reads, on the host."""
+
+    owners: Int[np.ndarray, " b"]
+    """Row of each caption's image."""
+    images: Tensor
+    tokens: tuple[Tensor, Tensor]
+
+
+def prepare(settings: TrialSettings, machine: Machine) -> Inputs:
+    """Open the trial's data and encode its captions; kept for the next trial that needs the same.
+
+    Raises:
+        UserError: the data cannot be used; says why.
+    """
+    inputs = _inputs(settings.dataset, settings.model.image, settings.model.text, machine)
+    data.check_protocol(inputs.pairs, settings.dataset.name, settings.dataset.protocol)
+    return inputs
+
+
+def feature_source(dataset: DatasetSettings, image: BackboneSettings, machine: Machine) -> Source:
+    """The images and the frozen backbone that reads them before training.
+
+    Raises:
+        UserError: the images cannot be used; says why.
+    """
+    view, root = data.backbone_view(image), machine.root(dataset.name)
+    pairs = data.load(dataset.name, root, view, workers=machine.workers, keep=False)
+    return Source(dataset.name, pairs, image, machine.places)
+
+
+@lru_cache(maxsize=4)
+def _inputs(dataset: DatasetSettings, image: ImageSettings, text: TextSettings, machine: Machine) -> Inputs:
+    if isinstance(image, BackboneSettings) and image.cached:
+        pairs = feature_source(dataset, image, machine).load(machine.features, machine.device)
+    else:
+        pairs = data.load(dataset.name, machine.root(dataset.name), data.view_of(image), workers=machine.workers)
+    return Inputs.prepare(pairs, dataset, text, device=machine.device, places=machine.places)
+
+
+def batches(settings: TrialSettings, inputs: Inputs, epoch: int) -> "Epoch":
+    """The batches of one epoch, as seed and epoch decide; a single pair at the end is left out."""
+    train, tokens = settings.train, inputs.tokens["train"]
+    generator = torch.Generator().manual_seed(derived_seed(settings, f"batches of epoch {epoch}"))
+    order = torch.randperm(len(tokens), generator=generator)
+    least = train.batch_size if train.drop_last and len(order) >= train.batch_size else 2
+    rows = [some for some in order.split(train.batch_size) if len(some) >= least]
+    views, words = (derived_seed(settings, f"{what} of epoch {epoch}") for what in ("views", "words"))
+    return Epoch(inputs, rows, views, words)
+
+
+@dataclass(frozen=True, eq=False)
+class Epoch:
+    """An epoch's batches, each read while the one before it is learnt from.
+
+    Args:
+        rows: of the captions of each batch.
+        views, words: seeds of the random views and of the words left out; with a batch's place they decide them alone.
+    """
+
+    inputs: Inputs
+    rows: list[Int[Tensor, " b"]]
+    views: int
+    words: int
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Batch]:
+        return ahead(self._read, range(len(self.rows)))
+
+    def _read(self, place: int) -> Batch:
+        split, tokens, texts = self.inputs.pairs.train, self.inputs.tokens["train"], self.rows[place]
+        owners = split.image_of_text[texts.numpy()]
+        images = split.images.gather(owners, self.views + place)
+        return Batch(owners, images, tokens.gather(texts, self.words + place))
+
+
+@lru_cache(maxsize=4)
+def data_fingerprint(inputs: Inputs, model: ModelSettings) -> str:
+    """Of the data set, and of the pretrained weights that read it."""
+    weights = [pretrained.fingerprint(part, inputs.places) for part in pretrained_parts(model)]
+    own = inputs.pairs.fingerprint()
+    return digest([own, *weights])[:16] if weights else own

@@ -1,0 +1,36 @@
+"""What a trial may use of the machine that it runs on, and where things lie there: no part of its identity."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a trial may use here: never part of its identity."""
+
+    threads: int = 1
+    workers: int = 2
+    gpu: bool = False
+    roots: tuple[tuple[str, str], ...] = ()
+    """(data set, folder) for those that are not embedded."""
+    weights: tuple[tuple[str, str], ...] = ()
+    """(name, folder) of pretrained weights that lie on this machine."""
+    cache: str = "features"
+    """Folder of the features of frozen backbones."""
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cuda" if self.gpu and torch.cuda.is_available() else "cpu")
+
+    def root(self, dataset: str) -> Path | None:
+        return next((Path(folder) for name, folder in self.roots if name == dataset), None)
+
+    @property
+    def features(self) -> Path:
+        return Path(self.cache)
+
+    @property
+    def places(self) -> dict[str, Path]:
+        return {name: Path(folder) for name, folder in self.weights}
