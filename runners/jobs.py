@@ -37,6 +37,11 @@ class Job:
                 continue  # its parent failed, and says so; this one stays planned
             run_trial(settings, home.trial(trial_id), report, self.machine)
 
+    def left(self) -> list[str]:
+        """Ids of its trials that are not done."""
+        home = Home(Path(self.home))
+        return [trial_id for trial_id in self.ids if not home.trial(trial_id).done.exists()]
+
     def to_json(self) -> str:
         content = {
             "trials": [settings.model_dump(mode="json") for settings in self.trials],

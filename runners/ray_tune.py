@@ -115,5 +115,5 @@ class _Passing(tune.Callback):
             self.report(Event(**result["event"]))
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        for trial_id in Job.from_json(trial.config["job"]).ids:
+        for trial_id in Job.from_json(trial.config["job"]).left():
             self.report(Event(trial_id, "failed", message="its worker process died; the system may be out of memory"))

@@ -88,3 +88,19 @@ def test_weights_that_are_not_there_are_one_message(goalgrid: Goalgrid, few_of_f
     assert finished.returncode == 2
     assert "no config.json in" in finished.stderr
     assert "Traceback" not in finished.stderr
+
+
+def test_features_can_be_computed_ahead_and_are_found(goalgrid: Goalgrid, tmp_path: Path) -> None:
+    settings = ['recipes=["vsepp-r152-tiny"]', "model.image.size=32", "model.image.crops=1"]
+    overrides = [word for setting in settings for word in ("--set", setting)]
+    finished = goalgrid("data", "features", "demo", *overrides, runs=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    assert "1,750 views of shapes by random" in finished.stdout
+    file = next(Home(tmp_path).features.glob("shapes-resnet-*/train.npy"))
+    written = file.stat().st_mtime_ns
+    again = goalgrid("data", "features", "demo", *overrides, runs=tmp_path)
+    assert "1,750 views" in again.stdout
+    assert file.stat().st_mtime_ns == written
+    none = goalgrid("data", "features", "demo", runs=tmp_path)
+    assert none.returncode == 0
+    assert "no recipe has a frozen backbone" in none.stderr

@@ -94,3 +94,12 @@ def test_two_children_of_one_parent_share_its_job() -> None:
         [first.id, twins[0].id, twins[1].id],
         [second.id],
     ]
+
+
+def test_a_job_that_broke_off_has_left_what_is_not_done(tmp_path: Path) -> None:
+    grid = load("demo", CHAINED)
+    job = jobs_for(grid, trials_of(expand(grid)), Home(tmp_path), gpus=0)[0]
+    parent = Home(tmp_path).trial(job.ids[0])
+    parent.path.mkdir(parents=True)
+    parent.done.touch()
+    assert job.left() == [job.ids[1]]
