@@ -30,8 +30,8 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_every_published_recipe_trains_two_epochs_and_is_evaluated(
     recipes: list[str], weights: list[str], goalgrid: Goalgrid, few_of_flickr8k: Path, tmp_path: Path
 ) -> None:
-    """The recipes as they are, sizes of images and spaces included; only the pretrained networks are tiny."""
-    settings = ["objectives=['triplet-hn']", "seeds=[0]", f"recipes={recipes}", "train.epochs=2"]
+    """The recipes as they are, sizes of images, crops and schedules included, in a small space with tiny networks."""
+    settings = ["objectives=['triplet-hn']", "seeds=[0]", f"recipes={recipes}", "train.epochs=2", "model.dim=64"]
     overrides = [word for setting in settings for word in ("--set", setting)]
     root = ["--set", 'datasets=["few"]', "--root", f"few={few_of_flickr8k}"]
     finished = goalgrid("run", "flickr8k", *overrides, *root, *weights, "--here", runs=tmp_path)
