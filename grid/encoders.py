@@ -131,38 +131,35 @@ class BackboneSettings(Pretrained):
 ImageSettings = Annotated[CnnSettings | FeatureSettings | BackboneSettings, Field(discriminator="encoder")]
 
 
-class BowSettings(Settings):
+class WordSettings(Settings):
+    """What every encoder that embeds words of its own vocabulary has."""
+
+    word_dim: Annotated[int, Field(ge=1)] = 300
+    dropout: Dropout = 0.0
+    boundaries: Boundaries = False
+    word_drop: WordDrop = 0.0
+
+
+class BowSettings(WordSettings):
     """Word embeddings, pooled: no order, and fast."""
 
     encoder: Literal["bow"]
-    word_dim: Annotated[int, Field(ge=1)] = 300
     pooling: PoolingName = "mean"
     pool_k: PoolK = 5
-    dropout: Dropout = 0.0
-    boundaries: Boundaries = False
-    word_drop: WordDrop = 0.0
 
 
-class GruSettings(Settings):
+class GruSettings(WordSettings):
     """VSE++'s text encoder: the last state of a one-layer GRU."""
 
     encoder: Literal["gru"]
-    word_dim: Annotated[int, Field(ge=1)] = 300
-    dropout: Dropout = 0.0
-    boundaries: Boundaries = False
-    word_drop: WordDrop = 0.0
 
 
-class BiGruSettings(Settings):
+class BiGruSettings(WordSettings):
     """A GRU read in both directions, its states averaged over directions and pooled over words."""
 
     encoder: Literal["bigru"]
-    word_dim: Annotated[int, Field(ge=1)] = 300
     pooling: PoolingName = "mean"
     pool_k: PoolK = 5
-    dropout: Dropout = 0.0
-    boundaries: Boundaries = False
-    word_drop: WordDrop = 0.0
 
 
 class TransformerSettings(Pretrained):

@@ -84,12 +84,7 @@ class Trainer:
             self._save(improved=metrics["val_rsum"] > self.best_rsum)
             self.report(self.epoch, metrics)
 
-    def test(self) -> evaluation.Ranks:
-        """Evaluate the test split by the trial's protocol, with the checkpoint that the selection rule picks."""
-        protocol = self.settings.dataset.protocol
-        return self.test_by([protocol])[protocol]
-
-    def test_by(self, names: Sequence[str]) -> dict[str, evaluation.Ranks]:
+    def by_protocols(self, names: Sequence[str]) -> dict[str, evaluation.Ranks]:
         """Evaluate the test split by several protocols, from the same embeddings of the selected checkpoint."""
         if self.settings.train.selection == "best-val-rsum":
             self.model.load_weights(_weights(self.best, self.inputs.device))

@@ -63,7 +63,7 @@ def _train(settings: TrialSettings, folder: TrialFolder, report: Report, machine
         start=_parent(settings, folder),
     )
     trainer.fit()
-    by_protocol = trainer.test_by(protocols_of(settings))
+    by_protocol = trainer.by_protocols(protocols_of(settings))
     ranks = by_protocol.pop(settings.dataset.protocol)
     others = {name: others.metrics() for name, others in by_protocol.items()}
     record.write(folder.record, _record(settings, folder, trainer, ranks, others, environment))

@@ -19,7 +19,7 @@ FORMAT = "precomputed features"
 def of_folder(folder: Path, test_splits: list[str], progress: Progress) -> Part:
     """All three splits under one folder."""
     part = Part(FORMAT, folder)
-    test = precomp.test_split(folder, test_splits)
+    test = precomp.split_for_test(folder, test_splits)
     shapes: dict[str, tuple[int, ...]] = {}
     keys: dict[str, list[str]] = {}
     for split, file in (("train", "train"), ("val", "dev"), ("test", test)):

@@ -80,10 +80,10 @@ def load(root: Path, *, test_splits: Sequence[str] = ("test",)) -> Pairs:
     Raises:
         DataError: a file is missing or unreadable, or captions and images do not match in number.
     """
-    return Pairs(*(_split(root, name) for name in ("train", "dev", test_split(root, test_splits))))
+    return Pairs(*(_split(root, name) for name in ("train", "dev", split_for_test(root, test_splits))))
 
 
-def test_split(root: Path, test_splits: Sequence[str]) -> str:
+def split_for_test(root: Path, test_splits: Sequence[str]) -> str:
     """The first of these names that has features here."""
     return next((name for name in test_splits if (root / f"{name}_ims.npy").exists()), test_splits[0])
 

@@ -31,6 +31,9 @@ WRONG = [
     (("diagrams", "--format", "jpg"), "unknown format 'jpg'"),
     (("diagrams", "--set", "taau=3"), "Did you mean 'tau'?"),
     (("diagrams", "infonce"), "has no triplet weight"),
+    (("data", "where", "flickr8q"), "unknown data set 'flickr8q'. Did you mean 'flickr8k'?"),
+    (("data", "check", "flickr8k"), "Give --root DIR"),
+    (("data", "check", "flickr8k", "--root", ".", "--workers", "0"), "Invalid value for '--workers'"),
 ]
 
 

@@ -47,24 +47,6 @@ def test_the_page_of_a_data_set_says_the_same_as_where(name: str) -> None:
         assert f"{size.images:,}" in page
 
 
-WRONG = [
-    (("data", "where", "flickr8q"), "unknown data set 'flickr8q'. Did you mean 'flickr8k'?"),
-    (("data", "check", "flickr8k"), "Give --root DIR"),
-    (("data", "check", "flickr8k", "--root", ".", "--workers", "0"), "Invalid value for '--workers'"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "message"), WRONG, ids=[" ".join(arguments) for arguments, _ in WRONG])
-def test_a_mistake_is_one_message_and_exit_2(
-    arguments: tuple[str, ...], message: str, tmp_path: Path, goalgrid: Goalgrid
-) -> None:
-    finished = goalgrid(*arguments, runs=tmp_path)
-    assert finished.returncode == 2
-    assert message in finished.stderr
-    assert "Traceback" not in finished.stderr
-    assert finished.stdout == ""
-
-
 def test_a_good_copy_is_summed_up(tmp_path: Path, goalgrid: Goalgrid) -> None:
     write_copy(tmp_path / "mine")
     finished = goalgrid("data", "check", "mine", "--root", str(tmp_path / "mine"), runs=tmp_path)

@@ -172,7 +172,9 @@ class TestProtocol:
 
     def test_data_of_ones_own_may_have_any_size(self, tmp_path: Path) -> None:
         write_precomp(tmp_path)
-        data.check_protocol(data.load("mine", tmp_path, LINEAR), "mine", "mine-test")
+        pairs = data.load("mine", tmp_path, LINEAR)
+        data.check_protocol(pairs, "mine", "mine-test")
+        assert len(pairs.test.images) == 6
 
     def test_the_first_validation_images_keep_their_captions(self, tmp_path: Path) -> None:
         write_precomp(tmp_path)
