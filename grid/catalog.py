@@ -15,20 +15,6 @@ from grid.settings import TrainSettings
 Shelf = Literal["recipes", "presets", "datasets"]
 
 
-class Resources(Settings):
-    """What a job asks of the machine: never part of a trial's identity."""
-
-    cpu: Annotated[int, Field(ge=1)] = 1
-    gpu: Annotated[float, Field(ge=0)] | None = None
-    """Share of one GPU, or a whole number of them; None: the recipe's share where there is a GPU, else none."""
-    concurrency: Annotated[int, Field(ge=1)] | None = None
-    """Jobs at a time; None: as many as the CPUs and GPUs hold."""
-    workers: Annotated[int, Field(ge=1)] = 2
-    """Threads that decode raw images, per trial."""
-    features: str | None = None
-    """Folder of the features of frozen backbones; None: `features` in the runs folder."""
-
-
 class Recipe(Settings):
     """A backbone with its training settings, and the share of a GPU that it needs."""
 

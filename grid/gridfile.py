@@ -10,11 +10,12 @@ import tomli_w
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from grid import catalog
-from grid.catalog import Resources, explain
+from grid.catalog import explain
 from grid.encoders import ModelSettings
 from grid.errors import UserError, several, unknown
 from grid.fields import Settings
 from grid.objectives import GOAL, OBJECTIVES, VARIANTS, known_parameters, unknown_objective
+from grid.running import Reliability, Resources
 from grid.settings import DatasetSettings, TrainSettings
 
 Scalar = bool | int | float | str
@@ -48,6 +49,7 @@ class Grid(Settings):
     data: dict[str, Location] = {}
     weights: dict[str, str] = {}
     resources: Resources = Resources()
+    reliability: Reliability = Reliability()
 
     def axes(self) -> dict[str, Sequence[Scalar]]:
         """Every direction of the grid by name, swept settings last."""
@@ -274,7 +276,7 @@ def _apply(content: dict[str, Any], override: str) -> None:
     first, _, rest = key.partition(".")
     if first in ("set", "sweep") and rest:
         content.setdefault(first, {})[rest] = value
-    elif first in ("data", "resources") and rest:
+    elif first in ("data", "resources", "reliability") and rest:
         *path, last = key.split(".")
         table = content
         for part in path:

@@ -3,17 +3,12 @@
 State is read from the disk and stored nowhere else; every path is a property of one object.
 """
 
-import json
-import socket
-import time
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
-HEARTBEAT_SECONDS = 5.0
-LEASE_SECONDS = 60.0
-"""A lease of another machine that was not renewed for so long belongs to a dead process."""
+from grid.attempts import Attempt, attempts_in
+from grid.failures import Failure
 
 
 class State(StrEnum):
@@ -61,6 +56,11 @@ class TrialFolder:
         return self.path / "last.ckpt"
 
     @property
+    def previous_checkpoint(self) -> Path:
+        """The one before the last."""
+        return self.path / "previous.ckpt"
+
+    @property
     def best_checkpoint(self) -> Path:
         return self.path / "best.ckpt"
 
@@ -73,8 +73,15 @@ class TrialFolder:
         return self.path / "error.txt"
 
     @property
-    def lease(self) -> Path:
-        return self.path / "lease.json"
+    def attempts_folder(self) -> Path:
+        return self.path / "attempts"
+
+    def attempts(self) -> list[Attempt]:
+        """All attempts at it, the first one first."""
+        return attempts_in(self.attempts_folder)
+
+    def latest(self) -> Attempt | None:
+        return next(reversed(self.attempts()), None)
 
     @property
     def done(self) -> Path:
@@ -85,11 +92,17 @@ class TrialFolder:
         """Derived from which files stand here."""
         if self.done.exists():
             return State.DONE
-        if lease_is_live(self.lease):
+        latest = self.latest()
+        if latest and latest.live():
             return State.RUNNING
         if self.error.exists():
             return State.FAILED
         return State.INTERRUPTED if self.settings.exists() else State.PLANNED
+
+    def failure(self) -> Failure | None:
+        """The class of a failed trial's last failure."""
+        latest = self.latest()
+        return latest.failure() if latest and self.error.exists() else None
 
     def reason(self) -> str:
         """The last line of a failed trial's error; empty for any other."""
@@ -141,36 +154,14 @@ class Home:
         return self.path / "features"
 
     @property
+    def mark(self) -> Path:
+        """A random word, by which a node knows that it sees this folder and not an empty mount point."""
+        return self.path / ".goalgrid"
+
+    def stop_request(self, launch: str) -> Path:
+        """Where it stands, the trials of this launch write a checkpoint and end."""
+        return self.path / "launches" / f"{launch}.stop"
+
+    @property
     def mlflow(self) -> Path:
         return self.path / "mlflow.db"
-
-
-def lease_content() -> dict[str, Any]:
-    """Who this process is, and that it lives now."""
-    import psutil
-
-    me = psutil.Process()
-    return {
-        "host": socket.gethostname(),
-        "pid": me.pid,
-        "started": me.create_time(),
-        "heartbeat": time.time(),
-    }
-
-
-def lease_is_live(path: Path) -> bool:
-    """Whether a process holds this lease: on this machine it is looked up, on another its heartbeat counts."""
-    try:
-        lease = json.loads(path.read_text(encoding="utf-8"))
-        host, pid, started, heartbeat = lease["host"], lease["pid"], lease["started"], lease["heartbeat"]
-    except (OSError, ValueError, KeyError):
-        return False
-    if host != socket.gethostname():
-        return bool(time.time() - heartbeat < LEASE_SECONDS)
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        return bool(abs(process.create_time() - started) < 1.0 and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False

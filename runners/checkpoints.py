@@ -1,46 +1,102 @@
-"""Checkpoints: everything that training goes on from, as tensors and plain values, loaded without unpickling code."""
+"""Checkpoints: everything that training goes on from, as tensors and plain values, loaded without unpickling code.
 
+A checkpoint is what `torch.save` writes, a zip file, with a SHA-256 of itself in the zip's comment: `torch.load` reads
+it as it is, and half a file, or one with a wrong bit, is found out.
+"""
+
+import hashlib
 import io
 import pickle
+import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from grid.files import written_aside
 
+_MARK = b"sha256:"
+_COMMENT = len(_MARK) + 64
+"""Bytes of the zip's comment; its last two bytes before say how many."""
 
-def save(path: Path, content: dict[str, Any]) -> None:
-    """Replace the checkpoint at `path` in one step.
+
+class Corrupt(Exception):
+    """What stands there is no whole checkpoint."""
+
+
+def save(path: Path, content: dict[str, Any], *, previous: Path | None = None) -> None:
+    """Replace the checkpoint at `path` in one step; what stood there before becomes `previous`.
 
     Raises:
         UserError: the disk is full or read-only; the checkpoint before is untouched.
     """
     buffer = io.BytesIO()  # torch, writing by itself, hides a full disk behind an error of its own
     torch.save(content, buffer)
+    body = buffer.getbuffer()[:-2]
+    length = _COMMENT.to_bytes(2, "little")
+    digest = hashlib.sha256(body)
+    digest.update(length)
     with written_aside(path) as aside:
-        aside.write_bytes(buffer.getbuffer())
+        with aside.open("wb") as file:
+            file.write(body)
+            file.write(length + _MARK + digest.hexdigest().encode())
+        if previous is not None and path.exists():
+            path.replace(previous)
 
 
 def load(path: Path, device: torch.device) -> dict[str, Any] | None:
-    """The checkpoint at `path`; None when there is none or it cannot be read."""
+    """The checkpoint at `path`; None when there is none.
+
+    Raises:
+        Corrupt: it is not whole.
+        OSError: it cannot be read at all.
+    """
     try:
-        content = torch.load(path, map_location=device, weights_only=True)
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError):
+        data = path.read_bytes()
+    except FileNotFoundError:
         return None
-    return dict(content)
+    body, comment = data[:-_COMMENT], data[-_COMMENT:]
+    if comment != _MARK + hashlib.sha256(body).hexdigest().encode():
+        raise Corrupt(f"{path} is not whole: its checksum is wrong")
+    try:
+        return dict(torch.load(io.BytesIO(data), map_location=device, weights_only=True))
+    except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise Corrupt(f"{path} cannot be read: {error}") from error
 
 
-def random_states(device: torch.device) -> dict[str, torch.Tensor]:
-    """States of the generators that training draws from."""
-    states = {"cpu": torch.get_rng_state()}
+def set_aside(path: Path) -> Path:
+    """Rename a corrupt checkpoint, so that nothing takes it and a reader can look at it."""
+    aside = path.with_name(f"{path.stem}.corrupt")
+    path.replace(aside)
+    return aside
+
+
+def random_states(device: torch.device) -> dict[str, Any]:
+    """States of all generators of this process."""
+    numbers = np.random.get_state(legacy=False)
+    version, words, gauss = random.getstate()
+    states = {
+        "cpu": torch.get_rng_state(),
+        "python": [version, list(words), gauss],
+        "numpy": [
+            numbers["state"]["key"].tolist(),
+            int(numbers["state"]["pos"]),
+            int(numbers["has_gauss"]),
+            float(numbers["gauss"]),
+        ],
+    }
     if device.type == "cuda":
         states["cuda"] = torch.cuda.get_rng_state(device)
     return states
 
 
-def restore_random_states(states: dict[str, torch.Tensor], device: torch.device) -> None:
+def restore_random_states(states: dict[str, Any], device: torch.device) -> None:
     """Put the generators back to where they were."""
     torch.set_rng_state(states["cpu"].cpu())
+    version, words, gauss = states["python"]
+    random.setstate((version, tuple(words), gauss))
+    key, position, has_gauss, cached = states["numpy"]
+    np.random.set_state(("MT19937", np.array(key, dtype=np.uint32), position, has_gauss, cached))
     if "cuda" in states and device.type == "cuda":
         torch.cuda.set_rng_state(states["cuda"].cpu(), device)

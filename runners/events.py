@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-Kind = Literal["started", "epoch", "done", "failed", "busy"]
+Kind = Literal["started", "epoch", "done", "failed", "busy", "retry", "stopped", "warning"]
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Event:
     metrics: dict[str, float] = field(default_factory=dict)
     """Validation metrics of an epoch; test metrics when done."""
     message: str = ""
-    """Why it failed, or who else trains it."""
+    """Why it failed, who else trains it, or what a user should know."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

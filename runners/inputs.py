@@ -119,8 +119,9 @@ class Epoch:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __iter__(self) -> Iterator[Batch]:
-        return ahead(self._read, range(len(self.rows)))
+    def since(self, start: int) -> Iterator[tuple[int, Batch]]:
+        """Each batch with its place, from this one on."""
+        return enumerate(ahead(self._read, range(start, len(self.rows))), start)
 
     def _read(self, place: int) -> Batch:
         split, tokens, texts = self.inputs.pairs.train, self.inputs.tokens["train"], self.rows[place]

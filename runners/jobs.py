@@ -1,21 +1,57 @@
 """Jobs: what a driver schedules. A job is one or more trials, run in order in one process, and what they may use."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import TracebackType
 from typing import Protocol
 
 from grid import catalog
-from grid.catalog import Resources
+from grid.attempts import Attempt
 from grid.errors import UserError
 from grid.expansion import Trial
+from grid.failures import Failure
 from grid.gridfile import Grid
-from grid.home import Home
+from grid.home import Home, State
+from grid.running import Resources
 from grid.settings import TrialSettings
-from runners.events import Report
+from runners import attempts, folders
+from runners.attempts import Origin
+from runners.events import Event, Report
+from runners.failures import alone, given_up, pause
 from runners.machine import Machine
+from runners.stopping import Stop
+from runners.trainer import Cadence
 from runners.trial import run_trial
+
+DEATHS = frozenset({Failure.KILLED, Failure.TIMEOUT, Failure.NODE_LOST, Failure.OUT_OF_MEMORY})
+"""Failures that a driver sees when a process dies."""
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What all jobs of one launch have in common.
+
+    Args:
+        name: of the launch; unique.
+        mark: of the runs folder, by which a node knows that it sees the right one.
+        patience: seconds to wait for that.
+    """
+
+    name: str
+    mark: str
+    patience: float = 60.0
+    cadence: Cadence = field(default_factory=Cadence)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a job asks of the machine."""
+
+    cpu: int
+    gpu: float
+    custom: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -26,49 +62,141 @@ class Job:
     ids: tuple[str, ...]
     home: str
     machine: Machine
-    cpu: int
-    gpu: float
+    request: Request
+    launched: Launched
 
-    def run(self, report: Report) -> None:
-        """Run the trials in this process, one after the other."""
-        home = Home(Path(self.home))
+    @property
+    def place(self) -> Home:
+        return Home(Path(self.home))
+
+    @property
+    def stop_request(self) -> Path:
+        return self.place.stop_request(self.launched.name)
+
+    def run(self, report: Report, stop: Stop, *, node: str = "", capture: bool = False) -> None:
+        """Run the trials in this process, one after the other, until all had their attempt or it is asked to end."""
+        home, origin = self.place, Origin(self.launched.name, node, capture)
+        try:
+            folders.wait_for(home, self.launched.mark, self.launched.patience)
+        except UserError as error:
+            for trial_id in self.ids:
+                report(Event(trial_id, "failed", message=f"{Failure.STORAGE}: {error}"))
+            return
         for trial_id, settings in zip(self.ids, self.trials, strict=True):
+            stop.look()
+            if stop.asked():
+                return
             if settings.starts_from in self.ids and not home.trial(settings.starts_from).done.exists():
                 continue  # its parent failed, and says so; this one stays planned
-            run_trial(settings, home.trial(trial_id), report, self.machine)
+            folder, cadence = home.trial(trial_id), self.launched.cadence
+            run_trial(settings, folder, report, self.machine, origin=origin, cadence=cadence, stop=stop)
 
-    def left(self) -> list[str]:
-        """Ids of its trials that are not done."""
-        home = Home(Path(self.home))
-        return [trial_id for trial_id in self.ids if not home.trial(trial_id).done.exists()]
+    def left(self) -> "Job | None":
+        """What another try may help: the trials that are neither done, nor failed for good, nor somebody else's."""
+        home, kept = self.place, list[tuple[str, TrialSettings]]()
+        for trial_id, settings in zip(self.ids, self.trials, strict=True):
+            state = home.trial(trial_id).state()
+            waits = settings.starts_from in self.ids and settings.starts_from not in dict(kept)
+            orphan = waits and not home.trial(str(settings.starts_from)).done.exists()
+            if state in (State.PLANNED, State.INTERRUPTED) and not orphan:
+                kept.append((trial_id, settings))
+        if not kept:
+            return None
+        return replace(self, ids=tuple(name for name, _ in kept), trials=tuple(settings for _, settings in kept))
+
+    def attempts(self) -> int:
+        """How many attempts at its trials there were."""
+        return sum(len(self.place.trial(trial_id).attempts()) for trial_id in self.ids)
+
+    def live(self) -> bool:
+        """Whether one of its trials is being trained."""
+        return any(self.place.trial(trial_id).state() is State.RUNNING for trial_id in self.ids)
+
+    def alone(self) -> bool:
+        """Whether its next try has the device for itself."""
+        return any(alone(self.place.trial(trial_id), self.launched.name) for trial_id in self.ids)
+
+    def pause(self) -> float:
+        """Seconds to wait before its next try."""
+        return max(pause(self.place.trial(trial_id), self.launched.name) for trial_id in self.ids)
+
+    def bury(self, judge: Callable[[Attempt], tuple[Failure, str]]) -> list[Event]:
+        """After its process died: say how the attempt that this cut off ended, by the driver's judgement."""
+        for trial_id in self.ids:
+            folder = self.place.trial(trial_id)
+            latest = folder.latest()
+            if folder.done.exists() or not latest or latest.content().get("launch") != self.launched.name:
+                continue
+            if latest.outcome() is None:
+                attempts.end(latest, *judge(latest))
+            failure = latest.failure()
+            if failure is not None and failure in DEATHS:
+                over = given_up(folder, self.launched.name)
+                return [Event(trial_id, "failed" if over else "retry", message=f"{failure}: {latest.message()}")]
+        return []
 
     def to_json(self) -> str:
-        content = {
-            "trials": [settings.model_dump(mode="json") for settings in self.trials],
-            "ids": self.ids,
-            "home": self.home,
-            "machine": asdict(self.machine),
-            "cpu": self.cpu,
-            "gpu": self.gpu,
-        }
-        return json.dumps(content)
+        content = asdict(replace(self, trials=()))
+        return json.dumps(content | {"trials": [settings.model_dump(mode="json") for settings in self.trials]})
 
     @classmethod
     def from_json(cls, text: str) -> "Job":
         content = json.loads(text)
         pairs = {key: tuple(map(tuple, content["machine"][key])) for key in ("roots", "weights")}
-        machine = content["machine"] | pairs
-        trials = tuple(TrialSettings.model_validate(settings) for settings in content["trials"])
-        return cls(trials, tuple(content["ids"]), content["home"], Machine(**machine), content["cpu"], content["gpu"])
+        request = content["request"] | {"custom": tuple(map(tuple, content["request"]["custom"]))}
+        launched = content["launched"] | {"cadence": Cadence(**content["launched"]["cadence"])}
+        return cls(
+            tuple(TrialSettings.model_validate(settings) for settings in content["trials"]),
+            tuple(content["ids"]),
+            content["home"],
+            Machine(**content["machine"] | pairs),
+            Request(**request),
+            Launched(**launched),
+        )
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What there is to run on.
+
+    Args:
+        largest: CPUs and GPUs of the largest node; a job has to fit on one.
+    """
+
+    cpus: int
+    gpus: int
+    largest: tuple[int, int]
 
 
 class Driver(Protocol):
-    """Runs jobs somewhere and passes on what their trials report; returns when none is left or it was interrupted."""
+    """Runs jobs somewhere and passes on what their trials report."""
 
-    def run(self, jobs: Sequence[Job], report: Report) -> None: ...
+    def capacity(self) -> Capacity: ...
+
+    def check(self, home: Home, mark: str, paths: Sequence[Path], patience: float) -> None:
+        """Have every node look whether it sees the runs folder and these paths, and runs the same code."""
+
+    def __enter__(self) -> "Driver": ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def run(self, jobs: Sequence[Job], report: Report, *, slots: int) -> None:
+        """Run these, so many at a time; returns when none is left or they were asked to end."""
+
+    def kill(self, attempt: Attempt) -> None:
+        """End the process that makes this attempt."""
 
 
-def jobs_for(grid: Grid, trials: Sequence[Trial], home: Home, *, gpus: int) -> list[Job]:
+def jobs_for(
+    grid: Grid,
+    trials: Sequence[Trial],
+    home: Home,
+    *,
+    gpus: int,
+    launched: Launched = Launched("alone", ""),
+) -> list[Job]:
     """One job a chain of trials that start from one another, each with its share of the machine.
 
     Args:
@@ -86,7 +214,8 @@ def jobs_for(grid: Grid, trials: Sequence[Trial], home: Home, *, gpus: int) -> l
         share = max(gpu_share(resources, trial.settings.recipe) for trial in chain) if gpus else 0.0
         machine = Machine(resources.cpu, resources.workers, share > 0, roots, weights, cache)
         settings, ids = tuple(trial.settings for trial in chain), tuple(trial.id for trial in chain)
-        jobs.append(Job(settings, ids, str(home.path.absolute()), machine, resources.cpu, share))
+        request = Request(resources.cpu, share, tuple(resources.custom.items()))
+        jobs.append(Job(settings, ids, str(home.path.absolute()), machine, request, launched))
     return jobs
 
 
@@ -114,14 +243,15 @@ def gpu_share(resources: Resources, recipe: str) -> float:
     return share
 
 
-def concurrency(resources: Resources, jobs: Sequence[Job], *, cpus: int, gpus: int) -> int:
-    """How many jobs run at a time: what is asked for, bounded by what the machine holds.
+def concurrency(resources: Resources, jobs: Sequence[Job], capacity: Capacity) -> int:
+    """How many jobs run at a time: what is asked for, bounded by what the machine or cluster holds.
 
     Raises:
         UserError: not even one job fits.
     """
-    cpu, gpu = max(job.cpu for job in jobs), max(job.gpu for job in jobs)
-    fitting = min(cpus // cpu, int(gpus / gpu) if gpu else cpus)
-    if fitting < 1:
-        raise UserError(f"a job asks for {cpu} CPUs and {gpu:g} GPUs; this machine has {cpus} and {gpus}.")
+    cpu, gpu = max(job.request.cpu for job in jobs), max(job.request.gpu for job in jobs)
+    cpus, gpus = capacity.largest
+    if cpu > cpus or gpu > gpus:
+        raise UserError(f"a job asks for {cpu} CPUs and {gpu:g} GPUs; the largest node has {cpus} and {gpus}.")
+    fitting = min(capacity.cpus // cpu, int(capacity.gpus / gpu) if gpu else capacity.cpus)
     return min(fitting, resources.concurrency or fitting)

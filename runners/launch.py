@@ -1,22 +1,29 @@
 """A launch: the trials that are wanted and not done, through a driver, with the live matrix and the MLflow mirror."""
 
-import os
+import time
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 
-import torch
 from rich.console import Console
 
 from grid.expansion import Cell, Trial
 from grid.files import write_text
 from grid.gridfile import Grid
 from grid.home import Home
-from runners.events import Event
+from runners import folders
+from runners.events import Event, Report
 from runners.here import Here
-from runners.jobs import Driver, Job, concurrency, jobs_for
+from runners.interrupts import Interrupts
+from runners.jobs import Driver, Job, Launched, concurrency, jobs_for
 from runners.live import Board, Display
 from runners.mlflow_mirror import Mirror
 from runners.precompute import check_inputs, compute_features
+from runners.stopping import Stop
+from runners.trainer import Cadence
+from runners.watchdog import Watchdog
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,7 @@ class Launch:
 
     Args:
         here: run in this process, without Ray.
+        address: of a running Ray cluster; None: a Ray of its own on this machine.
         mlflow_uri: where to mirror to; None: nowhere.
         live: redraw the matrix in place instead of printing lines.
     """
@@ -32,6 +40,7 @@ class Launch:
     home: Home
     console: Console
     here: bool = False
+    address: str | None = None
     mlflow_uri: str | None = None
     live: bool = False
 
@@ -39,47 +48,87 @@ class Launch:
         """Train these trials; afterwards, what is done stands on the disk.
 
         Raises:
-            UserError: the data or the runs folder cannot be used; nothing was started then.
+            UserError: the data, the runs folder or the cluster cannot be used; nothing was started then.
         """
-        gpus = torch.cuda.device_count()
-        cpus = os.cpu_count() or 1
-        jobs = jobs_for(grid, trials, self.home, gpus=gpus)
-        check_inputs(jobs)
-        try:
+        name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
+        stop = Stop(self.home.stop_request(name))
+        driver = self._driver(stop, grid.reliability.grace_seconds)
+        with Interrupts(stop, self._warn) as interrupts:
+            capacity = driver.capacity()
+            cadence = Cadence(grid.reliability.checkpoint_steps, grid.reliability.checkpoint_minutes)
+            launched = Launched(name, folders.mark(self.home), grid.reliability.folder_seconds, cadence)
+            jobs = jobs_for(grid, trials, self.home, gpus=capacity.gpus, launched=launched)
+            slots = concurrency(grid.resources, jobs, capacity)
+            check_inputs(jobs)
             compute_features(jobs, self.console)
-        except KeyboardInterrupt:
-            self._warn("interrupted; the features that are computed are kept")
-            return
-        driver: Driver = Here()
-        if not self.here:
-            from runners.ray_tune import RayTune
+            board = Board(cells, {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials})
+            mirror = Mirror(self.mlflow_uri, grid.name, self._warn) if self.mlflow_uri else None
+            try:
+                if mirror:  # what an earlier launch left unmirrored
+                    for trial_id in board.trials:
+                        mirror.sync(self.home.trial(trial_id))
+                with driver, Display(board, self.console, live=self.live) as display:
+                    self._check_nodes(driver, launched, jobs)
+                    interrupts.soften()
+                    seconds = 60 * grid.reliability.stall_minutes
+                    with Watchdog(self.home, seconds, driver.kill) as watchdog:
+                        _rounds(driver, jobs, _Fan(display, watchdog, mirror, self.home), stop, slots)
+            finally:
+                if mirror:
+                    mirror.close()
 
-            driver = RayTune(cpus=cpus, gpus=gpus, slots=concurrency(grid.resources, jobs, cpus=cpus, gpus=gpus))
-        board = Board(cells, {trial.id: self.home.trial(trial.id).state() for cell in cells for trial in cell.trials})
-        mirror = Mirror(self.mlflow_uri, grid.name, self._warn) if self.mlflow_uri else None
-        if mirror:  # what an earlier launch left unmirrored
-            for trial_id in board.trials:
-                mirror.sync(self.home.trial(trial_id))
-        try:
-            with Display(board, self.console, live=self.live) as display:
-                self._drive(driver, jobs, display, mirror)
-        finally:
-            if mirror:
-                mirror.close()
+    def _driver(self, stop: Stop, grace: float) -> Driver:
+        if self.here:
+            return Here(stop)
+        from runners.ray_tune import RayTune
 
-    def _drive(self, driver: Driver, jobs: Sequence[Job], display: Display, mirror: Mirror | None) -> None:
-        def report(event: Event) -> None:
-            display(event)
-            if mirror:
-                mirror.sync(self.home.trial(event.trial_id))
+        return RayTune(stop, address=self.address, grace=grace)
 
-        try:
-            driver.run(jobs, report)
-        except KeyboardInterrupt:
-            self._warn("interrupted")
+    def _check_nodes(self, driver: Driver, launched: Launched, jobs: Sequence[Job]) -> None:
+        """On a cluster: whether all nodes see what they need."""
+        if self.address is not None:
+            machines = {job.machine for job in jobs}
+            paths = {Path(folder) for machine in machines for _, folder in (*machine.roots, *machine.weights)}
+            driver.check(self.home, launched.mark, sorted(paths), launched.patience)
 
     def _warn(self, message: str) -> None:
         self.console.print(f"warning: {message}", markup=False, highlight=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class _Fan:
+    """Hands each event to all who want it."""
+
+    display: Display
+    watchdog: Watchdog
+    mirror: Mirror | None
+    home: Home
+
+    def __call__(self, event: Event) -> None:
+        self.display(event)
+        self.watchdog.note(event)
+        if self.mirror:
+            self.mirror.sync(self.home.trial(event.trial_id))
+
+
+def _rounds(driver: Driver, jobs: Sequence[Job], report: Report, stop: Stop, slots: int) -> None:
+    """Run the jobs, then again those that another try may help, as long as tries are made.
+
+    The others go first; what ran out of memory has the machine for itself then.
+    """
+    left = list(jobs)
+    while left and not stop.asked():
+        before = sum(job.attempts() for job in jobs)
+        together, alone = [job for job in left if not job.alone()], [job for job in left if job.alone()]
+        for some, at_a_time in ((together, slots), (alone, 1)):
+            if some and not stop.asked():
+                driver.run(some, report, slots=at_a_time)
+        if sum(job.attempts() for job in jobs) == before:
+            return
+        left = [rest for job in left if (rest := job.left())]
+        until = time.monotonic() + max((job.pause() for job in left), default=0.0)
+        while time.monotonic() < until and not stop.asked():
+            time.sleep(0.1)
 
 
 def save_grid(grid: Grid, trials: Sequence[Trial], home: Home) -> None:

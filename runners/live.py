@@ -14,6 +14,9 @@ from grid.home import State
 from grid.objectives import GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from runners.events import Event
 
+LOUD = ("failed", "retry", "busy", "warning")
+"""Events that are said at once, whatever the display."""
+
 
 @dataclass
 class Progress:
@@ -44,7 +47,7 @@ class Board:
     def update(self, event: Event) -> None:
         """Take in what a trial reports."""
         trial = self.trials[event.trial_id]
-        states = {"done": State.DONE, "failed": State.FAILED}
+        states = {"done": State.DONE, "failed": State.FAILED, "retry": State.INTERRUPTED, "stopped": State.INTERRUPTED}
         trial.state = states.get(event.kind, State.RUNNING)
         trial.epoch = max(trial.epoch, event.epoch)
         for name in ("val_i2t_r1", "val_t2i_r1"):
@@ -63,14 +66,14 @@ class Board:
 
     def line(self, event: Event) -> str:
         """One line about an event worth one; empty for the others."""
-        if event.kind == "done":
+        if event.kind == "done" and event.metrics:
             scores = "  ".join(
                 f"{name} R@1 {event.metrics[f'test_{name}_r1']:.1f}"
                 for name in ("i2t", "t2i")
                 if f"test_{name}_r1" in event.metrics
             )
             return f"done    {event.trial_id}  {scores}  ({self.summary()})"
-        if event.kind in ("failed", "busy"):
+        if event.kind in LOUD:
             return f"{event.kind:7} {event.trial_id}: {event.message}"
         return ""
 
@@ -147,7 +150,7 @@ class Display:
     def __call__(self, event: Event) -> None:
         self.board.update(event)
         line = self.board.line(event)
-        if line and (self.live is None or event.kind in ("failed", "busy")):
+        if line and (self.live is None or event.kind in LOUD):
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

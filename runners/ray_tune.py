@@ -11,102 +11,240 @@ os.environ.update({
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_AIR_NEW_OUTPUT": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on any system: one node, bound to loopback
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 })  # fmt: skip
 
 import logging
+import queue
 import shutil
+import signal
 import tempfile
+import threading
+import time
 import uuid
 from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType, TracebackType
 from typing import Any
 
 import ray
+import torch
 from ray import tune
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from grid import processes
+from grid.attempts import Attempt
+from grid.errors import UserError
+from grid.failures import Failure
+from grid.home import Home
+from runners import folders, provenance
 from runners.events import Event, Report
-from runners.jobs import Job
+from runners.jobs import Capacity, Job
+from runners.stopping import Stop
 
-SLOT = "goalgrid_slot"
-"""A resource that bounds concurrency; unlike Tune's own limit it holds for every trial."""
+DEATHS = 8
+"""Times that the process of one job may die in a launch; the policy of its trials' failures ends it earlier."""
 
-RETRIES = 2
-"""For a worker that dies; what a trial itself reports as failed is not retried."""
+LOCAL = {
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on any system: one node, bound to loopback
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "15",  # a head that is dead stays dead: end soon, and be run again
+}
+"""Environment of a Ray that is started for one launch."""
 
 
 class RayTune:
-    """Runs jobs as trials of one `Tuner`, on a Ray started for this launch and bound to loopback.
+    """Runs jobs as trials of a `Tuner`, on a Ray started for this launch and bound to loopback, or on a cluster.
 
     Args:
-        slots: jobs at a time.
+        address: of a running Ray cluster (`auto`, `HOST:PORT`); None: start one here.
+        grace: seconds that running trials have for their checkpoint once they are asked to end.
     """
 
-    def __init__(self, *, cpus: int, gpus: int, slots: int) -> None:
-        self.cpus, self.gpus, self.slots = cpus, gpus, slots
+    def __init__(self, stop: Stop, *, address: str | None = None, grace: float = 25.0) -> None:
+        self.stop, self.address, self.grace = stop, address, grace
 
-    def run(self, jobs: Sequence[Job], report: Report) -> None:
-        logging.getLogger("ray").setLevel(logging.CRITICAL)
-        ray.init(
-            num_cpus=self.cpus,
-            num_gpus=self.gpus,
-            resources={SLOT: self.slots},
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.CRITICAL,
-            configure_logging=True,
-        )
+    def capacity(self) -> Capacity:
+        """What this machine holds, or the cluster."""
+        if self.address is None:
+            cpus, gpus = os.cpu_count() or 1, torch.cuda.device_count()
+            return Capacity(cpus, gpus, (cpus, gpus))
+        self._connect()
+        each = [(int(r.get("CPU", 0)), int(r.get("GPU", 0))) for r in (node["Resources"] for node in _nodes())]
+        return Capacity(sum(cpus for cpus, _ in each), sum(gpus for _, gpus in each), max(each, key=lambda n: n[::-1]))
+
+    def check(self, home: Home, mark: str, paths: Sequence[Path], patience: float) -> None:
+        """Have every node look whether it sees the runs folder and these paths, and runs the same code.
+
+        Raises:
+            UserError: one does not; says which, and what.
+        """
+        wanted = (str(home.path), mark, [str(path) for path in paths], patience, provenance.code_fingerprint())
+        answers = {
+            f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']})": _on(node["NodeID"], _look, *wanted)
+            for node in _nodes()
+        }
+        for name, answer in answers.items():
+            try:
+                problem = ray.get(answer)
+            except ray.exceptions.RayError as error:
+                reason = str(error).strip().splitlines()[-1]
+                problem = f"goalgrid cannot run there: {reason}. Install the same version on every node."
+            if problem:
+                raise UserError(f"{name}: {problem}")
+
+    def __enter__(self) -> "RayTune":
+        self._connect()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        ray.shutdown()
+
+    def run(self, jobs: Sequence[Job], report: Report, *, slots: int) -> None:
         scratch = tempfile.mkdtemp(prefix="goalgrid-ray-")
         try:
-            _tuner(jobs, report, scratch).fit()
+            _tuner(jobs, report, scratch, slots, _Ending(self.stop, jobs, self.grace)).fit()
+        except Exception as error:
+            if not self.stop.asked():
+                raise UserError(
+                    f"Ray failed: {' '.join(str(error).split())[:500]}. The same command goes on."
+                ) from error
         finally:
-            ray.shutdown()
             shutil.rmtree(scratch, ignore_errors=True)
 
+    def kill(self, attempt: Attempt) -> None:
+        """Kill the process that makes this attempt, on whatever node it is; it leaves its traceback where it can."""
+        lease = attempt.content()
+        if lease["machine"] == processes.machine():
+            _kill(lease["pid"], lease["started"])
+        else:
+            ray.get(_on(lease["node"], _kill, lease["pid"], lease["started"]))
 
-def _tuner(jobs: Sequence[Job], report: Report, scratch: str) -> tune.Tuner:
+    def _connect(self) -> None:
+        if ray.is_initialized():
+            return
+        logging.getLogger("ray").setLevel(logging.CRITICAL)
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
+        if self.address is None:
+            os.environ |= LOCAL
+            cpus, gpus = os.cpu_count(), torch.cuda.device_count()
+            ray.init("local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, **quiet)
+            return
+        try:
+            ray.init(self.address, **quiet)
+        except Exception as error:
+            raise UserError(
+                f"no Ray cluster answers at {self.address!r}: {' '.join(str(error).split())[:300]}. "
+                "Start its head with `ray start --head`, or leave out --address to run on this machine."
+            ) from error
+
+
+def _tuner(jobs: Sequence[Job], report: Report, scratch: str, slots: int, ending: "_Ending") -> tune.Tuner:
     def name(trial: Any) -> str:
         return str(Job.from_json(trial.config["job"]).ids[0])
 
     return tune.Tuner(
-        tune.with_resources(_run_job, _request),
+        tune.with_resources(_Worker, _request),
         param_space={"job": tune.grid_search([job.to_json() for job in jobs])},
-        tune_config=tune.TuneConfig(reuse_actors=True, trial_name_creator=name, trial_dirname_creator=name),
+        tune_config=tune.TuneConfig(
+            reuse_actors=True,
+            max_concurrent_trials=slots,
+            trial_name_creator=name,
+            trial_dirname_creator=name,
+        ),
         run_config=tune.RunConfig(
             name=uuid.uuid4().hex,
             storage_path=scratch,
             verbose=0,
-            failure_config=tune.FailureConfig(max_failures=RETRIES),
+            stop=ending,
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+            failure_config=tune.FailureConfig(max_failures=DEATHS),
             callbacks=[_Passing(report)],
         ),
     )
 
 
-def _run_job(config: dict[str, Any]) -> None:
-    """What an actor runs: one job, each event a Tune report."""
-    Job.from_json(config["job"]).run(lambda event: tune.report({"event": event.to_dict()}))
-
-
 def _request(config: dict[str, Any]) -> tune.PlacementGroupFactory:
-    job = Job.from_json(config["job"])
-    bundle = {"CPU": float(job.cpu), SLOT: 1.0}
-    if job.gpu:
-        bundle["GPU"] = job.gpu
+    request = Job.from_json(config["job"]).request
+    bundle = {"CPU": float(request.cpu), **dict(request.custom)}
+    if request.gpu:
+        bundle["GPU"] = request.gpu
     return tune.PlacementGroupFactory([bundle])
 
 
-class _Passing(tune.Callback):
+class _Worker(tune.Trainable):
+    """An actor: runs one job after the other in a thread, each event a result; its main thread hears signals."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        self.node = ray.get_runtime_context().get_node_id()
+        self.terminate_ray = signal.signal(signal.SIGTERM, self._terminate)
+        self._begin(config)
+
+    def reset_config(self, config: dict[str, Any]) -> bool:
+        self._begin(config)
+        return True
+
+    def step(self) -> dict[str, Any]:
+        event = self.events.get()
+        if isinstance(event, BaseException):
+            raise event
+        return {"done": True} if event is None else {"event": event.to_dict()}
+
+    def _begin(self, config: dict[str, Any]) -> None:
+        job = Job.from_json(config["job"])
+        self.ending, self.events = Stop(job.stop_request), queue.SimpleQueue[Event | BaseException | None]()
+        self.job_thread = threading.Thread(target=self._work, args=(job,), name="job", daemon=True)
+        self.job_thread.start()
+
+    def _work(self, job: Job) -> None:
+        try:
+            job.run(self.events.put, self.ending, node=self.node, capture=True)
+            self.events.put(None)
+        except BaseException as error:
+            self.events.put(error)
+
+    def _terminate(self, number: int, frame: FrameType | None) -> None:
+        """The node is being taken away: the trial writes a checkpoint. Without a trial, end as Ray would."""
+        if self.job_thread.is_alive():
+            self.ending.ask()
+        elif callable(self.terminate_ray):
+            self.terminate_ray(number, frame)
+
+
+class _Unpickled:
+    """Tune pickles what it is given for a restore that we never make; this leaves nothing there."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class _Ending(_Unpickled, tune.Stopper):
+    """Ends a `Tuner` that was asked to, once no trial of it is running or their time is over."""
+
+    def __init__(self, stop: Stop, jobs: Sequence[Job], grace: float) -> None:
+        self.stop, self.jobs, self.grace = stop, jobs, grace
+        self.asked: float | None = None
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        if not self.stop.asked():
+            return False
+        self.asked = self.asked or time.monotonic()
+        return time.monotonic() - self.asked > self.grace or not any(job.live() for job in self.jobs)
+
+
+class _Passing(_Unpickled, tune.Callback):
     """Hands the events of all trials to the launch, in the driver's process."""
 
     def __init__(self, report: Report) -> None:
         self.report = report
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Nothing: Tune pickles its callbacks for a restore that we never make."""
-        return {}
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -114,6 +252,61 @@ class _Passing(tune.Callback):
         if "event" in result:
             self.report(Event(**result["event"]))
 
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._bury(trial)
+
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        for trial_id in Job.from_json(trial.config["job"]).left():
-            self.report(Event(trial_id, "failed", message="its worker process died; the system may be out of memory"))
+        self._bury(trial)
+
+    def _bury(self, trial: Any) -> None:
+        """A job's process died, and Ray says so before it starts the job anew."""
+        error = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
+        alive = {node["NodeID"] for node in _nodes()}
+
+        def judge(attempt: Attempt) -> tuple[Failure, str]:
+            lease = attempt.content()
+            if "OutOfMemoryError" in error:
+                return (
+                    Failure.OUT_OF_MEMORY,
+                    f"Ray ended its process on {lease.get('host')}: the node ran out of memory",
+                )
+            if lease.get("node") not in alive:
+                return Failure.NODE_LOST, f"node {lease.get('host')} is gone, after step {lease.get('step', 0):,}"
+            return Failure.KILLED, f"its process {lease.get('pid')} on {lease.get('host')} died"
+
+        for event in Job.from_json(trial.config["job"]).bury(judge):
+            self.report(event)
+
+
+def _nodes() -> list[dict[str, Any]]:
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def _on(node: str, function: Any, *arguments: Any) -> Any:
+    """Call a function in a process on this node."""
+    there = NodeAffinitySchedulingStrategy(node, soft=False)
+    return ray.remote(function).options(num_cpus=0, scheduling_strategy=there).remote(*arguments)
+
+
+def _look(home: str, mark: str, paths: list[str], patience: float, code: str) -> str:
+    """What is wrong on this node; empty where all is well."""
+    try:
+        folders.wait_for(Home(Path(home)), mark, patience)
+    except UserError as error:
+        return str(error)
+    lacking = folders.missing(paths)
+    if lacking:
+        return f"this node does not see {', '.join(lacking)}. Data must lie under the same path on every node."
+    if provenance.code_fingerprint() != code:
+        return "another version of goalgrid is installed there. Install the same one on every node."
+    return ""
+
+
+def _kill(pid: int, started: float) -> None:
+    """End a process that hangs: first so that it writes where, then for sure."""
+    for number, patience in ((signal.SIGABRT, 2.0), (signal.SIGKILL, 5.0)):
+        until = time.monotonic() + patience
+        if processes.started(pid) == started:
+            os.kill(pid, number)
+        while processes.started(pid) == started and time.monotonic() < until:
+            time.sleep(0.05)

@@ -1,8 +1,9 @@
-"""The shared trainer: one loop for all recipes and objectives, validated each epoch, exact to resume at its end."""
+"""The shared trainer: one loop for all recipes and objectives, validated each epoch, exact to resume at any step."""
 
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 import objectives
 from grid.errors import UserError
 from grid.files import write_json_lines
+from grid.home import TrialFolder
 from grid.identity import derived_seed
 from grid.protocols import protocol
 from grid.settings import TrainSettings, TrialSettings
@@ -27,16 +29,47 @@ EMBED_BATCH = 512
 """Feature vectors or captions embedded at a time when evaluating; pixels come in the batches of training."""
 
 
-class TrainingError(UserError):
+class NonFinite(UserError):
     """The training itself went wrong: a term of it is no longer finite."""
 
 
-class Trainer:
-    """Trains one trial in its folder.
+class Preempted(Exception):
+    """The trainer was asked to end, and has written a checkpoint of where it stands."""
+
+
+@dataclass(frozen=True)
+class Cadence:
+    """How often a checkpoint is written within an epoch; one more stands at the end of every epoch."""
+
+    steps: int | None = None
+    minutes: float | None = None
+
+    def due(self, steps: int, seconds: float) -> bool:
+        """Whether so many steps, or so much time, since the last one are enough."""
+        return bool((self.steps and steps >= self.steps) or (self.minutes and seconds >= 60 * self.minutes))
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """Whom a trainer tells what.
 
     Args:
-        last, best, history: where the checkpoints and the history stand; training goes on from `last` where it is.
-        report: told (epochs behind, metrics) after every epoch.
+        begin: told from which step it goes on.
+        epoch: told (epochs behind, metrics) after every epoch.
+        beat: told the number of steps after each of them, and in between; whether the trainer is to end.
+        warn: told what a user should know.
+    """
+
+    begin: Callable[[int], None] = lambda step: None
+    epoch: Callable[[int, dict[str, float]], None] = lambda epoch, metrics: None
+    beat: Callable[[int], bool] = lambda step: False
+    warn: Callable[[str], None] = lambda message: None
+
+
+class Trainer:
+    """Trains one trial in its folder, from its last checkpoint where there is one.
+
+    Args:
         start: the parent's best checkpoint, where this trial fine-tunes another's model.
     """
 
@@ -44,57 +77,69 @@ class Trainer:
         self,
         settings: TrialSettings,
         inputs: Inputs,
+        folder: TrialFolder,
         *,
-        last: Path,
-        best: Path,
-        history: Path,
-        report: Callable[[int, dict[str, float]], None],
+        hooks: Hooks = Hooks(),
+        cadence: Cadence = Cadence(),
         start: Path | None = None,
     ) -> None:
-        self.settings, self.inputs, self.report = settings, inputs, report
-        self.last, self.best, self.history_path = last, best, history
+        self.settings, self.inputs, self.folder = settings, inputs, folder
+        self.hooks, self.cadence = hooks, cadence
         torch.manual_seed(derived_seed(settings, "dropout"))
         shape, words, seed = inputs.pairs.train.images.shape, len(inputs.reader), derived_seed(settings, "weights")
         self.model = build(settings.model, shape, words, seed=seed, places=inputs.places).to(inputs.device)
         if start is not None:
-            self.model.start_from(_weights(start, inputs.device))
+            self.model.start_from(_best(start, inputs.device)["model"])
         goal = settings.objective
         self.objective = objectives.build(goal.name, variant=goal.variant, **goal.parameters).to(inputs.device)
         self.optimizer = _optimizer(self.model, settings.train)
         self.epoch, self.step = 0, 0
-        self.best_rsum, self.best_epoch = -math.inf, 0
+        self.batch, self.sums, self.seconds = 0, dict[str, Tensor](), 0.0
+        """Of the epoch that is begun: batches behind, sums of what they measured, time that they took."""
+        self.best: dict[str, Any] | None = None
+        """The row of the epoch whose weights validated best."""
         self.rows: list[dict[str, Any]] = []
+        self._saved = (0, time.monotonic())
+        """Step and time of the last checkpoint."""
 
     def fit(self) -> None:
-        """Train to the last epoch, from the last checkpoint where there is one.
+        """Train to the last epoch.
 
         Raises:
-            TrainingError: the loss or a gradient is not finite; says at which step.
+            NonFinite: the loss or a gradient is not finite; says at which step.
+            Preempted: it was asked to end; the checkpoint stands.
             UserError: data cannot be read or a checkpoint cannot be written.
         """
         self._resume()
+        self.hooks.begin(self.step)
         while self.epoch < self.settings.train.epochs:
             started = time.monotonic()
             metrics = self._train_epoch()
+            self.hooks.beat(self.step)
             ranks = self.evaluate("val")
             metrics |= {f"val_{name}": value for name, value in ranks.metrics().items()}
             metrics["val_spread"] = ranks.spread
             self.epoch += 1
-            self.rows.append({"epoch": self.epoch, "step": self.step, "seconds": time.monotonic() - started, **metrics})
-            self._save(improved=metrics["val_rsum"] > self.best_rsum)
-            self.report(self.epoch, metrics)
+            seconds = self.seconds + time.monotonic() - started
+            self.rows.append({"epoch": self.epoch, "step": self.step, "seconds": seconds, **metrics})
+            self.batch, self.sums, self.seconds = 0, {}, 0.0
+            self._end_epoch()
+            self.hooks.epoch(self.epoch, metrics)
+            if self.hooks.beat(self.step) and self.epoch < self.settings.train.epochs:
+                raise Preempted
 
     def by_protocols(self, names: Sequence[str]) -> dict[str, evaluation.Ranks]:
         """Evaluate the test split by several protocols, from the same embeddings of the selected checkpoint."""
         if self.settings.train.selection == "best-val-rsum":
-            self.model.load_weights(_weights(self.best, self.inputs.device))
+            self.model.load_weights(_best(self.folder.best_checkpoint, self.inputs.device)["model"])
         embedded = self._embedded("test")
         return {name: evaluation.rank_in_folds(*embedded, protocol(name).fold) for name in names}
 
     @property
-    def selected_epoch(self) -> int:
-        """The epoch whose weights the selection rule picks."""
-        return self.best_epoch if self.settings.train.selection == "best-val-rsum" else self.epoch
+    def selected(self) -> dict[str, Any]:
+        """The row of the epoch whose weights the selection rule picks."""
+        by_validation = self.settings.train.selection == "best-val-rsum" and self.best is not None
+        return self.best if by_validation and self.best else self.rows[-1]
 
     def evaluate(self, split_name: str) -> evaluation.Ranks:
         """Ranks of one split, as a whole, with the weights as they are."""
@@ -127,12 +172,18 @@ class Trainer:
         self.model.train()
         warming = self.epoch < train.warmup_epochs
         objective = objectives.with_mining(self.objective, "all") if warming else self.objective
-        sums: dict[str, Tensor] = {}
-        epoch = batches(self.settings, self.inputs, self.epoch)
-        for place, batch in enumerate(epoch):
+        epoch, started, before = batches(self.settings, self.inputs, self.epoch), time.monotonic(), self.seconds
+        for place, batch in epoch.since(self.batch):
             for name, value in self._step(objective, batch, self._ramp(place / len(epoch))).items():
-                sums[name] = sums.get(name, 0) + value.double()
-        means = {name: float(value) / len(epoch) for name, value in sums.items()}
+                self.sums[name] = self.sums.get(name, 0) + value.double()
+            self.batch, self.seconds = place + 1, before + time.monotonic() - started
+            asked = self.hooks.beat(self.step)
+            if asked or self.cadence.due(self.step - self._saved[0], time.monotonic() - self._saved[1]):
+                self._save()
+            if asked:
+                raise Preempted
+        self.seconds = before
+        means = {name: float(value) / len(epoch) for name, value in self.sums.items()}
         return {"lr": lr, **{name: value for name, value in means.items() if not math.isnan(value)}}
 
     def _ramp(self, share: float) -> float:
@@ -160,18 +211,18 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.train.clip_norm)
-        self._finite(loss, norm)
+        self._check_finite(loss, norm)
         self.optimizer.step()
         self.step += 1
         return {"loss": loss.detach(), "grad_norm": norm, **objective.report}
 
-    def _finite(self, loss: Tensor, norm: Tensor) -> None:
+    def _check_finite(self, loss: Tensor, norm: Tensor) -> None:
         """Stop before a step that would spoil the weights, naming the step and the term."""
         if bool(torch.isfinite(loss + norm)):
             return
         term = "the loss" if not torch.isfinite(loss) else f"the gradient of {self._culprit()}"
         value = float(loss.detach()) if not torch.isfinite(loss) else float(norm)
-        raise TrainingError(
+        raise NonFinite(
             f"{term} became {value} at step {self.step + 1} (epoch {self.epoch + 1}). "
             "A smaller train.lr or objective.tau often helps."
         )
@@ -183,40 +234,71 @@ class Trainer:
             "all weights together",
         )
 
-    def _save(self, *, improved: bool) -> None:
-        if improved:
-            self.best_rsum, self.best_epoch = self.rows[-1]["val_rsum"], self.epoch
-            checkpoints.save(self.best, {"epoch": self.epoch, "model": self.model.weights()})
-        write_json_lines(self.history_path, self.rows)
+    def _end_epoch(self) -> None:
+        """Leave what counts so far. The best weights go first: a checkpoint never names some that do not stand."""
+        row = self.rows[-1]
+        if self.best is None or row["val_rsum"] > self.best["val_rsum"]:
+            self.best = row
+            checkpoints.save(self.folder.best_checkpoint, {"row": row, "model": self.model.weights()})
+        write_json_lines(self.folder.history, self.rows)
+        self._save()
+
+    def _save(self) -> None:
         content = {
             "epoch": self.epoch,
             "step": self.step,
-            "best_rsum": self.best_rsum,
-            "best_epoch": self.best_epoch,
+            "batch": self.batch,
+            "sums": self.sums,
+            "seconds": self.seconds,
             "rows": self.rows,
             "model": self.model.weights(),
             "optimizer": self.optimizer.state_dict(),
             "random": checkpoints.random_states(self.inputs.device),
         }
-        checkpoints.save(self.last, content)
+        checkpoints.save(self.folder.last_checkpoint, content, previous=self.folder.previous_checkpoint)
+        self._saved = (self.step, time.monotonic())
 
     def _resume(self) -> None:
-        content = checkpoints.load(self.last, self.inputs.device)
-        if content is None:
+        """Go on from the last whole checkpoint. The best weights may be newer than it: they are of this trial too."""
+        best = self._whole(self.folder.best_checkpoint)
+        for path in (self.folder.last_checkpoint, self.folder.previous_checkpoint):
+            content = self._whole(path)
+            if content is None:
+                continue
+            if content["rows"] and best is None:
+                self.hooks.warn(f"its best weights are lost, so the trial starts anew: {self.folder.best_checkpoint}")
+                return
+            self.model.load_weights(content["model"])
+            self.optimizer.load_state_dict(content["optimizer"])
+            checkpoints.restore_random_states(content["random"], self.inputs.device)
+            self.epoch, self.step, self.rows = content["epoch"], content["step"], content["rows"]
+            self.batch, self.sums, self.seconds = content["batch"], content["sums"], content["seconds"]
+            self.best = best and best["row"]
+            self._saved = (self.step, time.monotonic())
             return
-        self.model.load_weights(content["model"])
-        self.optimizer.load_state_dict(content["optimizer"])
-        checkpoints.restore_random_states(content["random"], self.inputs.device)
-        self.epoch, self.step, self.rows = content["epoch"], content["step"], content["rows"]
-        self.best_rsum, self.best_epoch = content["best_rsum"], content["best_epoch"]
+
+    def _whole(self, path: Path) -> dict[str, Any] | None:
+        """The checkpoint at `path`, or None; a corrupt one is set aside."""
+        try:
+            return checkpoints.load(path, self.inputs.device)
+        except checkpoints.Corrupt as error:
+            self.hooks.warn(f"{error}; set aside as {checkpoints.set_aside(path).name}, the one before is used")
+            return None
 
 
-def _weights(checkpoint: Path, device: torch.device) -> dict[str, Tensor]:
-    content = checkpoints.load(checkpoint, device)
+def _best(path: Path, device: torch.device) -> dict[str, Any]:
+    """The best checkpoint at `path`.
+
+    Raises:
+        UserError: it is not there or not whole.
+    """
+    try:
+        content = checkpoints.load(path, device)
+    except checkpoints.Corrupt:
+        content = None
     if content is None:
-        raise UserError(f"the best checkpoint {checkpoint} cannot be read. Remove its trial's folder to train it anew.")
-    weights: dict[str, Tensor] = content["model"]
-    return weights
+        raise UserError(f"the best checkpoint {path} cannot be read. Train its trial anew: goalgrid run --force.")
+    return content
 
 
 def _optimizer(model: Vse, train: TrainSettings) -> torch.optim.Optimizer:

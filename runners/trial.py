@@ -2,6 +2,7 @@
 
 import json
 import traceback
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,66 +10,140 @@ from typing import Any
 import torch
 
 from grid import catalog
+from grid.attempts import DONE
 from grid.errors import UserError
+from grid.failures import Failure
 from grid.files import write_json, write_text
 from grid.home import State, TrialFolder
 from grid.settings import TrialSettings
 from results import record
 from retrieval.evaluation import Ranks
-from runners import lease, provenance
-from runners.events import Event, Report
+from runners import attempts, provenance
+from runners.attempts import Hold, Origin
+from runners.events import Event, Kind, Report
+from runners.failures import classify, given_up
 from runners.inputs import data_fingerprint, prepare
 from runners.machine import Machine
-from runners.trainer import Trainer
+from runners.stopping import Stop
+from runners.trainer import Cadence, Hooks, Preempted, Trainer
+
+LOGGED = ("loss", "lr", "val_i2t_r1", "val_t2i_r1", "val_rsum")
+"""What an attempt's log says of an epoch; the history has everything."""
 
 
-def run_trial(settings: TrialSettings, folder: TrialFolder, report: Report, machine: Machine) -> State:
-    """Train a trial that is not done, from where it stands, and leave its record.
+@dataclass(frozen=True)
+class Voice:
+    """How a trial speaks: to its driver."""
 
-    Every failure is caught, written to `error.txt` and reported: one trial never stops the others.
+    trial_id: str
+    epochs: int
+    report: Report
+
+    def tell(self, kind: Kind, message: str = "", *, epoch: int = 0, metrics: dict[str, float] = {}) -> None:  # noqa: B006
+        self.report(Event(self.trial_id, kind, epoch, self.epochs, metrics, message))
+
+    def done(self, metrics: dict[str, float] = {}) -> None:  # noqa: B006
+        self.tell("done", epoch=self.epochs, metrics=metrics)
+
+
+def run_trial(
+    settings: TrialSettings,
+    folder: TrialFolder,
+    report: Report,
+    machine: Machine,
+    *,
+    origin: Origin = Origin(),  # noqa: B008
+    cadence: Cadence = Cadence(),  # noqa: B008
+    stop: Stop | None = None,
+) -> State:
+    """Make one attempt at a trial that is not done, from where it stands; done, it leaves its record.
+
+    Every failure is caught, classed and left with its attempt: one trial never stops the others. Where the policy of
+    its class has no further try, `error.txt` reports the trial as failed.
     """
-    epochs = settings.train.epochs
+    voice = Voice(folder.trial_id, settings.train.epochs, report)
+    if folder.done.exists():
+        voice.done()
+        return State.DONE
+    if given_up(folder, origin.launch):  # its process died once too often
+        voice.tell("failed", folder.reason())
+        return State.FAILED
     try:
-        if folder.done.exists():
-            report(Event(folder.trial_id, "done", epochs, epochs))
-            return State.DONE
-        with lease.held(folder.lease):
-            report(Event(folder.trial_id, "started", 0, epochs))
-            folder.error.unlink(missing_ok=True)
-            metrics = _train(settings, folder, report, machine)
-            report(Event(folder.trial_id, "done", epochs, epochs, metrics))
-            return State.DONE
-    except lease.Busy as busy:
-        report(Event(folder.trial_id, "busy", 0, epochs, message=str(busy)))
+        with attempts.held(folder, origin, stop or Stop()) as hold:
+            return _attempt(settings, folder, hold, machine, cadence, voice)
+    except attempts.Busy as busy:
+        voice.tell("busy", str(busy))
         return State.RUNNING
-    except Exception as error:  # whatever it is, it is this trial's failure, not the grid's
-        report(Event(folder.trial_id, "failed", 0, epochs, message=_leave_error(folder, error)))
+    except UserError as error:  # no attempt could be begun
+        voice.tell("failed", f"{classify(error)}: {error}")
         return State.FAILED
 
 
-def _train(settings: TrialSettings, folder: TrialFolder, report: Report, machine: Machine) -> dict[str, float]:
+def _attempt(
+    settings: TrialSettings, folder: TrialFolder, hold: Hold, machine: Machine, cadence: Cadence, voice: Voice
+) -> State:
+    """Train while this process holds the trial, and say how it ended."""
+
+    def warn(message: str) -> None:
+        hold.log(f"warning: {message}")
+        voice.tell("warning", message)
+
+    def epoch(epoch: int, metrics: dict[str, float]) -> None:
+        hold.log(f"epoch {epoch}: " + ", ".join(f"{name} {metrics[name]:.4g}" for name in LOGGED))
+        voice.tell("epoch", epoch=epoch, metrics=metrics)
+
+    hold.log(f"attempt {hold.attempt.number}: process {hold.lease['pid']} on {hold.lease['host']}, {machine.device}")
+    voice.tell("started")
+    try:
+        folder.error.unlink(missing_ok=True)
+        metrics = _train(settings, folder, hold, machine, cadence, Hooks(hold.begin, epoch, hold.beat, warn))
+    except attempts.Fenced:
+        voice.tell("busy", "another process took this trial over")
+        return State.RUNNING
+    except Preempted:
+        hold.end(Failure.PREEMPTED, "asked to end; it goes on from its checkpoint")
+        voice.tell("stopped")
+        return State.INTERRUPTED
+    except Exception as error:  # whatever it is, it is this trial's failure, not the grid's
+        return _failed(folder, hold, error, voice)
+    hold.end(DONE)
+    voice.done(metrics)
+    return State.DONE
+
+
+def _failed(folder: TrialFolder, hold: Hold, error: Exception, voice: Voice) -> State:
+    """Class the failure, leave it with its attempt and its log, and see whether another try can help."""
+    failure, users = classify(error), isinstance(error, UserError)
+    message = " ".join(str(error).split()) or type(error).__name__
+    message = message if users else f"{type(error).__name__}: {message}"
+    trace = "" if users else "".join(traceback.format_exception(error)) + "\n"
+    if trace:
+        hold.log(trace)
+    over = not hold.end(failure, message) or given_up(folder, hold.lease["launch"], trace)
+    voice.tell("failed" if over else "retry", f"{failure}: {message}")
+    return State.FAILED if over else State.INTERRUPTED
+
+
+def _train(
+    settings: TrialSettings, folder: TrialFolder, hold: Hold, machine: Machine, cadence: Cadence, hooks: Hooks
+) -> dict[str, float]:
     torch.set_num_threads(machine.threads)
     write_json(folder.settings, settings.model_dump(mode="json"))
     environment = provenance.environment(machine.device, machine.threads)
     write_json(folder.environment, environment)
     inputs = prepare(settings, machine)
     inputs.reader.save(folder.vocabulary)
-    trainer = Trainer(
-        settings,
-        inputs,
-        last=folder.last_checkpoint,
-        best=folder.best_checkpoint,
-        history=folder.history,
-        report=lambda epoch, metrics: report(Event(folder.trial_id, "epoch", epoch, settings.train.epochs, metrics)),
-        start=_parent(settings, folder),
-    )
+    hold.beat(0)
+    trainer = Trainer(settings, inputs, folder, hooks=hooks, cadence=cadence, start=_parent(settings, folder))
     trainer.fit()
     by_protocol = trainer.by_protocols(protocols_of(settings))
     ranks = by_protocol.pop(settings.dataset.protocol)
     others = {name: others.metrics() for name, others in by_protocol.items()}
+    hold.commit()
     record.write(folder.record, _record(settings, folder, trainer, ranks, others, environment))
     write_text(folder.done, datetime.now(UTC).isoformat(timespec="seconds") + "\n")
-    folder.last_checkpoint.unlink(missing_ok=True)  # three times the model; what may start from it takes the best
+    for checkpoint in (folder.last_checkpoint, folder.previous_checkpoint):
+        checkpoint.unlink(missing_ok=True)  # three times the model each; what may start from it takes the best
     return {f"test_{name}": value for name, value in ranks.metrics().items()}
 
 
@@ -99,7 +174,7 @@ def _record(
     others: dict[str, dict[str, float]],
     environment: dict[str, Any],
 ) -> dict[str, Any]:
-    selected = trainer.rows[trainer.selected_epoch - 1]
+    selected = trainer.selected
     return {
         "trial_id": folder.trial_id,
         "dataset": settings.dataset.name,
@@ -111,7 +186,7 @@ def _record(
         "starts_from": settings.starts_from,
         "settings": settings.model_dump_json(),
         "selection": settings.train.selection,
-        "selected_epoch": trainer.selected_epoch,
+        "selected_epoch": selected["epoch"],
         "epochs": trainer.epoch,
         "steps": trainer.step,
         **{f"val_{name}": selected[f"val_{name}"] for name in record.METRICS},
@@ -127,16 +202,3 @@ def _record(
         "environment": json.dumps(environment, sort_keys=True),
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-
-
-def _leave_error(folder: TrialFolder, error: Exception) -> str:
-    """Write `error.txt`: the traceback where the fault may be ours, and the message as its last line."""
-    message = " ".join(str(error).split()) or type(error).__name__
-    if not isinstance(error, UserError):
-        message = f"{type(error).__name__}: {message}"
-    trace = "" if isinstance(error, UserError) else "".join(traceback.format_exception(error)) + "\n"
-    try:
-        write_text(folder.error, f"{trace}{message}\n")
-    except UserError:  # the disk that failed the trial cannot take its error either; the report still goes out
-        return message
-    return message

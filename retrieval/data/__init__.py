@@ -67,11 +67,11 @@ def opened(name: str, root: Path | None, view: View | None, workers: int = 2, ke
         pairs = shapes.load(view)
     elif root is None:
         wanted = f" It needs {known.where}." if known else ""
-        raise UserError(
+        raise DataError(
             f"no root for data set {name!r}.{wanted} Give --root DIR, or in the grid file: [data.{name}] root = ..."
         )
     elif not root.is_dir():
-        raise UserError(f"root of data set {name!r}: no folder at {root}.")
+        raise DataError(f"root of data set {name!r}: no folder at {root}.")
     elif view is None:
         pairs = precomp.load(_features(name, root), test_splits=known.test_splits if known else ("test",))
     else:

@@ -1,19 +1,28 @@
 """The trainer: the same numbers every time, exact to resume, and stopped by what is not finite."""
 
+import random
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import settings as settings_of_hypothesis
+from hypothesis import strategies as st
 
 from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import load
+from grid.home import TrialFolder
 from grid.objectives import GOAL, OBJECTIVES
 from grid.settings import TrialSettings
 from retrieval.evaluation import Ranks
+from runners import checkpoints
 from runners.inputs import batches, prepare
 from runners.machine import Machine
-from runners.trainer import Trainer, TrainingError
+from runners.trainer import Cadence, Hooks, NonFinite, Preempted, Trainer
 
 from ..conftest import SMALL
 
@@ -26,14 +35,15 @@ def settings_of(*overrides: str) -> TrialSettings:
 def trainer_in(
     folder: Path,
     settings: TrialSettings,
-    report: Any = lambda epoch, metrics: None,
+    hooks: Hooks = Hooks(),  # noqa: B008
     *,
     machine: Machine = Machine(),  # noqa: B008
+    cadence: Cadence = Cadence(),  # noqa: B008
     start: Path | None = None,
 ) -> Trainer:
     folder.mkdir(exist_ok=True)
-    paths = {"last": folder / "last.ckpt", "best": folder / "best.ckpt", "history": folder / "history.jsonl"}
-    return Trainer(settings, prepare(settings, machine), **paths, report=report, start=start)
+    inputs = prepare(settings, machine)
+    return Trainer(settings, inputs, TrialFolder(folder), hooks=hooks, cadence=cadence, start=start)
 
 
 def final_ranks(trainer: Trainer) -> Ranks:
@@ -48,7 +58,7 @@ def order(trainer: Trainer) -> list[torch.Tensor]:
 
 
 class Killed(Exception):
-    """Stands for the end of a process between two epochs."""
+    """Stands for the end of a process after some step."""
 
 
 WITH_EVERYTHING = {
@@ -62,6 +72,27 @@ WITH_EVERYTHING = {
 }  # fmt: skip
 
 
+def killed_after(step: int) -> Hooks:
+    def beat(steps: int) -> bool:
+        if steps == step:
+            raise Killed
+        return False
+
+    return Hooks(beat=beat)
+
+
+def without_seconds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+
+
+def assert_same(whole: Trainer, resumed: Trainer) -> None:
+    """To the bit: weights, history, and the ranks of every test query."""
+    assert all(a.equal(b) for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True))
+    assert without_seconds(whole.rows) == without_seconds(resumed.rows)
+    assert without_seconds([whole.selected]) == without_seconds([resumed.selected])
+    assert final_ranks(whole).i2t.tolist() == final_ranks(resumed).i2t.tolist()
+
+
 @pytest.mark.parametrize("overrides", WITH_EVERYTHING.values(), ids=WITH_EVERYTHING)
 def test_resumed_equals_uninterrupted_to_the_bit(
     tmp_path: Path, few_of_flickr8k: Path, overrides: tuple[str, ...]
@@ -72,21 +103,117 @@ def test_resumed_equals_uninterrupted_to_the_bit(
     whole = trainer_in(tmp_path / "whole", settings, machine=machine)
     whole.fit()
 
-    def kill_after_two(epoch: int, metrics: dict[str, float]) -> None:
-        if epoch == 2:
-            raise Killed
-
-    cut = trainer_in(tmp_path / "cut", settings, kill_after_two, machine=machine)
-    with pytest.raises(Killed):
-        cut.fit()
-    torch.rand(100)  # another trial in the same process may have drawn in between
-    resumed = trainer_in(tmp_path / "cut", settings, machine=machine)
+    every = Cadence(steps=1)
+    for step in (6, 8, 10):  # four steps an epoch: within one, at the end of one, within the next
+        with pytest.raises(Killed):
+            trainer_in(tmp_path / "cut", settings, killed_after(step), machine=machine, cadence=every).fit()
+        random.random(), np.random.random(), torch.rand(100)  # another trial in the process may draw in between
+    begun: list[int] = []
+    resumed = trainer_in(tmp_path / "cut", settings, Hooks(begin=begun.append), machine=machine, cadence=every)
     resumed.fit()
+    assert begun == [9]  # the step that was killed had no checkpoint yet
+    assert_same(whole, resumed)
 
-    assert all(a.equal(b) for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True))
-    strip = [{k: v for k, v in row.items() if k != "seconds"} for row in whole.rows]
-    assert strip == [{k: v for k, v in row.items() if k != "seconds"} for row in resumed.rows]
-    assert final_ranks(whole).i2t.tolist() == final_ranks(resumed).i2t.tolist()
+
+@pytest.fixture(scope="module")
+def short() -> TrialSettings:
+    """Five steps an epoch, three epochs, dropout."""
+    return settings_of("train.epochs=3", "train.batch_size=1000", "model.text.encoder=gru", "model.text.dropout=0.3")
+
+
+@pytest.fixture(scope="module")
+def whole(short: TrialSettings, tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+    """That, undisturbed."""
+    trainer = trainer_in(tmp_path_factory.mktemp("whole"), short)
+    trainer.fit()
+    return trainer
+
+
+@settings_of_hypothesis(max_examples=6, deadline=None)
+@given(kills=st.lists(st.integers(1, 14), max_size=4), every=st.sampled_from([None, 1, 2, 3, 7]))
+def test_killed_at_any_steps_and_resumed_it_is_the_same(
+    short: TrialSettings, whole: Trainer, kills: list[int], every: int | None
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        reached = 0
+        for step in kills:
+            trainer = trainer_in(Path(folder), short, killed_after(step), cadence=Cadence(every))
+            try:
+                trainer.fit()
+            except Killed:
+                assert trainer.step == step
+            reached = max(reached, trainer.step)
+        begun: list[int] = []
+        resumed = trainer_in(Path(folder), short, Hooks(begin=begun.append), cadence=Cadence(every))
+        resumed.fit()
+        interval = min(every or 5, 5)
+        assert begun[0] >= reached - interval or begun[0] >= (kills[-1] if kills else 0) - interval
+        assert_same(whole, resumed)
+
+
+def test_asked_to_end_it_leaves_a_checkpoint_of_that_very_step(
+    tmp_path: Path, short: TrialSettings, whole: Trainer
+) -> None:
+    with pytest.raises(Preempted):
+        trainer_in(tmp_path, short, Hooks(beat=lambda step: step == 7)).fit()
+    begun: list[int] = []
+    resumed = trainer_in(tmp_path, short, Hooks(begin=begun.append))
+    resumed.fit()
+    assert begun == [7]
+    assert_same(whole, resumed)
+
+
+DAMAGES = {
+    "cut short": lambda data: data[: len(data) // 2],
+    "one wrong bit": lambda data: data[:5000] + bytes([data[5000] ^ 1]) + data[5001:],
+    "empty": lambda data: b"",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize("name", ["last", "previous", "best"])
+def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_used(
+    tmp_path: Path, short: TrialSettings, whole: Trainer, name: str, damage: Callable[[bytes], bytes]
+) -> None:
+    with pytest.raises(Killed):
+        trainer_in(tmp_path, short, killed_after(13), cadence=Cadence(2)).fit()
+    path = tmp_path / f"{name}.ckpt"
+    path.write_bytes(damage(path.read_bytes()))
+    begun: list[int] = []
+    warned: list[str] = []
+    resumed = trainer_in(tmp_path, short, Hooks(begin=begun.append, warn=warned.append))
+    resumed.fit()
+    assert begun == [{"last": 10, "previous": 12, "best": 0}[name]]
+    if name != "previous":  # nobody needed it
+        assert "its checksum is wrong" in warned[0]
+        assert (tmp_path / f"{name}.corrupt").exists()
+    assert_same(whole, resumed)
+
+
+def test_with_both_checkpoints_damaged_it_starts_anew(tmp_path: Path, short: TrialSettings, whole: Trainer) -> None:
+    with pytest.raises(Killed):
+        trainer_in(tmp_path, short, killed_after(13)).fit()
+    for name in ("last", "previous"):
+        (tmp_path / f"{name}.ckpt").write_bytes(b"nothing")
+    resumed = trainer_in(tmp_path, short)
+    resumed.fit()
+    assert_same(whole, resumed)
+
+
+def test_the_disk_holds_three_checkpoints_at_most(tmp_path: Path, short: TrialSettings) -> None:
+    trainer_in(tmp_path, short, cadence=Cadence(1)).fit()
+    assert sorted(path.name for path in tmp_path.glob("*.ckpt")) == ["best.ckpt", "last.ckpt", "previous.ckpt"]
+
+
+def test_a_checkpoint_is_one_that_torch_reads(tmp_path: Path) -> None:
+    checkpoints.save(tmp_path / "a.ckpt", {"weights": torch.arange(3.0)})
+    assert torch.load(tmp_path / "a.ckpt", weights_only=True)["weights"].tolist() == [0, 1, 2]
+
+
+def test_a_checkpoint_that_would_run_code_is_refused(tmp_path: Path) -> None:
+    checkpoints.save(tmp_path / "a.ckpt", {"code": print})
+    with pytest.raises(checkpoints.Corrupt, match="cannot be read"):
+        checkpoints.load(tmp_path / "a.ckpt", torch.device("cpu"))
 
 
 def test_training_twice_gives_the_same_numbers(tmp_path: Path) -> None:
@@ -132,7 +259,7 @@ def test_a_loss_that_is_not_finite_stops_with_step_and_term(tmp_path: Path) -> N
     trainer = trainer_in(tmp_path / "t", settings_of())
     with torch.no_grad():
         next(iter(trainer.model.text.parameters())).fill_(float("inf"))
-    with pytest.raises(TrainingError, match=r"the loss became nan at step 1 \(epoch 1\)"):
+    with pytest.raises(NonFinite, match=r"the loss became nan at step 1 \(epoch 1\)"):
         trainer.fit()
 
 
@@ -140,7 +267,7 @@ def test_a_gradient_that_is_not_finite_names_its_weight(tmp_path: Path) -> None:
     trainer = trainer_in(tmp_path / "t", settings_of())
     weight = dict(trainer.model.named_parameters())["text.project.weight"]
     weight.register_hook(lambda gradient: gradient * float("inf"))
-    with pytest.raises(TrainingError, match=r"the gradient of text\.project\.weight became (nan|inf) at step 1"):
+    with pytest.raises(NonFinite, match=r"the gradient of text\.project\.weight became (nan|inf) at step 1"):
         trainer.fit()
 
 
@@ -156,9 +283,9 @@ def test_the_selection_rule_picks_the_tested_weights(tmp_path: Path, selection: 
     trainer = trainer_in(tmp_path / "t", settings_of("train.epochs=3", f"train.selection={selection}"))
     trainer.fit()
     rsums = [row["val_rsum"] for row in trainer.rows]
-    assert trainer.selected_epoch == (3 if selection == "last" else rsums.index(max(rsums)) + 1)
+    assert trainer.selected["epoch"] == (3 if selection == "last" else rsums.index(max(rsums)) + 1)
     final_ranks(trainer)
-    assert trainer.evaluate("val").metrics()["rsum"] == rsums[trainer.selected_epoch - 1]
+    assert trainer.evaluate("val").metrics()["rsum"] == rsums[trainer.selected["epoch"] - 1]
 
 
 def test_a_single_pair_at_the_end_of_an_epoch_is_left_out(tmp_path: Path, small_trial: Trial) -> None:
@@ -186,7 +313,7 @@ class TestSchedules:
         def keep(epoch: int, metrics: dict[str, float]) -> None:
             states.append({name: weight.clone() for name, weight in trainer.model.named_parameters()})
 
-        trainer = trainer_in(tmp_path, settings, keep)
+        trainer = trainer_in(tmp_path, settings, Hooks(epoch=keep))
         keep(0, {})
         trainer.fit()
         backbone = [name for name in states[0] if name.startswith("image.backbone")]

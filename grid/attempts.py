@@ -1,0 +1,87 @@
+"""Attempts at a trial: numbered files beside its checkpoints that say who trains it, how far it is, and how it ended.
+
+`attempts/003.json` is the lease of the third attempt: created by one process alone, renewed while that lives.
+`attempts/003.end.json` says how it ended, written once, by itself or by whoever saw it die; `attempts/003.log` is its
+log.
+"""
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grid import processes
+from grid.failures import Failure
+
+HEARTBEAT_SECONDS = 5.0
+LEASE_SECONDS = 60.0
+"""A lease of another machine that was renewed within this time is live."""
+
+DONE = "done"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt, by its number from 1."""
+
+    folder: Path
+    number: int
+
+    @property
+    def lease(self) -> Path:
+        return self.folder / f"{self.number:03}.json"
+
+    @property
+    def end(self) -> Path:
+        return self.folder / f"{self.number:03}.end.json"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / f"{self.number:03}.log"
+
+    def content(self) -> dict[str, Any]:
+        """Who trains, since when, and how far: empty if it cannot be read."""
+        return _read(self.lease)
+
+    def outcome(self) -> str | None:
+        """`done`, or the class of its failure; None while it runs, or where it was killed and nobody saw it."""
+        return _read(self.end).get("outcome")
+
+    def failure(self) -> Failure | None:
+        """The class of its failure; a process that is gone without a word was killed."""
+        outcome = self.outcome()
+        if outcome is None:
+            return None if self.live() else Failure.KILLED
+        return None if outcome == DONE else Failure(outcome)
+
+    def message(self) -> str:
+        return str(_read(self.end).get("message", ""))
+
+    def live(self) -> bool:
+        """Whether a process holds it: on this machine it is looked up, on another its heartbeat counts."""
+        lease = self.content()
+        if not lease or self.end.exists():
+            return False
+        if foreign(lease):
+            return bool(abs(time.time() - lease["heartbeat"]) < LEASE_SECONDS)
+        return processes.started(lease["pid"]) == lease["started"]
+
+
+def attempts_in(folder: Path) -> list[Attempt]:
+    """All attempts in this folder, the first one first."""
+    numbers = sorted(int(path.stem) for path in folder.glob("*.json") if path.stem.isdigit())
+    return [Attempt(folder, number) for number in numbers]
+
+
+def foreign(lease: dict[str, Any]) -> bool:
+    """Whether this lease's process cannot be looked up from here."""
+    return bool(lease.get("machine") != processes.machine())
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

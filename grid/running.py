@@ -1,0 +1,38 @@
+"""How a grid runs on this machine or cluster: what a job asks for, and how failures are met. Never part of identity."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from grid.fields import Settings
+
+
+class Resources(Settings):
+    """[resources]: what a job asks of the machine."""
+
+    cpu: Annotated[int, Field(ge=1)] = 1
+    gpu: Annotated[float, Field(ge=0)] | None = None
+    """Share of one GPU, or a whole number of them; None: the recipe's share where there is a GPU, else none."""
+    custom: dict[str, Annotated[float, Field(gt=0)]] = {}
+    """Further resources by the names that a Ray cluster's nodes give them, e.g. `"accelerator_type:A100" = 0.001`."""
+    concurrency: Annotated[int, Field(ge=1)] | None = None
+    """Jobs at a time; None: as many as the CPUs and GPUs hold."""
+    workers: Annotated[int, Field(ge=1)] = 2
+    """Threads that decode raw images, per trial."""
+    features: str | None = None
+    """Folder of the features of frozen backbones; None: `features` in the runs folder."""
+
+
+class Reliability(Settings):
+    """[reliability]: how much work a failure may cost, and how long to wait."""
+
+    checkpoint_minutes: Annotated[float, Field(gt=0)] | None = 10
+    """A checkpoint is written when so much time has passed since the last one, beside the one of every epoch."""
+    checkpoint_steps: Annotated[int, Field(ge=1)] | None = None
+    """And whenever so many steps have."""
+    stall_minutes: Annotated[float, Field(gt=0)] = 30
+    """A trial without any progress for so long is killed and tried again."""
+    grace_seconds: Annotated[float, Field(ge=0)] = 25
+    """For the checkpoint of every running trial when a launch is asked to end (SIGTERM, Ctrl-C)."""
+    folder_seconds: Annotated[float, Field(ge=0)] = 60
+    """How long a node waits for a shared folder to appear."""

@@ -1,0 +1,27 @@
+"""Asking running trials to end: at their next step they write a checkpoint, and the same command goes on from there."""
+
+import threading
+from pathlib import Path
+
+
+class Stop:
+    """A request to end, made in this process (a signal) or by a file that all nodes see.
+
+    Args:
+        request: the file; None: only this process can ask.
+    """
+
+    def __init__(self, request: Path | None = None) -> None:
+        self.request = request
+        self._asked = threading.Event()
+
+    def ask(self) -> None:
+        self._asked.set()
+
+    def asked(self) -> bool:
+        return self._asked.is_set()
+
+    def look(self) -> None:
+        """See whether the file stands there."""
+        if self.request is not None and self.request.exists():
+            self.ask()
