@@ -9,6 +9,7 @@ import logging
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -19,18 +20,26 @@ from results import record
 TAG = "goalgrid.trial"
 
 
+RETRY_SECONDS = 30.0
+"""After MLflow failed, it is left alone for so long."""
+
+
 class Mirror:
     """Copies trials into MLflow in the background.
 
     Args:
         uri: of the tracking server or database.
         experiment: its name, the grid's.
-        warn: called once, with what went wrong, if MLflow cannot be written.
+        warn: called once, with what went wrong, if MLflow cannot be written; and once more if it stays so to the end.
     """
 
     def __init__(self, uri: str, experiment: str, warn: Callable[[str], None]) -> None:
         self.uri, self.experiment, self.warn = uri, experiment, warn
         self._waiting: queue.Queue[TrialFolder | None] = queue.Queue()
+        self._behind: dict[TrialFolder, None] = {}
+        """Folders that MLflow lacks something of."""
+        self._store: _Store | None = None
+        self._failed_at: float | None = None
         self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
         self._thread.start()
 
@@ -39,19 +48,30 @@ class Mirror:
         self._waiting.put(folder)
 
     def close(self) -> None:
-        """Wait until everything is copied."""
+        """Wait until everything is copied, or MLflow has failed once more."""
         self._waiting.put(None)
         self._thread.join()
 
     def _work(self) -> None:
-        store: _Store | None = None
+        for folder in iter(self._waiting.get, None):
+            self._behind[folder] = None
+            if self._failed_at is None or time.monotonic() - self._failed_at > RETRY_SECONDS:
+                self._catch_up()
+        if self._behind and not self._catch_up():
+            self.warn(f"{len(self._behind)} trials are not in MLflow; the next run of this grid copies them")
+
+    def _catch_up(self) -> bool:
         try:
-            for folder in iter(self._waiting.get, None):
-                store = store or _Store(self.uri, self.experiment)
-                store.sync(folder)
+            self._store = self._store or _Store(self.uri, self.experiment)
+            for folder in list(self._behind):
+                self._store.sync(folder)
+                del self._behind[folder]
         except Exception as error:  # MLflow raises many kinds; none of them may touch the grid
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            self.warn(f"MLflow at {self.uri} is out of reach, training goes on without it: {reason}")
+            if self._failed_at is None:
+                self.warn(f"MLflow at {self.uri} is out of reach, training goes on without it: {reason}")
+            self._store, self._failed_at = None, time.monotonic()
+        return not self._behind
 
 
 class _Store:

@@ -1,5 +1,7 @@
 """The MLflow mirror: a copy of the folders, complete, without doubles, and never in the way."""
 
+import sqlite3
+import time
 import warnings
 from pathlib import Path
 
@@ -44,11 +46,47 @@ def test_mirroring_again_adds_nothing(trained: Home, tmp_path: Path) -> None:
     assert len(runs_of(uri, "copy")) == len(folders)
 
 
-def test_an_mlflow_that_is_down_costs_one_warning(trained: Home) -> None:
+def test_an_mlflow_that_is_down_costs_two_warnings(trained: Home) -> None:
     warned: list[str] = []
     mirror = Mirror("http://127.0.0.1:9", "demo", warned.append)
     for path in (trained.path / "trials").iterdir():
         mirror.sync(trained.trial(path.name))
     mirror.close()
-    assert len(warned) == 1
+    assert len(warned) == 2
     assert "training goes on without it" in warned[0]
+    assert "4 trials are not in MLflow" in warned[1]
+
+
+@pytest.mark.parametrize("how", ["locked", "gone"])
+def test_a_database_that_is_locked_or_gone_for_a_while_is_caught_up_with(
+    how: str, trained: Home, tmp_path: Path
+) -> None:
+    path = tmp_path / "mlflow.db"
+    uri, warned = f"sqlite:///{path}?timeout=0.1", list[str]()
+    folders = [trained.trial(path.name) for path in sorted((trained.path / "trials").iterdir())]
+    first = Mirror(uri, "demo", warned.append)
+    first.sync(folders[0])
+    first.close()
+    if how == "locked":
+        lock = sqlite3.connect(path)
+        lock.execute("BEGIN EXCLUSIVE")
+    else:
+        path.rename(tmp_path / "away.db")
+        path.mkdir()
+    second = Mirror(uri, "demo", warned.append)
+    second.sync(folders[1])
+    until = time.monotonic() + 60
+    while not warned and time.monotonic() < until:
+        time.sleep(0.05)
+    assert "out of reach" in warned[0]
+    if how == "locked":
+        lock.rollback()
+        lock.close()
+    else:
+        path.rmdir()
+        (tmp_path / "away.db").rename(path)
+    for folder in folders[2:]:
+        second.sync(folder)
+    second.close()
+    assert len(warned) == 1
+    assert len(runs_of(uri, "demo")) == len(folders)

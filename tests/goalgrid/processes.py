@@ -1,0 +1,46 @@
+"""Running the command line beside a test: started, watched and killed like a user's."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from grid.home import Home, State, TrialFolder
+
+from ..conftest import ROOT
+
+
+def start(*arguments: str, runs: Path) -> subprocess.Popen[str]:
+    """The command line in a session of its own, as a terminal gives it."""
+    command = [sys.executable, "-m", "goalgrid", *arguments]
+    environment = {**os.environ, "GOALGRID_RUNS": str(runs), "OMP_NUM_THREADS": "1"}
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, **streams, text=True, env=environment, cwd=ROOT, start_new_session=True)
+
+
+def running(home: Home) -> list[TrialFolder]:
+    """The trials that are being trained, with a step behind them."""
+    folders = [TrialFolder(path) for path in (home.path / "trials").glob("*")]
+    return [folder for folder in folders if folder.state() is State.RUNNING and folder.last_checkpoint.exists()]
+
+
+def wait_until(
+    happened: Callable[[], bool], process: subprocess.Popen[str] | None = None, seconds: float = 120
+) -> None:
+    """Wait for something; an error says what a process said that ended meanwhile."""
+    until = time.monotonic() + seconds
+    while not happened():
+        if process is not None and process.poll() is not None:
+            raise AssertionError(f"it ended with {process.returncode}: {process.communicate()[1]}")
+        if time.monotonic() > until:
+            raise AssertionError("it never happened")
+        time.sleep(0.05)
+
+
+def pid_of(folder: TrialFolder) -> int:
+    """Of the process that trains this trial."""
+    latest = folder.latest()
+    assert latest
+    return int(latest.content()["pid"])

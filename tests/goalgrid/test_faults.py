@@ -1,0 +1,164 @@
+"""Whatever is killed, whenever: the same command completes the grid, and every number is as if nothing had happened."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+
+from grid.home import Home, State, TrialFolder
+
+from ..conftest import ROOT, SMALL, Goalgrid
+from .processes import pid_of, running, start, wait_until
+
+GRID = ("--set", 'objectives=["con_con"]', "--set", "seeds=[0,1,2]", *SMALL, "--set", "train.epochs=12")
+RUN = ("run", "demo", *GRID, "--mlflow-uri", "")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(goalgrid: Goalgrid, tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """The grid, trained in one process, without Ray and without faults."""
+    home = Home(tmp_path_factory.mktemp("undisturbed"))
+    finished = goalgrid(*RUN, "--here", runs=home.path)
+    assert finished.returncode == 0, finished.stderr
+    return home
+
+
+def folders(home: Home) -> dict[str, TrialFolder]:
+    return {path.name: TrialFolder(path) for path in sorted((home.path / "trials").iterdir())}
+
+
+def outcomes(home: Home) -> list[list[str | None]]:
+    return [[attempt.outcome() for attempt in folder.attempts()] for folder in folders(home).values()]
+
+
+def assert_as_if_nothing_happened(home: Home, undisturbed: Home) -> None:
+    """The same trials, each trained to its end once, with the same numbers to the bit; and the same table."""
+    assert list(folders(home)) == list(folders(undisturbed))
+    for name, folder in folders(home).items():
+        assert folder.state() is State.DONE
+        assert [attempt.outcome() for attempt in folder.attempts()].count("done") == 1
+        ours, theirs = (pd.read_parquet(f.record).iloc[0] for f in (folder, folders(undisturbed)[name]))
+        metrics = [key for key in ours.index if key.startswith(("val_", "test_", "diagnostic_")) and "ranks" not in key]
+        assert ours[metrics].equals(theirs[metrics])
+        for column in ("test_i2t_ranks", "test_t2i_ranks"):
+            assert ours[column].tolist() == theirs[column].tolist()
+        ours_history, theirs_history = (
+            [item for item in row["history"] if item["name"] != "seconds"] for row in (ours, theirs)
+        )
+        assert ours_history == theirs_history
+    tables = [(each.grid("demo").tables / "goal.csv").read_bytes() for each in (home, undisturbed)]
+    assert tables[0] == tables[1]
+
+
+def listening_addresses(process: subprocess.Popen[str]) -> set[str]:
+    """Where a process and all its children wait for connections."""
+    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    connections = [connection for member in family for connection in member.net_connections("inet")]
+    return {connection.laddr.ip for connection in connections if connection.status == psutil.CONN_LISTEN}
+
+
+def test_in_one_launch_a_worker_is_killed_one_hangs_and_one_wants_too_much_memory(
+    tmp_path: Path, undisturbed: Home, goalgrid: Goalgrid
+) -> None:
+    home = Home(tmp_path)
+    too_large = ("--set", "sweep.model.dim=[128,2000000000000]", "--set", "reliability.stall_minutes=0.15")
+    process = start(*RUN, *too_large, runs=tmp_path)
+    wait_until(lambda: bool(running(home)), process)
+    killed = running(home)[0]
+    os.kill(pid_of(killed), signal.SIGKILL)
+    wait_until(lambda: any(folder != killed for folder in running(home)), process)
+    hung = next(folder for folder in running(home) if folder != killed)
+    os.kill(pid_of(hung), signal.SIGSTOP)
+    _, talk = process.communicate(timeout=240)
+    assert process.returncode == 4, talk
+    assert "retry" in talk
+    by_id = folders(home)
+    assert [attempt.outcome() for attempt in killed.attempts()] == ["killed", "done"]
+    assert [attempt.outcome() for attempt in hung.attempts()] == ["timeout", "done"]
+    assert "no progress for 0.15 minutes" in hung.attempts()[0].message()
+    large = [folder for name, folder in by_id.items() if name not in folders(undisturbed)]
+    for folder in large:
+        assert folder.state() is State.FAILED
+        assert [attempt.outcome() for attempt in folder.attempts()] == ["out-of-memory"] * 2
+        assert all("Traceback" in attempt.log.read_text() for attempt in folder.attempts())
+    assert len(large) == 3
+    completed = goalgrid(*RUN, runs=tmp_path)  # the grid without them is whole
+    assert completed.returncode == 0, completed.stderr
+    for folder in large:
+        shutil.rmtree(folder.path)
+    assert_as_if_nothing_happened(home, undisturbed)
+
+
+def test_sigterm_leaves_checkpoints_kill_9_none_and_the_same_command_completes(
+    tmp_path: Path, undisturbed: Home, goalgrid: Goalgrid
+) -> None:
+    home = Home(tmp_path)
+    process = start(*RUN, runs=tmp_path)
+    wait_until(lambda: bool(running(home)), process)
+    assert listening_addresses(process) <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+    process.send_signal(signal.SIGTERM)
+    _, talk = process.communicate(timeout=60)
+    assert process.returncode == 3, talk
+    assert "Traceback" not in talk
+    assert "pre-empted" in [outcome for attempts in outcomes(home) for outcome in attempts]
+    assert State.RUNNING not in {folder.state() for folder in folders(home).values()}
+
+    process = start(*RUN, runs=tmp_path)
+    wait_until(lambda: bool(running(home)), process)
+    process.kill()
+    process.communicate(timeout=60)
+    done = {name: folder.record.read_bytes() for name, folder in folders(home).items() if folder.done.exists()}
+    wait_until(lambda: State.RUNNING not in {folder.state() for folder in folders(home).values()}, seconds=30)
+
+    again = goalgrid(*RUN, runs=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert f"training {3 - len(done)}" in again.stderr
+    assert all(folders(home)[name].record.read_bytes() == record for name, record in done.items())
+    assert_as_if_nothing_happened(home, undisturbed)
+
+
+def test_ctrl_c_to_the_whole_group_ends_with_checkpoints(tmp_path: Path, undisturbed: Home, goalgrid: Goalgrid) -> None:
+    home = Home(tmp_path)
+    process = start(*RUN, runs=tmp_path)
+    wait_until(lambda: bool(running(home)), process)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, talk = process.communicate(timeout=60)
+    assert process.returncode == 3, talk
+    assert "Traceback" not in talk
+    assert "go on with: goalgrid resume demo" in talk
+    assert {outcome for attempts in outcomes(home) for outcome in attempts} <= {"pre-empted", "done"}
+    assert goalgrid("resume", "demo", "--here", "--mlflow-uri", "", runs=tmp_path).returncode == 0
+    assert_as_if_nothing_happened(home, undisturbed)
+
+
+def test_two_drivers_share_a_grid_and_train_nothing_twice(tmp_path: Path, undisturbed: Home) -> None:
+    home = Home(tmp_path)
+    drivers = [start(*RUN, "--here", runs=tmp_path) for _ in range(2)]
+    talks = [driver.communicate(timeout=120)[1] for driver in drivers]
+    assert 0 in {driver.returncode for driver in drivers}
+    assert {driver.returncode for driver in drivers} <= {0, 3}  # 3: the other one was still at work
+    assert any("trains this trial" in talk for talk in talks)
+    assert all(len(folder.attempts()) == 1 for folder in folders(home).values())
+    assert_as_if_nothing_happened(home, undisturbed)
+
+
+def test_a_trial_that_hangs_without_ray_ends_its_process(tmp_path: Path, goalgrid: Goalgrid) -> None:
+    """The features' lock of a process that never lets go: the only place where a trial waits for others."""
+    hang = (
+        "import sys, time; import runners.trainer as trainer\n"
+        "trainer.Trainer._train_epoch = lambda self: time.sleep(600)\n"
+        "from goalgrid.app import main; main()"
+    )
+    command = [sys.executable, "-c", hang, *RUN, "--here", "--set", "reliability.stall_minutes=0.05"]
+    environment = {**os.environ, "GOALGRID_RUNS": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, cwd=ROOT)
+    assert finished.returncode == 3
+    (attempt,) = next(iter(folders(Home(tmp_path)).values())).attempts()
+    assert attempt.outcome() == "timeout"
+    assert "_train_epoch" in attempt.log.read_text() or "<lambda>" in attempt.log.read_text()
