@@ -301,15 +301,19 @@ def _train(
 
 
 def _finish(overview: Overview) -> None:
-    """Write the grid's results and tables, and print what there is."""
+    """Print what there is, and write the grid's results and tables; a disk that takes none costs a warning."""
     from results.export import results
     from results.layouts import arrange
     from results.renderers import write_all
     from results.scores import Scores
 
-    folder = overview.home.grid(overview.grid.name)
-    if results(overview.cells, overview.home, folder.results):
+    if overview.count(State.DONE):
         drawn = arrange(overview.cells, Scores.read(overview.cells, overview.home))
-        write_all(drawn, folder.tables)
         show_table(drawn)
+        folder = overview.home.grid(overview.grid.name)
+        try:
+            results(overview.cells, overview.home, folder.results)
+            write_all(drawn, folder.tables)
+        except UserError as error:
+            say(f"warning: the table is not kept: {error}")
     say("\n".join([f"{overview.grid.name}: {overview.headline()}", *failure_lines(overview)]))

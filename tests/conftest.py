@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +53,18 @@ def trained(goalgrid: Goalgrid, tmp_path_factory: pytest.TempPathFactory) -> Hom
 def small_trial() -> Trial:
     """One fast trial on the embedded data."""
     return trials_of(expand(load("demo", [word for word in SMALL if word != "--set"])))[0]
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system that holds less than one checkpoint; remounted, it is larger or read-only."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small file system needs root")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
 
 
 @pytest.fixture(scope="session")

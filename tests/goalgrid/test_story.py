@@ -1,5 +1,6 @@
 """Stories, as a user lives them: declare, run, kill, run again, look, export. Real Ray, real signals, real files."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -19,6 +20,21 @@ def test_running_a_finished_grid_starts_nothing(trained: Home, goalgrid: Goalgri
     assert again.returncode == 0
     assert "P^sig-ms" in again.stdout
     assert {path: path.stat().st_mtime_ns for path in (trained.path / "trials").rglob("*")} == before
+
+
+def test_on_a_read_only_disk_a_finished_grid_shows_its_table_and_keeps_none(
+    trained: Home, tiny_disk: Path, goalgrid: Goalgrid
+) -> None:
+    subprocess.run(["mount", "-o", "remount,size=64m", str(tiny_disk)], check=True)
+    shutil.copytree(trained.path, tiny_disk / "runs")
+    subprocess.run(["mount", "-o", "remount,ro", str(tiny_disk)], check=True)
+    again = goalgrid("run", "demo", *AXES, *SMALL, runs=tiny_disk / "runs")
+    assert again.returncode == 0, again.stderr
+    assert "P^sig-ms" in again.stdout
+    assert "warning: the table is not kept: cannot write" in again.stderr
+    refused = goalgrid("table", "demo", "--format", "latex", "--output", str(tiny_disk / "a.tex"), runs=trained.path)
+    assert refused.returncode == 2
+    assert "Read-only file system" in refused.stderr
 
 
 def test_in_process_and_through_ray_give_the_same_numbers(trained: Home, tmp_path: Path, goalgrid: Goalgrid) -> None:

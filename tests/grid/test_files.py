@@ -1,7 +1,6 @@
 """Files are replaced whole or not at all, on real full and real read-only disks."""
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,21 +9,11 @@ from grid.errors import UserError
 from grid.files import read_json_lines, write_json_lines, write_text, written_aside
 
 
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 KiB."""
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("mounting a small file system needs root")
-    yield tmp_path
-    subprocess.run(["umount", str(tmp_path)], check=True)
-
-
 def test_a_full_disk_leaves_the_old_content(tiny_disk: Path) -> None:
     path = tiny_disk / "file"
     write_text(path, "old")
     with pytest.raises(UserError, match="No space left on device"):
-        write_text(path, "new" * 100_000)
+        write_text(path, "new" * 500_000)
     assert path.read_text() == "old"
     assert [file.name for file in tiny_disk.iterdir()] == ["file"]
 

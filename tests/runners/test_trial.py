@@ -5,7 +5,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
@@ -233,18 +233,6 @@ def test_what_killed_processes_half_wrote_is_removed(tmp_path: Path, small_trial
     assert not list(folder.path.glob(".*"))
 
 
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system that holds less than one checkpoint."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("mounting a small file system needs root")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
-
-
 def test_a_full_disk_fails_the_trial_and_more_room_finishes_it(tiny_disk: Path, small_trial: Trial) -> None:
     home = Home(tiny_disk)
     (tiny_disk / "ballast").write_bytes(os.urandom(150_000))
@@ -257,3 +245,25 @@ def test_a_full_disk_fails_the_trial_and_more_room_finishes_it(tiny_disk: Path, 
     assert run(small_trial, home, launch="another")[0] is State.DONE
     assert home.trial(small_trial.id).state() is State.DONE
     assert not home.trial(small_trial.id).error.exists()
+
+
+def test_a_disk_that_is_full_when_the_record_is_written_costs_no_training(tiny_disk: Path, small_trial: Trial) -> None:
+    subprocess.run(["mount", "-o", "remount,size=16m", str(tiny_disk)], check=True)
+    home = Home(tiny_disk)
+    ballast = tiny_disk / "ballast"
+
+    def fill(event: Event) -> None:
+        if event.kind == "epoch" and event.epoch == small_trial.settings.train.epochs:
+            with suppress(OSError), ballast.open("wb", buffering=0) as file:
+                while True:
+                    file.write(os.urandom(4096))
+
+    folder = home.trial(small_trial.id)
+    state = run_trial(small_trial.settings, folder, fill, Machine(), origin=Origin("one"))
+    assert state is State.FAILED  # not even how it ended could be written
+    assert not folder.done.exists()
+    ballast.unlink()
+    assert run(small_trial, home)[0] is State.DONE
+    last = folder.attempts()[-1].log.read_text()
+    assert "epoch" not in last.replace("goes on", "")  # every epoch was in the checkpoint
+    assert len(pd.read_parquet(folder.record)) == 1
