@@ -1,0 +1,103 @@
+"""The catalogue of objectives: their names, equations, parameters and published defaults, without torch.
+
+The mathematics is in the room `objectives/`; here stands what a grid file may name, what a trial's identity contains,
+and what `goalgrid objectives` prints.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from grid.errors import UserError, several, unknown
+from grid.objectives.losses import LOSSES, MINES_ALL
+from grid.objectives.matrix import CELLS, GOAL, KNOWN_AS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives.parameters import VARIANTS, Entry, Parameter, Value, Variant
+
+__all__ = [
+    "CATALOGUE",
+    "GOAL",
+    "KNOWN_AS",
+    "LOSSES",
+    "MINES_ALL",
+    "OBJECTIVES",
+    "PAIR_WEIGHTS",
+    "TRIPLET_WEIGHTS",
+    "VARIANTS",
+    "Entry",
+    "Parameter",
+    "Value",
+    "Variant",
+    "accepted",
+    "identifying",
+    "known_parameters",
+    "resolve",
+    "unknown_objective",
+]
+
+CATALOGUE: dict[str, Entry] = {**CELLS, **LOSSES}
+"""Every objective that a grid may name."""
+
+OBJECTIVES: dict[str, dict[str, Parameter]] = {name: entry.parameters for name, entry in CATALOGUE.items()}
+"""Every objective that a grid may name, with its parameters."""
+
+
+def resolve(name: str, *, variant: str = "paper", **overrides: Any) -> dict[str, Any]:
+    """All parameters of an objective: the variant's defaults, then the overrides.
+
+    >>> resolve("con_cir", tau=5)  # doctest: +NORMALIZE_WHITESPACE
+    {'tau': 5.0, 'offset': 0.0, 'reduction': 'sum', 'ignore_same_image': False, 'mining': 'hardest', 'k': 1}
+
+    Raises:
+        UserError: the objective, the variant, or a parameter is unknown, or a value has the wrong type.
+    """
+    if name not in OBJECTIVES:
+        raise UserError(unknown_objective(name))
+    problems = []
+    if variant not in VARIANTS:
+        problems.append(unknown("variant", variant, VARIANTS))
+        variant = "paper"
+    parameters = OBJECTIVES[name]
+    values = {
+        key: parameter.default("released" if variant == "released" else "paper")
+        for key, parameter in parameters.items()
+    }
+    for key, value in overrides.items():
+        if key not in parameters:
+            problems.append(unknown("parameter", key, parameters))
+            continue
+        try:
+            values[key] = parameters[key].parse(value)
+        except ValueError as error:
+            problems.append(f"{key} {error}")
+    if problems:
+        raise several(f"objective {name!r}", problems)
+    return values
+
+
+def identifying(name: str, parameters: Mapping[str, Value]) -> dict[str, Value]:
+    """The parameters without those that still have the value in effect before they existed.
+
+    >>> identifying("con_nca", resolve("con_nca"))
+    {'tau': 10.0, 'ignore_same_image': False}
+    """
+    known = OBJECTIVES[name]
+    return {key: value for key, value in parameters.items() if value not in known[key].silent}
+
+
+def known_parameters() -> set[str]:
+    """Every parameter name that some objective has."""
+    return {key for parameters in OBJECTIVES.values() for key in parameters}
+
+
+def accepted(name: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Those overrides that this objective has: `objective.tau` in a grid file is for the cells with a tau."""
+    return {key: value for key, value in overrides.items() if key in OBJECTIVES[name]}
+
+
+def unknown_objective(name: str, where: str = "") -> str:
+    """Name the half of PAIR_TRIPLET that is wrong, where the name has that form."""
+    pair, separator, triplet = name.partition("_")
+    if separator and triplet in TRIPLET_WEIGHTS and pair not in PAIR_WEIGHTS:
+        return unknown("pair weight", pair, PAIR_WEIGHTS, where=f"of objective {name!r} {where}".strip())
+    if separator and pair in PAIR_WEIGHTS and triplet not in TRIPLET_WEIGHTS:
+        return unknown("triplet weight", triplet, TRIPLET_WEIGHTS, where=f"of objective {name!r} {where}".strip())
+    return unknown("objective", name, OBJECTIVES, where=where, hint="'goal' stands for the 15 PAIR_TRIPLET.")
