@@ -90,6 +90,7 @@ class Job:
                 continue  # its parent failed, and says so; this one stays planned
             folder, cadence = home.trial(trial_id), self.launched.cadence
             run_trial(settings, folder, report, self.machine, origin=origin, cadence=cadence, stop=stop)
+            self.machine.release()
 
     def left(self) -> "Job | None":
         """What another try may help: the trials that are neither done, nor failed for good, nor somebody else's."""

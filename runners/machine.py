@@ -1,5 +1,6 @@
 """What a trial may use of the machine that it runs on, and where things lie there: no part of its identity."""
 
+import gc
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,12 @@ class Machine:
     @property
     def device(self) -> torch.device:
         return torch.device("cuda" if self.gpu and torch.cuda.is_available() else "cpu")
+
+    def release(self) -> None:
+        """Give back what a trial held of the GPU, that it may not be missing to others there."""
+        if torch.cuda.is_initialized():
+            gc.collect()
+            torch.cuda.empty_cache()
 
     def root(self, dataset: str) -> Path | None:
         return next((Path(folder) for name, folder in self.roots if name == dataset), None)

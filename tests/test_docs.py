@@ -1,13 +1,16 @@
 """The documents: short, without dead links, and naming only verbs that exist."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from goalgrid.app import app
 from grid.expansion import expand, trials_of
+from grid.failures import POLICY
 from grid.gridfile import load
+from grid.running import Reliability
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
@@ -42,3 +45,16 @@ def test_every_verb_that_is_named_exists(path: Path) -> None:
     verbs = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
     verbs |= {group.name for group in app.registered_groups if group.name}
     assert set(re.findall(r"^(?:\| `)?goalgrid ([a-z]+)", path.read_text(encoding="utf-8"), re.MULTILINE)) <= verbs
+
+
+def test_the_failures_shown_are_the_policy() -> None:
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^\| ([a-z-]+) \| (\d+)(, the second alone on the machine)? \| (.*) \|$", page, re.MULTILINE)
+    policy = [(failure.value, str(p.tries), p.alone, p.advice) for failure, p in POLICY.items()]
+    assert [(name, tries, bool(alone), advice) for name, tries, alone, advice in shown] == policy
+
+
+def test_the_reliability_shown_is_accepted() -> None:
+    page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    assert Reliability.model_validate(tomllib.loads(shown)["reliability"]).checkpoint_steps == 1000
