@@ -13,6 +13,7 @@ import typer
 from goalgrid.data_verbs import data
 from goalgrid.options import (
     RUNS,
+    Address,
     GridName,
     Here,
     Jobs,
@@ -162,6 +163,7 @@ def run(
     weights: Weights = [],
     only: Only = "",
     here: Here = False,
+    address: Address = None,
     jobs: Jobs = None,
     mlflow_uri: MlflowUri = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be trained.")] = False,
@@ -172,7 +174,7 @@ def run(
     if dry_run:
         show_plan(overview, as_json=False)
     else:
-        _train(overview, only=only, here=here, mlflow_uri=mlflow_uri)
+        _train(overview, only=only, here=here, address=address, mlflow_uri=mlflow_uri)
 
 
 @app.command()
@@ -182,6 +184,7 @@ def resume(
     only: Only = "",
     failed: Annotated[bool, typer.Option("--failed", help="Only the trials that failed.")] = False,
     here: Here = False,
+    address: Address = None,
     mlflow_uri: MlflowUri = None,
 ) -> None:
     """Run again what failed or was cut off, with the grid as it was last run."""
@@ -192,6 +195,7 @@ def resume(
         only=only,
         states=frozenset({State.FAILED}) if failed else LEFT,
         here=here,
+        address=address,
         mlflow_uri=mlflow_uri,
     )
 
@@ -276,6 +280,7 @@ def _train(
     only: str = "",
     states: frozenset[State] = LEFT,
     here: bool,
+    address: str | None,
     mlflow_uri: str | None,
 ) -> None:
     """Train what is wanted and in one of these states, print the table, exit with what was reached."""
@@ -289,7 +294,7 @@ def _train(
         say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}")
         uri = f"sqlite:///{overview.home.mlflow.absolute()}" if mlflow_uri is None else mlflow_uri
         live = out.is_terminal and err.is_terminal
-        Launch(overview.home, err, here=here, mlflow_uri=uri or None, live=live).run(
+        Launch(overview.home, err, here=here, address=address, mlflow_uri=uri or None, live=live).run(
             overview.grid, overview.cells, todo
         )
     after = Overview.of(overview.grid, overview.home)

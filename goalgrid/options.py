@@ -29,6 +29,12 @@ Weights = Annotated[
 ]
 Only = Annotated[str, typer.Option("--only", metavar="FILTER", help="Some trials, e.g. 'objective=*_cir seed=0'.")]
 Here = Annotated[bool, typer.Option("--here", help="Train in this process, without Ray.")]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--address", metavar="HOST:PORT", envvar="RAY_ADDRESS", help="A Ray cluster; default: a Ray for this launch."
+    ),
+]
 Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Trials at a time; default: what fits.")]
 MlflowUri = Annotated[
     str | None,

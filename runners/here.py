@@ -6,16 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-import torch
-
 from grid.attempts import Attempt
 from grid.home import Home
 from runners.events import Report
 from runners.jobs import Capacity, Job
-from runners.stopping import Stop
-
-HUNG = 3
-"""Exit code of a process that ends itself because its trial hung: the grid is incomplete."""
+from runners.stopping import INCOMPLETE, Stop
 
 
 class Here:
@@ -25,8 +20,7 @@ class Here:
         self.stop = stop
 
     def capacity(self) -> Capacity:
-        cpus, gpus = os.cpu_count() or 1, torch.cuda.device_count()
-        return Capacity(cpus, gpus, (cpus, gpus))
+        return Capacity.of_this_machine()
 
     def check(self, home: Home, mark: str, paths: Sequence[Path], patience: float) -> None: ...
 
@@ -45,4 +39,4 @@ class Here:
         """End this process, which hangs; where it does stands in the attempt's log."""
         with attempt.log.open("a", encoding="utf-8") as log:
             faulthandler.dump_traceback(log)
-        os._exit(HUNG)
+        os._exit(INCOMPLETE)

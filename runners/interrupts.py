@@ -3,12 +3,9 @@
 import signal
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any
 
-from grid.errors import UserError
-from grid.files import write_text
 from runners.stopping import Stop
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -52,8 +49,5 @@ class Interrupts:
     def _hear(self, number: int, frame: FrameType | None) -> None:
         if not self.soft or self.stop.asked():
             raise KeyboardInterrupt
-        self.stop.ask()
         self.warn("asked to end: running trials write a checkpoint; Ctrl-C again ends at once")
-        if self.stop.request is not None:
-            with suppress(UserError):
-                write_text(self.stop.request, "")
+        self.stop.ask_everywhere()

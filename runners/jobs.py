@@ -1,11 +1,14 @@
 """Jobs: what a driver schedules. A job is one or more trials, run in order in one process, and what they may use."""
 
 import json
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
+
+import torch
 
 from grid import catalog
 from grid.attempts import Attempt
@@ -52,6 +55,11 @@ class Request:
     cpu: int
     gpu: float
     custom: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """By the names that Ray gives them."""
+        return {"CPU": float(self.cpu), **({"GPU": self.gpu} if self.gpu else {}), **dict(self.custom)}
 
 
 @dataclass(frozen=True)
@@ -158,15 +166,31 @@ class Job:
 
 @dataclass(frozen=True)
 class Capacity:
-    """What there is to run on.
+    """What there is to run on: the resources of each node, by the names that Ray gives them."""
 
-    Args:
-        largest: CPUs and GPUs of the largest node; a job has to fit on one.
-    """
+    nodes: tuple[Mapping[str, float], ...]
 
-    cpus: int
-    gpus: int
-    largest: tuple[int, int]
+    @classmethod
+    def of_this_machine(cls) -> "Capacity":
+        return cls(({"CPU": os.cpu_count() or 1, "GPU": torch.cuda.device_count()},))
+
+    @property
+    def gpus(self) -> int:
+        return int(sum(node.get("GPU", 0) for node in self.nodes))
+
+    def slots(self, request: Request) -> int:
+        """How many such jobs there is room for; each has to fit on one node."""
+        wanted = request.resources.items()
+        return sum(min(int(node.get(name, 0) / amount + 1e-9) for name, amount in wanted) for node in self.nodes)
+
+    def largest(self, request: Request) -> Mapping[str, float]:
+        """The node that comes nearest to what a job asks for."""
+
+        def near(node: Mapping[str, float]) -> tuple[float, ...]:
+            enough = sum(node.get(name, 0) >= amount for name, amount in request.resources.items())
+            return enough, node.get("GPU", 0), node.get("CPU", 0)
+
+        return max(self.nodes, key=near)
 
 
 class Driver(Protocol):
@@ -248,11 +272,24 @@ def concurrency(resources: Resources, jobs: Sequence[Job], capacity: Capacity) -
     """How many jobs run at a time: what is asked for, bounded by what the machine or cluster holds.
 
     Raises:
-        UserError: not even one job fits.
+        UserError: a job fits on no node.
     """
-    cpu, gpu = max(job.request.cpu for job in jobs), max(job.request.gpu for job in jobs)
-    cpus, gpus = capacity.largest
-    if cpu > cpus or gpu > gpus:
-        raise UserError(f"a job asks for {cpu} CPUs and {gpu:g} GPUs; the largest node has {cpus} and {gpus}.")
-    fitting = min(capacity.cpus // cpu, int(capacity.gpus / gpu) if gpu else capacity.cpus)
+    for job in jobs:
+        if not capacity.slots(job.request):
+            wanted, largest = job.request.resources, capacity.largest(job.request)
+            raise UserError(
+                f"a job asks for {_listed(wanted)}; the largest node has "
+                f"{_listed({name: largest.get(name, 0) for name in wanted})}. "
+                "Ask for less in [resources], or add a node that has it."
+            )
+    fitting = min(capacity.slots(job.request) for job in jobs)
     return min(fitting, resources.concurrency or fitting)
+
+
+def _listed(resources: Mapping[str, float]) -> str:
+    """Amounts in words.
+
+    >>> _listed({"CPU": 2.0, "GPU": 0.5})
+    '2 CPU and 0.5 GPU'
+    """
+    return " and ".join(f"{amount:g} {name}" for name, amount in resources.items())

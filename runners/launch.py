@@ -58,7 +58,8 @@ class Launch:
             cadence = Cadence(grid.reliability.checkpoint_steps, grid.reliability.checkpoint_minutes)
             launched = Launched(name, folders.mark(self.home), grid.reliability.folder_seconds, cadence)
             jobs = jobs_for(grid, trials, self.home, gpus=capacity.gpus, launched=launched)
-            slots = concurrency(grid.resources, jobs, capacity)
+            slots = 1 if self.here else concurrency(grid.resources, jobs, capacity)
+            self._check_nodes(driver, launched, jobs)
             check_inputs(jobs)
             compute_features(jobs, self.console)
             board = Board(cells, {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials})
@@ -68,7 +69,6 @@ class Launch:
                     for trial_id in board.trials:
                         mirror.sync(self.home.trial(trial_id))
                 with driver, Display(board, self.console, live=self.live) as display:
-                    self._check_nodes(driver, launched, jobs)
                     interrupts.soften()
                     seconds = 60 * grid.reliability.stall_minutes
                     with Watchdog(self.home, seconds, driver.kill) as watchdog:
@@ -82,7 +82,7 @@ class Launch:
             return Here(stop)
         from runners.ray_tune import RayTune
 
-        return RayTune(stop, address=self.address, grace=grace)
+        return RayTune(stop, address=self.address, grace=grace, warn=self._warn_last)
 
     def _check_nodes(self, driver: Driver, launched: Launched, jobs: Sequence[Job]) -> None:
         """On a cluster: whether all nodes see what they need."""
@@ -90,6 +90,11 @@ class Launch:
             machines = {job.machine for job in jobs}
             paths = {Path(folder) for machine in machines for _, folder in (*machine.roots, *machine.weights)}
             driver.check(self.home, launched.mark, sorted(paths), launched.patience)
+
+    def _warn_last(self, message: str) -> None:
+        """Warn before the process ends under the live display."""
+        self.console.show_cursor()
+        self._warn(message)
 
     def _warn(self, message: str) -> None:
         self.console.print(f"warning: {message}", markup=False, highlight=False, soft_wrap=True)

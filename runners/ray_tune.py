@@ -26,7 +26,8 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -43,17 +44,23 @@ from grid.failures import Failure
 from grid.home import Home
 from runners import folders, provenance
 from runners.events import Event, Report
+from runners.head import HeadWatch, answers, parsed
 from runners.jobs import Capacity, Job
 from runners.stopping import Stop
+
+KILL_SECONDS = 30.0
+"""For a node to end a process there."""
 
 DEATHS = 8
 """Times that the process of one job may die in a launch; the policy of its trials' failures ends it earlier."""
 
 LOCAL = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on any system: one node, bound to loopback
-    "RAY_gcs_rpc_server_reconnect_timeout_s": "15",  # a head that is dead stays dead: end soon, and be run again
 }
 """Environment of a Ray that is started for one launch."""
+
+HEAD_SECONDS = {True: 2.0, False: 30.0}
+"""Without an answer of the head, after which it is gone: of a Ray of our own, and of a cluster, whose may come back."""
 
 
 class RayTune:
@@ -62,22 +69,21 @@ class RayTune:
     Args:
         address: of a running Ray cluster (`auto`, `HOST:PORT`); None: start one here.
         grace: seconds that running trials have for their checkpoint once they are asked to end.
+        warn: says why this process ends itself.
     """
 
-    def __init__(self, stop: Stop, *, address: str | None = None, grace: float = 25.0) -> None:
-        self.stop, self.address, self.grace = stop, address, grace
+    def __init__(self, stop: Stop, *, address: str | None, grace: float, warn: Callable[[str], None]) -> None:
+        self.stop, self.address, self.grace, self.warn = stop, address, grace, warn
 
     def capacity(self) -> Capacity:
         """What this machine holds, or the cluster."""
         if self.address is None:
-            cpus, gpus = os.cpu_count() or 1, torch.cuda.device_count()
-            return Capacity(cpus, gpus, (cpus, gpus))
+            return Capacity.of_this_machine()
         self._connect()
-        each = [(int(r.get("CPU", 0)), int(r.get("GPU", 0))) for r in (node["Resources"] for node in _nodes())]
-        return Capacity(sum(cpus for cpus, _ in each), sum(gpus for _, gpus in each), max(each, key=lambda n: n[::-1]))
+        return Capacity(tuple(node["Resources"] for node in _nodes()))
 
     def check(self, home: Home, mark: str, paths: Sequence[Path], patience: float) -> None:
-        """Have every node look whether it sees the runs folder and these paths, and runs the same code.
+        """Have every node with CPUs look whether it sees the runs folder and these paths, and runs the same code.
 
         Raises:
             UserError: one does not; says which, and what.
@@ -86,6 +92,7 @@ class RayTune:
         answers = {
             f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']})": _on(node["NodeID"], _look, *wanted)
             for node in _nodes()
+            if node["Resources"].get("CPU")
         }
         for name, answer in answers.items():
             try:
@@ -107,8 +114,17 @@ class RayTune:
 
     def run(self, jobs: Sequence[Job], report: Report, *, slots: int) -> None:
         scratch = tempfile.mkdtemp(prefix="goalgrid-ray-")
+        ending = _Ending(self.stop, jobs, self.grace)
         try:
-            _tuner(jobs, report, scratch, slots, _Ending(self.stop, jobs, self.grace)).fit()
+            with HeadWatch(
+                ray.get_runtime_context().gcs_address,
+                self.stop,
+                patience=HEAD_SECONDS[self.address is None],
+                grace=self.grace,
+                live=ending.live,
+                warn=self.warn,
+            ):
+                _tuner(jobs, report, scratch, slots, ending).fit()
         except Exception as error:
             if not self.stop.asked():
                 raise UserError(
@@ -123,7 +139,8 @@ class RayTune:
         if lease["machine"] == processes.machine():
             _kill(lease["pid"], lease["started"])
         else:
-            ray.get(_on(lease["node"], _kill, lease["pid"], lease["started"]))
+            with suppress(ray.exceptions.RayError):  # the node is gone, and Ray starts the job anew
+                ray.get(_on(lease["node"], _kill, lease["pid"], lease["started"]), timeout=KILL_SECONDS)
 
     def _connect(self) -> None:
         if ray.is_initialized():
@@ -136,11 +153,14 @@ class RayTune:
             ray.init("local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, **quiet)
             return
         try:
+            if self.address != "auto" and not answers(*parsed(self.address)):  # Ray would try for two minutes
+                raise ConnectionError("nothing listens there")
             ray.init(self.address, **quiet)
-        except Exception as error:
+        except (ray.exceptions.RayError, OSError) as error:
             raise UserError(
                 f"no Ray cluster answers at {self.address!r}: {' '.join(str(error).split())[:300]}. "
-                "Start its head with `ray start --head`, or leave out --address to run on this machine."
+                "Start its head with `ray start --head`, or leave out --address (and RAY_ADDRESS) to run on this "
+                "machine. If it runs there, it may want its token: export RAY_AUTH_MODE=token."
             ) from error
 
 
@@ -170,11 +190,7 @@ def _tuner(jobs: Sequence[Job], report: Report, scratch: str, slots: int, ending
 
 
 def _request(config: dict[str, Any]) -> tune.PlacementGroupFactory:
-    request = Job.from_json(config["job"]).request
-    bundle = {"CPU": float(request.cpu), **dict(request.custom)}
-    if request.gpu:
-        bundle["GPU"] = request.gpu
-    return tune.PlacementGroupFactory([bundle])
+    return tune.PlacementGroupFactory([Job.from_json(config["job"]).request.resources])
 
 
 class _Worker(tune.Trainable):
@@ -237,7 +253,10 @@ class _Ending(_Unpickled, tune.Stopper):
         if not self.stop.asked():
             return False
         self.asked = self.asked or time.monotonic()
-        return time.monotonic() - self.asked > self.grace or not any(job.live() for job in self.jobs)
+        return time.monotonic() - self.asked > self.grace or not self.live()
+
+    def live(self) -> bool:
+        return any(job.live() for job in self.jobs)
 
 
 class _Passing(_Unpickled, tune.Callback):
@@ -261,7 +280,6 @@ class _Passing(_Unpickled, tune.Callback):
     def _bury(self, trial: Any) -> None:
         """A job's process died, and Ray says so before it starts the job anew."""
         error = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
-        alive = {node["NodeID"] for node in _nodes()}
 
         def judge(attempt: Attempt) -> tuple[Failure, str]:
             lease = attempt.content()
@@ -270,7 +288,7 @@ class _Passing(_Unpickled, tune.Callback):
                     Failure.OUT_OF_MEMORY,
                     f"Ray ended its process on {lease.get('host')}: the node ran out of memory",
                 )
-            if lease.get("node") not in alive:
+            if not _answers(str(lease.get("node"))):
                 return Failure.NODE_LOST, f"node {lease.get('host')} is gone, after step {lease.get('step', 0):,}"
             return Failure.KILLED, f"its process {lease.get('pid')} on {lease.get('host')} died"
 
@@ -280,6 +298,12 @@ class _Passing(_Unpickled, tune.Callback):
 
 def _nodes() -> list[dict[str, Any]]:
     return [node for node in ray.nodes() if node["Alive"]]
+
+
+def _answers(node: str) -> bool:
+    """Whether this node is there; Ray itself may need a minute to notice that one is gone."""
+    found = (each for each in _nodes() if each["NodeID"] == node)
+    return any(answers(each["NodeManagerAddress"], each["NodeManagerPort"]) for each in found)
 
 
 def _on(node: str, function: Any, *arguments: Any) -> Any:

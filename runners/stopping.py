@@ -1,7 +1,14 @@
 """Asking running trials to end: at their next step they write a checkpoint, and the same command goes on from there."""
 
 import threading
+from contextlib import suppress
 from pathlib import Path
+
+from grid.errors import UserError
+from grid.files import write_text
+
+INCOMPLETE = 3
+"""Exit code of a process that cannot but end itself."""
 
 
 class Stop:
@@ -17,6 +24,13 @@ class Stop:
 
     def ask(self) -> None:
         self._asked.set()
+
+    def ask_everywhere(self) -> None:
+        """Ask, and leave the file for all others."""
+        self.ask()
+        if self.request is not None:
+            with suppress(UserError):
+                write_text(self.request, "")
 
     def asked(self) -> bool:
         return self._asked.is_set()

@@ -79,6 +79,25 @@ def test_a_value_out_of_range_is_named(override: str, part: str) -> None:
     assert part in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("setting", "part"),
+    [
+        ("checkpoint_minutes=0", "checkpoint_minutes: Input should be greater than 0"),
+        ("checkpoint_steps=0", "checkpoint_steps: Input should be greater than or equal to 1"),
+        ("stall_minutes=0", "stall_minutes: Input should be greater than 0"),
+        ("stall_minutes=soon", "stall_minutes: Input should be a valid number"),
+        ("grace_seconds=-1", "grace_seconds: Input should be greater than or equal to 0"),
+        ("folder_seconds=-1", "folder_seconds: Input should be greater than or equal to 0"),
+        ("patience=3", "patience: Extra inputs are not permitted"),
+    ],
+)
+def test_a_bad_value_of_reliability_is_named(setting: str, part: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load("demo", [f"reliability.{setting}"])
+    assert str(caught.value).count("reliability.") == 1
+    assert f"reliability.{part}" in str(caught.value)
+
+
 def test_set_takes_axes_settings_and_sweeps() -> None:
     grid = load("demo", ["seeds=[7]", "train.lr=1e-3", "sweep.objective.tau=[1, 10]", "resources.cpu=2"])
     assert grid.seeds == [7]

@@ -59,12 +59,24 @@ def test_less_than_nothing_is_an_error(setting: str) -> None:
 )
 def test_concurrency_is_what_fits(resources: Resources, gpu: float, cpus: int, gpus: int, expected: int) -> None:
     job = jobs(f"resources.gpu={gpu}", gpus=gpus)[0]
-    assert concurrency(resources, [job], Capacity(cpus, gpus, (cpus, gpus))) == expected
+    assert concurrency(resources, [job], Capacity(({"CPU": cpus, "GPU": gpus},))) == expected
 
 
-def test_a_job_that_does_not_fit_is_an_error() -> None:
-    with pytest.raises(UserError, match="asks for 64 CPUs"):
-        concurrency(Resources(), jobs("resources.cpu=64"), Capacity(128, 0, (2, 0)))
+def test_a_job_has_to_fit_on_one_node() -> None:
+    nodes = Capacity(({"CPU": 3}, {"CPU": 3, "GPU": 2}, {"GPU": 1}))
+    assert concurrency(Resources(), jobs("resources.cpu=2"), nodes) == 2
+    assert concurrency(Resources(), jobs("resources.cpu=2", "resources.gpu=0.5", gpus=3), nodes) == 1
+    with pytest.raises(UserError, match="a job asks for 4 CPU; the largest node has 3 CPU"):
+        concurrency(Resources(), jobs("resources.cpu=4"), nodes)
+    with pytest.raises(UserError, match="asks for 1 CPU and 3 GPU; the largest node has 3 CPU and 2 GPU"):
+        concurrency(Resources(), jobs("resources.gpu=3", gpus=3), nodes)
+
+
+def test_a_resource_of_ones_own_counts_where_it_is() -> None:
+    nodes = Capacity(({"CPU": 8}, {"CPU": 2, "fast": 1}))
+    assert concurrency(Resources(), jobs('resources.custom={"fast" = 0.25}'), nodes) == 2
+    with pytest.raises(UserError, match="asks for 1 CPU and 1 slow; the largest node has 8 CPU and 0 slow"):
+        concurrency(Resources(), jobs('resources.custom={"slow" = 1}'), nodes)
 
 
 CHAINED = ('recipes=["vsepp-r152-tiny-ft"]', 'objectives=["con_con","infonce"]', "seeds=[0,1]")
