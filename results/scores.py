@@ -10,7 +10,7 @@ from grid import catalog
 from grid.errors import UserError
 from grid.expansion import Cell
 from grid.home import Home
-from results import record
+from results import provenance, record
 
 SHOWN_DIGITS = 1
 """Digits after the point in every table; ties are decided at this precision."""
@@ -80,7 +80,7 @@ class Scores:
         done = [home.trial(trial_id).record for trial_id in ids if home.trial(trial_id).done.exists()]
         metrics = [f"test_{name}" for name in record.METRICS]
         columns = [
-            *("trial_id", "dataset", "recipe", "protocol", "data_fingerprint", "train_seconds", "other_metrics"),
+            *("trial_id", "dataset", "recipe", "protocol", "data_fingerprint", "code_fingerprint", "other_metrics"),
             *metrics,
         ]
         rows = record.collect(done, columns).to_pylist()
@@ -99,6 +99,12 @@ class Scores:
         found = {t.id: by_protocol(self.rows[t.id], shown, metric) for t in cell.trials if t.id in self.rows}
         values = {trial_id: value for trial_id, value in found.items() if value is not None}
         return Score(tuple(values.values()), expected=len(cell.trials), trials=tuple(values))
+
+    def of_other_code(self, cells: Iterable[Cell]) -> tuple[int, int]:
+        """How many of these cells' finished trials were trained by other code than now, and how many there are."""
+        ids = {trial.id for cell in cells for trial in cell.trials} & self.rows.keys()
+        now = provenance.code_fingerprint()
+        return sum(self.rows[trial_id]["code_fingerprint"] != now for trial_id in ids), len(ids)
 
     def protocol_of(self, cell: Cell) -> str:
         """The protocol that is shown of this cell."""
@@ -140,5 +146,5 @@ def _one_data_each(rows: Iterable[Mapping[str, Any]]) -> None:
             examples = ", ".join(f"{trial_id} ({mark})" for mark, trial_id in fingerprints.items())
             raise UserError(
                 f"trials on {dataset!r} saw different data, so one table must not hold them: {examples}. "
-                "Remove the folders of those trained on the wrong data and run the grid again."
+                "`goalgrid run --stale` trains anew those that saw other data than the latest; no result is deleted."
             )

@@ -31,6 +31,11 @@ class Machine:
             gc.collect()
             torch.cuda.empty_cache()
 
+    @property
+    def device_name(self) -> str:
+        """What the GPU calls itself; empty where there is none."""
+        return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else ""
+
     def root(self, dataset: str) -> Path | None:
         return next((Path(folder) for name, folder in self.roots if name == dataset), None)
 

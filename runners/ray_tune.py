@@ -42,7 +42,8 @@ from grid.attempts import Attempt
 from grid.errors import UserError
 from grid.failures import Failure
 from grid.home import Home
-from runners import folders, provenance
+from results import provenance
+from runners import folders
 from runners.events import Event, Report
 from runners.head import HeadWatch, answers, parsed
 from runners.jobs import Capacity, Job
@@ -88,7 +89,7 @@ class RayTune:
         Raises:
             UserError: one does not; says which, and what.
         """
-        wanted = (str(home.path), mark, [str(path) for path in paths], patience, provenance.code_fingerprint())
+        wanted = (str(home.path), mark, [str(path) for path in paths], patience, provenance.program_fingerprint())
         answers = {
             f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']})": _on(node["NodeID"], _look, *wanted)
             for node in _nodes()
@@ -321,7 +322,7 @@ def _look(home: str, mark: str, paths: list[str], patience: float, code: str) ->
     lacking = folders.missing(paths)
     if lacking:
         return f"this node does not see {', '.join(lacking)}. Data must lie under the same path on every node."
-    if provenance.code_fingerprint() != code:
+    if provenance.program_fingerprint() != code:
         return "another version of goalgrid is installed there. Install the same one on every node."
     return ""
 

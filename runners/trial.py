@@ -16,9 +16,9 @@ from grid.failures import Failure
 from grid.files import write_json, write_text
 from grid.home import State, TrialFolder
 from grid.settings import TrialSettings
-from results import record
+from results import provenance, record
 from retrieval.evaluation import Ranks
-from runners import attempts, provenance
+from runners import attempts
 from runners.attempts import Hold, Origin
 from runners.events import Event, Kind, Report
 from runners.failures import classify, given_up
@@ -129,7 +129,7 @@ def _train(
 ) -> dict[str, float]:
     torch.set_num_threads(machine.threads)
     write_json(folder.settings, settings.model_dump(mode="json"))
-    environment = provenance.environment(machine.device, machine.threads)
+    environment = provenance.environment(machine.device.type, machine.device_name, machine.threads)
     write_json(folder.environment, environment)
     inputs = prepare(settings, machine)
     inputs.reader.save(folder.vocabulary)

@@ -51,6 +51,7 @@ def caption(cells: Sequence[Cell], scores: Scores, what: str) -> str:
     sentences = [
         f"{what} on {protocols}: {spread}; {selections}; {variants} variant of the objectives; best in bold.",
         _missing(cells, scores),
+        _stale(cells, scores),
     ]
     return " ".join(sentence for sentence in sentences if sentence)
 
@@ -65,3 +66,8 @@ def _missing(cells: Sequence[Cell], scores: Scores) -> str:
     if partial:
         parts.append(f"{partial} of {len(counts)} cells lack seeds (n/expected)")
     return f"{'; '.join(parts)}." if parts else ""
+
+
+def _stale(cells: Sequence[Cell], scores: Scores) -> str:
+    other, done = scores.of_other_code(cells)
+    return f"{other} of {done} trials were trained by other code than now." if other else ""

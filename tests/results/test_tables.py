@@ -76,6 +76,18 @@ def test_cells_that_are_not_of_the_grid_are_gaps(scores: Scores, cells: list[Cel
     assert "missing" not in table.caption
 
 
+def test_every_format_says_how_many_trials_other_code_trained(cells: list[Cell], scores: Scores) -> None:
+    assert "other code" not in arrange(cells, scores).caption
+    first, *rest = scores.rows.values()
+    older = Scores({row["trial_id"]: row for row in [{**first, "code_fingerprint": "older"}, *rest]})
+    table = arrange(cells, older)
+    sentence = "1 of 4 trials were trained by other code than now."
+    assert sentence in latex.render(table)
+    assert sentence in markdown.render(table)
+    assert sentence in table.caption
+    assert sentence in parquet.tidy(table).schema.metadata[b"caption"].decode()
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("metric", METRIC_NAMES)
 def test_every_layout_renders_every_metric(layout: str, metric: str, cells: list[Cell], scores: Scores) -> None:

@@ -1,0 +1,170 @@
+"""Where a result comes from: versions, machine, code and data, beside a trial's identity; and what is stale by them.
+
+A finished trial is stale where the same training now might give other numbers. That is said, never acted upon unasked.
+"""
+
+import hashlib
+import json
+import platform
+import socket
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("goalgrid", "torch", "numpy", "pillow", "transformers", "ray", "pyarrow")
+"""Those whose versions a trial notes."""
+
+DECIDING = ("python", "torch", "numpy", "pillow", "transformers")
+"""Those that compute a trial's numbers: another version makes it stale."""
+
+NUMBERS = ("objectives", "retrieval", "runners/trainer.py", "runners/inputs.py")
+"""Sources that decide a trial's numbers."""
+
+ROOMS = ("grid", "objectives", "retrieval", "results", "runners", "goalgrid")
+
+COLUMNS = (
+    "trial_id", "dataset", "recipe", "data_fingerprint", "code_fingerprint", "environment", "finished_at",
+)  # fmt: skip
+"""What `stale` reads of a record."""
+
+GIT_SECONDS = 2.0
+
+
+class Cause(StrEnum):
+    """What differs between when a trial was trained and now."""
+
+    CODE = "code"
+    ENVIRONMENT = "environment"
+    DATA = "data"
+
+
+@dataclass(frozen=True)
+class Stale:
+    """One reason why a finished trial is stale."""
+
+    cause: Cause
+    what: str
+    """What changed: `torch 2.13.0 -> 2.14.0`."""
+
+
+def environment(device: str, name: str, threads: int) -> dict[str, Any]:
+    """What a reader needs to judge whether another run should give the same numbers.
+
+    Args:
+        device: the kind that trains, `cpu` or `cuda`.
+        name: what the device calls itself; empty: the processor's name.
+    """
+    return {
+        "versions": {package: found for package in PACKAGES if (found := _version(package))},
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "host": socket.gethostname(),
+        "device": name or _processor(),
+        "device_type": device,
+        "threads": threads,
+        "source": source(),
+    }
+
+
+def code_fingerprint() -> str:
+    """16 hexadecimal digits over the sources that decide a trial's numbers. Imports none of them."""
+    return _fingerprint(NUMBERS)
+
+
+def program_fingerprint() -> str:
+    """16 hexadecimal digits over all sources: nodes of one cluster run the same."""
+    return _fingerprint(ROOMS)
+
+
+@cache
+def source() -> dict[str, Any] | None:
+    """Commit of the source tree, and whether it was changed since; None where git does not hold it."""
+    folder = Path(__file__).parent
+    if _git(folder, "ls-files", "--error-unmatch", Path(__file__).name) is None:
+        return None
+    described = _git(folder, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    if not described:
+        return None
+    return {"commit": described.removesuffix("-dirty"), "dirty": described.endswith("-dirty")}
+
+
+def stale(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Stale]]:
+    """Finished trials by id that another run now might not repeat, each with every reason.
+
+    Args:
+        rows: of records, with the columns of `COLUMNS`.
+    """
+    rows = list(rows)
+    data = _latest_data(rows)
+    found = {row["trial_id"]: _reasons(row, data[row["dataset"], row["recipe"]]) for row in rows}
+    return {trial_id: reasons for trial_id, reasons in found.items() if reasons}
+
+
+def _reasons(row: Mapping[str, Any], data: str) -> list[Stale]:
+    reasons = []
+    if row["code_fingerprint"] != code_fingerprint():
+        reasons.append(Stale(Cause.CODE, "trained by other code than now"))
+    changed = _changed(json.loads(row["environment"]))
+    if changed:
+        reasons.append(Stale(Cause.ENVIRONMENT, ", ".join(changed)))
+    if row["data_fingerprint"] != data:
+        reasons.append(Stale(Cause.DATA, f"other data than the latest: {row['data_fingerprint']} -> {data}"))
+    return reasons
+
+
+def _changed(environment: Mapping[str, Any]) -> list[str]:
+    """Each version that decides numbers and is another one now; one that was not noted then is not judged."""
+    before = {**environment.get("versions", {}), "python": environment.get("python")}
+    now = {**{name: _version(name) for name in DECIDING}, "python": platform.python_version()}
+    return [f"{name} {before[name]} -> {now[name]}" for name in DECIDING if before.get(name) not in (None, now[name])]
+
+
+def _latest_data(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
+    """Fingerprint of the data that the most recently finished trial of each (data set, recipe) saw."""
+    ordered = sorted(rows, key=lambda row: str(row["finished_at"]))
+    return {(row["dataset"], row["recipe"]): row["data_fingerprint"] for row in ordered}
+
+
+@cache
+def _fingerprint(sources: tuple[str, ...]) -> str:
+    digest = hashlib.sha256()
+    for name in sources:
+        package, _, inner = name.partition("/")
+        spec = find_spec(package)
+        assert spec is not None and spec.submodule_search_locations, name
+        root = Path(spec.submodule_search_locations[0])
+        for file in [root / inner] if inner else sorted(root.rglob("*.py")):
+            digest.update(f"{package}/{file.relative_to(root).as_posix()}".encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git answers; None if it fails, is not there, or takes too long."""
+    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
+    try:
+        finished = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return finished.stdout.strip()
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
