@@ -10,10 +10,15 @@ from typing import Annotated
 
 import typer
 
+from goalgrid import plan as planning
+from goalgrid import prune as pruning
+from goalgrid import status as standing
+from goalgrid.costs import cost_of, unmeasured
 from goalgrid.data_verbs import data
 from goalgrid.options import (
     RUNS,
     Address,
+    Force,
     GridName,
     Here,
     Jobs,
@@ -23,27 +28,27 @@ from goalgrid.options import (
     Override,
     Root,
     Runs,
+    Stale,
     Weights,
     objective_settings,
 )
 from goalgrid.overview import Overview, home_at, recall
+from goalgrid.reasons import Choice, decide, to_replace, to_train
 from goalgrid.views import (
     err,
     exit_state,
     explain_objective,
-    failure_lines,
     list_objectives,
     out,
     say,
     show,
+    show_json,
     show_list,
-    show_plan,
-    show_status,
     show_table,
 )
-from grid import catalog
+from grid import catalog, probes
 from grid.errors import UserError, unknown
-from grid.expansion import chain, expand, select
+from grid.expansion import expand
 from grid.gridfile import load
 from grid.home import State
 
@@ -58,7 +63,6 @@ app = typer.Typer(
 app.add_typer(data, name="data")
 
 WRONG_USAGE, INCOMPLETE = 2, 3
-LEFT = frozenset(State) - {State.DONE}
 PICTURES = ("png", "pdf", "svg")
 EXIT = {State.DONE: 0, State.INTERRUPTED: INCOMPLETE, State.FAILED: 4}
 
@@ -148,10 +152,22 @@ def plan(
     set_: Override = [],
     root: Root = [],
     weights: Weights = [],
+    only: Only = "",
+    force: Force = False,
+    stale: Stale = False,
+    jobs: Jobs = None,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Train a few steps of each recipe first, to know what they cost.")
+    ] = False,
+    trials: Annotated[bool, typer.Option("--trials", help="A line a trial: why it would be trained, or not.")] = False,
     as_json: Json = False,
 ) -> None:
-    """How many trials a grid has, which are done, what the rest will cost. Trains nothing."""
-    show_plan(Overview.of(load(grid, set_, roots=root, weights=weights), home_at(runs)), as_json=as_json)
+    """How many trials a grid has, why each would be trained or not, what that will cost. Trains nothing."""
+    overview = Overview.of(load(grid, set_, roots=root, weights=weights), home_at(runs))
+    choice = Choice(only, force=force, stale=stale)
+    if probe:
+        _probe(overview, choice)
+    _plan(overview, choice, jobs=jobs, each=trials, as_json=as_json)
 
 
 @app.command()
@@ -162,6 +178,8 @@ def run(
     root: Root = [],
     weights: Weights = [],
     only: Only = "",
+    force: Force = False,
+    stale: Stale = False,
     here: Here = False,
     address: Address = None,
     jobs: Jobs = None,
@@ -171,10 +189,11 @@ def run(
     """Train what is not done, then print the table. The same command again goes on where it was cut off."""
     overrides = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])]
     overview = Overview.of(load(grid, overrides, roots=root, weights=weights), home_at(runs))
+    choice = Choice(only, force=force, stale=stale)
     if dry_run:
-        show_plan(overview, as_json=False)
+        _plan(overview, choice, jobs=jobs)
     else:
-        _train(overview, only=only, here=here, address=address, mlflow_uri=mlflow_uri)
+        _train(overview, choice, here=here, address=address, mlflow_uri=mlflow_uri)
 
 
 @app.command()
@@ -189,24 +208,42 @@ def resume(
 ) -> None:
     """Run again what failed or was cut off, with the grid as it was last run."""
     home = home_at(runs)
-    overview = Overview.of(recall(grid, home), home)
-    _train(
-        overview,
-        only=only,
-        states=frozenset({State.FAILED}) if failed else LEFT,
-        here=here,
-        address=address,
-        mlflow_uri=mlflow_uri,
-    )
+    choice = Choice(only, frozenset({State.FAILED})) if failed else Choice(only)
+    _train(Overview.of(recall(grid, home), home), choice, here=here, address=address, mlflow_uri=mlflow_uri)
 
 
 @app.command()
 def status(grid: GridName, runs: Runs = RUNS, as_json: Json = False) -> None:
-    """What is done, running, failed or planned, and why each failure failed."""
+    """What is done, running, failed or planned, why each failure failed, and what is stale."""
     home = home_at(runs)
     overview = Overview.of(recall(grid, home), home)
-    show_status(overview, as_json=as_json)
+    if as_json:
+        show_json(standing.to_dict(overview))
+    else:
+        show("\n".join(standing.lines(overview)))
     raise typer.Exit(EXIT[exit_state(list(overview.states.values()))])
+
+
+@app.command()
+def prune(
+    runs: Runs = RUNS,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove what no grid names, and what broken runs left: shows it, then asks. With --json it only shows."""
+    home = home_at(runs)
+    found = pruning.rubbish(home)
+    if as_json:
+        show_json(found.to_dict())
+    else:
+        show("\n".join(found.lines(home)))
+    if not found.items or (as_json and not yes):
+        return
+    if not yes and not sys.stdin.isatty():
+        raise UserError("nobody to ask whether to remove this. Look at it, then: goalgrid prune --yes")
+    if yes or typer.confirm("Remove all this?", err=True):
+        removed = pruning.remove(home, found)
+        say(f"removed: {len(removed.items)} of {len(found.items)}, {pruning.size(removed.bytes)}")
 
 
 @app.command()
@@ -274,32 +311,44 @@ def export(
     say(f"written: {target}")
 
 
-def _train(
-    overview: Overview,
-    *,
-    only: str = "",
-    states: frozenset[State] = LEFT,
-    here: bool,
-    address: str | None,
-    mlflow_uri: str | None,
-) -> None:
-    """Train what is wanted and in one of these states, print the table, exit with what was reached."""
-    wanted = select(overview.cells, only) if only else overview.trials
-    chosen = [trial for trial in wanted if overview.states[trial.id] in states]
-    todo = [trial for trial in chain(chosen, overview.trials) if overview.states[trial.id] is not State.DONE]
+def _plan(overview: Overview, choice: Choice, *, jobs: int | None, each: bool = False, as_json: bool = False) -> None:
+    verdicts = decide(overview, choice)
+    starting = [verdict.trial for verdict in verdicts if verdict.starts]
+    cost = cost_of(overview, starting, to_replace(verdicts), jobs=jobs)
+    if as_json:
+        show_json(planning.to_dict(overview, verdicts, cost))
+    else:
+        show("\n".join(planning.lines(overview, verdicts, cost, each=each)))
+
+
+def _probe(overview: Overview, choice: Choice) -> None:
+    """Measure what no finished trial tells, and keep it for later plans."""
+    trials = unmeasured(overview, to_train(decide(overview, choice)))
+    if trials:
+        from runners.probe import probe
+
+        say(f"probing: {', '.join(trial.id for trial in trials)}")
+        found = probe(overview.grid, trials, overview.home, err)
+        probes.remember(overview.home.grid(overview.grid.name), found)
+
+
+def _train(overview: Overview, choice: Choice, *, here: bool, address: str | None, mlflow_uri: str | None) -> None:
+    """Train what is chosen, print the table, exit with what was reached."""
+    verdicts = decide(overview, choice)
+    todo, anew = to_train(verdicts), to_replace(verdicts)
     if todo:
         from runners.launch import Launch, save_grid
 
         save_grid(overview.grid, overview.trials, overview.home)
-        say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}")
+        begun = f", {len(anew)} of them anew" if anew else ""
+        say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}{begun}")
         uri = f"sqlite:///{overview.home.mlflow.absolute()}" if mlflow_uri is None else mlflow_uri
         live = out.is_terminal and err.is_terminal
-        Launch(overview.home, err, here=here, address=address, mlflow_uri=uri or None, live=live).run(
-            overview.grid, overview.cells, todo
-        )
+        launch = Launch(overview.home, err, here=here, address=address, mlflow_uri=uri or None, live=live)
+        launch.run(overview.grid, overview.cells, todo, anew)
     after = Overview.of(overview.grid, overview.home)
     _finish(after)
-    reached = exit_state([after.states[trial.id] for trial in wanted])
+    reached = exit_state([after.states[verdict.trial.id] for verdict in verdicts])
     if reached is State.INTERRUPTED:
         say(f"not complete; go on with: goalgrid resume {overview.grid.name}")
     raise typer.Exit(EXIT[reached])
@@ -321,4 +370,4 @@ def _finish(overview: Overview) -> None:
             write_all(drawn, folder.tables)
         except UserError as error:
             say(f"warning: the table is not kept: {error}")
-    say("\n".join([f"{overview.grid.name}: {overview.headline()}", *failure_lines(overview)]))
+    say("\n".join([f"{overview.grid.name}: {overview.headline()}", *standing.failure_lines(overview)]))

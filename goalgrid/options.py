@@ -27,7 +27,16 @@ Weights = Annotated[
     list[str],
     typer.Option("--weights", metavar="NAME=DIR", help="Where pretrained weights lie on this machine."),
 ]
-Only = Annotated[str, typer.Option("--only", metavar="FILTER", help="Some trials, e.g. 'objective=*_cir seed=0'.")]
+Only = Annotated[
+    str,
+    typer.Option(
+        "--only", metavar="FILTER", help="Some trials, e.g. 'objective=*_cir seed=0' or 'failure=out-of-memory'."
+    ),
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="From the beginning, with what starts from them; old folders are kept aside.")
+]
+Stale = Annotated[bool, typer.Option("--stale", help="So again what other code, versions or data trained.")]
 Here = Annotated[bool, typer.Option("--here", help="Train in this process, without Ray.")]
 Address = Annotated[
     str | None,

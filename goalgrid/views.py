@@ -2,15 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from goalgrid.overview import Overview, Work, seconds_left, work_left
 from grid.errors import UserError
-from grid.expansion import Cell, Trial
-from grid.gridfile import Scalar
 from grid.home import State
 from grid.objectives import CATALOGUE, unknown_objective
 
@@ -42,40 +38,16 @@ def say(message: str) -> None:
     err.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
+def show_json(content: Mapping[str, Any]) -> None:
+    """Print the product for a program."""
+    show(json.dumps(content, indent=2))
+
+
 def show_table(table: "Table") -> None:
     """Print a table as wide as the terminal, or as it is where there is none."""
     from results.renderers import terminal
 
     Console(width=None if out.is_terminal else PIPED_WIDTH).print(terminal.render(table))
-
-
-def show_status(overview: Overview, *, as_json: bool) -> None:
-    """Print how many trials are in which state, and why each failure failed."""
-    if as_json:
-        show(json.dumps(overview.to_dict(), indent=2))
-        return
-    show(f"{overview.grid.name}: {overview.headline()}")
-    for line in [*failure_lines(overview), *collapse_lines(overview)]:
-        show(line)
-
-
-def show_plan(overview: Overview, *, as_json: bool) -> None:
-    """Print the axes, the states and what is left to pay for."""
-    estimate, work = seconds_left(overview), work_left(overview)
-    if as_json:
-        cost = {"seconds_left": estimate and estimate[0], "estimated_from": estimate[1] if estimate else 0}
-        parts = [{**asdict(part), "all_steps": part.all_steps} for part in work]
-        show(json.dumps({**overview.to_dict(), "work": parts, **cost}, indent=2))
-        return
-    grid = overview.grid
-    show(f"{grid.name}: {overview.headline()}")
-    for name, values in grid.axes().items():
-        show(f"  {name:12} {len(values):3}  {', '.join(map(str, values))}")
-    for part in work:
-        show(f"  {_work(part)}")
-    if len(work) > 1 and all(part.all_steps for part in work):
-        show(f"  in all {sum(part.all_steps or 0 for part in work):,} steps")
-    show(f"  {_cost(len(overview.left()), estimate)}")
 
 
 def list_objectives() -> None:
@@ -102,53 +74,6 @@ def explain_objective(name: str) -> None:
         values = ["none" if value is None else str(value) for value in (parameter.paper, parameter.released)]
         choices = f" ({', '.join(parameter.choices)})" if parameter.choices else ""
         show(f"  {key:18} {values[0]:>9} {values[1]:>9}  {parameter.meaning}{choices}")
-
-
-def failure_lines(overview: Overview) -> list[str]:
-    """Failures by their reason, each with a log and the command that runs one of its trials alone."""
-    lines = []
-    for reason, trials in overview.failures().items():
-        lines += [
-            f"failed: {len(trials)} x {reason}",
-            f"  log: {overview.home.trial(trials[0].id).error}",
-            f"  alone: goalgrid resume {overview.grid.name} --only '{_only(trials[0], overview)}' --here",
-        ]
-    return lines
-
-
-def collapse_lines(overview: Overview) -> list[str]:
-    """Trials that collapsed, each by name: their numbers are chance, whatever the loss says."""
-    return [f"collapsed: {trial.id}: all similarities are equal" for trial in overview.collapsed()]
-
-
-def _only(trial: Trial, overview: Overview) -> str:
-    """The filter that names this trial."""
-    cell = next(cell for cell in overview.cells if trial in cell.trials)
-    others = [_axes(other) for other in overview.cells]
-    words = [f"{name}={value}" for name, value in _axes(cell).items() if any(o[name] != value for o in others)]
-    return " ".join([*words, f"seed={trial.settings.seed}"])
-
-
-def _axes(cell: Cell) -> dict[str, Scalar]:
-    return {"dataset": cell.dataset, "recipe": cell.recipe, "objective": cell.objective, **dict(cell.swept)}
-
-
-def _work(part: Work) -> str:
-    """`45 x vsepp-r152 on coco: 30 epochs of 4,426 steps, 5,975,100 in all; features of 1,142,870 views, once`."""
-    epochs = f"{part.epochs} epoch{'s' * (part.epochs != 1)}"
-    steps = f" of {part.steps:,} steps, {part.all_steps:,} together" if part.steps is not None else ""
-    views = f"; its backbone sees {part.views:,} views, once for all" if part.views else ""
-    after = f", each after its {part.after}" if part.after else ""
-    return f"{part.trials} x {part.recipe} on {part.dataset}{after}: {epochs}{steps}{views}"
-
-
-def _cost(left: int, estimate: tuple[float, int] | None) -> str:
-    if not left:
-        return "nothing is left to train"
-    if estimate is None:
-        return f"{left} left; how long they take is known once one is done"
-    seconds, samples = estimate
-    return f"{left} left: {seconds / 60:.1f} minutes of training by {samples} finished ones, shared by all at once"
 
 
 def exit_state(states: list[State]) -> State:

@@ -58,6 +58,10 @@ class Attempt:
     def message(self) -> str:
         return str(_read(self.end).get("message", ""))
 
+    def step(self) -> int:
+        """Steps behind it: at its end, or while it runs by its lease."""
+        return int(_read(self.end).get("step") or self.content().get("step") or 0)
+
     def live(self) -> bool:
         """Whether a process holds it: on this machine it is looked up, on another its heartbeat counts."""
         lease = self.content()

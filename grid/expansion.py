@@ -1,7 +1,7 @@
 """From a grid to its trials: every combination of the axes, each with all its settings resolved and an id."""
 
 import fnmatch
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -106,14 +106,29 @@ def chain(trials: Iterable[Trial], known: Iterable[Trial]) -> list[Trial]:
     return list(ordered.values())
 
 
-def select(cells: Sequence[Cell], only: str) -> list[Trial]:
+def chains(trials: Sequence[Trial]) -> list[list[Trial]]:
+    """Trials that start from one another, together and in order; a parent that is not among these is done."""
+    found: dict[str, list[Trial]] = {}
+    for trial in trials:
+        members = found.get(trial.parent) if trial.parent else None
+        if members is None:
+            members = []
+        members.append(trial)
+        found[trial.id] = members
+    return list({id(members): members for members in found.values()}.values())
+
+
+def select(cells: Sequence[Cell], only: str, also: Mapping[str, Mapping[str, str]] = {}) -> list[Trial]:
     """The trials that a filter like `objective=*_cir seed=0` names.
+
+    Args:
+        also: further axes, each with its value by trial id; a trial without one is named by no pattern.
 
     Raises:
         UserError: an unknown axis, a condition without "=", or a filter that nothing meets.
     """
     swept = [name for name, _ in cells[0].swept]
-    axes = ["dataset", "recipe", "objective", "seed", *swept]
+    axes = ["dataset", "recipe", "objective", "seed", *swept, *also]
     conditions = []
     for word in only.split():
         axis, separator, pattern = word.partition("=")
@@ -122,21 +137,22 @@ def select(cells: Sequence[Cell], only: str) -> list[Trial]:
         if axis not in axes:
             raise UserError(unknown("axis", axis, axes, where=f"in --only {only!r}"))
         conditions.append((axis, pattern))
-    chosen = {trial.id for cell in cells for trial in cell.trials if _meets(cell, trial, conditions)}
+    chosen = {trial.id for cell in cells for trial in cell.trials if _meets(cell, trial, conditions, also)}
     if not chosen:
         raise UserError(f"--only {only!r} names none of the grid's trials.")
     return [trial for trial in trials_of(cells) if trial.id in chosen]
 
 
-def _meets(cell: Cell, trial: Trial, conditions: list[tuple[str, str]]) -> bool:
+def _meets(cell: Cell, trial: Trial, conditions: list[tuple[str, str]], also: Mapping[str, Mapping[str, str]]) -> bool:
     values = {
         "dataset": cell.dataset,
         "recipe": cell.recipe,
         "objective": cell.objective,
         "seed": str(trial.settings.seed),
         **{name: str(value) for name, value in cell.swept},
+        **{name: of[trial.id] for name, of in also.items() if trial.id in of},
     }
-    return all(fnmatch.fnmatchcase(values[axis], pattern) for axis, pattern in conditions)
+    return all(axis in values and fnmatch.fnmatchcase(values[axis], pattern) for axis, pattern in conditions)
 
 
 def _trial(

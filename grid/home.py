@@ -128,12 +128,29 @@ class GridFolder:
         return self.path / "trials.txt"
 
     @property
+    def former(self) -> Path:
+        """Ids of trials that the grid once had, and has no more."""
+        return self.path / "former.txt"
+
+    @property
+    def probe(self) -> Path:
+        """What a few steps of its trials cost, measured."""
+        return self.path / "probe.json"
+
+    @property
     def results(self) -> Path:
         return self.path / "results.parquet"
 
     @property
     def tables(self) -> Path:
         return self.path / "tables"
+
+    def ids(self) -> list[str]:
+        """Ids of its trials, as it was last run."""
+        return _lines(self.trials)
+
+    def former_ids(self) -> list[str]:
+        return _lines(self.former)
 
 
 @dataclass(frozen=True)
@@ -148,6 +165,21 @@ class Home:
     def grid(self, name: str) -> GridFolder:
         return GridFolder(self.path / "grids" / name)
 
+    def grids(self) -> list[GridFolder]:
+        """All grids that were run under this home."""
+        found = [GridFolder(folder) for folder in sorted(self.path.glob("grids/*"))]
+        return [folder for folder in found if folder.grid.exists() or folder.trials.exists()]
+
+    def trials(self) -> list[TrialFolder]:
+        """The folders of all trials, of whatever grid."""
+        folders = sorted(self.path.glob("trials/*"))
+        return [TrialFolder(folder) for folder in folders if folder.is_dir() and not folder.name.startswith(".")]
+
+    @property
+    def replaced(self) -> Path:
+        """Folders of trials that were trained anew, as they were before."""
+        return self.path / "replaced"
+
     @property
     def features(self) -> Path:
         """Features of frozen backbones, shared by all trials."""
@@ -160,8 +192,16 @@ class Home:
 
     def stop_request(self, launch: str) -> Path:
         """Where it stands, the trials of this launch write a checkpoint and end."""
-        return self.path / "launches" / f"{launch}.stop"
+        return self.launches / f"{launch}.stop"
+
+    @property
+    def launches(self) -> Path:
+        return self.path / "launches"
 
     @property
     def mlflow(self) -> Path:
         return self.path / "mlflow.db"
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split() if path.exists() else []

@@ -136,13 +136,17 @@ def _fingerprint(sources: tuple[str, ...]) -> str:
     digest = hashlib.sha256()
     for name in sources:
         package, _, inner = name.partition("/")
-        spec = find_spec(package)
-        assert spec is not None and spec.submodule_search_locations, name
-        root = Path(spec.submodule_search_locations[0])
+        root = _root(package)
         for file in [root / inner] if inner else sorted(root.rglob("*.py")):
             digest.update(f"{package}/{file.relative_to(root).as_posix()}".encode())
             digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def _root(package: str) -> Path:
+    spec = find_spec(package)
+    assert spec is not None
+    return Path((spec.submodule_search_locations or [])[0])
 
 
 @cache

@@ -13,7 +13,7 @@ import torch
 from grid import catalog
 from grid.attempts import Attempt
 from grid.errors import UserError
-from grid.expansion import Trial
+from grid.expansion import Trial, chains
 from grid.failures import Failure
 from grid.gridfile import Grid
 from grid.home import Home, State
@@ -242,18 +242,6 @@ def jobs_for(
         request = Request(resources.cpu, share, tuple(resources.custom.items()))
         jobs.append(Job(settings, ids, str(home.path.absolute()), machine, request, launched))
     return jobs
-
-
-def chains(trials: Sequence[Trial]) -> list[list[Trial]]:
-    """Trials that start from one another, together and in order; a parent that is not among these is done."""
-    found: dict[str, list[Trial]] = {}
-    for trial in trials:
-        members = found.get(trial.parent) if trial.parent else None
-        if members is None:
-            members = []
-        members.append(trial)
-        found[trial.id] = members
-    return list({id(members): members for members in found.values()}.values())
 
 
 def gpu_share(resources: Resources, recipe: str) -> float:

@@ -21,6 +21,7 @@ from runners.jobs import Driver, Job, Launched, concurrency, jobs_for
 from runners.live import Board, Display
 from runners.mlflow_mirror import Mirror
 from runners.precompute import check_inputs, compute_features
+from runners.replaced import replace
 from runners.stopping import Stop
 from runners.trainer import Cadence
 from runners.watchdog import Watchdog
@@ -44,8 +45,11 @@ class Launch:
     mlflow_uri: str | None = None
     live: bool = False
 
-    def run(self, grid: Grid, cells: Sequence[Cell], trials: Sequence[Trial]) -> None:
+    def run(self, grid: Grid, cells: Sequence[Cell], trials: Sequence[Trial], anew: Sequence[str] = ()) -> None:
         """Train these trials; afterwards, what is done stands on the disk.
+
+        Args:
+            anew: ids of those that begin anew: what they left is moved aside before the first starts.
 
         Raises:
             UserError: the data, the runs folder or the cluster cannot be used; nothing was started then.
@@ -62,6 +66,8 @@ class Launch:
             self._check_nodes(driver, launched, jobs)
             check_inputs(jobs)
             compute_features(jobs, self.console)
+            for trial_id in anew:
+                replace(self.home, trial_id)
             board = Board(cells, {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials})
             mirror = Mirror(self.mlflow_uri, grid.name, self._warn) if self.mlflow_uri else None
             try:
@@ -137,11 +143,16 @@ def _rounds(driver: Driver, jobs: Sequence[Job], report: Report, stop: Stop, slo
 
 
 def save_grid(grid: Grid, trials: Sequence[Trial], home: Home) -> None:
-    """Write the grid as resolved and its trials' ids, before the first trial starts.
+    """Write the grid as resolved and its trials' ids, before the first trial starts; those that left it are kept.
 
     Raises:
         UserError: the runs folder cannot be written.
     """
-    folder = home.grid(grid.name)
+    folder, ids = home.grid(grid.name), [trial.id for trial in trials]
+    standing = {trial.trial_id for trial in home.trials()}
+    once = dict.fromkeys([*folder.former_ids(), *folder.ids()])
+    former = [trial_id for trial_id in once if trial_id in standing and trial_id not in ids]
+    if former or folder.former.exists():
+        write_text(folder.former, "".join(f"{trial_id}\n" for trial_id in former))
     write_text(folder.grid, grid.to_toml())
-    write_text(folder.trials, "".join(f"{trial.id}\n" for trial in trials))
+    write_text(folder.trials, "".join(f"{trial_id}\n" for trial_id in ids))

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from grid.errors import UserError
-from grid.expansion import Trial, expand, trials_of
+from grid.expansion import Trial, chains, expand, trials_of
 from grid.gridfile import load
 from grid.home import Home
 from grid.running import Resources
-from runners.jobs import Capacity, Job, Launched, chains, concurrency, gpu_share, jobs_for
+from runners.jobs import Capacity, Job, Launched, concurrency, gpu_share, jobs_for
 from runners.trainer import Cadence
 
 
