@@ -40,6 +40,17 @@ class Attempt:
     def log(self) -> Path:
         return self.folder / f"{self.number:03}.log"
 
+    @property
+    def steps(self) -> Path:
+        return self.folder / f"{self.number:03}.steps"
+
+    def counted(self) -> tuple[int, int] | None:
+        """From which step it went on and which it reached, exactly; None where nobody asked to count."""
+        if not self.steps.exists():
+            return None
+        first, last = map(int, self.steps.read_text(encoding="ascii").split() or (0, 0))
+        return first, last
+
     def content(self) -> dict[str, Any]:
         """Who trains, since when, and how far: empty if it cannot be read."""
         return _read(self.lease)

@@ -3,6 +3,7 @@
 import json
 import os
 import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,6 +54,19 @@ def write_json(path: Path, value: Any) -> None:
 def write_json_lines(path: Path, rows: list[dict[str, Any]]) -> None:
     """Replace the file's content by one JSON object a line."""
     write_text(path, "".join(json.dumps(row, sort_keys=True) + "\n" for row in rows))
+
+
+def create_json(path: Path, value: Any) -> bool:
+    """Make a file appear with its content at once; False if there is one. A link does that on shared folders too."""
+    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        aside.write_text(json.dumps(value), encoding="utf-8")
+        os.link(aside, path)
+    except FileExistsError:
+        return False
+    finally:
+        aside.unlink(missing_ok=True)
+    return True
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:

@@ -5,25 +5,23 @@ and no wait, works on shared folders, and fences: who finds his attempt ended by
 """
 
 import faulthandler
-import json
 import os
 import socket
 import sys
 import threading
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from grid import processes
 from grid.attempts import HEARTBEAT_SECONDS, Attempt, foreign
 from grid.errors import UserError
 from grid.failures import Failure
-from grid.files import write_json
+from grid.files import create_json, write_json
 from grid.home import TrialFolder
 from runners.stopping import Stop
 
@@ -33,6 +31,8 @@ LOOK_SECONDS = 1.0
 WATCH_SECONDS = 2.5 * HEARTBEAT_SECONDS
 """A lease of another machine that looks dead is watched for so long before it is taken: clocks differ, beats do not."""
 
+COUNT_STEPS = "GOALGRID_COUNT_STEPS"
+"""Environment: where this is set, attempts keep their exact step in a file, for who counts what a kill costs."""
 
 _HELD: set[Attempt] = set()
 """Attempts that this process makes at the moment."""
@@ -69,6 +69,7 @@ class Hold:
     lease: dict[str, Any]
     stop: Stop
     _out: TextIO
+    _steps: BinaryIO | None = None
     _over: threading.Event = field(default_factory=threading.Event)
     _fenced: bool = False
 
@@ -81,6 +82,9 @@ class Hold:
     def begin(self, step: int) -> None:
         """Note from which step the trial goes on."""
         self.lease["from_step"] = step
+        if COUNT_STEPS in os.environ:
+            self._steps = self.attempt.steps.open("wb")
+        self._count(step)
         self.log(f"goes on from step {step:,}" if step else "starts from the beginning")
 
     def beat(self, step: int) -> bool:
@@ -91,6 +95,7 @@ class Hold:
         """
         self.lease["step"] = step
         self.lease["progress"] += 1
+        self._count(step)
         if self._fenced:
             raise Fenced
         return self.stop.asked()
@@ -105,6 +110,10 @@ class Hold:
         self._look()
         if self._fenced:
             raise Fenced
+
+    def _count(self, step: int) -> None:
+        if self._steps is not None:  # the system keeps what a killed process wrote
+            os.pwrite(self._steps.fileno(), b"%d %d" % (self.lease["from_step"], step), 0)
 
     def _look(self) -> None:
         later = Attempt(self.attempt.folder, self.attempt.number + 1)
@@ -152,6 +161,8 @@ def held(folder: TrialFolder, origin: Origin, stop: Stop) -> Iterator[Hold]:
             hold._over.set()
             beats.join()
             _HELD.discard(attempt)
+            if hold._steps is not None:
+                hold._steps.close()
 
 
 def end(attempt: Attempt, outcome: str, message: str = "", *, step: int | None = None) -> bool:
@@ -159,7 +170,7 @@ def end(attempt: Attempt, outcome: str, message: str = "", *, step: int | None =
     ended = datetime.now(UTC).isoformat(timespec="seconds")
     content = {"outcome": outcome, "message": message, "step": step, "ended": ended}
     try:
-        return _create(attempt.end, content)
+        return create_json(attempt.end, content)
     except OSError:
         return False  # the disk that failed the attempt; its process is gone all the same
 
@@ -185,7 +196,7 @@ def _acquire(folder: TrialFolder, origin: Origin) -> tuple[Attempt, dict[str, An
         "step": 0,
         "progress": 0,
     }
-    if not _create(attempt.lease, lease):
+    if not create_json(attempt.lease, lease):
         raise Busy("another process has just begun to train this trial; it is left to that one")
     if before and before.outcome() is None:
         end(before, Failure.KILLED, "its process is gone")
@@ -204,19 +215,6 @@ def _over(attempt: Attempt) -> bool:
     if before and foreign(before):
         time.sleep(WATCH_SECONDS)
         return attempt.end.exists() or attempt.content() == before
-    return True
-
-
-def _create(path: Path, content: dict[str, Any]) -> bool:
-    """Make a file appear with its content at once; False if there is one. A link does that on shared folders too."""
-    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        aside.write_text(json.dumps(content), encoding="utf-8")
-        os.link(aside, path)
-    except FileExistsError:
-        return False
-    finally:
-        aside.unlink(missing_ok=True)
     return True
 
 
