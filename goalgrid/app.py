@@ -45,6 +45,7 @@ from goalgrid.views import (
     show_json,
     show_list,
     show_table,
+    show_verdicts,
 )
 from grid import catalog, probes
 from grid.errors import UserError, unknown
@@ -309,6 +310,17 @@ def export(
         raise UserError(f"{target} is not empty; give a new folder.")
     write(found, expand(found), home, target)
     say(f"written: {target}")
+
+
+@app.command()
+def selftest(runs: Runs = RUNS) -> None:
+    """Prove that nothing is lost here: kills, damages and doubles a tiny grid in a folder of its own below DIR."""
+    from runners.selftest import selftest as put_to_the_test
+
+    runs = home_at(runs).path
+    say(f"takes about two minutes, in a folder of its own below {runs}")
+    if not show_verdicts(put_to_the_test(runs, None), runs):
+        raise typer.Exit(EXIT[State.FAILED])
 
 
 def _plan(overview: Overview, choice: Choice, *, jobs: int | None, each: bool = False, as_json: bool = False) -> None:

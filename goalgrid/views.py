@@ -1,7 +1,8 @@
 """What a user reads: stdout carries the product, stderr the talk."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -12,6 +13,7 @@ from grid.objectives import CATALOGUE, unknown_objective
 
 if TYPE_CHECKING:
     from results.table import Table
+    from runners.selftest import Verdict
 
 out = Console()
 err = Console(stderr=True)
@@ -24,7 +26,7 @@ PIPED_WIDTH = 160
 
 def show(text: str) -> None:
     """Print a line of the product."""
-    print(text)
+    print(text, flush=True)
 
 
 def show_list(lines: Mapping[str, str]) -> None:
@@ -74,6 +76,18 @@ def explain_objective(name: str) -> None:
         values = ["none" if value is None else str(value) for value in (parameter.paper, parameter.released)]
         choices = f" ({', '.join(parameter.choices)})" if parameter.choices else ""
         show(f"  {key:18} {values[0]:>9} {values[1]:>9}  {parameter.meaning}{choices}")
+
+
+def show_verdicts(verdicts: "Iterable[Verdict]", runs: Path) -> bool:
+    """Print a line a verdict as it falls, and what they come to; whether all claims hold."""
+    for verdict in verdicts:
+        if verdict.problem:
+            show(f"FAILED  {verdict.claim}: {verdict.problem}")
+            show(f"goalgrid cannot be trusted with {runs} yet. {verdict.advice}")
+            return False
+        show(f"ok      {verdict.claim}")
+    show(f"goalgrid can be trusted with {runs}: nothing was lost, and nothing was trained twice")
+    return True
 
 
 def exit_state(states: list[State]) -> State:

@@ -73,6 +73,11 @@ class Attempt:
         """Steps behind it: at its end, or while it runs by its lease."""
         return int(_read(self.end).get("step") or self.content().get("step") or 0)
 
+    def ended_after(self) -> int | None:
+        """The step after which it ended; None where nobody could know."""
+        step = _read(self.end).get("step")
+        return step if isinstance(step, int) else None
+
     def live(self) -> bool:
         """Whether a process holds it: on this machine it is looked up, on another its heartbeat counts."""
         lease = self.content()

@@ -4,7 +4,6 @@ A file appears whole by a rename, a link is made by one contender alone, and wha
 """
 
 import json
-import random
 import sys
 import time
 import uuid
@@ -23,8 +22,8 @@ ROUNDS = 100
 SIZE = 1 << 16
 """Links contended for, renames watched, and bytes of the file that is renamed."""
 
-JITTER_SECONDS = 0.004
-"""Before each link, so that now one contender is first and now another."""
+PAUSE_SECONDS = 0.005
+"""After a link that was made."""
 
 
 @dataclass
@@ -85,9 +84,11 @@ def _meet(place: Path, what: str, name: str, count: int, patience: float) -> flo
 
 
 def _contend(path: Path, name: str) -> bool:
-    """Try to make a link about when the others do."""
-    time.sleep(random.uniform(0, JITTER_SECONDS))
-    return create_json(path, name)
+    """Try to make a link when the others do: who made one lets them catch up."""
+    made = create_json(path, name)
+    if made:
+        time.sleep(PAUSE_SECONDS)
+    return made
 
 
 def _write(path: Path) -> list[str]:
