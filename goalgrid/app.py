@@ -313,13 +313,13 @@ def export(
 
 
 @app.command()
-def selftest(runs: Runs = RUNS) -> None:
+def selftest(runs: Runs = RUNS, address: Address = None) -> None:
     """Prove that nothing is lost here: kills, damages and doubles a tiny grid in a folder of its own below DIR."""
     from runners.selftest import selftest as put_to_the_test
 
     runs = home_at(runs).path
     say(f"takes about two minutes, in a folder of its own below {runs}")
-    if not show_verdicts(put_to_the_test(runs, None), runs):
+    if not show_verdicts(put_to_the_test(runs, address), runs):
         raise typer.Exit(EXIT[State.FAILED])
 
 

@@ -104,11 +104,12 @@ class RayTune:
             if problem:
                 raise UserError(f"{name}: {problem}")
 
-    def everywhere(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-        """What a function returns in a process on every node, by the node's id; all of them run at once."""
+    def everywhere(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """What a function returns in a process on each node with CPUs; all of them run at once."""
         self._connect()
-        answers = {node["NodeID"]: _on(node["NodeID"], function, *arguments) for node in _nodes()}
-        return dict(zip(answers, ray.get(list(answers.values())), strict=True))
+        nodes = [node["NodeID"] for node in _nodes() if node["Resources"].get("CPU")]
+        answers: list[Any] = ray.get([_on(node, function, *arguments) for node in nodes])
+        return answers
 
     def __enter__(self) -> "RayTune":
         self._connect()

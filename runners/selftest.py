@@ -22,7 +22,7 @@ from grid.home import Home, TrialFolder
 from results.comparison import differences
 from runners import checkpoints, onlookers
 from runners.disturbance import Command, Unmet, folders, live, strike, trained_after_done, wait_for
-from runners.stopping import Stop
+from runners.stopping import INCOMPLETE, Stop
 
 SETTINGS = (
     "train.epochs=6",
@@ -39,8 +39,6 @@ PATIENCE = 180.0
 
 ONLOOKERS = 4
 """Processes of this machine that try the folder together."""
-
-INCOMPLETE = 3
 
 ANOTHER_FOLDER = (
     "Choose another folder: on a local disk, NFS or Lustre, with hard links, renames in one step and the same content "
@@ -119,7 +117,8 @@ class Nodes:
     def _everywhere(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         from runners.ray_tune import RayTune
 
-        return list(RayTune(Stop(), address=self.address).everywhere(function, *arguments).values())
+        driver = RayTune(Stop(), address=self.address, grace=0.0, warn=lambda message: None)
+        return driver.everywhere(function, *arguments)
 
 
 class Story:
