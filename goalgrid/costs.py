@@ -142,7 +142,7 @@ def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str]
         _sum(bases[_key(trial)].kept for trial in known),
         Span.of(end for basis in bases.values() for end in basis.best.to_list()) * (RUNNING * together),
         together,
-        said,
+        said if together == asked else "as many as there are",
         {key: basis.source for key, basis in bases.items()},
         tuple(key for key in keys if key not in bases),
     )

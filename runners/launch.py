@@ -49,7 +49,7 @@ class Launch:
         """Train these trials; afterwards, what is done stands on the disk.
 
         Args:
-            anew: ids of those that begin anew: what they left is moved aside before the first starts.
+            anew: ids of those that begin anew, parents first: what they left is moved aside before the first starts.
 
         Raises:
             UserError: the data, the runs folder or the cluster cannot be used; nothing was started then.
@@ -66,7 +66,7 @@ class Launch:
             self._check_nodes(driver, launched, jobs)
             check_inputs(jobs)
             compute_features(jobs, self.console)
-            for trial_id in anew:
+            for trial_id in reversed(anew):  # children first: none is left that started from what is gone
                 replace(self.home, trial_id)
             board = Board(cells, {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials})
             mirror = Mirror(self.mlflow_uri, grid.name, self._warn) if self.mlflow_uri else None

@@ -11,6 +11,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from grid.files import read_json_lines
@@ -18,6 +19,27 @@ from grid.home import State, TrialFolder
 from results import record
 
 TAG = "goalgrid.trial"
+DONE = "goalgrid.done"
+"""When the trial that a run mirrors was done."""
+
+REPLACED = "goalgrid.replaced"
+"""On a run in place of TAG: its trial was trained anew, and has another run."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What MLflow holds of a trial: how many epochs, and whether and when it was done."""
+
+    id: str
+    epochs: int = 0
+    finished: bool = False
+    done: str = ""
+
+    def mirrors(self, folder: TrialFolder, epochs: int) -> bool:
+        """Whether it is of this folder, and not of one that stood there before the trial was trained anew."""
+        if not self.finished:
+            return self.epochs <= epochs
+        return folder.done.exists() and self.done in ("", _when_done(folder))
 
 
 RETRY_SECONDS = 30.0
@@ -90,32 +112,42 @@ class _Store:
         self.client = MlflowClient(tracking_uri=uri)
         found = self.client.get_experiment_by_name(experiment)
         self.experiment = found.experiment_id if found else self.client.create_experiment(experiment)
-        self.runs: dict[str, tuple[str, int, bool]] = {}
-        """Of each trial: its run, how many epochs stand there, whether it is finished there."""
+        self.runs: dict[str, _Run] = {}
+        """Of each trial."""
         for run in self._existing():
-            epochs = int(run.data.metrics.get("epoch", 0))
-            self.runs[run.data.tags[TAG]] = (run.info.run_id, epochs, run.info.status == "FINISHED")
+            epochs, tags = int(run.data.metrics.get("epoch", 0)), run.data.tags
+            self.runs[tags[TAG]] = _Run(run.info.run_id, epochs, run.info.status == "FINISHED", tags.get(DONE, ""))
 
     def sync(self, folder: TrialFolder) -> None:
         """Bring this trial's run up to what its folder holds."""
         if not folder.settings.exists():
             return
-        run_id, copied, finished = self.runs.get(folder.trial_id) or self._create(folder)
-        if finished:
-            return
         rows = read_json_lines(folder.history)
-        for row in rows[copied:]:
+        run = self.runs.get(folder.trial_id)
+        if run and not run.mirrors(folder, len(rows)):
+            self._retire(run, folder)
+            run = None
+        run = run or self._create(folder)
+        if run.finished:
+            return
+        for row in rows[run.epochs :]:
             metrics = {name: value for name, value in row.items() if isinstance(value, int | float)}
-            self.client.log_batch(run_id, metrics=self._metrics(metrics, step=row["epoch"]))
+            self.client.log_batch(run.id, metrics=self._metrics(metrics, step=row["epoch"]))
         state = folder.state()
         if state is State.DONE:
-            self._finish(run_id, folder)
+            self._finish(run.id, folder)
         elif state is State.FAILED:
-            self.client.set_tag(run_id, "goalgrid.error", folder.reason())
-            self.client.set_terminated(run_id, "FAILED")
-        elif copied and state is State.RUNNING:
-            self.client.update_run(run_id, status="RUNNING")
-        self.runs[folder.trial_id] = (run_id, len(rows), state is State.DONE)
+            self.client.set_tag(run.id, "goalgrid.error", folder.reason())
+            self.client.set_terminated(run.id, "FAILED")
+        elif run.epochs and state is State.RUNNING:
+            self.client.update_run(run.id, status="RUNNING")
+        done = state is State.DONE
+        self.runs[folder.trial_id] = _Run(run.id, len(rows), done, _when_done(folder) if done else "")
+
+    def _retire(self, run: _Run, folder: TrialFolder) -> None:
+        """Keep the run of a trial that is trained anew, under another tag."""
+        self.client.set_tag(run.id, REPLACED, folder.trial_id)
+        self.client.delete_tag(run.id, TAG)
 
     def _existing(self) -> Iterable[Any]:
         token = None
@@ -126,21 +158,26 @@ class _Store:
             if not token:
                 return
 
-    def _create(self, folder: TrialFolder) -> tuple[str, int, bool]:
+    def _create(self, folder: TrialFolder) -> _Run:
         settings = json.loads(folder.settings.read_text(encoding="utf-8"))
         run = self.client.create_run(self.experiment, run_name=folder.trial_id, tags={TAG: folder.trial_id})
         params = [self.param(name, str(value)) for name, value in flat(settings).items()]
         self.client.log_batch(run.info.run_id, params=params)
-        return run.info.run_id, 0, False
+        return _Run(run.info.run_id)
 
     def _finish(self, run_id: str, folder: TrialFolder) -> None:
         names = [f"test_{name}" for name in record.METRICS]
         row = record.collect([folder.record], [*names, "selected_epoch"]).to_pylist()[0]
         self.client.log_batch(run_id, metrics=self._metrics(row, step=row["selected_epoch"]))
+        self.client.set_tag(run_id, DONE, _when_done(folder))
         self.client.set_terminated(run_id, "FINISHED")
 
     def _metrics(self, values: dict[str, float], step: int) -> list[Any]:
         return [self.metric(name, float(value), 0, step) for name, value in values.items()]
+
+
+def _when_done(folder: TrialFolder) -> str:
+    return folder.done.read_text(encoding="utf-8").strip()
 
 
 def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The MLflow mirror: a copy of the folders, complete, without doubles, and never in the way."""
 
+import shutil
 import sqlite3
 import time
 import warnings
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from grid.home import Home
-from runners.mlflow_mirror import TAG, Mirror
+from runners.mlflow_mirror import REPLACED, TAG, Mirror
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow and its dependencies warn of themselves
 
@@ -44,6 +45,23 @@ def test_mirroring_again_adds_nothing(trained: Home, tmp_path: Path) -> None:
         mirror.close()
     assert warned == []
     assert len(runs_of(uri, "copy")) == len(folders)
+
+
+def test_a_trial_that_is_trained_anew_gets_a_run_of_its_own(trained: Home, tmp_path: Path) -> None:
+    copy, uri = Home(tmp_path / "runs"), f"sqlite:///{tmp_path}/anew.db"
+    first = next((trained.path / "trials").iterdir())
+    shutil.copytree(first, copy.trial(first.name).path)
+    folder, warned = copy.trial(first.name), list[str]()
+    for when in ("before", "after", "after"):
+        folder.done.write_text(f"{when}\n")
+        mirror = Mirror(uri, "copy", warned.append)
+        mirror.sync(folder)
+        mirror.close()
+    found = {run.data.tags["goalgrid.done"]: run.data.tags for run in runs_of(uri, "copy")}
+    assert warned == []
+    assert sorted(found) == ["after", "before"]
+    assert found["after"][TAG] == found["before"][REPLACED] == first.name
+    assert TAG not in found["before"]
 
 
 def test_an_mlflow_that_is_down_costs_two_warnings(trained: Home) -> None:
