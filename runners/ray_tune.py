@@ -35,6 +35,7 @@ from typing import Any
 import ray
 import torch
 from ray import tune
+from ray._private import ray_constants
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from grid import processes
@@ -54,11 +55,6 @@ KILL_SECONDS = 30.0
 
 DEATHS = 8
 """Times that the process of one job may die in a launch; the policy of its trials' failures ends it earlier."""
-
-LOCAL = {
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on any system: one node, bound to loopback
-}
-"""Environment of a Ray that is started for one launch."""
 
 HEAD_SECONDS = {True: 2.0, False: 30.0}
 """Without an answer of the head, after which it is gone: of a Ray of our own, and of a cluster, whose may come back."""
@@ -156,7 +152,7 @@ class RayTune:
         logging.getLogger("ray").setLevel(logging.CRITICAL)
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
         if self.address is None:
-            os.environ |= LOCAL
+            _stay_on_loopback()
             cpus, gpus = os.cpu_count(), torch.cuda.device_count()
             ray.init("local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, **quiet)
             return
@@ -170,6 +166,12 @@ class RayTune:
                 "Start its head with `ray start --head`, or leave out --address (and RAY_ADDRESS) to run on this "
                 "machine. If it runs there, it may want its token: export RAY_AUTH_MODE=token."
             ) from error
+
+
+def _stay_on_loopback() -> None:
+    """On any system: one node, which listens here alone. The switch was read when Ray was imported."""
+    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    ray_constants.ENABLE_RAY_CLUSTER = False
 
 
 def _tuner(jobs: Sequence[Job], report: Report, scratch: str, slots: int, ending: "_Ending") -> tune.Tuner:
