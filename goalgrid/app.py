@@ -52,6 +52,7 @@ from grid.errors import UserError, unknown
 from grid.expansion import expand
 from grid.gridfile import load
 from grid.home import State
+from grid.saved import save_grid
 
 app = typer.Typer(
     help="Ablation grids for image-text retrieval objectives: from one command to the paper's table.",
@@ -348,10 +349,10 @@ def _train(overview: Overview, choice: Choice, *, here: bool, address: str | Non
     """Train what is chosen, print the table, exit with what was reached."""
     verdicts = decide(overview, choice)
     todo, anew = to_train(verdicts), to_replace(verdicts)
+    save_grid(overview.grid, overview.trials, overview.home)
     if todo:
-        from runners.launch import Launch, save_grid
+        from runners.launch import Launch
 
-        save_grid(overview.grid, overview.trials, overview.home)
         begun = f", {len(anew)} of them anew" if anew else ""
         say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}{begun}")
         uri = f"sqlite:///{overview.home.mlflow.absolute()}" if mlflow_uri is None else mlflow_uri

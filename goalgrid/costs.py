@@ -135,10 +135,11 @@ def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str]
     }
     known = [trial for trial in trials if trial.id in seconds]
     asked, said = _jobs(overview.grid.resources, known, bases, jobs)
-    together = max(1, min(asked, len(chains(known))))
+    in_order = chains(known)
+    together = max(1, min(asked, len(in_order)))
     return Cost(
-        _hours(overview.grid.resources, known, seconds, bases),
-        _wall([_sum(seconds[trial.id] for trial in chain) for chain in chains(known)], together),
+        _hours(overview.grid.resources, in_order, seconds, bases),
+        _wall([_sum(seconds[trial.id] for trial in chain) for chain in in_order], together),
         _sum(bases[_key(trial)].kept for trial in known),
         Span.of(end for basis in bases.values() for end in basis.best.to_list()) * (RUNNING * together),
         together,
@@ -202,14 +203,14 @@ def _wall(chains: Sequence[Span], together: int) -> Span:
 
 
 def _hours(
-    resources: Resources, trials: Iterable[Trial], seconds: dict[str, Span], bases: dict[Key, Basis]
+    resources: Resources, jobs: Iterable[Sequence[Trial]], seconds: dict[str, Span], bases: dict[Key, Basis]
 ) -> dict[str, Span]:
-    """A trial on half a GPU for an hour is half a GPU hour; one with two CPUs two CPU hours."""
+    """A job on half a GPU for an hour is half a GPU hour, one with two CPUs two CPU hours; a chain is one job."""
     hours: dict[str, Span] = {}
-    for trial in trials:
-        what = "GPU" if bases[_key(trial)].gpu else "CPU"
-        share = _gpu(resources, trial) if what == "GPU" else resources.cpu
-        hours[what] = hours.get(what, Span(0, 0)) + seconds[trial.id] * (share / 3600)
+    for chain in jobs:
+        what = "GPU" if any(bases[_key(trial)].gpu for trial in chain) else "CPU"
+        share = max(_gpu(resources, trial) for trial in chain) if what == "GPU" else resources.cpu
+        hours[what] = hours.get(what, Span(0, 0)) + _sum(seconds[trial.id] for trial in chain) * (share / 3600)
     return hours
 
 

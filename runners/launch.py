@@ -10,7 +10,6 @@ from pathlib import Path
 from rich.console import Console
 
 from grid.expansion import Cell, Trial
-from grid.files import write_text
 from grid.gridfile import Grid
 from grid.home import Home
 from runners import folders
@@ -140,19 +139,3 @@ def _rounds(driver: Driver, jobs: Sequence[Job], report: Report, stop: Stop, slo
         until = time.monotonic() + max((job.pause() for job in left), default=0.0)
         while time.monotonic() < until and not stop.asked():
             time.sleep(0.1)
-
-
-def save_grid(grid: Grid, trials: Sequence[Trial], home: Home) -> None:
-    """Write the grid as resolved and its trials' ids, before the first trial starts; those that left it are kept.
-
-    Raises:
-        UserError: the runs folder cannot be written.
-    """
-    folder, ids = home.grid(grid.name), [trial.id for trial in trials]
-    standing = {trial.trial_id for trial in home.trials()}
-    once = dict.fromkeys([*folder.former_ids(), *folder.ids()])
-    former = [trial_id for trial_id in once if trial_id in standing and trial_id not in ids]
-    if former or folder.former.exists():
-        write_text(folder.former, "".join(f"{trial_id}\n" for trial_id in former))
-    write_text(folder.grid, grid.to_toml())
-    write_text(folder.trials, "".join(f"{trial_id}\n" for trial_id in ids))

@@ -62,6 +62,8 @@ def test_every_file_says_first_what_it_is_for() -> None:
         (["table", "demo", "--format", "parquet"], {"torch", "ray", "mlflow"}),
         (["export", "demo", "TARGET"], {"torch", "ray", "mlflow"}),
         (["plan", "demo"], {"ray", "torch", "pandas", "mlflow"}),
+        (["plan", "demo", "--force", "--trials"], {"ray", "torch", "pandas", "mlflow"}),
+        (["prune", "--json"], {"torch", "ray", "pandas", "pyarrow", "mlflow", "numpy"}),
         (["grids"], {"torch", "ray", "pandas", "pyarrow", "mlflow"}),
         (["data"], {"torch", "ray", "pandas", "pyarrow", "mlflow", "numpy"}),
     ],

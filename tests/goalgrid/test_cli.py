@@ -101,7 +101,7 @@ def test_plan_estimates_from_what_is_done(trained: Home, goalgrid: Goalgrid) -> 
     sets = ("--set", "train.epochs=2", "--set", "train.batch_size=250", "--set", "model.image.size=16")
     finished = goalgrid("plan", "demo", *sets, runs=trained.path)
     assert "45 trials: 4 done, 41 planned" in finished.stdout
-    assert "minutes of training by 4 finished ones" in finished.stdout
+    assert "cnn-bow on shapes: from 4 finished trials" in finished.stdout
 
 
 def test_a_collapsed_run_is_named(trained: Home, tmp_path: Path, goalgrid: Goalgrid) -> None:

@@ -1,0 +1,55 @@
+"""The command line within this process, and a runs folder with two finished trials that tests may copy and change."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from goalgrid.app import app
+from goalgrid.overview import Overview, recall
+from grid.errors import UserError
+from grid.home import Home
+
+from ..conftest import SMALL
+
+PAIR = ("--set", 'objectives=["con_con","sig-ms_cir"]', "--set", "seeds=[0]", *SMALL)
+"""A grid of two trials, `demo` but for this."""
+
+Verb = Callable[..., Result]
+
+
+@pytest.fixture(scope="session")
+def verb() -> Verb:
+    """Run a verb in this process, which is faster: `verb("status", "demo", runs=home)`. A mistake is raised."""
+
+    def call(*arguments: str, runs: Home, typed: str = "") -> Result:
+        result = CliRunner().invoke(app, [*arguments, "--runs", str(runs.path)], input=typed)
+        if isinstance(result.exception, UserError):
+            raise result.exception
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def trained_pair(verb: Verb, tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """Two finished trials; tests read them and leave them as they are."""
+    home = Home(tmp_path_factory.mktemp("pair"))
+    finished = verb("run", "demo", *PAIR, "--here", "--mlflow-uri", "", runs=home)
+    assert finished.exit_code == 0, finished.stderr
+    return home
+
+
+@pytest.fixture
+def pair(trained_pair: Home, tmp_path: Path) -> Home:
+    """A copy of two finished trials, to be changed."""
+    return Home(Path(shutil.copytree(trained_pair.path, tmp_path / "runs")))
+
+
+def overview(home: Home) -> Overview:
+    """The grid `demo` as it was last run under this home."""
+    return Overview.of(recall("demo", home), home)
