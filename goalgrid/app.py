@@ -244,7 +244,7 @@ def prune(
     if not yes and not sys.stdin.isatty():
         raise UserError("nobody to ask whether to remove this. Look at it, then: goalgrid prune --yes")
     if yes or typer.confirm("Remove all this?", err=True):
-        removed = pruning.remove(home, found)
+        removed = pruning.remove(found)
         say(f"removed: {len(removed.items)} of {len(found.items)}, {pruning.size(removed.bytes)}")
 
 

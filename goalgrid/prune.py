@@ -20,13 +20,16 @@ OLD = 24 * 3600.0
 HALF = ".*.*"
 """How a file is named that is written aside."""
 
+REMOVED = ".removed-"
+"""What ends the name of a trial's folder while it is removed; where that was cut off, it still stands."""
+
 
 @dataclass(frozen=True)
 class Item:
     """Something that may be removed.
 
     Args:
-        what: the kind: `trial`, `replaced`, `corrupt`, `half-written`, `stop request`.
+        what: the kind: `trial`, `replaced`, `half-removed`, `corrupt`, `half-written`, `stop request`.
         detail: its state and when it finished, for a trial.
     """
 
@@ -90,6 +93,8 @@ def rubbish(home: Home) -> Rubbish:
         else:
             items.append(Item(folder.path, "trial", _bytes(folder.path), _detail(folder)))
     items += [Item(path, "replaced", _bytes(path), _detail(TrialFolder(path))) for path in _folders(home.replaced)]
+    halves = _folders(home.path / "trials", f".*{REMOVED}*")
+    items += [Item(path, "half-removed", _bytes(path)) for path in halves]
     for place in (home.path / "grids", home.features, home.launches):
         items += _broken(place)
     items += [Item(path, "half-written", path.stat().st_size) for path in _old(home.path.glob(HALF))]
@@ -102,7 +107,7 @@ def rubbish(home: Home) -> Rubbish:
     return Rubbish(items, left)
 
 
-def remove(home: Home, found: Rubbish) -> Rubbish:
+def remove(found: Rubbish) -> Rubbish:
     """Remove what was found, except what is being trained by now; what was removed, and what was left.
 
     Raises:
@@ -112,7 +117,7 @@ def remove(home: Home, found: Rubbish) -> Rubbish:
     left = dict(found.left)
     for item in found.items:
         try:
-            gone = _remove(home, item)
+            gone = _remove(item)
         except OSError as error:
             raise UserError(f"cannot remove {item.path}: {error.strerror}.") from error
         if gone:
@@ -122,15 +127,15 @@ def remove(home: Home, found: Rubbish) -> Rubbish:
     return Rubbish(removed, left)
 
 
-def _remove(home: Home, item: Item) -> bool:
+def _remove(item: Item) -> bool:
     from runners.replaced import take_away
 
     if item.what == "trial":
-        aside = home.replaced / f"{item.path.name}-removed-{time.time_ns()}"
+        aside = item.path.with_name(f".{item.path.name}{REMOVED}{time.time_ns()}")
         if not take_away(TrialFolder(item.path), aside):
             return False
         shutil.rmtree(aside)
-    elif item.what == "replaced":
+    elif item.path.is_dir():
         shutil.rmtree(item.path)
     else:
         item.path.unlink(missing_ok=True)
@@ -159,8 +164,8 @@ def _named(home: Home) -> set[str]:
     return {trial_id for grid in grids for trial_id in grid.ids()}
 
 
-def _folders(place: Path) -> list[Path]:
-    return sorted(path for path in place.glob("*") if path.is_dir() and not path.is_symlink())
+def _folders(place: Path, pattern: str = "*") -> list[Path]:
+    return sorted(path for path in place.glob(pattern) if path.is_dir() and not path.is_symlink())
 
 
 def _broken(place: Path) -> list[Item]:

@@ -25,8 +25,8 @@ Verb = Callable[..., Result]
 def verb() -> Verb:
     """Run a verb in this process, which is faster: `verb("status", "demo", runs=home)`. A mistake is raised."""
 
-    def call(*arguments: str, runs: Home, typed: str = "") -> Result:
-        result = CliRunner().invoke(app, [*arguments, "--runs", str(runs.path)], input=typed)
+    def call(*arguments: str, runs: Home) -> Result:
+        result = CliRunner().invoke(app, [*arguments, "--runs", str(runs.path)])
         if isinstance(result.exception, UserError):
             raise result.exception
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception

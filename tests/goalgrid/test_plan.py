@@ -124,6 +124,15 @@ class TestAnew:
         assert len(first.attempts()) == 1
         assert second.record.stat().st_mtime_ns == other
 
+    def test_stale_trials_are_trained_again_and_no_others(self, pair: Home, verb: Verb) -> None:
+        first, second = pair.trials()
+        older(first)
+        other = second.record.stat().st_mtime_ns
+        assert verb("run", "demo", *PAIR, "--stale", "--here", "--mlflow-uri", "", runs=pair).exit_code == 0
+        assert overview(pair).stale == {}
+        assert len(list(pair.replaced.iterdir())) == 1
+        assert second.record.stat().st_mtime_ns == other
+
     def test_what_starts_from_a_forced_trial_is_forced_too(self, tmp_path: Path) -> None:
         parent, child = chained(Home(tmp_path))
         found = decide(Overview.of(load("demo", CHAIN), Home(tmp_path)), Choice("recipe=vsepp-r152-tiny", force=True))

@@ -29,6 +29,7 @@ def littered(pair: Home) -> Home:
         os.utime(kept.path / name, (when, when))
     pair.stop_request("gone").parent.mkdir()
     pair.stop_request("gone").write_text("")
+    (pair.path / "trials" / ".other.removed-1").mkdir()
     (pair.replaced / "some-trial-20260101").mkdir(parents=True)
     (pair.replaced / "some-trial-20260101" / "best.ckpt").write_bytes(b"x" * 5000)
     return pair
@@ -44,6 +45,7 @@ RUBBISH = {
     ".record.parquet.abc": "half-written",
     "gone.stop": "stop request",
     "some-trial-20260101": "replaced",
+    ".other.removed-1": "half-removed",
 }
 
 
@@ -63,7 +65,7 @@ def test_it_shows_each_with_its_state_and_size_and_the_total(littered: Home, ver
 def test_yes_removes_it_and_leaves_the_grid_whole(littered: Home, verb: Verb) -> None:
     before = {path for folder in littered.trials() for path in folder.path.rglob("*") if folder.done.exists()}
     removed = verb("prune", "--yes", runs=littered)
-    assert "removed: 5 of 5" in removed.stderr
+    assert "removed: 6 of 6" in removed.stderr
     assert found(littered) == {}
     gone = {path.name for path in before if not path.exists()}
     assert gone == {"last.corrupt", ".record.parquet.abc"}
@@ -87,10 +89,10 @@ def test_a_trial_that_is_being_trained_is_left_with_the_reason(littered: Home, v
 def test_an_attempt_that_begins_after_it_looked_is_left_alone(littered: Home) -> None:
     looked = prune.rubbish(littered)
     attempt(littered.trial("stranger"))
-    removed = prune.remove(littered, looked)
+    removed = prune.remove(looked)
     assert littered.trial("stranger").latest()
     assert littered.trial("stranger").path in removed.left
-    assert len(removed.items) == 4
+    assert len(removed.items) == 5
 
 
 def test_a_runs_folder_without_a_grid_is_refused(tmp_path: Path, verb: Verb) -> None:

@@ -1,9 +1,9 @@
 """Status: what failed and what helps, what runs and how far, what is stale, what left the grid."""
 
 import json
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -168,11 +168,12 @@ def test_status_of_45_trials_takes_less_than_a_second(pair: Home) -> None:
             record.write(folder.record, row | {"trial_id": trial.id})
             folder.done.write_text("")
     command = [sys.executable, "-m", "goalgrid", "status", "demo", "--runs", str(pair.path)]
-    best = min(_seconds(command) for _ in range(2))
-    assert best < 1.0
+    assert min(_seconds(command) for _ in range(2)) < 1.0
 
 
 def _seconds(command: list[str]) -> float:
-    started = time.monotonic()
+    """Of a processor: what else this machine does is not its fault."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert subprocess.run(command, capture_output=True, cwd=Path(__file__).parents[2]).returncode == 0
-    return time.monotonic() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -66,3 +66,13 @@ def test_only_selects_by_patterns() -> None:
 def test_a_filter_that_cannot_be_meant_is_an_error(only: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         select(expand(load("demo")), only)
+
+
+def test_a_filter_may_ask_for_what_only_some_trials_have() -> None:
+    cells = expand(load("demo", ['objectives=["con_con"]', "seeds=[0,1]"]))
+    first, second = trials_of(cells)
+    also = {"failure": {second.id: "killed"}}
+    assert select(cells, "failure=*", also) == [second]
+    assert select(cells, "seed=0", also) == [first]
+    with pytest.raises(UserError, match="Did you mean 'failure'"):
+        select(cells, "failur=killed", also)
