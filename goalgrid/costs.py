@@ -1,4 +1,4 @@
-"""What is left of a grid will cost: CPU or GPU hours, time on the clock, disk; each with a range and what it rests on.
+"""What the rest of a grid will cost: CPU or GPU hours, time on the clock, disk; with a range and what it rests on.
 
 A figure rests on the grid's finished trials of the same data set and recipe, or on a probe; never on a guess.
 """

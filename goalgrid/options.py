@@ -36,7 +36,9 @@ Only = Annotated[
 Force = Annotated[
     bool, typer.Option("--force", help="From the beginning, with what starts from them; old folders are kept aside.")
 ]
-Stale = Annotated[bool, typer.Option("--stale", help="So again what other code, versions or data trained.")]
+Stale = Annotated[
+    bool, typer.Option("--stale", help="From the beginning, but only what other code, versions or data trained.")
+]
 Here = Annotated[bool, typer.Option("--here", help="Train in this process, without Ray.")]
 Address = Annotated[
     str | None,
