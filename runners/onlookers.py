@@ -54,7 +54,7 @@ def look(folder: str, count: int) -> dict[str, object]:
         writes = create_json(place / "writer", name)
         seen.faults += _write(place / "whole") if writes else _read(place / "whole")
     except OSError as error:
-        seen.faults.append(f"{error.strerror} ({error.filename2 or error.filename})")
+        seen.faults.append(f"{error.strerror}: {error.filename}")
     except UserError as error:
         seen.faults.append(str(error))
     return asdict(seen)
@@ -85,7 +85,10 @@ def _meet(place: Path, what: str, name: str, count: int, patience: float) -> flo
 
 def _contend(path: Path, name: str) -> bool:
     """Try to make a link when the others do: who made one lets them catch up."""
-    made = create_json(path, name)
+    try:
+        made = create_json(path, name)
+    except OSError as error:
+        raise UserError(f"no hard link can be made: {error.strerror}") from error
     if made:
         time.sleep(PAUSE_SECONDS)
     return made

@@ -100,11 +100,14 @@ class RayTune:
             if problem:
                 raise UserError(f"{name}: {problem}")
 
-    def everywhere(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """What a function returns in a process on each node with CPUs; all of them run at once."""
+    def nodes(self) -> list[str]:
+        """Ids of the nodes that trials can run on."""
         self._connect()
-        nodes = [node["NodeID"] for node in _nodes() if node["Resources"].get("CPU")]
-        answers: list[Any] = ray.get([_on(node, function, *arguments) for node in nodes])
+        return [node["NodeID"] for node in _nodes() if node["Resources"].get("CPU")]
+
+    def everywhere(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """What a function returns in a process on each of these nodes; all of them run at once."""
+        answers: list[Any] = ray.get([_on(node, function, *arguments) for node in self.nodes()])
         return answers
 
     def __enter__(self) -> "RayTune":

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -23,6 +23,9 @@ from results.comparison import differences
 from runners import checkpoints, onlookers
 from runners.disturbance import Command, Unmet, folders, live, strike, trained_after_done, wait_for
 from runners.stopping import INCOMPLETE, Stop
+
+if TYPE_CHECKING:
+    from runners.ray_tune import RayTune
 
 SETTINGS = (
     "train.epochs=6",
@@ -99,26 +102,22 @@ class Nodes:
 
     def look(self, folder: Path) -> list[dict[str, object]]:
         """Have processes of this machine, and one on every node, try the folder together."""
-        count = ONLOOKERS + (self._count() if self.address else 0)
+        count = ONLOOKERS + (len(self._driver().nodes()) if self.address else 0)
         command = [sys.executable, "-m", "runners.onlookers", str(folder), str(count)]
         here = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(ONLOOKERS)]
-        there = self._everywhere(onlookers.look, str(folder), count) if self.address else []
+        there = self._driver().everywhere(onlookers.look, str(folder), count) if self.address else []
         return [*(json.loads(process.communicate()[0]) for process in here), *there]
 
     def strike(self, attempt: Attempt) -> None:
         """Kill -9 the process that makes this attempt, wherever it runs."""
         lease = attempt.content()
         if not strike(lease) and self.address:
-            self._everywhere(strike, lease)
+            self._driver().everywhere(strike, lease)
 
-    def _count(self) -> int:
-        return len(self._everywhere(len, ""))
-
-    def _everywhere(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    def _driver(self) -> "RayTune":
         from runners.ray_tune import RayTune
 
-        driver = RayTune(Stop(), address=self.address, grace=0.0, warn=lambda message: None)
-        return driver.everywhere(function, *arguments)
+        return RayTune(Stop(), address=self.address, grace=0.0, warn=lambda message: None)
 
 
 class Story:
