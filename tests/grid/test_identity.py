@@ -1,15 +1,18 @@
 """Identity: same settings, same id; other settings, another id; and seeds that nobody else's axis moves."""
 
+from random import Random
 from typing import Annotated
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grid.expansion import Trial, expand, trials_of
 from grid.fields import IdentityDefault, Settings
-from grid.gridfile import Grid, load
+from grid.gridfile import Grid, check, load
 from grid.identity import canonical, derived_seed, digest, trial_id
+from grid.objectives import OBJECTIVES as OBJECTIVE_NAMES
+from grid.settings import TrialSettings
 
 JSON = st.recursive(
     st.none()
@@ -83,6 +86,94 @@ def test_seeds_differ_by_seed_and_purpose_and_stay_when_an_axis_grows() -> None:
     assert seeds < grown
     settings = trials()[0].settings
     assert derived_seed(settings, "weights") != derived_seed(settings, "dropout")
+
+
+FEW = settings(max_examples=25, deadline=None)
+"""Grids are expanded and validated each time."""
+
+OBJECTIVES = st.lists(st.sampled_from(list(OBJECTIVE_NAMES)), min_size=1, max_size=6, unique=True)
+SEEDS = st.lists(st.integers(0, 99), min_size=1, max_size=5, unique=True)
+RECIPES = st.lists(st.sampled_from(["cnn-bow", "vsepp-r152-tiny", "vse-inf-wsl-tiny"]), min_size=1, unique=True)
+
+
+def of(objectives: list[str], seeds: list[int], recipes: list[str], **further: object) -> dict[str, TrialSettings]:
+    """Trials by id, of a grid whose keys stand in this order."""
+    content = {"objectives": objectives, "seeds": seeds, "recipes": recipes, "datasets": ["shapes"], "name": "any"}
+    return {trial.id: trial.settings for trial in trials_of(expand(check(content | further, where="a test")))}
+
+
+def derived(settings: TrialSettings) -> list[int]:
+    return [derived_seed(settings, purpose) for purpose in ("weights", "batches", "dropout")]
+
+
+@FEW
+@given(OBJECTIVES, SEEDS, RECIPES, st.randoms())
+def test_ids_do_not_depend_on_the_order_of_keys_or_values(
+    objectives: list[str], seeds: list[int], recipes: list[str], random: Random
+) -> None:
+    overrides = [("train.epochs", 3), ("train.lr", 1e-3), ("train.batch_size", 7)]
+    sweep = [("model.dim", [8, 16]), ("train.clip_norm", [1.0, 2.0])]
+    whole = of(objectives, seeds, recipes, set=dict(overrides), sweep=dict(sweep))
+    for some in (objectives, seeds, recipes, overrides, sweep):
+        random.shuffle(some)
+    assert of(objectives, seeds, recipes, sweep=dict(sweep), set=dict(overrides)) == whole
+
+
+@FEW
+@given(OBJECTIVES, SEEDS, RECIPES, OBJECTIVES, SEEDS, RECIPES)
+def test_what_is_added_to_an_axis_moves_no_other_trial(
+    objectives: list[str],
+    seeds: list[int],
+    recipes: list[str],
+    more_objectives: list[str],
+    more_seeds: list[int],
+    more_recipes: list[str],
+) -> None:
+    before = of(objectives, seeds, recipes)
+    grown = [list(dict.fromkeys([*more, *some])) for some, more in
+             ((objectives, more_objectives), (seeds, more_seeds), (recipes, more_recipes))]  # fmt: skip
+    after = of(*grown)  # type: ignore[arg-type]
+    assert before.items() <= after.items()
+    assert all(derived(after[name]) == derived(found) for name, found in before.items())
+
+
+@FEW
+@given(
+    st.fixed_dictionaries({}, optional={
+        "resources": st.fixed_dictionaries({}, optional={
+            "cpu": st.integers(1, 64),
+            "gpu": st.sampled_from([0, 0.25, 1, 2]),
+            "concurrency": st.integers(1, 64),
+            "workers": st.integers(1, 64),
+            "features": st.sampled_from(["/cache", "~/cache"]),
+            "custom": st.dictionaries(st.sampled_from(["disk", "a100"]), st.floats(0.001, 8)),
+        }),
+        "reliability": st.fixed_dictionaries({}, optional={
+            "checkpoint_minutes": st.floats(0.1, 600),
+            "checkpoint_steps": st.integers(1, 10**6),
+            "stall_minutes": st.floats(0.1, 600),
+            "grace_seconds": st.floats(0, 600),
+            "folder_seconds": st.floats(0, 600),
+        }),
+        "data": st.fixed_dictionaries({"shapes": st.fixed_dictionaries({"root": st.sampled_from(["/a", "b/c"])})}),
+        "weights": st.dictionaries(st.sampled_from(["bert", "resnet"]), st.sampled_from(["/a", "b/c"])),
+    })
+)  # fmt: skip
+def test_paths_resources_and_reliability_are_no_identity(operational: dict[str, object]) -> None:
+    axes = ["con_con", "sig-ms_cir"], [0, 1], ["cnn-bow"]
+    assert of(*axes, **operational) == of(*axes)
+
+
+@FEW
+@given(
+    st.lists(st.tuples(st.sampled_from([1, 2, 3]), st.floats(1e-8, 1), st.integers(2, 512)), min_size=2, unique=True)
+)
+def test_distinct_settings_have_distinct_ids(points: list[tuple[int, float, int]]) -> None:
+    ids = set[str]()
+    for epochs, lr, batch in points:
+        changed = {"train.epochs": epochs, "train.lr": lr, "train.batch_size": batch}
+        ids |= of(["sig_nca"], [0], ["cnn-bow"], set=changed).keys()
+    assert len(ids) == len(points)
 
 
 def test_ids_survive_the_grid_file(tmp_path_factory: pytest.TempPathFactory) -> None:
