@@ -1,6 +1,7 @@
 """The self-test: disturbs a tiny grid on the user's machine or cluster as the world would, and looks what is lost."""
 
 import json
+import math
 import shutil
 import signal
 import subprocess
@@ -15,10 +16,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from grid.attempts import Attempt
-from grid.expansion import expand
+from grid.errors import UserError
+from grid.expansion import Cell, expand, trials_of
 from grid.failures import Failure
 from grid.gridfile import load
 from grid.home import Home, TrialFolder
+from results import record
 from results.comparison import differences
 from runners import checkpoints, onlookers
 from runners.disturbance import Command, Unmet, folders, live, strike, trained_after_done, wait_for
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
     from runners.ray_tune import RayTune
 
 SETTINGS = (
-    "train.epochs=6",
     "train.batch_size=250",
     "model.image.size=16",
     "seeds=[0]",
@@ -36,6 +38,9 @@ SETTINGS = (
 )
 TWO, THREE = 'objectives=["con_con","sig-ms_cir"]', 'objectives=["con_con","sig-ms_cir","sig_cir"]'
 """Trials of the embedded data that take seconds; the third joins when two drivers share the work."""
+
+EPOCHS, SECONDS = 6, 3.0
+"""Of a trial; on a machine where they take less time than this there are more, so that it can be met on its way."""
 
 PATIENCE = 180.0
 """Seconds for anything that should come; on a slow machine Ray alone takes half a minute to start."""
@@ -65,11 +70,14 @@ def selftest(runs: Path, address: str | None) -> Iterator[Verdict]:
     The folder is removed if all of them hold; the first that does not ends the test.
 
     Raises:
-        OSError: the folder cannot be made.
+        UserError: the folder cannot be made, or no cluster answers.
     """
-    runs.mkdir(parents=True, exist_ok=True)
-    place = Path(tempfile.mkdtemp(prefix="selftest-", dir=runs.absolute()))
     nodes = Nodes(address)
+    try:
+        runs.mkdir(parents=True, exist_ok=True)
+        place = Path(tempfile.mkdtemp(prefix="selftest-", dir=runs.absolute()))
+    except OSError as error:
+        raise UserError(f"cannot write {runs}: {error.strerror}. Choose another folder with --runs.") from error
     story = Story(place, nodes)
     try:
         for verdict in _verdicts(place, nodes, story):
@@ -90,7 +98,7 @@ def _verdicts(place: Path, nodes: "Nodes", story: "Story") -> Iterator[Verdict]:
     for claim, stage in story.stages().items():
         try:
             yield Verdict(claim, stage(), advice)
-        except Unmet as unmet:
+        except (Unmet, subprocess.TimeoutExpired) as unmet:
             yield Verdict(claim, f"{unmet}. Its log: {story.command.log}, which ends: {story.command.said()}", advice)
 
 
@@ -99,13 +107,13 @@ class Nodes:
 
     def __init__(self, address: str | None) -> None:
         self.address = address
+        self.onlookers = ONLOOKERS + (len(self._driver().nodes()) if address else 0)
 
     def look(self, folder: Path) -> list[dict[str, object]]:
         """Have processes of this machine, and one on every node, try the folder together."""
-        count = ONLOOKERS + (len(self._driver().nodes()) if self.address else 0)
-        command = [sys.executable, "-m", "runners.onlookers", str(folder), str(count)]
+        command = [sys.executable, "-m", "runners.onlookers", str(folder), str(self.onlookers)]
         here = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(ONLOOKERS)]
-        there = self._driver().everywhere(onlookers.look, str(folder), count) if self.address else []
+        there = self._driver().everywhere(onlookers.look, str(folder), self.onlookers) if self.address else []
         return [*(json.loads(process.communicate()[0]) for process in here), *there]
 
     def strike(self, attempt: Attempt) -> None:
@@ -124,7 +132,7 @@ class Story:
     """A launch that is cut off in every way, one after the other; the same command always goes on."""
 
     def __init__(self, place: Path, nodes: Nodes) -> None:
-        self.place, self.nodes = place, nodes
+        self.place, self.nodes, self.epochs = place, nodes, EPOCHS
         self.home, self.undisturbed = Home(place / "disturbed"), Home(place / "undisturbed")
         self.command = self._command(TWO)
         self.started: list[subprocess.Popen[bytes]] = []
@@ -142,8 +150,10 @@ class Story:
         }
 
     def trains(self) -> str:
-        self.command = self._command(THREE, "--here", home=self.undisturbed)
-        return "" if self._start().wait(PATIENCE) == 0 else self.command.said()
+        if self._alone() == 0 and (taken := self._shortest()) < SECONDS:
+            self.epochs = math.ceil(self.epochs * SECONDS / taken)
+            self._alone()
+        return "" if self.started[-1].returncode == 0 else self.command.said()
 
     def worker_killed(self) -> str:
         self.command = self._command(TWO)
@@ -199,8 +209,7 @@ class Story:
         return ""
 
     def equal(self) -> str:
-        cells = expand(load("demo", [*SETTINGS, THREE]))
-        return "; ".join(differences(cells, self.undisturbed, self.home))
+        return "; ".join(differences(self._cells(), self.undisturbed, self.home))
 
     def end(self) -> None:
         """Leave no process behind."""
@@ -208,9 +217,25 @@ class Story:
             process.kill()
             process.wait()
 
+    def _alone(self) -> int:
+        """Train everything undisturbed and without Ray; the exit code."""
+        self.command = self._command(THREE, "--here", home=self.undisturbed)
+        return self._start().wait(PATIENCE)
+
+    def _shortest(self) -> float:
+        """Seconds that the shortest undisturbed trial took."""
+        done = [self.undisturbed.trial(trial.id).record for trial in trials_of(self._cells())]
+        return float(min(record.collect(done, ["train_seconds"]).column(0).to_pylist()))
+
+    def _settings(self, objectives: str) -> list[str]:
+        return [*SETTINGS, f"train.epochs={self.epochs}", objectives]
+
+    def _cells(self) -> list[Cell]:
+        return expand(load("demo", self._settings(THREE)))
+
     def _command(self, *words: str, home: Home | None = None) -> Command:
         objectives, *options = words
-        settings = [word for setting in (*SETTINGS, objectives) for word in ("--set", setting)]
+        settings = [word for setting in self._settings(objectives) for word in ("--set", setting)]
         cluster = ["--address", self.nodes.address] if self.nodes.address and not options else []
         return Command(("demo", *settings, *options, *cluster), home or self.home, self.place / "log.txt")
 
