@@ -26,22 +26,27 @@ from ..conftest import SMALL
 WRITING = ("open", "os.rename", "os.link", "os.remove", "os.mkdir")
 """What Python tells its audit hooks of, before it does it, when files change."""
 
-LAST = 250
-"""Undisturbed, the two trials change files about so often."""
+
+@dataclass(frozen=True)
+class Moment:
+    """Right before a driver changes the n-th time what has this in its name."""
+
+    name: str
+    n: int
 
 
 @dataclass(frozen=True)
 class Crash:
-    """One or two drivers start at once; each is killed with -9 right before it changes the folder for the n-th time."""
+    """One or two drivers start at once; each is killed with -9 at its moment."""
 
-    at: tuple[int, ...]
+    at: tuple[Moment, ...]
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A driver that is asked to end, by a signal, before it changes the folder for the n-th time."""
+    """A driver that is asked to end by a signal."""
 
-    at: int
+    at: Moment
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,11 @@ class Damage:
     cut: bool
 
 
-MOMENTS = st.integers(1, LAST)
+MOMENTS = st.builds(Moment, st.just("trials"), st.integers(1, 250)) | st.builds(
+    Moment, st.sampled_from(["attempts", "best.ckpt", "record.parquet", "done"]), st.integers(1, 10)
+)
+"""Undisturbed, the two trials change about 250 files, most of them checkpoints."""
+
 EVENTS = (
     st.builds(Crash, st.tuples(MOMENTS) | st.tuples(MOMENTS, MOMENTS))
     | st.builds(Ask, MOMENTS)
@@ -93,16 +102,17 @@ def run(all_jobs: list[Job], stop: Stop) -> None:
         job.run(events.append, stop)
 
 
-def driver(all_jobs: list[Job], home: Home, *, at: int, number: int) -> int:
+def driver(all_jobs: list[Job], home: Home, *, at: Moment, number: int) -> int:
     """Start a process that runs these jobs and sends itself this signal at that moment; its id."""
     pid = os.fork()
     if pid:
         return pid
-    stop, left = Stop(), [at]
+    stop, left = Stop(), [at.n]
     signal.signal(signal.SIGTERM, lambda *_: stop.ask())
 
     def hook(event: str, arguments: tuple[object, ...]) -> None:
-        if event in WRITING and str(arguments[0]).startswith(str(home.path)):
+        path = str(arguments[0]) if event in WRITING else ""
+        if path.startswith(str(home.path)) and at.name in path:
             left[0] -= 1
             if left[0] == 0:
                 os.kill(os.getpid(), number)
@@ -131,7 +141,7 @@ def happen(event: Crash | Ask | Damage, launch: str, grid: Grid, home: Home) -> 
         os.waitpid(pid, 0)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(events=st.lists(EVENTS, min_size=1, max_size=5))
 def test_any_interleaving_ends_in_the_same_records(
     undisturbed: Undisturbed, events: list[Crash | Ask | Damage]
