@@ -16,6 +16,7 @@ os.environ.update({
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # what Ray says of lost nodes, pages of it, on stdout
 })  # fmt: skip
 
 import logging
@@ -86,14 +87,14 @@ class RayTune:
             UserError: one does not; says which, and what.
         """
         wanted = (str(home.path), mark, [str(path) for path in paths], patience, provenance.program_fingerprint())
-        answers = {
+        replies = {
             f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']})": _on(node["NodeID"], _look, *wanted)
             for node in _nodes()
             if node["Resources"].get("CPU")
         }
-        for name, answer in answers.items():
+        for name, reply in replies.items():
             try:
-                problem = ray.get(answer)
+                problem = ray.get(reply)
             except ray.exceptions.RayError as error:
                 reason = str(error).strip().splitlines()[-1]
                 problem = f"goalgrid cannot run there: {reason}. Install the same version on every node."
@@ -107,8 +108,8 @@ class RayTune:
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """What a function returns in a process on each of these nodes; all of them run at once."""
-        answers: list[Any] = ray.get([_on(node, function, *arguments) for node in self.nodes()])
-        return answers
+        returned: list[Any] = ray.get([_on(node, function, *arguments) for node in self.nodes()])
+        return returned
 
     def __enter__(self) -> "RayTune":
         self._connect()
@@ -301,7 +302,7 @@ class _Passing(_Unpickled, tune.Callback):
                     Failure.OUT_OF_MEMORY,
                     f"Ray ended its process on {lease.get('host')}: the node ran out of memory",
                 )
-            if not _answers(str(lease.get("node"))):
+            if lease.get("node") not in {node["NodeID"] for node in _nodes()}:
                 return Failure.NODE_LOST, f"node {lease.get('host')} is gone, after step {lease.get('step', 0):,}"
             return Failure.KILLED, f"its process {lease.get('pid')} on {lease.get('host')} died"
 
@@ -310,13 +311,8 @@ class _Passing(_Unpickled, tune.Callback):
 
 
 def _nodes() -> list[dict[str, Any]]:
-    return [node for node in ray.nodes() if node["Alive"]]
-
-
-def _answers(node: str) -> bool:
-    """Whether this node is there; Ray itself may need a minute to notice that one is gone."""
-    found = (each for each in _nodes() if each["NodeID"] == node)
-    return any(answers(each["NodeManagerAddress"], each["NodeManagerPort"]) for each in found)
+    """Those that answer: Ray itself needs a quarter of a minute, or more, to notice that one is gone."""
+    return [n for n in ray.nodes() if n["Alive"] and answers(n["NodeManagerAddress"], n["NodeManagerPort"])]
 
 
 def _on(node: str, function: Any, *arguments: Any) -> Any:

@@ -1,16 +1,18 @@
 """The documents: short, without dead links, and naming only verbs that exist."""
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from goalgrid.app import app
 from grid.expansion import expand, trials_of
 from grid.failures import POLICY
 from grid.gridfile import load
-from grid.running import Reliability
+from grid.running import Reliability, Resources
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
@@ -58,3 +60,17 @@ def test_the_reliability_shown_is_accepted() -> None:
     page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
     (shown,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
     assert Reliability.model_validate(tomllib.loads(shown)["reliability"]).checkpoint_steps == 1000
+
+
+def shown(language: str, document: str) -> list[str]:
+    """The blocks of a language in a document."""
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_what_clusters_are_told_can_be_read() -> None:
+    for script in shown("bash", "docs/clusters.md"):
+        subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+    for content in shown("yaml", "docs/clusters.md"):
+        assert yaml.safe_load(content)["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    for content in shown("toml", "docs/clusters.md"):
+        Resources.model_validate(tomllib.loads(content)["resources"])
