@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
+import psutil
+
 from grid.errors import UserError
 from runners.stopping import INCOMPLETE, Stop
 
@@ -95,4 +97,6 @@ class HeadWatch:
         while self.live() and time.monotonic() < until:
             time.sleep(0.2)
         if not self._over.is_set():
+            for child in psutil.Process().children(recursive=True):
+                child.kill()  # agents of a Ray that was started here would look for their head for long
             os._exit(INCOMPLETE)  # whatever waits for the head in this process, in Ray's compiled code, hears no signal

@@ -156,7 +156,7 @@ class RayTune:
         logging.getLogger("ray").setLevel(logging.CRITICAL)
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
         if self.address is None:
-            _stay_on_loopback()
+            _prepare_own(HEAD_SECONDS[True] + self.grace)
             cpus, gpus = os.cpu_count(), torch.cuda.device_count()
             ray.init("local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, **quiet)
             return
@@ -172,10 +172,11 @@ class RayTune:
             ) from error
 
 
-def _stay_on_loopback() -> None:
-    """On any system: one node, which listens here alone. The switch was read when Ray was imported."""
+def _prepare_own(seconds: float) -> None:
+    """A Ray of one launch: one node on any system, listening here alone, whose processes need no head for so long."""
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-    ray_constants.ENABLE_RAY_CLUSTER = False
+    ray_constants.ENABLE_RAY_CLUSTER = False  # the same switch in this process, read when Ray was imported
+    os.environ["RAY_gcs_rpc_server_reconnect_timeout_s"] = f"{seconds + 5:.0f}"  # a head that is dead stays dead
 
 
 def _tuner(jobs: Sequence[Job], report: Report, scratch: str, slots: int, ending: "_Ending") -> tune.Tuner:
