@@ -174,9 +174,11 @@ class RayTune:
 
 def _prepare_own(seconds: float) -> None:
     """A Ray of one launch: one node on any system, listening here alone, whose processes need no head for so long."""
-    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-    ray_constants.ENABLE_RAY_CLUSTER = False  # the same switch in this process, read when Ray was imported
-    os.environ["RAY_gcs_rpc_server_reconnect_timeout_s"] = f"{seconds + 5:.0f}"  # a head that is dead stays dead
+    ray_constants.ENABLE_RAY_CLUSTER = False  # the first switch for this process: it was read when Ray was imported
+    os.environ |= {
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_gcs_rpc_server_reconnect_timeout_s": f"{seconds + 5:.0f}",  # a head that is dead stays dead
+    }
 
 
 def _tuner(jobs: Sequence[Job], report: Report, scratch: str, slots: int, ending: "_Ending") -> tune.Tuner:
