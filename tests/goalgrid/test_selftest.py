@@ -17,7 +17,7 @@ from ..conftest import ROOT, Goalgrid
 
 
 def test_nothing_is_lost_on_this_machine(tmp_path: Path, goalgrid: Goalgrid) -> None:
-    finished = goalgrid("selftest", runs=tmp_path)
+    finished = goalgrid("selftest", runs=tmp_path, timeout=900)
     assert finished.returncode == 0, finished.stdout + finished.stderr
     *claims, verdict = finished.stdout.splitlines()
     assert len(claims) == 10
