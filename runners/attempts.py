@@ -81,6 +81,7 @@ class Hold:
     def begin(self, step: int) -> None:
         """Note from which step the trial goes on."""
         self.lease["from_step"] = step
+        write_json(self.attempt.lease, self.lease)
         if COUNT_STEPS in os.environ:
             self._steps = self.attempt.steps.open("wb")
         self._count(step)

@@ -34,6 +34,7 @@ def test_the_id_of_a_known_trial_never_changes() -> None:
     assert trials("seeds=[0]", "train.epochs=10")[0].id == "shapes_cnn-bow_con_con_s0-181bc001"
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(), JSON, min_size=2))
 def test_id_ignores_key_order_but_not_values(content: dict[str, object]) -> None:
     backwards = dict(reversed(content.items()))
