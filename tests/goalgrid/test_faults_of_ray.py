@@ -13,8 +13,8 @@ from grid.home import Home
 from ..conftest import SMALL, Goalgrid
 from .processes import running, start, wait_until
 
-GRID = ("run", "demo", "--set", 'objectives=["con_con"]', "--set", "seeds=[0,1,2]", "--mlflow-uri", "", *SMALL)
-LONGER = (*GRID, "--set", "train.epochs=8")
+GRID = ("run", "demo", "--set", 'objectives=["con_con"]', "--set", "seeds=[0,1]", "--mlflow-uri", "", *SMALL)
+LONGER = (*GRID, "--set", "train.epochs=6")
 
 
 def launched(home: Home) -> subprocess.Popen[str]:
@@ -40,7 +40,7 @@ def assert_the_same_command_completes(runs: Path, goalgrid: Goalgrid) -> None:
     again = goalgrid(*LONGER, runs=runs)
     assert again.returncode == 0, again.stderr
     made = [Home(runs).trial(folder.name).attempts() for folder in (runs / "trials").iterdir()]
-    assert len(made) == 3
+    assert len(made) == 2
     assert all([attempt.outcome() for attempt in one][-1] == "done" for one in made)
     assert all(len(one) <= 2 for one in made)
 

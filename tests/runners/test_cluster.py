@@ -24,7 +24,7 @@ from ..conftest import ROOT, SMALL, Goalgrid
 RAY = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--object-store-memory=80000000"]
 SHORT = ("--set", 'objectives=["sig-ms_cir"]', "--mlflow-uri", "", *SMALL)
 ONE = (*SHORT, "--set", "seeds=[0]")
-THREE = (*SHORT, "--set", "seeds=[0,1,2]", "--set", "train.epochs=8")
+THREE = (*SHORT, "--set", "seeds=[0,1,2]", "--set", "train.epochs=6")
 
 RESOURCES = "import ray; ray.init(log_to_driver=False); print([(n['NodeID'], n['Resources']) for n in ray.nodes()])"
 
@@ -135,7 +135,7 @@ def test_what_no_node_has_is_refused_before_anything_starts(
     assert not (tmp_path / "trials").exists()
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "no-such-host.invalid:6379", "http://127.0.0.1:8265"])
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "http://127.0.0.1:8265"])
 def test_a_wrong_address_is_a_message_at_once(address: str, tmp_path: Path, goalgrid: Goalgrid) -> None:
     refused = goalgrid("run", "demo", *ONE, "--address", address, runs=tmp_path, timeout=30)
     assert refused.returncode == 2
@@ -199,13 +199,18 @@ def can_hide_folders() -> bool:
 
 @pytest.mark.skipif(not can_hide_folders(), reason="needs the right to make a mount namespace (root)")
 def test_a_node_without_the_runs_folder_is_named_and_a_late_one_waited_for(
-    cluster: Cluster, tmp_path: Path, goalgrid: Goalgrid
+    cluster: Cluster, tmp_path: Path, goalgrid: Goalgrid, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The node lives in a mount namespace: an empty file system hides the folder there until a file appears."""
-    runs, shown = tmp_path / "runs", tmp_path / "shown"
+    """The node lives in a mount namespace: an empty file system hides the folder there until a file appears.
+
+    What the driver keeps for itself is hidden there for good, as on another host.
+    """
+    runs, own, shown = tmp_path / "runs", tmp_path / "own", tmp_path / "shown"
     runs.mkdir()
-    hide = f"mount -t tmpfs none {runs}; (while [ ! -e {shown} ]; do sleep 0.1; done; umount {runs}) &"
+    own.mkdir()
+    hide = f"mount -t tmpfs none {own}; mount -t tmpfs none {runs}; (while [ ! -e {shown} ]; do sleep 0.1; done; umount {runs}) &"
     with node(cluster.address, "far", before=hide):
+        monkeypatch.setenv("TMPDIR", str(own))
         asks = (*ONE, "--set", 'resources.custom={"far" = 1}')
         refused = goalgrid("run", "demo", *asks, "--set", "reliability.folder_seconds=0.5", runs=runs)
         assert refused.returncode == 2
