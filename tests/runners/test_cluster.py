@@ -208,7 +208,8 @@ def test_a_node_without_the_runs_folder_is_named_and_a_late_one_waited_for(
     runs, own, shown = tmp_path / "runs", tmp_path / "own", tmp_path / "shown"
     runs.mkdir()
     own.mkdir()
-    hide = f"mount -t tmpfs none {own}; mount -t tmpfs none {runs}; (while [ ! -e {shown} ]; do sleep 0.1; done; umount {runs}) &"
+    late = f"(while [ ! -e {shown} ]; do sleep 0.1; done; umount {runs}) &"
+    hide = f"mount -t tmpfs none {own}; mount -t tmpfs none {runs}; {late}"
     with node(cluster.address, "far", before=hide):
         monkeypatch.setenv("TMPDIR", str(own))
         asks = (*ONE, "--set", 'resources.custom={"far" = 1}')
