@@ -1,10 +1,13 @@
-"""One entry of a table: a mean over seeds that knows how many there were, how many there should be, and which."""
+"""The entries of tables.
+
+Above all a mean over seeds that knows how many there were, how many there should be, and which.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, Protocol
 
 from grid import catalog
 from grid.errors import UserError
@@ -14,6 +17,35 @@ from results import provenance, record
 
 SHOWN_DIGITS = 1
 """Digits after the point in every table; ties are decided at this precision."""
+
+
+class Value(Protocol):
+    """What an entry of a table holds, in every format: measured, printed by a paper, or the difference of the two."""
+
+    @property
+    def text(self) -> str:
+        """As a reader sees it."""
+
+    @property
+    def shown(self) -> float:
+        """What competes for being the best, at the precision of the text; NaN: nothing does."""
+
+    def tidy(self) -> dict[str, object]:
+        """All that is known of it, unrounded, by column of a tidy export."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """An entry without a number."""
+
+    text: str
+
+    @property
+    def shown(self) -> float:
+        return math.nan
+
+    def tidy(self) -> dict[str, object]:
+        return {"text": self.text}
 
 
 @dataclass(frozen=True)
@@ -42,7 +74,7 @@ class Score:
 
     @property
     def shown(self) -> float:
-        """The mean as a reader sees it."""
+        """The mean as a reader sees it; NaN without values."""
         return round(self.mean, SHOWN_DIGITS)
 
     @property
@@ -58,6 +90,17 @@ class Score:
         lacking = f" ({self.n}/{self.expected})" if self.n < self.expected else ""
         return f"{self.mean:.{SHOWN_DIGITS}f}{spread}{lacking}"
 
+    def tidy(self) -> dict[str, object]:
+        """How many seeds, of how many, their mean and spread, and the trials behind them."""
+        return {
+            "n": self.n,
+            "expected": self.expected,
+            "mean": self.mean if self.n else None,
+            "std": self.std if self.n > 1 else None,
+            "text": self.text,
+            "trials": list(self.trials),
+        }
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -67,6 +110,8 @@ class Scores:
     """By trial id."""
     protocol: str | None = None
     """Show this evaluation protocol where a data set has it; None: the one that each trial was set to."""
+    metrics: tuple[str, ...] = record.METRICS
+    """Of each record."""
 
     @classmethod
     def read(cls, cells: Iterable[Cell], home: Home, *, protocol: str | None = None) -> "Scores":
@@ -113,6 +158,19 @@ class Scores:
             return cell.trials[0].settings.dataset.protocol
         return self.protocol
 
+    def section(self, cell: Cell) -> str:
+        """What all rows of a block have in common where methods are compared."""
+        return self.protocol_of(cell)
+
+    def label(self, cell: Cell) -> str:
+        """The cell as one method among others: `fc-bow, con_con, train.lr = 0.001`."""
+        return ", ".join([cell.recipe, cell.objective, *(f"{name} = {value}" for name, value in cell.swept)])
+
+    def axes(self, cell: Cell) -> dict[str, str]:
+        """Names and values of the cell's axes, for tidy exports."""
+        names = {"dataset": cell.dataset, "protocol": self.protocol_of(cell), "recipe": cell.recipe}
+        return {**names, **{name: str(value) for name, value in cell.swept}, "objective": cell.objective}
+
     def others(self, cells: Iterable[Cell]) -> list[str]:
         """Protocols beside those shown by which some of these trials were evaluated too."""
         cells = list(cells)
@@ -128,13 +186,13 @@ def by_protocol(row: Mapping[str, Any], protocol: str, metric: str) -> float | N
     return dict(row["other_metrics"] or ()).get(f"{protocol}/{metric}")
 
 
-def best(scores: Sequence[Score], *, lowest: bool = False) -> set[int]:
-    """Places of the best scores, all that tie at the shown precision."""
-    shown = [score.shown for score in scores if score.n]
+def best(values: Sequence[Value], *, lowest: bool = False) -> set[int]:
+    """Places of the best values, all that tie at the shown precision."""
+    shown = [value.shown for value in values if not math.isnan(value.shown)]
     if not shown:
         return set()
     top = min(shown) if lowest else max(shown)
-    return {place for place, score in enumerate(scores) if score.n and score.shown == top}
+    return {place for place, value in enumerate(values) if value.shown == top}
 
 
 def _one_data_each(rows: Iterable[Mapping[str, Any]]) -> None:

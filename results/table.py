@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from results.scores import Score, best
+from results.scores import Value, best
 
 
 @dataclass(frozen=True)
@@ -16,9 +16,9 @@ class Label:
 
 @dataclass(frozen=True)
 class Entry:
-    """A score in its place, with what it is a score of."""
+    """A score, or another value, in its place, with what it is a score of."""
 
-    score: Score
+    score: Value
     keys: tuple[tuple[str, str], ...]
     """Names and values of the axes and the metric, for tidy exports."""
 

@@ -13,5 +13,8 @@ def render(table: Table) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=data.column_names, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({**row, "trials": " ".join(row["trials"])} for row in data.to_pylist())
+    writer.writerows(
+        {name: " ".join(value) if isinstance(value, list) else value for name, value in row.items()}
+        for row in data.to_pylist()
+    )
     return text.getvalue()

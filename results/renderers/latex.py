@@ -1,6 +1,6 @@
 """A table for a paper: booktabs, `table*` so that it spans two columns. Escaping happens here and nowhere else."""
 
-from results.table import Entry, Table
+from results.table import Entry, Row, Table
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -15,9 +15,16 @@ _SPECIAL = {
     "^": r"\textasciicircum{}",
     "±": r"$\pm$",
     "→": r"$\rightarrow$",
+    "∞": r"$\infty$",
+    "−": "$-$",
+    "×": r"$\times$",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
 }
+
+
+PAGE = 90
+"""So many characters, counting two between columns, fit beside one another in a two-column page's width."""
 
 
 def escape(text: str) -> str:
@@ -30,14 +37,16 @@ def escape(text: str) -> str:
 
 
 def render(table: Table) -> str:
-    r"""A `table*` environment; needs \usepackage{booktabs}."""
+    r"""A `table*` environment; needs \usepackage{booktabs,graphicx}. What is too wide is scaled to the page."""
     width = sum(len(group.columns) for group in table.groups)
+    wide = _characters(table) > PAGE
     lines = [
-        "% needs \\usepackage{booktabs}",
+        "% needs \\usepackage{booktabs,graphicx}",
         "\\begin{table*}",
         "\\centering",
         "\\small",
         *(["\\setlength{\\tabcolsep}{3pt}"] if width > 6 else []),
+        *(["\\resizebox{\\textwidth}{!}{%"] if wide else []),
         f"\\begin{{tabular}}{{l{'c' * width}}}",
         "\\toprule",
         *_head(table),
@@ -52,8 +61,18 @@ def render(table: Table) -> str:
         for number, row in enumerate(block.rows):
             entries = [_text(entry, (number, column) in bold) for column, entry in enumerate(row.entries)]
             lines.append(" & ".join([row.label.latex or escape(row.label.text), *entries]) + " \\\\")
-    lines += ["\\bottomrule", "\\end{tabular}", f"\\caption{{{escape(table.caption)}}}", "\\end{table*}"]
+    lines += ["\\bottomrule", "\\end{tabular}" + "}" * wide, f"\\caption{{{escape(table.caption)}}}", "\\end{table*}"]
     return "\n".join(lines) + "\n"
+
+
+def _characters(table: Table) -> int:
+    """How wide the widest row is."""
+    rows = (row for block in table.blocks for row in block.rows)
+    return max((_length(row) for row in rows), default=0)
+
+
+def _length(row: Row) -> int:
+    return len(row.label.text) + sum(2 + len(entry.score.text if entry else "--") for entry in row.entries)
 
 
 def _head(table: Table) -> list[str]:
@@ -70,7 +89,5 @@ def _head(table: Table) -> list[str]:
 
 
 def _text(entry: Entry | None, bold: bool) -> str:
-    if entry is None or not entry.score.n:
-        return "--"
-    text = entry.score.text.replace(" ± ", r" $\pm$ ")
+    text = escape(entry.score.text) if entry else "--"
     return f"\\textbf{{{text}}}" if bold else text

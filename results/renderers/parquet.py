@@ -5,18 +5,20 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from results.table import Entry, Table
+from results.table import Table
 
 
 def tidy(table: Table) -> pa.Table:
-    """One row an entry: its axes, its metric, n, expected, mean, std, the text shown, and the trials' ids."""
-    rows = [_row(entry) for entry in table.entries()]
+    """One row an entry: its axes, its metric, and what its value knows, as n, mean, std and the trials' ids."""
+    rows = [{**dict(entry.keys), **entry.score.tidy()} for entry in table.entries()]
     names = dict.fromkeys(name for row in rows for name in row)
     kinds = {
         "n": pa.int32(),
         "expected": pa.int32(),
         "mean": pa.float64(),
         "std": pa.float64(),
+        "difference": pa.float64(),
+        "standard_error": pa.float64(),
         "trials": pa.list_(pa.string()),
     }
     schema = pa.schema(
@@ -29,16 +31,3 @@ def tidy(table: Table) -> pa.Table:
 def write(table: Table, path: Path) -> None:
     """Write the tidy rows; the caption stands in the schema's metadata."""
     pq.write_table(tidy(table), path)
-
-
-def _row(entry: Entry) -> dict[str, object]:
-    score = entry.score
-    return {
-        **dict(entry.keys),
-        "n": score.n,
-        "expected": score.expected,
-        "mean": score.mean if score.n else None,
-        "std": score.std if score.n > 1 else None,
-        "text": score.text,
-        "trials": list(score.trials),
-    }

@@ -151,7 +151,7 @@ def test_latex_is_well_formed(table: Table) -> None:
 @pytest.mark.parametrize("layout", [*LAYOUTS, "synthetic"])
 def test_latex_compiles(layout: str, cells: list[Cell], scores: Scores, tmp_path: Path) -> None:
     table = synthetic() if layout == "synthetic" else arrange(cells, scores, layout=layout)
-    head = "\\documentclass[twocolumn]{article}\\usepackage{booktabs}\\begin{document}\n"
+    head = "\\documentclass[twocolumn]{article}\\usepackage{booktabs,graphicx}\\begin{document}\n"
     (tmp_path / "t.tex").write_text(head + latex.render(table) + "\\end{document}\n")
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
     finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
