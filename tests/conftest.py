@@ -20,6 +20,7 @@ torch.set_num_threads(1)
 
 ROOT = Path(__file__).parent.parent
 FLICKR8K = Path(os.environ.get("GOALGRID_FLICKR8K", ROOT.parent / "shared" / "flickr8k"))
+PAPERS = Path(os.environ.get("GOALGRID_PAPERS", ROOT.parent / "shared" / "papers"))
 
 SMALL = ("--set", "train.epochs=2", "--set", "train.batch_size=250", "--set", "model.image.size=16")
 """Overrides that make a trial of `demo` take about a second."""

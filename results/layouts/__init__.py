@@ -5,13 +5,23 @@ from collections.abc import Callable, Sequence
 from grid.errors import UserError
 from grid.expansion import Cell
 from grid.objectives import GOAL
-from results.layouts import goal, listing
+from results.layouts import against as beside
+from results.layouts import goal, known, listing, losses, methods
+from results.layouts.captions import Source
 from results.scores import Scores
 from results.table import Table
 
-Layout = Callable[[Sequence[Cell], Scores, str], Table]
+Layout = Callable[[Sequence[Cell], Source, str], Table]
 
-LAYOUTS: dict[str, Layout] = {"goal": goal.layout, "listing": listing.layout}
+LAYOUTS: dict[str, Layout] = {
+    "goal": goal.layout,
+    "known": known.layout,
+    "listing": listing.layout,
+    "losses": losses.layout,
+    "methods": methods.layout,
+}
+OF_THE_MATRIX = ("goal", "known")
+"""Those that have no place for other objectives."""
 
 
 def natural(cells: Sequence[Cell]) -> str:
@@ -19,18 +29,34 @@ def natural(cells: Sequence[Cell]) -> str:
     return "goal" if {cell.objective for cell in cells} <= set(GOAL) else "listing"
 
 
-def arrange(cells: Sequence[Cell], scores: Scores, *, layout: str | None = None, metric: str = "r1") -> Table:
-    """The table of a grid.
+def arrange(
+    cells: Sequence[Cell],
+    scores: Source,
+    *,
+    layout: str | None = None,
+    metric: str = "r1",
+    against: str | None = None,
+) -> Table:
+    """The table of a grid, or of a paper.
 
     Args:
         layout: a name of `LAYOUTS`; None: the natural one.
         metric: r1, r5, r10, medr or rsum, for the layouts that show one.
+        against: "paper": ours beside what papers report, in a layout of its own.
 
     Raises:
-        UserError: an objective has no place in the layout.
+        UserError: an objective has no place in the layout, or no paper reports any of these cells.
     """
+    if against and isinstance(scores, Scores):
+        if layout:
+            raise UserError(f"--against {against} has a layout of its own; leave --layout {layout} out.")
+        return beside.layout(cells, scores, metric)
     chosen = layout or natural(cells)
     strangers = sorted({cell.objective for cell in cells} - set(GOAL))
-    if chosen == "goal" and strangers:
-        raise UserError(f"the layout 'goal' has no place for {', '.join(strangers)}; use --layout listing.")
+    if chosen in OF_THE_MATRIX and strangers:
+        raise UserError(f"the layout {chosen!r} has no place for {_some(strangers)}; use --layout listing.")
     return LAYOUTS[chosen](cells, scores, metric)
+
+
+def _some(strangers: list[str]) -> str:
+    return ", ".join(strangers) if any(strangers) else "rows without an objective"

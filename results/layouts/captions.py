@@ -4,7 +4,12 @@ from collections.abc import Sequence
 
 from grid.expansion import Cell
 from grid.protocols import shown
+from results.reference import Paper
 from results.scores import Scores
+from results.table import Entry
+
+Source = Scores | Paper
+"""Where the values of a table come from: the records of a grid, or what a paper prints."""
 
 BlockKey = tuple[str, str, tuple[tuple[str, object], ...]]
 
@@ -36,8 +41,16 @@ def block_title(key: BlockKey) -> str:
     return f"{recipe} on {dataset}" + "".join(f", {name} = {value}" for name, value in swept)
 
 
-def caption(cells: Sequence[Cell], scores: Scores, what: str) -> str:
-    """What is shown, by which protocol and selection, what ± means, and what is missing."""
+def entry(cell: Cell, source: Source, metric: str, **more: str) -> Entry:
+    """A value in its place; `more` are names beside the cell's axes."""
+    keys = {**source.axes(cell), **more, "metric": metric}
+    return Entry(source.of(cell, metric), tuple(keys.items()))
+
+
+def caption(cells: Sequence[Cell], scores: Source, what: str) -> str:
+    """What is shown, by which protocol and selection, what ± means, and what is missing; or which paper printed it."""
+    if isinstance(scores, Paper):
+        return scores.caption
     settings = [trial.settings for cell in cells for trial in cell.trials]
     protocols = ", ".join(dict.fromkeys(shown(scores.protocol_of(cell)) for cell in cells))
     selections = ", ".join(dict.fromkeys(_SELECTION[s.train.selection] for s in settings))

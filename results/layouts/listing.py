@@ -1,34 +1,24 @@
-"""One row an objective, the recalls of both directions and their sum as columns: the layout of method comparisons."""
+"""One row an objective, the recalls of both directions and their sum as columns; a block a recipe on a data set."""
 
 from collections.abc import Sequence
 
 from grid.expansion import Cell
-from results.layouts.captions import BlockKey, block_title, blocks_of, caption
-from results.layouts.goal import DIRECTIONS
-from results.scores import Scores
-from results.table import Block, Entry, Group, Label, Row, Table
+from results.layouts.captions import Source, block_title, blocks_of, caption, entry
+from results.layouts.columns import recalls_and_totals
+from results.table import Block, Label, Row, Table
 
-RECALLS = ("r1", "r5", "r10")
+WHAT = "Recall (%) and rsum, the sum of the six recalls,"
 
 
-def layout(cells: Sequence[Cell], scores: Scores, metric: str) -> Table:
+def layout(cells: Sequence[Cell], scores: Source, metric: str) -> Table:
     """All recalls of all objectives; it shows every metric, so `metric` chooses nothing."""
-    columns = tuple(Label(f"R@{recall[1:]}") for recall in RECALLS)
-    groups = [Group(title, columns, comparable=False) for title in DIRECTIONS.values()]
+    groups, metrics = recalls_and_totals(scores.metrics)
     blocks = tuple(
-        Block(block_title(key), tuple(_row(key, cell, scores) for cell in block.values()))
+        Block(block_title(key), tuple(_row(cell, scores, metrics) for cell in block.values()))
         for key, block in blocks_of(cells).items()
     )
-    summary = caption(cells, scores, "Recall (%) and rsum, the sum of the six recalls,")
-    return Table("listing", Label("objective"), (*groups, Group(Label(""), (Label("rsum"),))), blocks, summary)
+    return Table("listing", Label("objective"), tuple(groups), blocks, caption(cells, scores, WHAT))
 
 
-def _row(key: BlockKey, cell: Cell, scores: Scores) -> Row:
-    metrics = [*(f"{direction}_{recall}" for direction in DIRECTIONS for recall in RECALLS), "rsum"]
-    axes = {"dataset": key[0], "protocol": scores.protocol_of(cell), "recipe": key[1]}
-    axes |= {name: str(value) for name, value in key[2]}
-    entries = (
-        Entry(scores.of(cell, name), tuple({**axes, "objective": cell.objective, "metric": name}.items()))
-        for name in metrics
-    )
-    return Row(Label(cell.objective), tuple(entries))
+def _row(cell: Cell, scores: Source, metrics: list[str]) -> Row:
+    return Row(Label(cell.objective or scores.label(cell)), tuple(entry(cell, scores, name) for name in metrics))

@@ -86,7 +86,7 @@ def test_a_fold_metric_is_the_mean_of_the_folds_ranks(swept: tuple[Home, list[Ce
     assert row["test_i2t_medr"] == pytest.approx(np.mean([np.floor(np.median(fold)) + 1 for fold in folds]))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "known"])  # which shows names, no numbers
 def test_a_table_shows_the_protocol_that_is_asked_for(swept: tuple[Home, list[Cell]], layout: str) -> None:
     home, (first, second) = swept
     cell = Cell("coco", "fc-bow", "con_con", (), first.trials)

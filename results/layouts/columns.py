@@ -1,0 +1,36 @@
+"""Columns that layouts share: the recalls of both directions and their sum."""
+
+from collections.abc import Sequence
+
+from results.table import Group, Label
+
+DIRECTIONS = {
+    "i2t": Label("Image → Text", r"Image $\rightarrow$ Text"),
+    "t2i": Label("Text → Image", r"Text $\rightarrow$ Image"),
+}
+RECALLS = ("r1", "r5", "r10")
+TOTALS = {"rsum": "RSUM", "oips": "#OIPs"}
+"""Columns of their own: the sum of the recalls, and what VSE+2AD calls operating items per second."""
+
+
+def recalls(metrics: Sequence[str], prefix: str = "") -> tuple[list[Group], list[str]]:
+    """A group a direction with the recalls that there are, and the metrics of all columns."""
+    groups, shown = [], []
+    for direction, title in DIRECTIONS.items():
+        present = [recall for recall in RECALLS if f"{direction}_{recall}" in metrics]
+        if present:
+            label = Label(f"{prefix} {direction[0].upper()}→{direction[2].upper()}") if prefix else title
+            columns = tuple(Label(f"R@{recall[1:]}") for recall in present)
+            groups.append(Group(label, columns, comparable=False))
+            shown += [f"{direction}_{recall}" for recall in present]
+    return groups, shown
+
+
+def recalls_and_totals(metrics: Sequence[str]) -> tuple[list[Group], list[str]]:
+    """The recalls, then a column each for the totals that there are."""
+    groups, shown = recalls(metrics)
+    for name, title in TOTALS.items():
+        if name in metrics:
+            groups.append(Group(Label(""), (Label(title),)))
+            shown.append(name)
+    return groups, shown

@@ -1,0 +1,39 @@
+"""GOAL Table 1: which cells of the matrix had a name before; those that the grid does not hold are left out."""
+
+from collections.abc import Sequence
+
+from grid.expansion import Cell
+from grid.objectives import KNOWN_AS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from results.layouts.captions import Source
+from results.layouts.goal import symbol, triplet_columns
+from results.reference import Paper
+from results.scores import Value, Words
+from results.table import Block, Entry, Group, Label, Row, Table
+
+CAPTION = (
+    "The objectives of GOAL's matrix that had a name before, by triplet weight and pair weight; the others are new."
+)
+
+
+def layout(cells: Sequence[Cell], scores: Source, metric: str) -> Table:
+    """The names; no metric is shown, so `metric` chooses nothing."""
+    names = {cell.objective: _name(cell, scores) for cell in cells}
+    rows = tuple(
+        Row(symbol("P", pair), tuple(_entry(f"{pair}_{triplet}", names) for triplet in TRIPLET_WEIGHTS))
+        for pair in PAIR_WEIGHTS
+    )
+    caption = scores.caption if isinstance(scores, Paper) else CAPTION
+    group = Group(Label("triplet weight"), triplet_columns())
+    return Table("known", Label("pair weight"), (group,), (Block("Known objectives", rows),), caption)
+
+
+def _name(cell: Cell, scores: Source) -> Value:
+    if isinstance(scores, Paper) and "known" in scores.metrics:
+        return scores.of(cell, "known")
+    return Words(KNOWN_AS.get(cell.objective, "new"))
+
+
+def _entry(objective: str, names: dict[str, Value]) -> Entry | None:
+    if objective not in names:
+        return None
+    return Entry(names[objective], (("objective", objective), ("metric", "known")))

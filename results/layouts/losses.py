@@ -1,0 +1,23 @@
+"""The tables of SelHN, the Unified loss and VSE+2AD: rows model and loss, columns the six recalls and RSUM.
+
+A block is a data set by one protocol, so that all its rows compare.
+"""
+
+from collections.abc import Sequence
+
+from grid.expansion import Cell
+from results.layouts.captions import Source, caption, entry
+from results.layouts.columns import recalls_and_totals
+from results.layouts.listing import WHAT
+from results.table import Block, Label, Row, Table
+
+
+def layout(cells: Sequence[Cell], scores: Source, metric: str) -> Table:
+    """All recalls of all models and losses; it shows every metric, so `metric` chooses nothing."""
+    groups, metrics = recalls_and_totals(scores.metrics)
+    sections: dict[tuple[str, str], list[Row]] = {}
+    for cell in cells:
+        row = Row(Label(scores.label(cell)), tuple(entry(cell, scores, name) for name in metrics))
+        sections.setdefault((cell.dataset, scores.section(cell)), []).append(row)
+    blocks = tuple(Block(f"{dataset}, {section}", tuple(rows)) for (dataset, section), rows in sections.items())
+    return Table("losses", Label("model, loss"), tuple(groups), blocks, caption(cells, scores, WHAT))

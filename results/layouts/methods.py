@@ -1,0 +1,33 @@
+"""GOAL Table 6: a row a method, the data sets side by side, each with the recalls of both directions."""
+
+from collections.abc import Sequence
+
+from grid.expansion import Cell
+from results.layouts.captions import Source, caption, entry
+from results.layouts.columns import recalls
+from results.table import Block, Entry, Group, Label, Row, Table
+
+Method = tuple[str, str, tuple[tuple[str, object], ...]]
+"""Recipe, objective, swept values."""
+
+
+def layout(cells: Sequence[Cell], scores: Source, metric: str) -> Table:
+    """All recalls of all methods; it shows every metric, so `metric` chooses nothing."""
+    methods: dict[Method, dict[str, Cell]] = {}
+    groups: dict[str, tuple[list[Group], list[str]]] = {}
+    for cell in cells:
+        place = scores.protocol_of(cell)
+        groups.setdefault(place, recalls(scores.metrics, prefix=place))
+        methods.setdefault((cell.recipe, cell.objective, cell.swept), {})[place] = cell
+    shown = [(place, name) for place, (_, names) in groups.items() for name in names]
+    rows = tuple(_row(method, scores, shown) for method in methods.values())
+    columns = tuple(group for each, _ in groups.values() for group in each)
+    title = " and ".join(groups)
+    return Table("methods", Label("method"), columns, (Block(title, rows),), caption(cells, scores, "Recall (%)"))
+
+
+def _row(method: dict[str, Cell], scores: Source, shown: list[tuple[str, str]]) -> Row:
+    entries: list[Entry | None] = [
+        entry(method[place], scores, name) if place in method else None for place, name in shown
+    ]
+    return Row(Label(scores.label(next(iter(method.values())))), tuple(entries))

@@ -1,0 +1,147 @@
+"""A grid's cells beside what papers report of them: same data set, protocol, recipe, objective and metric."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from grid import catalog
+from grid.errors import UserError
+from grid.expansion import Cell
+from grid.objectives import resolve
+from results.reference.reading import Printed, Result, everything
+from results.scores import SHOWN_DIGITS, Score, Scores
+
+Key = tuple[str, str, str, str, str]
+"""Data set, protocol, recipe, objective, metric."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Ours minus theirs, with Welch's standard error where both have a spread over runs."""
+
+    ours: Score
+    theirs: Printed
+
+    @property
+    def mean(self) -> float:
+        """NaN where either has no number."""
+        return self.ours.mean - self.theirs.mean
+
+    @property
+    def error(self) -> float:
+        """sqrt(s1^2 / n1 + s2^2 / n2); NaN where either has one run, or says nothing of its spread."""
+        if self.ours.n < 2 or math.isnan(self.theirs.std) or not self.theirs.n:
+            return math.nan
+        return math.sqrt(self.ours.std**2 / self.ours.n + self.theirs.std**2 / self.theirs.n)
+
+    @property
+    def shown(self) -> float:
+        """No difference is the best."""
+        return math.nan
+
+    @property
+    def text(self) -> str:
+        """`+0.3 ± 0.4`; without ± where the error is unknown.
+
+        >>> Difference(Score((63.0, 64.0), expected=2), Printed("63.1±0.2", n=3)).text
+        '+0.4 ± 0.5'
+        """
+        if math.isnan(self.mean):
+            return "--"
+        error = "" if math.isnan(self.error) else f" ± {self.error:.{SHOWN_DIGITS}f}"
+        return f"{self.mean:+.{SHOWN_DIGITS}f}{error}"
+
+    def tidy(self) -> dict[str, object]:
+        """The difference and its standard error, unrounded."""
+        mean, error = (None if math.isnan(value) else value for value in (self.mean, self.error))
+        return {"difference": mean, "standard_error": error, "text": self.text}
+
+
+@dataclass(frozen=True)
+class Match:
+    """What papers report of a grid's cells."""
+
+    found: dict[Key, Result]
+    scores: Scores
+
+    def of(self, cell: Cell, metric: str) -> Result | None:
+        """The number that the paper has for this cell, if any."""
+        return self.found.get((*_names(cell, self.scores), metric))
+
+    @property
+    def sources(self) -> list[str]:
+        """Names of the tables, in the papers' order."""
+        used = {result.name for result in self.found.values()}
+        return list(dict.fromkeys(result.name for result in everything() if result.name in used))
+
+
+def match(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> Match:
+    """The reported numbers of these cells and metrics; of several, that of the table which has most of the cells.
+
+    Raises:
+        UserError: no paper reports any.
+    """
+    wanted = {(*_names(cell, scores), metric) for cell in cells for metric in metrics}
+    candidates = [(key, result) for result in everything() if (key := _key(result)) in wanted]
+    if not candidates:
+        raise UserError(_nothing(cells, scores, metrics))
+    covered = Counter(result.name for _, result in candidates)
+    found: dict[Key, Result] = {}
+    for key, result in sorted(candidates, key=lambda each: -covered[each[1].name]):
+        found.setdefault(key, result)
+    return Match(found, scores)
+
+
+def changes(cells: Sequence[Cell]) -> list[str]:
+    """Settings by dotted name in which some of these cells leave their recipe or their objective's defaults."""
+    names: dict[str, None] = {}
+    for cell in cells:
+        for trial in cell.trials[:1]:
+            settings, recipe = trial.settings, catalog.recipe(cell.recipe)
+            objective = resolve(cell.objective, variant=settings.objective.variant)
+            names.update(_differing("train", settings.train.model_dump(), recipe.train.model_dump()))
+            names.update(_differing("model", settings.model.model_dump(), recipe.model.model_dump()))
+            names.update(_differing("objective", settings.objective.parameters, objective))
+    return list(names)
+
+
+def _names(cell: Cell, scores: Scores) -> tuple[str, str, str, str]:
+    return cell.dataset, scores.protocol_of(cell), cell.recipe, cell.objective
+
+
+def _key(result: Result) -> Key | None:
+    if result.recipe is None or result.objective is None or math.isnan(result.value.mean):
+        return None
+    return result.dataset, result.protocol, result.recipe, result.objective, result.metric
+
+
+def _differing(prefix: str, ours: Mapping[str, object], theirs: Mapping[str, object]) -> dict[str, None]:
+    names: dict[str, None] = {}
+    for key, value in ours.items():
+        other, name = theirs.get(key), f"{prefix}.{key}"
+        if isinstance(value, dict) and isinstance(other, dict):
+            names.update(_differing(name, value, other))
+        elif value != other:
+            names[name] = None
+    return names
+
+
+def _nothing(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> str:
+    """What the grid has, what papers report nearest to it, and what to do."""
+    keys = [key for result in everything() if (key := _key(result))]
+    ours = dict.fromkeys(f"{cell.recipe} on {cell.dataset} by {scores.protocol_of(cell)}" for cell in cells)
+    recipes = {cell.recipe for cell in cells}
+    near = [key for key in keys if key[2] in recipes] or keys
+    theirs: dict[str, dict[str, None]] = {}
+    for dataset, protocol, recipe, objective, _ in near:
+        theirs.setdefault(f"{recipe} on {dataset} by {protocol}", {})[objective] = None
+    known = "; ".join(f"{name} ({_some(list(objectives))})" for name, objectives in theirs.items())
+    return (
+        f"no paper reports {' or '.join(metrics)} of this grid's cells ({', '.join(ours)}). "
+        f"Reported: {known}. All reported tables: goalgrid table --reference."
+    )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names) if len(names) < 6 else f"{len(names)} objectives"
