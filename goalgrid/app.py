@@ -6,7 +6,7 @@ them, so that `--help`, `status`, `table` and `export` answer at once.
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -49,10 +49,14 @@ from goalgrid.views import (
 )
 from grid import catalog, probes
 from grid.errors import UserError, unknown
-from grid.expansion import expand
-from grid.gridfile import load
-from grid.home import State
+from grid.expansion import Cell, expand
+from grid.gridfile import Grid, load
+from grid.home import Home, State
 from grid.saved import save_grid
+
+if TYPE_CHECKING:
+    from results.scores import Scores
+    from results.table import Table
 
 app = typer.Typer(
     help="Ablation grids for image-text retrieval objectives: from one command to the paper's table.",
@@ -250,50 +254,60 @@ def prune(
 
 @app.command()
 def table(
-    grid: GridName,
+    grid: Annotated[
+        str | None, typer.Argument(metavar="[GRID]", help="A grid, or with --reference a table or a paper.")
+    ] = None,
     runs: Runs = RUNS,
-    layout: Annotated[str | None, typer.Option(help="goal or listing; default: what suits the grid.")] = None,
+    layout: Annotated[
+        str | None, typer.Option(help="goal, known, listing, losses or methods; default: what suits the grid.")
+    ] = None,
     metric: Annotated[str, typer.Option(help="r1, r5, r10, medr or rsum.")] = "r1",
     protocol: Annotated[
         str | None, typer.Option(help="Another protocol of the data set, e.g. coco-5x1k; nothing is trained anew.")
     ] = None,
+    reference: Annotated[
+        bool, typer.Option("--reference", help="A paper's own table, as printed; without a name: which there are.")
+    ] = False,
+    against: Annotated[str | None, typer.Option(help="paper: ours, theirs and the difference.")] = None,
     format_: Annotated[str, typer.Option("--format", help="terminal, latex, markdown, csv or parquet.")] = "terminal",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of the screen.")] = None,
 ) -> None:
-    """The paper's table of what is done so far."""
+    """The paper's table of what is done so far, beside the paper's numbers, or as the paper printed it."""
     from results import renderers
     from results.layouts import LAYOUTS, arrange
     from results.layouts.captions import METRIC_NAMES
-    from results.scores import Scores
 
     for what, name, known in (
         ("layout", layout or "goal", LAYOUTS),
         ("metric", metric, METRIC_NAMES),
         ("format", format_, renderers.FORMATS),
+        ("comparison", against or "paper", ["paper"]),
     ):
         if name not in known:
             raise UserError(unknown(what, name, list(known)))
     home = home_at(runs)
+    if reference and (against or protocol):
+        raise UserError("--reference shows a table as the paper printed it; leave --against and --protocol out.")
+    if reference:
+        from results.reference import Paper, is_paper, listing
+
+        if is_paper(grid):
+            show_list(listing(grid))
+        else:
+            paper = Paper.read(str(grid))
+            drawn = arrange(paper.cells, paper, layout=layout or paper.layout, metric=metric)
+            _deliver(drawn, format_, output, home.path / "reference" / f"{grid}.parquet")
+        return
+    if grid is None:
+        raise UserError(f"which grid? Known: {', '.join(catalog.names('presets'))}; or the path of a grid file.")
     found = recall(grid, home)
     cells = expand(found)
-    protocols = [name for dataset in found.datasets for name in catalog.protocols(dataset)]
-    if protocol is not None and protocol not in protocols:
-        raise UserError(unknown("protocol", protocol, protocols, where=f"of grid {found.name!r}"))
-    scores = Scores.read(cells, home, protocol=protocol)
+    scores = _scores(found, cells, home, protocol)
     if not scores.rows:
         say(f"no trial of grid {found.name!r} is done under {home.path}. Start it: goalgrid run {grid}")
         raise typer.Exit(INCOMPLETE)
-    drawn = arrange(cells, scores, layout=layout, metric=metric)
-    if format_ == "terminal" and output is None:
-        show_table(drawn)
-    elif format_ == "terminal":
-        raise UserError(f"--output {output} needs a --format: latex, markdown, csv or parquet.")
-    elif output or format_ == "parquet":
-        path = output or home.grid(found.name).tables / f"{drawn.name}.parquet"
-        renderers.write(drawn, format_, path)
-        say(f"written: {path}")
-    else:
-        show(renderers.TEXT[format_](drawn).rstrip("\n"))
+    drawn = arrange(cells, scores, layout=layout, metric=metric, against=against)
+    _deliver(drawn, format_, output, home.grid(found.name).tables / f"{drawn.name}.parquet")
 
 
 @app.command()
@@ -311,6 +325,32 @@ def export(
         raise UserError(f"{target} is not empty; give a new folder.")
     write(found, expand(found), home, target)
     say(f"written: {target}")
+
+
+def _scores(found: Grid, cells: list[Cell], home: Home, protocol: str | None) -> "Scores":
+    """What the finished trials of a grid measured, by this protocol if one is asked for."""
+    from results.scores import Scores
+
+    protocols = [name for dataset in found.datasets for name in catalog.protocols(dataset)]
+    if protocol is not None and protocol not in protocols:
+        raise UserError(unknown("protocol", protocol, protocols, where=f"of grid {found.name!r}"))
+    return Scores.read(cells, home, protocol=protocol)
+
+
+def _deliver(drawn: "Table", format_: str, output: Path | None, default: Path) -> None:
+    """Print a table, or write it where it is asked for, or, as Parquet, where such tables are kept."""
+    from results import renderers
+
+    if format_ == "terminal" and output is None:
+        show_table(drawn)
+    elif format_ == "terminal":
+        raise UserError(f"--output {output} needs a --format: latex, markdown, csv or parquet.")
+    elif output or format_ == "parquet":
+        path = output or default
+        renderers.write(drawn, format_, path)
+        say(f"written: {path}")
+    else:
+        show(renderers.TEXT[format_](drawn).rstrip("\n"))
 
 
 @app.command()

@@ -59,6 +59,7 @@ def test_every_file_says_first_what_it_is_for() -> None:
         (["--help"], {"torch", "ray", "pandas", "pyarrow", "mlflow", "numpy"}),
         (["status", "demo"], {"torch", "ray", "pandas", "mlflow"}),
         (["table", "demo"], {"torch", "ray", "pandas", "mlflow"}),
+        (["table", "goal-table3-coco", "--reference"], {"torch", "ray", "pandas", "mlflow"}),
         (["table", "demo", "--format", "parquet"], {"torch", "ray", "mlflow"}),
         (["export", "demo", "TARGET"], {"torch", "ray", "mlflow"}),
         (["plan", "demo"], {"ray", "torch", "pandas", "mlflow"}),
