@@ -20,7 +20,7 @@ err = Console(stderr=True)
 
 NEW = {"GOAL": "new in GOAL"}
 
-PIPED_WIDTH = 160
+PIPED_WIDTH = 200
 """Columns of a table where stdout is no terminal."""
 
 
