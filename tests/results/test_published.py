@@ -40,7 +40,8 @@ def drawn(name: str, layout: str | None = None, metric: str = "r1") -> Table:
 def row_of(trial_id: str, cell: Cell, protocol: str, value: float) -> dict[str, object]:
     metrics = {f"test_{name}": 6 * value if name == "rsum" else value for name in record.METRICS}
     names = {"trial_id": trial_id, "dataset": cell.dataset, "recipe": cell.recipe, "protocol": protocol}
-    return {**names, "data_fingerprint": "d", "train_seconds": 1.0, "other_metrics": None, **metrics}
+    origin = {"data_fingerprint": "d", "code_fingerprint": provenance.code_fingerprint(), "train_seconds": 1.0}
+    return {**names, **origin, "other_metrics": None, **metrics}
 
 
 def synthetic(cells: Iterable[Cell]) -> Scores:
