@@ -18,7 +18,7 @@ from grid.expansion import Cell, expand, trials_of
 from grid.gridfile import load
 from grid.home import Home
 from grid.objectives import GOAL, KNOWN_AS
-from results import record, renderers
+from results import provenance, record, renderers
 from results.layouts import LAYOUTS, arrange
 from results.reference import Difference, Paper, Printed, names, results
 from results.renderers import latex, markdown, parquet, terminal
