@@ -57,6 +57,10 @@ class Score:
     """How many seeds the grid has."""
     trials: tuple[str, ...] = ()
     """Ids of the trials behind the values, in their order."""
+    seeds: tuple[int, ...] = ()
+    """Of those trials."""
+    interval: bool = False
+    """Whether ± is half the 95 % t interval of the mean instead of the standard deviation."""
 
     @property
     def n(self) -> int:
@@ -73,6 +77,15 @@ class Score:
         return stdev(self.values) if self.n > 1 else math.nan
 
     @property
+    def spread(self) -> float:
+        """What stands behind ±."""
+        if not self.interval:
+            return self.std
+        from results.statistics import t_interval  # brings scipy, which few tables need
+
+        return t_interval(self.values).half_width
+
+    @property
     def shown(self) -> float:
         """The mean as a reader sees it; NaN without values."""
         return round(self.mean, SHOWN_DIGITS)
@@ -86,7 +99,7 @@ class Score:
         """
         if not self.values:
             return "--"
-        spread = f" ± {self.std:.{SHOWN_DIGITS}f}" if self.n > 1 else ""
+        spread = f" ± {self.spread:.{SHOWN_DIGITS}f}" if self.n > 1 else ""
         lacking = f" ({self.n}/{self.expected})" if self.n < self.expected else ""
         return f"{self.mean:.{SHOWN_DIGITS}f}{spread}{lacking}"
 
@@ -112,9 +125,13 @@ class Scores:
     """Show this evaluation protocol where a data set has it; None: the one that each trial was set to."""
     metrics: tuple[str, ...] = record.METRICS
     """Of each record."""
+    interval: bool = False
+    """Whether ± is half the 95 % t interval of the mean instead of the standard deviation."""
 
     @classmethod
-    def read(cls, cells: Iterable[Cell], home: Home, *, protocol: str | None = None) -> "Scores":
+    def read(
+        cls, cells: Iterable[Cell], home: Home, *, protocol: str | None = None, interval: bool = False
+    ) -> "Scores":
         """Read the records of all trials that are done.
 
         Raises:
@@ -136,14 +153,21 @@ class Scores:
                 f"no finished trial was evaluated by protocol {protocol!r}: the records are older than that. "
                 f"Train anew, with --set dataset.protocol={protocol} or into another --runs folder."
             )
-        return cls({row["trial_id"]: row for row in rows}, protocol)
+        return cls({row["trial_id"]: row for row in rows}, protocol, interval=interval)
 
     def of(self, cell: Cell, metric: str) -> Score:
         """A test metric of one cell, over its seeds, by the protocol that is shown."""
         shown = self.protocol_of(cell)
         found = {t.id: by_protocol(self.rows[t.id], shown, metric) for t in cell.trials if t.id in self.rows}
         values = {trial_id: value for trial_id, value in found.items() if value is not None}
-        return Score(tuple(values.values()), expected=len(cell.trials), trials=tuple(values))
+        seeds = tuple(trial.settings.seed for trial in cell.trials if trial.id in values)
+        return Score(
+            tuple(values.values()),
+            expected=len(cell.trials),
+            trials=tuple(values),
+            seeds=seeds,
+            interval=self.interval,
+        )
 
     def of_other_code(self, cells: Iterable[Cell]) -> tuple[int, int]:
         """How many of these cells' finished trials were trained by other code than now, and how many there are."""

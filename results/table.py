@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from results.scores import Value, best
 
+LIKE_BEST = "†"
+
 
 @dataclass(frozen=True)
 class Label:
@@ -21,6 +23,18 @@ class Entry:
     score: Value
     keys: tuple[tuple[str, str], ...]
     """Names and values of the axes and the metric, for tidy exports."""
+    like_best: bool | None = None
+    """Whether it cannot be told from the best of its contest; None: not asked."""
+
+    @property
+    def text(self) -> str:
+        """`63.1 ± 0.2`, with a dagger where it cannot be told from the best."""
+        return self.score.text + (LIKE_BEST if self.like_best else "")
+
+    def tidy(self) -> dict[str, object]:
+        """Its place, all that is known of its value, its mark and its text, by column of a tidy export."""
+        mark = {} if self.like_best is None else {"like_best": self.like_best}
+        return {**dict(self.keys), **self.score.tidy(), **mark, "text": self.text}
 
 
 @dataclass(frozen=True)
@@ -70,7 +84,7 @@ class Table:
     def best_of(self, block: Block) -> set[tuple[int, int]]:
         """(row, column) of the entries to be shown bold."""
         places: set[tuple[int, int]] = set()
-        for columns, lowest in self._contests():
+        for columns, lowest in self.contests():
             field = [
                 (row, column, entry.score)
                 for row, line in enumerate(block.rows)
@@ -81,7 +95,7 @@ class Table:
             places |= {(field[place][0], field[place][1]) for place in winners}
         return places
 
-    def _contests(self) -> Iterator[tuple[list[int], bool]]:
+    def contests(self) -> Iterator[tuple[list[int], bool]]:
         """Columns that compete, and whether the lowest wins."""
         start = 0
         for group in self.groups:

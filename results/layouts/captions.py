@@ -26,6 +26,8 @@ _SELECTION = {
     "last": "last checkpoint",
 }
 
+_SPREAD = {False: "sample standard deviation", True: "half the 95 % t interval of the mean"}
+
 
 def blocks_of(cells: Sequence[Cell]) -> dict[BlockKey, dict[str, Cell]]:
     """Cells by (data set, recipe, swept values), then by objective."""
@@ -53,20 +55,26 @@ def caption(cells: Sequence[Cell], scores: Source, what: str) -> str:
         return scores.caption
     settings = [trial.settings for cell in cells for trial in cell.trials]
     protocols = ", ".join(dict.fromkeys(shown(scores.protocol_of(cell)) for cell in cells))
-    selections = ", ".join(dict.fromkeys(_SELECTION[s.train.selection] for s in settings))
     variants = " and ".join(dict.fromkeys(s.objective.variant for s in settings))
     seeds = sorted({len(cell.trials) for cell in cells})
     spread = (
-        f"mean ± sample standard deviation over {' or '.join(map(str, seeds))} seeds"
+        f"mean ± {_SPREAD[scores.interval]} over {' or '.join(map(str, seeds))} seeds"
         if seeds[-1] > 1
         else "one seed, so no spread"
     )
     sentences = [
-        f"{what} on {protocols}: {spread}; {selections}; {variants} variant of the objectives; best in bold.",
+        f"{what} on {protocols}: {spread}; {selections(cells)}; {variants} variant of the objectives; best in bold.",
         _missing(cells, scores),
         _stale(cells, scores),
     ]
     return " ".join(sentence for sentence in sentences if sentence)
+
+
+def selections(cells: Sequence[Cell]) -> str:
+    """The rules that picked the checkpoints."""
+    return ", ".join(
+        dict.fromkeys(_SELECTION[trial.settings.train.selection] for cell in cells for trial in cell.trials)
+    )
 
 
 def _missing(cells: Sequence[Cell], scores: Scores) -> str:

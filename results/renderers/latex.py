@@ -18,6 +18,11 @@ _SPECIAL = {
     "∞": r"$\infty$",
     "−": "$-$",
     "×": r"$\times$",
+    "\u00a0": "~",
+    "†": r"$^{\dagger}$",
+    "²": r"$^2$",
+    "η": r"$\eta$",
+    "ω": r"$\omega$",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
 }
@@ -72,7 +77,7 @@ def _characters(table: Table) -> int:
 
 
 def _length(row: Row) -> int:
-    return len(row.label.text) + sum(2 + len(entry.score.text if entry else "--") for entry in row.entries)
+    return len(row.label.text) + sum(2 + len(entry.text if entry else "--") for entry in row.entries)
 
 
 def _head(table: Table) -> list[str]:
@@ -89,5 +94,5 @@ def _head(table: Table) -> list[str]:
 
 
 def _text(entry: Entry | None, bold: bool) -> str:
-    text = escape(entry.score.text) if entry else "--"
+    text = escape(entry.text) if entry else "--"
     return f"\\textbf{{{text}}}" if bold else text

@@ -31,5 +31,5 @@ def render(table: Table) -> str:
 
 
 def _text(entry: Entry | None, bold: bool) -> str:
-    text = entry.score.text if entry else "--"
+    text = entry.text if entry else "--"
     return f"**{text}**" if bold else text

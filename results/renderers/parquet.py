@@ -10,7 +10,7 @@ from results.table import Table
 
 def tidy(table: Table) -> pa.Table:
     """One row an entry: its axes, its metric, and what its value knows, as n, mean, std and the trials' ids."""
-    rows = [{**dict(entry.keys), **entry.score.tidy()} for entry in table.entries()]
+    rows = [entry.tidy() for entry in table.entries()]
     names = dict.fromkeys(name for row in rows for name in row)
     kinds = {
         "n": pa.int32(),
@@ -19,6 +19,7 @@ def tidy(table: Table) -> pa.Table:
         "std": pa.float64(),
         "difference": pa.float64(),
         "standard_error": pa.float64(),
+        "like_best": pa.bool_(),
         "trials": pa.list_(pa.string()),
     }
     schema = pa.schema(

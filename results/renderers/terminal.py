@@ -29,4 +29,4 @@ def _block(table: Table, block: Block) -> RichTable:
 
 
 def _text(entry: Entry | None, bold: bool) -> Text:
-    return Text(entry.score.text if entry else "--", style="bold" if bold else "")
+    return Text(entry.text if entry else "--", style="bold" if bold else "")
