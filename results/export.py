@@ -11,8 +11,11 @@ from grid.expansion import Cell, trials_of
 from grid.files import write_text, written_aside
 from grid.gridfile import Grid
 from grid.home import Home
-from results import record
+from results import figures, record
+from results.analysis import analyse, metrics_of
+from results.findings import write_out
 from results.layouts import arrange
+from results.queries import Ranks
 from results.renderers import write_all
 from results.scores import Scores
 
@@ -27,7 +30,7 @@ def results(cells: Sequence[Cell], home: Home, path: Path) -> int:
 
 
 def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path) -> None:
-    """Write tables in every format, records, settings, environments, the grid file, checksums and a README.
+    """Write tables, figures, effects, records, settings, environments, the grid file, checksums and a README.
 
     Raises:
         UserError: the target cannot be written, or records cannot be read.
@@ -37,6 +40,10 @@ def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path) -> None:
     write_all(arrange(cells, scores), target / "tables")
     for protocol in scores.others(cells):
         write_all(arrange(cells, replace(scores, protocol=protocol)), target / "tables" / protocol)
+    if scores.rows:
+        found = analyse(cells, scores, Ranks.read(cells, home), metrics_of("r1", "both"))
+        write_text(target / "effects.md", write_out(found, cells, "markdown"))
+        figures.write(figures.Study.read(cells, scores, home), target / "figures", formats=("pdf", "svg", "png"))
     write_text(target / "grid.toml", grid.to_toml())
     for trial in trials_of(cells):
         folder = home.trial(trial.id)
@@ -55,6 +62,8 @@ def _readme(grid: Grid, done: int, wanted: int) -> str:
 {done} of {wanted} trials are done. Each number of a table comes from the trials named in its row of `tables/*.parquet`.
 
 - `tables/`: the table as LaTeX, Markdown, CSV and Parquet; below it, by the data set's other protocols, if any
+- `figures/`: the matrix, effects, learning curves and diagnostics, each as PDF, SVG and PNG
+- `effects.md`: which axis matters, what differs from the baseline, and how sure that is
 - `records.parquet`: one row a trial, with the rank of every test query; the columns' meaning stands in its schema
 - `trials/`: settings, environment and history of each trial
 - `grid.toml`: the grid; train it anew with `goalgrid run grid.toml`

@@ -1,0 +1,38 @@
+"""Figures of a grid, a file a kind; the dict is the list. Only this folder draws, so only it imports Matplotlib."""
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from results.figures import curves, diagnostics, effects, matrix
+from results.figures.study import Study
+from results.figures.style import FORMATS, drawing, save
+
+__all__ = ["FIGURES", "FORMATS", "Study", "write"]
+
+FIGURES: dict[str, Callable[[Study], Figure | None]] = {
+    "matrix": matrix.draw,
+    "effects": effects.draw,
+    "curves": curves.draw,
+    "diagnostics": diagnostics.draw,
+}
+"""By kind; None of a block of which there is nothing to draw."""
+
+
+def write(studies: Sequence[Study], folder: Path, *, kinds: Sequence[str] = (), formats: Sequence[str]) -> list[Path]:
+    """Draw these kinds, or all, of every block: `matrix-cnn-bow-on-shapes.pdf`; the paths written.
+
+    Raises:
+        UserError: the disk is full or read-only.
+    """
+    paths = []
+    for kind in kinds or FIGURES:
+        for study in studies:
+            with drawing():
+                figure = FIGURES[kind](study)
+            for ending in formats if figure else ():
+                paths.append(folder / f"{kind}-{re.sub(r'[^A-Za-z0-9.]+', '-', study.title)}.{ending}")
+                save(figure, paths[-1])  # type: ignore[arg-type]
+    return paths

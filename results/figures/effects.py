@@ -1,0 +1,80 @@
+"""Main effects and interaction: what each weight does on average, and whether that depends on the other."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from results.effects import Factor, anova
+from results.factors import factors_of
+from results.figures.study import Study
+from results.figures.style import COLOURS, FAINT, blank, line_styles, symbol
+from results.layouts.captions import METRIC_NAMES
+from results.layouts.goal import DIRECTIONS
+
+NOTE = "bars: 95 % t interval over seeds; means closer than the grey bar cannot be told apart (Tukey)"
+
+
+def draw(study: Study) -> Figure | None:
+    """A row a direction; marginal means with their 95 % interval over seeds, then lines that would be parallel.
+
+    None where fewer than two cells have trials.
+    """
+    rows = {direction: _analysed(study, direction) for direction in DIRECTIONS}
+    drawn = {direction: found for direction, found in rows.items() if found}
+    if not drawn:
+        return None
+    factors = next(iter(drawn.values()))[0]
+    figure = blank(2.25 * len(drawn) + 0.4, study, NOTE)
+    columns = len(factors) + (len(factors) == 2)
+    every = figure.subplots(len(drawn), columns, sharey="row", squeeze=False)
+    for line, (direction, (parts, means)) in zip(every, drawn.items(), strict=True):
+        for axes, factor in zip(line, parts, strict=False):
+            _main(axes, factor)
+        if len(parts) == 2:
+            _interaction(line[2], parts, means)
+        line[0].set_ylabel(f"{DIRECTIONS[direction].text}\n{METRIC_NAMES['r1']}")
+        for axes in line:
+            axes.grid(visible=True, axis="y")
+    for axes, title in zip(every[0], [*(factor.name for factor in factors), "interaction"], strict=False):
+        axes.set_title(title)
+    if len(factors) == 2:
+        handles, labels = every[0][2].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower right", ncols=len(labels))
+    return figure
+
+
+def _analysed(study: Study, direction: str) -> tuple[tuple[Factor, ...], Any] | None:
+    """The factors with their marginal means, and the means of all cells, an axis a factor."""
+    seen = study.shared(f"{direction}_r1")
+    if len(seen.names) < 2 or not seen.seeds:
+        return None
+    factors, order = factors_of({name: study.part.places[name] for name in seen.names})
+    values = seen.values[[seen.names.index(name) for name in order]].reshape(*map(len, factors.values()), -1)
+    return anova(values, factors).factors, values.mean(axis=-1)
+
+
+def _main(axes: Axes, factor: Factor) -> None:
+    means = np.array([level.mean for level in factor.levels])
+    places = np.arange(len(means))
+    half = np.nan_to_num([level.interval.half_width for level in factor.levels])
+    axes.errorbar(places, means, half, fmt="o", color=COLOURS[1], ecolor=COLOURS[1], capsize=2.5, markersize=5)
+    if np.isfinite(factor.honest):
+        axes.errorbar([len(means) - 0.62], means.mean(), factor.honest / 2, color=FAINT, capsize=4, elinewidth=3)
+    _name(axes, factor)
+
+
+def _interaction(axes: Axes, factors: tuple[Factor, ...], means: Any) -> None:
+    lines, across = factors
+    styles = line_styles([symbol(lines.name, level.name) for level in lines.levels])
+    for row, (label, style) in zip(means, styles.items(), strict=True):
+        axes.plot(np.arange(len(row)), row, label=label, linewidth=1.4, markersize=4, **style)
+    _name(axes, across)
+
+
+def _name(axes: Axes, factor: Factor) -> None:
+    labels = [symbol(factor.name, level.name) for level in factor.levels]
+    long = max(map(len, (level.name for level in factor.levels))) * len(labels) > 60
+    axes.set_xticks(range(len(labels)), labels, rotation=60 if long else 0, ha="right" if long else "center")
+    axes.set_xlim(-0.45, len(labels) - 0.45)

@@ -1,0 +1,145 @@
+"""How figures look: colours that the colour-blind can tell apart, the papers' notation, and files equal to the byte."""
+
+from collections.abc import Sequence
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from grid.files import written_aside
+from grid.objectives import GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from results.figures.study import Study
+
+WIDTH = 7.2
+"""Inches: two columns of a paper."""
+INK, FAINT = "#222222", "#888888"
+COLOURS = ("#000000", "#0072B2", "#009E73", "#E69F00", "#D55E00", "#56B4E9", "#CC79A7")
+"""Okabe and Ito's, without yellow, which white paper swallows."""
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.2)), (0, (8, 1.5, 1, 1.5, 1, 1.5)))
+MARKS = ("o", "s", "^", "D", "v", "P", "X")
+
+_RC: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 8.5,
+    "axes.titlesize": 9.5,
+    "axes.labelsize": 9,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "text.color": INK,
+    "grid.color": "#E6E6E6",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "legend.handlelength": 3.0,
+    "pdf.fonttype": 42,
+    "svg.hashsalt": "goalgrid",
+    "savefig.dpi": 200,
+}
+_NO_DATE: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None},
+    "svg": {"Date": None},
+}
+FORMATS = tuple(_NO_DATE)
+
+
+def drawing() -> Any:
+    """The look of all figures, as a context."""
+    return rc_context(_RC)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as its suffix says, equal to the byte for equal content.
+
+    Raises:
+        UserError: the disk is full or read-only.
+    """
+    kind = path.suffix.removeprefix(".")
+    with drawing(), written_aside(path) as aside:
+        figure.savefig(aside, format=kind, metadata=_NO_DATE[kind])
+
+
+def blank(height: float, study: Study, note: str) -> Figure:
+    """A figure of two columns' width; above it the block's name, and at the right what marks and bands mean."""
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    figure.suptitle(study.title, fontsize=10, color=INK, x=0.01, ha="left", weight="bold")
+    top = 1 - 0.055 / height  # where the title begins, an inch being 1 / height
+    figure.text(0.99, top, note, fontsize=7.5, color="#666666", ha="right", va="top").set_in_layout(False)
+    return figure
+
+
+def symbol(factor: str, level: str) -> str:
+    """GOAL's notation for a level of its axes, in Matplotlib's mathematics; any other level as it is."""
+    letter = {"pair weight": "P", "triplet weight": "T"}.get(factor)
+    return rf"${letter}^{{\text{{{level}}}}}$" if letter else level
+
+
+def line_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Colour, dashes and mark for each of some names, none told by colour alone."""
+    looks = zip(cycle(COLOURS), cycle(DASHES), cycle(MARKS))
+    return {
+        name: {"color": colour, "linestyle": dash, "marker": mark}
+        for name, (colour, dash, mark) in zip(names, islice(looks, len(names)), strict=True)
+    }
+
+
+def panels(study: Study) -> dict[str, dict[str, str]]:
+    """Panels side by side: of GOAL's matrix one a triplet weight with a line a pair weight, else one with all cells.
+
+    By the panel's title: the cell's name by the line's label.
+    """
+    names = list(study.part.cells)
+    if not set(names) <= set(GOAL):
+        return {"": {name: name for name in names}}
+    return {
+        symbol("triplet weight", triplet): {
+            symbol("pair weight", pair): f"{pair}_{triplet}" for pair in PAIR_WEIGHTS if f"{pair}_{triplet}" in names
+        }
+        for triplet in TRIPLET_WEIGHTS
+        if any(name.endswith(f"_{triplet}") for name in names)
+    }
+
+
+def over_epochs(figure: Figure, study: Study, rows: dict[str, str]) -> None:
+    """Fill a figure with curves over epochs: a row a logged quantity, a column a panel; bands are ± one std.
+
+    Args:
+        rows: label by quantity.
+    """
+    columns = panels(study)
+    styles = line_styles(list(dict.fromkeys(label for lines in columns.values() for label in lines)))
+    every = figure.subplots(len(rows), len(columns), sharex=True, sharey="row", squeeze=False)
+    handles: dict[str, Any] = {}
+    for line, (quantity, title) in zip(every, rows.items(), strict=True):
+        for axes, lines in zip(line, columns.values(), strict=True):
+            for label, name in lines.items():
+                if study.trials(name):
+                    handles[label] = _curve(axes, study, name, quantity, styles[label])
+            axes.grid(visible=True)
+        line[0].set_ylabel(title)
+    for axes, heading in zip(every[0], columns, strict=True):
+        axes.set_title(heading, fontsize=11)
+    for axes in every[-1]:
+        axes.set_xlabel("epoch")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    figure.align_ylabels()
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 5))
+
+
+def _curve(axes: Axes, study: Study, name: str, quantity: str, style: dict[str, Any]) -> Any:
+    epochs, values = study.curve(name, quantity)
+    look = {**style, "markersize": 3.2, "linewidth": 1.4, "markevery": max(1, len(epochs) // 8)}
+    mean = values.mean(axis=0)
+    if len(values) > 1:
+        std = values.std(axis=0, ddof=1)
+        axes.fill_between(epochs, mean - std, mean + std, color=style["color"], alpha=0.12, linewidth=0)
+    return axes.plot(epochs, mean, **look)[0]
