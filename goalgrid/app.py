@@ -5,6 +5,7 @@ them, so that `--help`, `status`, `table` and `export` answer at once.
 """
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,6 +43,7 @@ from goalgrid.views import (
     out,
     say,
     show,
+    show_findings,
     show_json,
     show_list,
     show_table,
@@ -269,6 +271,12 @@ def table(
         bool, typer.Option("--reference", help="A paper's own table, as printed; without a name: which there are.")
     ] = False,
     against: Annotated[str | None, typer.Option(help="paper: ours, theirs and the difference.")] = None,
+    marks: Annotated[
+        bool, typer.Option("--marks", help="Mark what cannot be told from the best; the caption says by which test.")
+    ] = False,
+    interval: Annotated[
+        bool, typer.Option("--interval", help="± is half the 95 % t interval of the mean, not the standard deviation.")
+    ] = False,
     format_: Annotated[str, typer.Option("--format", help="terminal, latex, markdown, csv or parquet.")] = "terminal",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of the screen.")] = None,
 ) -> None:
@@ -302,12 +310,78 @@ def table(
         raise UserError(f"which grid? Known: {', '.join(catalog.names('presets'))}; or the path of a grid file.")
     found = recall(grid, home)
     cells = expand(found)
-    scores = _scores(found, cells, home, protocol)
-    if not scores.rows:
-        say(f"no trial of grid {found.name!r} is done under {home.path}. Start it: goalgrid run {grid}")
-        raise typer.Exit(INCOMPLETE)
+    scores = _scores(found, cells, home, protocol, interval=interval)
+    _stop_without(scores.rows, home, grid)
     drawn = arrange(cells, scores, layout=layout, metric=metric, against=against)
+    if marks:
+        from results.marks import marked
+
+        drawn = marked(drawn)
     _deliver(drawn, format_, output, home.grid(found.name).tables / f"{drawn.name}.parquet")
+
+
+@app.command()
+def effects(
+    grid: GridName,
+    runs: Runs = RUNS,
+    metric: Annotated[str, typer.Option(help="r1, r5, r10, medr or rsum.")] = "r1",
+    direction: Annotated[str, typer.Option(help="i2t, t2i or both.")] = "both",
+    baseline: Annotated[
+        str | None, typer.Option(metavar="OBJECTIVE", help="Compare with this; default: con_con, else the first.")
+    ] = None,
+    across: Annotated[
+        list[str], typer.Option("--across", metavar="AXIS", help="Make this axis a factor too, e.g. objective.tau.")
+    ] = [],
+    format_: Annotated[str, typer.Option("--format", help="terminal, markdown, latex or csv.")] = "terminal",
+    as_json: Json = False,
+) -> None:
+    """Which axis matters: main effects and interaction, what differs from a baseline, and how sure that is."""
+    from results import findings
+    from results.analysis import DIRECTION_NAMES, analyse, metrics_of
+    from results.layouts.captions import METRIC_NAMES
+    from results.queries import Ranks
+    from results.scores import Scores
+
+    for what, name, known in (
+        ("metric", metric, METRIC_NAMES),
+        ("direction", direction, DIRECTION_NAMES),
+        ("format", format_, findings.FORMATS),
+    ):
+        if name not in known:
+            raise UserError(unknown(what, name, list(known)))
+    home = home_at(runs)
+    cells = expand(recall(grid, home))
+    scores = Scores.read(cells, home)
+    _stop_without(scores.rows, home, grid)
+    metrics = metrics_of(metric, direction)
+    found = analyse(cells, scores, Ranks.read(cells, home), metrics, baseline=baseline, across=across)
+    show_findings(found, cells, None if as_json else format_)
+
+
+@app.command()
+def figures(
+    grid: GridName,
+    kinds: Annotated[
+        list[str], typer.Argument(metavar="[KIND]...", help="matrix, effects, curves, diagnostics; default: all.")
+    ] = [],
+    runs: Runs = RUNS,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the pictures.")] = Path(),
+    format_: Annotated[str, typer.Option("--format", help="png, pdf or svg.")] = "png",
+) -> None:
+    """Draw the matrix, effects, learning curves and diagnostics of what is done so far."""
+    from results import figures as draw
+    from results.scores import Scores
+
+    for what, name, known in (("format", format_, draw.FORMATS), *(("figure", kind, draw.FIGURES) for kind in kinds)):
+        if name not in known:
+            raise UserError(unknown(what, name, list(known)))
+    home = home_at(runs)
+    cells = expand(recall(grid, home))
+    scores = Scores.read(cells, home)
+    _stop_without(scores.rows, home, grid)
+    studies = draw.Study.read(cells, scores, home)
+    for path in draw.write(studies, output, kinds=kinds, formats=[format_]):
+        say(f"written: {path}")
 
 
 @app.command()
@@ -316,7 +390,7 @@ def export(
     target: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
     runs: Runs = RUNS,
 ) -> None:
-    """Everything a paper needs into one folder: tables, records, settings, environments, checksums."""
+    """Everything a paper needs into one folder: tables, figures, effects, records, settings, checksums."""
     from results.export import export as write
 
     home = home_at(runs)
@@ -327,14 +401,21 @@ def export(
     say(f"written: {target}")
 
 
-def _scores(found: Grid, cells: list[Cell], home: Home, protocol: str | None) -> "Scores":
+def _stop_without(rows: Mapping[str, object], home: Home, grid: str) -> None:
+    """Say that no trial is done, and how to start."""
+    if not rows:
+        say(f"no trial of grid {grid!r} is done under {home.path}. Start it: goalgrid run {grid}")
+        raise typer.Exit(INCOMPLETE)
+
+
+def _scores(found: Grid, cells: list[Cell], home: Home, protocol: str | None, *, interval: bool = False) -> "Scores":
     """What the finished trials of a grid measured, by this protocol if one is asked for."""
     from results.scores import Scores
 
     protocols = [name for dataset in found.datasets for name in catalog.protocols(dataset)]
     if protocol is not None and protocol not in protocols:
         raise UserError(unknown("protocol", protocol, protocols, where=f"of grid {found.name!r}"))
-    return Scores.read(cells, home, protocol=protocol)
+    return Scores.read(cells, home, protocol=protocol, interval=interval)
 
 
 def _deliver(drawn: "Table", format_: str, output: Path | None, default: Path) -> None:

@@ -1,17 +1,19 @@
 """What a user reads: stdout carries the product, stderr the talk."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from grid.errors import UserError
+from grid.expansion import Cell
 from grid.home import State
 from grid.objectives import CATALOGUE, unknown_objective
 
 if TYPE_CHECKING:
+    from results.analysis import Analysis
     from results.table import Table
     from runners.selftest import Verdict
 
@@ -50,6 +52,16 @@ def show_table(table: "Table") -> None:
     from results.renderers import terminal
 
     Console(width=None if out.is_terminal else PIPED_WIDTH).print(terminal.render(table))
+
+
+def show_findings(found: "Sequence[Analysis]", cells: Sequence[Cell], kind: str | None) -> None:
+    """Print an analysis in one of its formats; None: as JSON."""
+    from results import findings
+
+    text = (
+        json.dumps(findings.for_programs(found), indent=2) if kind is None else findings.write_out(found, cells, kind)
+    )
+    show(text.rstrip("\n"))
 
 
 def list_objectives() -> None:

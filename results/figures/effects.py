@@ -11,7 +11,7 @@ from results.factors import factors_of
 from results.figures.study import Study
 from results.figures.style import COLOURS, FAINT, blank, line_styles, symbol
 from results.layouts.captions import METRIC_NAMES
-from results.layouts.goal import DIRECTIONS
+from results.layouts.columns import DIRECTIONS
 
 NOTE = "bars: 95 % t interval over seeds; means closer than the grey bar cannot be told apart (Tukey)"
 

@@ -10,7 +10,7 @@ from grid.objectives import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from results.figures.study import Study
 from results.figures.style import INK, blank, symbol
 from results.layouts.captions import METRIC_NAMES
-from results.layouts.goal import DIRECTIONS
+from results.layouts.columns import DIRECTIONS
 from results.scores import Score, best
 
 NOTE = "mean ± sample standard deviation over seeds; best in bold"

@@ -26,6 +26,11 @@ WRONG = [
     (("table", "demo", "--layout", "gaol"), "Did you mean 'goal'?"),
     (("table", "demo", "--metric", "r2"), "unknown metric 'r2'"),
     (("table", "demo", "--format", "latx"), "Did you mean 'latex'?"),
+    (("effects", "demo", "--metric", "r2"), "unknown metric 'r2'"),
+    (("effects", "demo", "--direction", "i2i"), "unknown direction 'i2i'. Did you mean 'i2t'?"),
+    (("effects", "demo", "--format", "latx"), "Did you mean 'latex'?"),
+    (("figures", "demo", "matix"), "unknown figure 'matix'. Did you mean 'matrix'?"),
+    (("figures", "demo", "--format", "jpg"), "unknown format 'jpg'"),
     (("status", "dmeo"), "Did you mean 'demo'?"),
     (("objectives", "slehn"), "Did you mean 'selhn'?"),
     (("diagrams", "--format", "jpg"), "unknown format 'jpg'"),
@@ -55,8 +60,9 @@ def test_a_runs_folder_that_cannot_be_written_is_named(tmp_path: Path, goalgrid:
     assert "choose another folder with --runs" in finished.stderr
 
 
-def test_a_grid_that_never_ran_has_no_table(tmp_path: Path, goalgrid: Goalgrid) -> None:
-    finished = goalgrid("table", "demo", runs=tmp_path)
+@pytest.mark.parametrize("verb", ["table", "effects", "figures"])
+def test_a_grid_that_never_ran_has_nothing_to_show(verb: str, tmp_path: Path, goalgrid: Goalgrid) -> None:
+    finished = goalgrid(verb, "demo", runs=tmp_path)
     assert finished.returncode == 3
     assert "Start it: goalgrid run demo" in finished.stderr
 
@@ -129,3 +135,34 @@ def test_tables_go_to_stdout_or_a_file(
     written = goalgrid("table", "demo", "--format", kind, "-o", str(tmp_path / "t"), runs=trained.path)
     assert written.returncode == 0
     assert (tmp_path / "t").read_text().rstrip("\n") == printed.stdout.rstrip("\n")
+
+
+def test_effects_say_what_matters_and_how_sure_that_is(trained: Home, goalgrid: Goalgrid) -> None:
+    text = goalgrid("effects", "demo", runs=trained.path).stdout
+    assert "cnn-bow on shapes: Image → Text, Recall@1 (%), 2 cells x 2 seeds" in text
+    assert "The objective explains" in text
+    assert "Differences from con_con, seed by seed" in text
+    assert "With 2 seeds the exact sign-flip test reaches p = 0.5 at best: it cannot reach 5 %" in text
+    assert max(map(len, text.splitlines())) <= 100
+    analyses = json.loads(goalgrid("effects", "demo", "--direction", "t2i", "--json", runs=trained.path).stdout)
+    assert [one["metric"] for one in analyses] == ["t2i_r1"]
+
+
+def test_a_baseline_that_the_grid_lacks_is_named(trained: Home, goalgrid: Goalgrid) -> None:
+    finished = goalgrid("effects", "demo", "--baseline", "sig-ms_cri", runs=trained.path)
+    assert finished.returncode == 2
+    assert "Did you mean 'sig-ms_cir'?" in finished.stderr
+    finished = goalgrid("effects", "demo", "--across", "train.lr", runs=trained.path)
+    assert "unknown axis 'train.lr' in --across" in finished.stderr
+
+
+def test_figures_are_drawn_by_name(trained: Home, tmp_path: Path, goalgrid: Goalgrid) -> None:
+    finished = goalgrid("figures", "demo", "curves", "-o", str(tmp_path), "--format", "svg", runs=trained.path)
+    assert finished.returncode == 0, finished.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["curves-cnn-bow-on-shapes.svg"]
+
+
+def test_an_export_holds_figures_and_effects(trained: Home, tmp_path: Path, goalgrid: Goalgrid) -> None:
+    assert goalgrid("export", "demo", str(tmp_path / "all"), runs=trained.path).returncode == 0
+    names = {str(path.relative_to(tmp_path / "all")) for path in (tmp_path / "all").rglob("*")}
+    assert {"effects.md", "figures/curves-cnn-bow-on-shapes.pdf", "tables/goal.tex"} <= names
