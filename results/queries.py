@@ -6,6 +6,7 @@ captions: captions of one image are no independent queries.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ _CUTS = {"r1": 1, "r5": 5, "r10": 10}
 class Ranks:
     """Rank of every test query of some trials, from 0."""
 
-    by_trial: Mapping[str, Mapping[str, NDArray[np.int64]]]
+    by_trial: Mapping[str, Mapping[str, NDArray[Any]]]
     """By trial id, then by direction."""
 
     @classmethod
@@ -38,7 +39,7 @@ class Ranks:
         table = record.collect(done, ["trial_id", *columns.values()])
         return cls({
             table["trial_id"][row].as_py(): {
-                direction: table[column][row].values.to_numpy(zero_copy_only=False)
+                direction: np.from_dlpack(table[column][row].values)  # to_numpy() would import pandas
                 for direction, column in columns.items()
             }
             for row in range(table.num_rows)
@@ -63,7 +64,7 @@ class Ranks:
         return None if own is None or other is None else bootstrap_interval(own - other)
 
 
-def _per_image(ranks: Mapping[str, NDArray[np.int64]], metric: str) -> NDArray[np.float64] | None:
+def _per_image(ranks: Mapping[str, NDArray[Any]], metric: str) -> NDArray[np.float64] | None:
     if metric == "rsum":
         parts = [_per_image(ranks, f"{direction}_{cut}") for direction in ranks for cut in _CUTS]
         return np.sum([part for part in parts if part is not None], axis=0) if parts[-1] is not None else None

@@ -27,7 +27,7 @@ WRONG = [
     (("table", "demo", "--metric", "r2"), "unknown metric 'r2'"),
     (("table", "demo", "--format", "latx"), "Did you mean 'latex'?"),
     (("effects", "demo", "--metric", "r2"), "unknown metric 'r2'"),
-    (("effects", "demo", "--direction", "i2i"), "unknown direction 'i2i'. Did you mean 'i2t'?"),
+    (("effects", "demo", "--direction", "i2i"), "unknown direction 'i2i'. Did you mean"),
     (("effects", "demo", "--format", "latx"), "Did you mean 'latex'?"),
     (("figures", "demo", "matix"), "unknown figure 'matix'. Did you mean 'matrix'?"),
     (("figures", "demo", "--format", "jpg"), "unknown format 'jpg'"),
