@@ -23,6 +23,7 @@ from results.layouts import arrange
 from results.layouts.captions import METRIC_NAMES
 from results.marks import marked
 from results.observations import Observations
+from results.provenance import code_fingerprint
 from results.queries import Ranks
 from results.record import METRICS
 from results.renderers import TEXT, parquet
@@ -56,7 +57,8 @@ def records(cells: list[Cell], value: Value = noise) -> tuple[Scores, Ranks]:
                 continue
             metrics = {f"test_{name}": number for name in METRICS}
             protocol = trial.settings.dataset.protocol
-            rows[trial.id] = {"trial_id": trial.id, "protocol": protocol, "other_metrics": None, **metrics}
+            origin = {"protocol": protocol, "code_fingerprint": code_fingerprint(), "other_metrics": None}
+            rows[trial.id] = {"trial_id": trial.id, **origin, **metrics}
             draws = np.random.default_rng(len(rows))
             ranks[trial.id] = {"i2t": draws.integers(0, 12, IMAGES), "t2i": draws.integers(0, 12, 5 * IMAGES)}
     return Scores(rows), Ranks(ranks)
