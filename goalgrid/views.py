@@ -9,7 +9,6 @@ from rich.console import Console
 
 from grid.errors import UserError
 from grid.expansion import Cell
-from grid.home import State
 from grid.objectives import CATALOGUE, unknown_objective
 
 if TYPE_CHECKING:
@@ -100,10 +99,3 @@ def show_verdicts(verdicts: "Iterable[Verdict]", runs: Path) -> bool:
         show(f"ok      {verdict.claim}")
     show(f"goalgrid can be trusted with {runs}: nothing was lost, and nothing was trained twice")
     return True
-
-
-def exit_state(states: list[State]) -> State:
-    """The state that decides how a command exits: done only if all are."""
-    if all(state is State.DONE for state in states):
-        return State.DONE
-    return State.FAILED if State.FAILED in states else State.INTERRUPTED

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.main import get_command
 
 from goalgrid.app import app
 from grid.expansion import expand, trials_of
@@ -44,8 +45,7 @@ def test_the_grid_file_shown_is_a_grid(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_verb_that_is_named_exists(path: Path) -> None:
-    verbs = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
-    verbs |= {group.name for group in app.registered_groups if group.name}
+    verbs = set(get_command(app).commands)
     assert set(re.findall(r"^(?:\| `)?goalgrid ([a-z]+)", path.read_text(encoding="utf-8"), re.MULTILINE)) <= verbs
 
 

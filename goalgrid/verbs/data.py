@@ -20,7 +20,7 @@ from grid.protocols import protocol
 if TYPE_CHECKING:
     from retrieval.data.check import Part, Problem, Report
 
-data = typer.Typer(
+verbs = typer.Typer(
     help="Where to get data and how they must look; what is wrong with a copy.",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -32,7 +32,7 @@ ALIKE = 5
 DataName = Annotated[str, typer.Argument(metavar="NAME", help="A data set's name, see `goalgrid datasets`.")]
 
 
-@data.command()
+@verbs.command()
 def where(name: DataName) -> None:
     """Where to get a data set, how its folder may look, and how large it is. Needs no network."""
     if name not in catalog.names("datasets"):
@@ -42,7 +42,7 @@ def where(name: DataName) -> None:
         show(line)
 
 
-@data.command()
+@verbs.command()
 def check(
     name: DataName,
     root: Annotated[Path | None, typer.Option("--root", metavar="DIR", help="The folder of your copy.")] = None,
@@ -81,7 +81,7 @@ def check(
     raise typer.Exit(PROBLEMS if report.problems else 0)
 
 
-@data.command()
+@verbs.command()
 def features(
     grid: GridName,
     runs: Runs = RUNS,

@@ -1,0 +1,94 @@
+"""What there is: grids, recipes, data sets, objectives, and pictures of these."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from goalgrid.options import (
+    objective_settings,
+)
+from goalgrid.views import (
+    explain_objective,
+    list_objectives,
+    say,
+    show,
+    show_list,
+)
+from grid import catalog
+from grid.errors import UserError, unknown
+from grid.gridfile import load
+
+if TYPE_CHECKING:
+    pass
+
+verbs = typer.Typer()
+
+
+PICTURES = ("png", "pdf", "svg")
+
+
+@verbs.command()
+def grids() -> None:
+    """What grids are shipped."""
+    lines = {}
+    for name in catalog.names("presets"):
+        grid = load(name)
+        sizes = " x ".join(f"{len(values)} {axis}{'s' * (len(values) != 1)}" for axis, values in grid.axes().items())
+        lines[name] = f"{sizes}: {', '.join(grid.recipes)} on {', '.join(grid.datasets)}"
+    show_list(lines)
+
+
+@verbs.command()
+def recipes() -> None:
+    """What recipes are shipped: backbones with their training settings."""
+    show_list({name: catalog.recipe(name).description for name in catalog.names("recipes")})
+
+
+@verbs.command()
+def datasets() -> None:
+    """What data sets are known by name, and what they look like on disk."""
+    for name in catalog.names("datasets"):
+        dataset = catalog.dataset(name)
+        where = f"\n{'':12} {dataset.where} (goalgrid data where {name})" if dataset.where else ""
+        show(f"{name:12} {dataset.description} [{', '.join(dataset.protocols)}]{where}")
+
+
+@verbs.command()
+def objectives(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Explain this one.")] = None,
+) -> None:
+    """What objectives there are: family, parameters, known name, source; or all about one."""
+    if name is None:
+        list_objectives()
+    else:
+        explain_objective(name)
+
+
+@verbs.command()
+def diagrams(
+    cells: Annotated[
+        list[str], typer.Argument(metavar="[CELL]...", help="Draw how triplets move under these, e.g. sig-ms_cir.")
+    ] = [],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the pictures.")] = Path(),
+    format_: Annotated[str, typer.Option("--format", help="png, pdf or svg.")] = "png",
+    set_: Annotated[
+        list[str], typer.Option("--set", metavar="KEY=VALUE", help="A parameter or the variant, e.g. tau=5.")
+    ] = [],
+) -> None:
+    """Draw GOAL Figures 2 and 3 and the 15 update fields, or the update field of some cells, for any parameters."""
+    if format_ not in PICTURES:
+        raise UserError(unknown("format", format_, PICTURES))
+    settings = objective_settings(set_)
+    from objectives import diagrams as draw
+
+    output.mkdir(parents=True, exist_ok=True)
+    paths = {name: output / f"{name}.{format_}" for name in cells or ("triplet-weights", "pair-weights", "cells")}
+    if cells:
+        for cell in cells:
+            draw.update_field(paths[cell], cell, **settings)
+    else:
+        draw.triplet_weights(paths["triplet-weights"], **settings)
+        draw.pair_weights(paths["pair-weights"], **settings)
+        draw.cells(paths["cells"], **settings)
+    say("\n".join(f"written: {path}" for path in paths.values()))

@@ -1,0 +1,223 @@
+"""Training: plan, run, resume, status, prune, selftest."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from goalgrid import plan as planning
+from goalgrid import prune as pruning
+from goalgrid import status as standing
+from goalgrid.costs import cost_of, unmeasured
+from goalgrid.exits import EXIT, exit_state
+from goalgrid.options import (
+    RUNS,
+    Address,
+    Force,
+    GridName,
+    Here,
+    Jobs,
+    Json,
+    MlflowUri,
+    Only,
+    Override,
+    Root,
+    Runs,
+    Stale,
+    Weights,
+)
+from goalgrid.overview import Overview, home_at, recall
+from goalgrid.reasons import Choice, decide, to_replace, to_train
+from goalgrid.views import (
+    err,
+    out,
+    say,
+    show,
+    show_json,
+    show_table,
+    show_verdicts,
+)
+from grid import probes
+from grid.errors import UserError
+from grid.gridfile import load
+from grid.home import State
+from grid.saved import save_grid
+
+if TYPE_CHECKING:
+    pass
+
+verbs = typer.Typer()
+
+
+@verbs.command()
+def plan(
+    grid: GridName,
+    runs: Runs = RUNS,
+    set_: Override = [],
+    root: Root = [],
+    weights: Weights = [],
+    only: Only = "",
+    force: Force = False,
+    stale: Stale = False,
+    jobs: Jobs = None,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Train a few steps of each recipe first, to know what they cost.")
+    ] = False,
+    trials: Annotated[bool, typer.Option("--trials", help="A line a trial: why it would be trained, or not.")] = False,
+    as_json: Json = False,
+) -> None:
+    """How many trials a grid has, why each would be trained or not, what that will cost. Trains nothing."""
+    overview = Overview.of(load(grid, set_, roots=root, weights=weights), home_at(runs))
+    choice = Choice(only, force=force, stale=stale)
+    if probe:
+        _probe(overview, choice)
+    _plan(overview, choice, jobs=jobs, each=trials, as_json=as_json)
+
+
+@verbs.command()
+def run(
+    grid: GridName,
+    runs: Runs = RUNS,
+    set_: Override = [],
+    root: Root = [],
+    weights: Weights = [],
+    only: Only = "",
+    force: Force = False,
+    stale: Stale = False,
+    here: Here = False,
+    address: Address = None,
+    jobs: Jobs = None,
+    mlflow_uri: MlflowUri = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be trained.")] = False,
+) -> None:
+    """Train what is not done, then print the table. The same command again goes on where it was cut off."""
+    overrides = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])]
+    overview = Overview.of(load(grid, overrides, roots=root, weights=weights), home_at(runs))
+    choice = Choice(only, force=force, stale=stale)
+    if dry_run:
+        _plan(overview, choice, jobs=jobs)
+    else:
+        _train(overview, choice, here=here, address=address, mlflow_uri=mlflow_uri)
+
+
+@verbs.command()
+def resume(
+    grid: GridName,
+    runs: Runs = RUNS,
+    only: Only = "",
+    failed: Annotated[bool, typer.Option("--failed", help="Only the trials that failed.")] = False,
+    here: Here = False,
+    address: Address = None,
+    mlflow_uri: MlflowUri = None,
+) -> None:
+    """Run again what failed or was cut off, with the grid as it was last run."""
+    home = home_at(runs)
+    choice = Choice(only, frozenset({State.FAILED})) if failed else Choice(only)
+    _train(Overview.of(recall(grid, home), home), choice, here=here, address=address, mlflow_uri=mlflow_uri)
+
+
+@verbs.command()
+def status(grid: GridName, runs: Runs = RUNS, as_json: Json = False) -> None:
+    """What is done, running, failed or planned, why each failure failed, and what is stale."""
+    home = home_at(runs)
+    overview = Overview.of(recall(grid, home), home)
+    if as_json:
+        show_json(standing.to_dict(overview))
+    else:
+        show("\n".join(standing.lines(overview)))
+    raise typer.Exit(EXIT[exit_state(list(overview.states.values()))])
+
+
+@verbs.command()
+def prune(
+    runs: Runs = RUNS,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove what no grid names, and what broken runs left: shows it, then asks. With --json it only shows."""
+    home = home_at(runs)
+    found = pruning.rubbish(home)
+    if as_json:
+        show_json(found.to_dict())
+    else:
+        show("\n".join(found.lines(home)))
+    if not found.items or (as_json and not yes):
+        return
+    if not yes and not sys.stdin.isatty():
+        raise UserError("nobody to ask whether to remove this. Look at it, then: goalgrid prune --yes")
+    if yes or typer.confirm("Remove all this?", err=True):
+        removed = pruning.remove(found)
+        say(f"removed: {len(removed.items)} of {len(found.items)}, {pruning.size(removed.bytes)}")
+
+
+@verbs.command()
+def selftest(runs: Runs = RUNS, address: Address = None) -> None:
+    """Prove that nothing is lost here: kills, damages and doubles a tiny grid in a folder of its own below DIR."""
+    from runners.selftest import selftest as put_to_the_test
+
+    runs = home_at(runs).path
+    say(f"takes about two minutes, in a folder of its own below {runs}")
+    if not show_verdicts(put_to_the_test(runs, address), runs):
+        raise typer.Exit(EXIT[State.FAILED])
+
+
+def _plan(overview: Overview, choice: Choice, *, jobs: int | None, each: bool = False, as_json: bool = False) -> None:
+    verdicts = decide(overview, choice)
+    starting = [verdict.trial for verdict in verdicts if verdict.starts]
+    cost = cost_of(overview, starting, to_replace(verdicts), jobs=jobs)
+    if as_json:
+        show_json(planning.to_dict(overview, verdicts, cost))
+    else:
+        show("\n".join(planning.lines(overview, verdicts, cost, each=each)))
+
+
+def _probe(overview: Overview, choice: Choice) -> None:
+    """Measure what no finished trial tells, and keep it for later plans."""
+    trials = unmeasured(overview, to_train(decide(overview, choice)))
+    if trials:
+        from runners.probe import probe
+
+        say(f"probing: {', '.join(trial.id for trial in trials)}")
+        found = probe(overview.grid, trials, overview.home, err)
+        probes.remember(overview.home.grid(overview.grid.name), found)
+
+
+def _train(overview: Overview, choice: Choice, *, here: bool, address: str | None, mlflow_uri: str | None) -> None:
+    """Train what is chosen, print the table, exit with what was reached."""
+    verdicts = decide(overview, choice)
+    todo, anew = to_train(verdicts), to_replace(verdicts)
+    save_grid(overview.grid, overview.trials, overview.home)
+    if todo:
+        from runners.launch import Launch
+
+        begun = f", {len(anew)} of them anew" if anew else ""
+        say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}{begun}")
+        uri = f"sqlite:///{overview.home.mlflow.absolute()}" if mlflow_uri is None else mlflow_uri
+        live = out.is_terminal and err.is_terminal
+        launch = Launch(overview.home, err, here=here, address=address, mlflow_uri=uri or None, live=live)
+        launch.run(overview.grid, overview.cells, todo, anew)
+    after = Overview.of(overview.grid, overview.home)
+    _finish(after)
+    reached = exit_state([after.states[verdict.trial.id] for verdict in verdicts])
+    if reached is State.INTERRUPTED:
+        say(f"not complete; go on with: goalgrid resume {overview.grid.name}")
+    raise typer.Exit(EXIT[reached])
+
+
+def _finish(overview: Overview) -> None:
+    """Print what there is, and write the grid's results and tables; a disk that takes none costs a warning."""
+    from results.export import results
+    from results.layouts import arrange
+    from results.renderers import write_all
+    from results.scores import Scores
+
+    if overview.count(State.DONE):
+        drawn = arrange(overview.cells, Scores.read(overview.cells, overview.home))
+        show_table(drawn)
+        folder = overview.home.grid(overview.grid.name)
+        try:
+            results(overview.cells, overview.home, folder.results)
+            write_all(drawn, folder.tables)
+        except UserError as error:
+            say(f"warning: the table is not kept: {error}")
+    say("\n".join([f"{overview.grid.name}: {overview.headline()}", *standing.failure_lines(overview)]))
