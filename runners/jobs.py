@@ -256,21 +256,25 @@ def gpu_share(resources: Resources, recipe: str) -> float:
     return share
 
 
-def concurrency(resources: Resources, jobs: Sequence[Job], capacity: Capacity) -> int:
+def concurrency(resources: Resources, jobs: Sequence[Job], capacity: Capacity, *, custom: bool = True) -> int:
     """How many jobs run at a time: what is asked for, bounded by what the machine or cluster holds.
+
+    Args:
+        custom: whether resources by which a cluster's nodes are told apart count.
 
     Raises:
         UserError: a job fits on no node.
     """
-    for job in jobs:
-        if not capacity.slots(job.request):
-            wanted, largest = job.request.resources, capacity.largest(job.request)
+    requests = {job.request if custom else replace(job.request, custom=()) for job in jobs}
+    for request in requests:
+        if not capacity.slots(request):
+            wanted, largest = request.resources, capacity.largest(request)
             raise UserError(
                 f"a job asks for {_listed(wanted)}; the largest node has "
                 f"{_listed({name: largest.get(name, 0) for name in wanted})}. "
                 "Ask for less in [resources], or add a node that has it."
             )
-    fitting = min(capacity.slots(job.request) for job in jobs)
+    fitting = min(map(capacity.slots, requests))
     return min(fitting, resources.concurrency or fitting)
 
 

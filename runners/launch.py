@@ -61,7 +61,7 @@ class Launch:
             cadence = Cadence(grid.reliability.checkpoint_steps, grid.reliability.checkpoint_minutes)
             launched = Launched(name, folders.mark(self.home), grid.reliability.folder_seconds, cadence)
             jobs = jobs_for(grid, trials, self.home, gpus=capacity.gpus, launched=launched)
-            slots = 1 if self.here else concurrency(grid.resources, jobs, capacity)
+            slots = concurrency(grid.resources, jobs, capacity, custom=not self.here)
             self._check_nodes(driver, launched, jobs)
             check_inputs(jobs)
             compute_features(jobs, self.console)

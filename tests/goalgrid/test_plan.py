@@ -155,7 +155,7 @@ class TestAnew:
         assert folder.record.exists()
 
     def test_nothing_is_moved_where_the_launch_is_refused(self, pair: Home, verb: Verb) -> None:
-        with pytest.raises(UserError, match="asks for 999 CPUs"):
+        with pytest.raises(UserError, match="asks for 999 CPU"):
             verb("run", "demo", *PAIR, "--force", "--here", "--set", "resources.cpu=999", runs=pair)
         assert not pair.replaced.exists()
         assert overview(pair).count(State.DONE) == 2
