@@ -1,6 +1,7 @@
 """A grid's folder in a runs folder: what the grid was when it was last run, and which trials have left it since."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from grid.expansion import Trial
 from grid.files import write_text
@@ -19,6 +20,12 @@ def save_grid(grid: Grid, trials: Sequence[Trial], home: Home) -> None:
     once = dict.fromkeys([*folder.former_ids(), *folder.ids()])
     former = [trial_id for trial_id in once if trial_id in standing and trial_id not in ids]
     if former or folder.former.exists():
-        write_text(folder.former, "".join(f"{trial_id}\n" for trial_id in former))
-    write_text(folder.grid, grid.to_toml())
-    write_text(folder.trials, "".join(f"{trial_id}\n" for trial_id in ids))
+        _keep(folder.former, "".join(f"{trial_id}\n" for trial_id in former))
+    _keep(folder.grid, grid.to_toml())
+    _keep(folder.trials, "".join(f"{trial_id}\n" for trial_id in ids))
+
+
+def _keep(path: Path, text: str) -> None:
+    """Write what is not there yet: a grid that did not change can be shown on a disk that takes nothing."""
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        write_text(path, text)
