@@ -1,10 +1,11 @@
 # make demo   install, then train the 5 x 3 matrix x 3 seeds on the embedded data and print the table
-# make test   install, then format check, lint, types and all tests
+# make test   install, then format check, lint, types and all tests but the slow ones
+# make slow   the slow ones: whole launches under faults, on this machine and on a cluster of several nodes here
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.installed
 
-.PHONY: demo test check clean
+.PHONY: demo test check slow clean
 
 demo: $(READY)
 	$(BIN)/goalgrid run demo
@@ -16,6 +17,9 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+slow: $(READY)
+	$(BIN)/pytest -m slow
 
 $(READY): pyproject.toml constraints.txt
 	python3 -m venv $(VENV)

@@ -123,6 +123,7 @@ def test_sigterm_leaves_checkpoints_kill_9_none_and_the_same_command_completes(
     assert_as_if_nothing_happened(home, undisturbed)
 
 
+@pytest.mark.slow
 def test_ctrl_c_to_the_whole_group_ends_with_checkpoints(tmp_path: Path, undisturbed: Home, goalgrid: Goalgrid) -> None:
     home = Home(tmp_path)
     process = start(*RUN, runs=tmp_path)

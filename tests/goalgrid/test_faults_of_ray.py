@@ -45,6 +45,7 @@ def assert_the_same_command_completes(runs: Path, goalgrid: Goalgrid) -> None:
     assert all(len(one) <= 2 for one in made)
 
 
+@pytest.mark.slow
 def test_without_its_head_a_launch_ends_soon_and_trials_keep_their_work(tmp_path: Path, goalgrid: Goalgrid) -> None:
     process = launched(Home(tmp_path))
     before = family(process)
@@ -60,6 +61,7 @@ def test_without_its_head_a_launch_ends_soon_and_trials_keep_their_work(tmp_path
     assert_the_same_command_completes(tmp_path, goalgrid)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=["kill -9", "SIGTERM"])
 def test_nothing_outlives_the_process_group_of_a_launch(
     number: signal.Signals, tmp_path: Path, goalgrid: Goalgrid

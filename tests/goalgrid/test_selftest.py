@@ -16,6 +16,7 @@ from runners import onlookers
 from ..conftest import ROOT, Goalgrid
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_on_this_machine(tmp_path: Path, goalgrid: Goalgrid) -> None:
     finished = goalgrid("selftest", runs=tmp_path, timeout=900)
     assert finished.returncode == 0, finished.stdout + finished.stderr

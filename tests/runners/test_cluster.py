@@ -21,6 +21,8 @@ from grid.home import Home
 
 from ..conftest import ROOT, SMALL, Goalgrid
 
+pytestmark = pytest.mark.slow
+
 RAY = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--object-store-memory=80000000"]
 SHORT = ("--set", 'objectives=["sig-ms_cir"]', "--mlflow-uri", "", *SMALL)
 ONE = (*SHORT, "--set", "seeds=[0]")

@@ -75,7 +75,7 @@ def test_an_mlflow_that_is_down_costs_two_warnings(trained: Home) -> None:
     assert "4 trials are not in MLflow" in warned[1]
 
 
-@pytest.mark.parametrize("how", ["locked", "gone"])
+@pytest.mark.parametrize("how", [pytest.param("locked", marks=pytest.mark.slow), "gone"])
 def test_a_database_that_is_locked_or_gone_for_a_while_is_caught_up_with(
     how: str, trained: Home, tmp_path: Path
 ) -> None:
