@@ -87,12 +87,15 @@ class RayTune:
             UserError: one does not; says which, and what.
         """
         wanted = (str(home.path), mark, [str(path) for path in paths], patience, provenance.program_fingerprint())
-        replies = {
-            f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']})": _on(node["NodeID"], _look, *wanted)
+        replies = [  # several nodes may be of one host, so a name is no key
+            (
+                f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']})",
+                _on(node["NodeID"], _look, *wanted),
+            )
             for node in _nodes()
             if node["Resources"].get("CPU")
-        }
-        for name, reply in replies.items():
+        ]
+        for name, reply in replies:
             try:
                 problem = ray.get(reply)
             except ray.exceptions.RayError as error:
