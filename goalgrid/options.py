@@ -1,5 +1,6 @@
 """The arguments and options that verbs share, each said once."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,6 +53,17 @@ MlflowUri = Annotated[
     typer.Option("--mlflow-uri", metavar="URI", help="MLflow to mirror to; default: DIR/mlflow.db; '' for none."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+def all_known(*choices: tuple[str, str, Collection[str]]) -> None:
+    """Hold what a user chose against what there is; each choice: of what, the name, the known ones.
+
+    Raises:
+        UserError: the first that is unknown.
+    """
+    for what, name, known in choices:
+        if name not in known:
+            raise UserError(unknown(what, name, list(known)))
 
 
 def objective_settings(words: list[str]) -> dict[str, Any]:

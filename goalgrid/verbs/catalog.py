@@ -1,11 +1,12 @@
 """What there is: grids, recipes, data sets, objectives, and pictures of these."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from goalgrid.options import (
+    all_known,
     objective_settings,
 )
 from goalgrid.views import (
@@ -16,11 +17,7 @@ from goalgrid.views import (
     show_list,
 )
 from grid import catalog
-from grid.errors import UserError, unknown
 from grid.gridfile import load
-
-if TYPE_CHECKING:
-    pass
 
 verbs = typer.Typer()
 
@@ -77,8 +74,7 @@ def diagrams(
     ] = [],
 ) -> None:
     """Draw GOAL Figures 2 and 3 and the 15 update fields, or the update field of some cells, for any parameters."""
-    if format_ not in PICTURES:
-        raise UserError(unknown("format", format_, PICTURES))
+    all_known(("format", format_, PICTURES))
     settings = objective_settings(set_)
     from objectives import diagrams as draw
 

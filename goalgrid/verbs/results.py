@@ -12,6 +12,7 @@ from goalgrid.options import (
     GridName,
     Json,
     Runs,
+    all_known,
 )
 from goalgrid.overview import home_at, recall
 from goalgrid.views import (
@@ -65,26 +66,17 @@ def table(
     from results.layouts import LAYOUTS, arrange
     from results.layouts.captions import METRIC_NAMES
 
-    for what, name, known in (
+    all_known(
         ("layout", layout or "goal", LAYOUTS),
         ("metric", metric, METRIC_NAMES),
         ("format", format_, renderers.FORMATS),
         ("comparison", against or "paper", ["paper"]),
-    ):
-        if name not in known:
-            raise UserError(unknown(what, name, list(known)))
+    )
     home = home_at(runs)
     if reference and (against or protocol):
         raise UserError("--reference shows a table as the paper printed it; leave --against and --protocol out.")
     if reference:
-        from results.reference import Paper, is_paper, listing
-
-        if is_paper(grid):
-            show_list(listing(grid))
-        else:
-            paper = Paper.read(str(grid))
-            drawn = arrange(paper.cells, paper, layout=layout or paper.layout, metric=metric)
-            _deliver(drawn, format_, output, home.path / "reference" / f"{grid}.parquet")
+        _print_reference(grid, layout, metric, format_, output, home)
         return
     if grid is None:
         raise UserError(f"which grid? Known: {', '.join(catalog.names('presets'))}; or the path of a grid file.")
@@ -120,19 +112,14 @@ def effects(
     from results.analysis import DIRECTION_NAMES, analyse, metrics_of
     from results.layouts.captions import METRIC_NAMES
     from results.queries import Ranks
-    from results.scores import Scores
 
-    for what, name, known in (
+    all_known(
         ("metric", metric, METRIC_NAMES),
         ("direction", direction, DIRECTION_NAMES),
         ("format", format_, findings.FORMATS),
-    ):
-        if name not in known:
-            raise UserError(unknown(what, name, list(known)))
+    )
     home = home_at(runs)
-    cells = expand(recall(grid, home))
-    scores = Scores.read(cells, home)
-    _stop_without(scores.rows, home, grid)
+    cells, scores = _measured(grid, home)
     metrics = metrics_of(metric, direction)
     found = analyse(cells, scores, Ranks.read(cells, home), metrics, baseline=baseline, across=across)
     show_findings(found, cells, None if as_json else format_)
@@ -150,15 +137,10 @@ def figures(
 ) -> None:
     """Draw the matrix, effects, learning curves and diagnostics of what is done so far."""
     from results import figures as draw
-    from results.scores import Scores
 
-    for what, name, known in (("format", format_, draw.FORMATS), *(("figure", kind, draw.FIGURES) for kind in kinds)):
-        if name not in known:
-            raise UserError(unknown(what, name, list(known)))
+    all_known(("format", format_, draw.FORMATS), *(("figure", kind, draw.FIGURES) for kind in kinds))
     home = home_at(runs)
-    cells = expand(recall(grid, home))
-    scores = Scores.read(cells, home)
-    _stop_without(scores.rows, home, grid)
+    cells, scores = _measured(grid, home)
     studies = draw.Study.read(cells, scores, home)
     for path in draw.write(studies, output, kinds=kinds, formats=[format_]):
         say(f"written: {path}")
@@ -179,6 +161,31 @@ def export(
         raise UserError(f"{target} is not empty; give a new folder.")
     write(found, expand(found), home, target)
     say(f"written: {target}")
+
+
+def _print_reference(
+    name: str | None, layout: str | None, metric: str, format_: str, output: Path | None, home: Home
+) -> None:
+    """A paper's own table; of a paper's name, or of none, which tables there are."""
+    from results.layouts import arrange
+    from results.reference import Paper, is_paper, listing
+
+    if is_paper(name):
+        show_list(listing(name))
+        return
+    paper = Paper.read(str(name))
+    drawn = arrange(paper.cells, paper, layout=layout or paper.layout, metric=metric)
+    _deliver(drawn, format_, output, home.path / "reference" / f"{name}.parquet")
+
+
+def _measured(grid: str, home: Home) -> "tuple[list[Cell], Scores]":
+    """The cells of a grid and what its finished trials measured; without any, the command ends here."""
+    from results.scores import Scores
+
+    cells = expand(recall(grid, home))
+    scores = Scores.read(cells, home)
+    _stop_without(scores.rows, home, grid)
+    return cells, scores
 
 
 def _stop_without(rows: Mapping[str, object], home: Home, grid: str) -> None:

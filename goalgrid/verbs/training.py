@@ -1,7 +1,7 @@
 """Training: plan, run, resume, status, prune, selftest."""
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -42,9 +42,6 @@ from grid.errors import UserError
 from grid.gridfile import load
 from grid.home import State
 from grid.saved import save_grid
-
-if TYPE_CHECKING:
-    pass
 
 verbs = typer.Typer()
 

@@ -144,25 +144,29 @@ def test_the_map_of_known_objectives_holds_the_cells_of_the_grid() -> None:
         arrange(expand(load("demo", ['objectives=["unified"]'])), Scores({}), layout="known")
 
 
-def well_formed(text: str) -> None:
+def malformed(text: str) -> list[str]:
+    """What is wrong with a table as LaTeX."""
     body = re.sub(r"\\[&%#_{}$]", "", text.split("\n", 1)[1]).replace("{!}{%", "{!}{")
-    assert body.count("{") == body.count("}")
-    assert body.count("$") % 2 == 0
-    assert not re.search(r"[#%]", body)
     rows = [line for line in body.splitlines() if line.endswith("\\\\") and "multicolumn" not in line]
-    assert len({line.count("&") for line in rows}) == 1
+    wrong = {
+        "braces": body.count("{") != body.count("}"),
+        "dollars": body.count("$") % 2 != 0,
+        "a character that is not escaped": bool(re.search(r"[#%]", body)),
+        "rows of different length": len({line.count("&") for line in rows}) != 1,
+    }
+    return [what for what, found in wrong.items() if found]
 
 
 @pytest.mark.parametrize("name", names())
 def test_latex_of_a_papers_table_is_well_formed(name: str) -> None:
-    well_formed(latex.render(drawn(name)))
+    assert malformed(latex.render(drawn(name))) == []
 
 
 @pytest.mark.parametrize("layout", [*LAYOUTS, "against"])
 def test_latex_of_every_layout_is_well_formed(layout: str, third: list[Cell]) -> None:
     scores = synthetic(third)
     chosen = {"against": "paper"} if layout == "against" else {"layout": layout}
-    well_formed(latex.render(arrange(third, scores, **chosen)))
+    assert malformed(latex.render(arrange(third, scores, **chosen))) == []
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
