@@ -247,5 +247,8 @@ def test_a_driver_that_is_killed_on_a_cluster_is_followed_by_the_next(
     again = goalgrid(*first, runs=tmp_path)
     assert again.returncode == 0, again.stderr
     made = Home(tmp_path).trial(checkpoint.parent.name)
-    assert [attempt.outcome() for attempt in made.attempts()] == ["killed", "done"]
+    # A cluster that loses a driver ends its workers: now with SIGTERM and time for a checkpoint, now at once.
+    ended, done = (attempt.outcome() for attempt in made.attempts())
+    assert ended in {"killed", "pre-empted"}
+    assert done == "done"
     assert numbers(made.record).equals(numbers(undisturbed.trial(made.trial_id).record))
