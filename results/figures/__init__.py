@@ -1,16 +1,16 @@
 """Figures of a grid, a file a kind; the dict is the list. Only this folder draws, so only it imports Matplotlib."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from results.figures import curves, diagnostics, effects, matrix
 from results.figures.study import Study
-from results.figures.style import FORMATS, drawing, save
+from results.figures.style import FORMATS, drawing, encoded, save
 
-__all__ = ["FIGURES", "FORMATS", "Study", "write"]
+__all__ = ["FIGURES", "FORMATS", "Study", "drawn", "encoded", "write"]
 
 FIGURES: dict[str, Callable[[Study], Figure | None]] = {
     "matrix": matrix.draw,
@@ -21,18 +21,25 @@ FIGURES: dict[str, Callable[[Study], Figure | None]] = {
 """By kind; None of a block of which there is nothing to draw."""
 
 
+def drawn(studies: Sequence[Study], kinds: Sequence[str] = ()) -> Iterator[tuple[str, Study, Figure]]:
+    """Draw these kinds, or all, of every block of which there is something to draw."""
+    for kind in kinds or FIGURES:
+        for study in studies:
+            with drawing():
+                figure = FIGURES[kind](study)
+            if figure is not None:
+                yield kind, study, figure
+
+
 def write(studies: Sequence[Study], folder: Path, *, kinds: Sequence[str] = (), formats: Sequence[str]) -> list[Path]:
-    """Draw these kinds, or all, of every block: `matrix-cnn-bow-on-shapes.pdf`; the paths written.
+    """Draw into files, `matrix-cnn-bow-on-shapes.pdf`; the paths written.
 
     Raises:
         UserError: the disk is full or read-only.
     """
     paths = []
-    for kind in kinds or FIGURES:
-        for study in studies:
-            with drawing():
-                figure = FIGURES[kind](study)
-            for ending in formats if figure else ():
-                paths.append(folder / f"{kind}-{re.sub(r'[^A-Za-z0-9.]+', '-', study.title)}.{ending}")
-                save(figure, paths[-1])  # type: ignore[arg-type]
+    for kind, study, figure in drawn(studies, kinds):
+        for ending in formats:
+            paths.append(folder / f"{kind}-{re.sub(r'[^A-Za-z0-9.]+', '-', study.title)}.{ending}")
+            save(figure, paths[-1])
     return paths

@@ -1,6 +1,7 @@
 """How figures look: colours that the colour-blind can tell apart, the papers' notation, and files equal to the byte."""
 
 from collections.abc import Sequence
+from io import BytesIO
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -57,15 +58,23 @@ def drawing() -> Any:
     return rc_context(_RC)
 
 
+def encoded(figure: Figure, kind: str) -> bytes:
+    """A figure in one of `FORMATS`, equal to the byte for equal content."""
+    content = BytesIO()
+    with drawing():
+        figure.savefig(content, format=kind, metadata=_NO_DATE[kind])
+    return content.getvalue()
+
+
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure as its suffix says, equal to the byte for equal content.
+    """Write a figure as its suffix says.
 
     Raises:
         UserError: the disk is full or read-only.
     """
-    kind = path.suffix.removeprefix(".")
-    with drawing(), written_aside(path) as aside:
-        figure.savefig(aside, format=kind, metadata=_NO_DATE[kind])
+    content = encoded(figure, path.suffix.removeprefix("."))
+    with written_aside(path) as aside:
+        aside.write_bytes(content)
 
 
 def blank(height: float, study: Study, note: str) -> Figure:
