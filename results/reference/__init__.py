@@ -6,7 +6,7 @@
 (43.8, 0.5, 3)
 """
 
-from results.reference.matching import Difference, Match, match
+from results.reference.matching import Difference, Match, match, reported
 from results.reference.paper import Paper, is_paper, listing
 from results.reference.reading import Printed, Result, everything, names, read, results
 
@@ -22,5 +22,6 @@ __all__ = [
     "match",
     "names",
     "read",
+    "reported",
     "results",
 ]

@@ -77,15 +77,21 @@ class Match:
 
 
 def match(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> Match:
-    """The reported numbers of these cells and metrics; of several, that of the table which has most of the cells.
+    """What papers report of these cells and metrics.
 
     Raises:
-        UserError: no paper reports any.
+        UserError: nothing.
     """
+    found = reported(cells, scores, metrics)
+    if not found.found:
+        raise UserError(_nothing(cells, scores, metrics))
+    return found
+
+
+def reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> Match:
+    """The reported numbers of these cells and metrics, if any; of several, that of the table with most of the cells."""
     wanted = {(*_names(cell, scores), metric) for cell in cells for metric in metrics}
     candidates = [(key, result) for result in everything() if (key := _key(result)) in wanted]
-    if not candidates:
-        raise UserError(_nothing(cells, scores, metrics))
     covered = Counter(result.name for _, result in candidates)
     found: dict[Key, Result] = {}
     for key, result in sorted(candidates, key=lambda each: -covered[each[1].name]):
