@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from results.provenance import Stale
 
 
+ORDER = (State.DONE, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED)
+"""In which states are counted out."""
+
+
 @dataclass(frozen=True)
 class Overview:
     """A grid with its trials' states, read once."""
@@ -62,8 +66,7 @@ class Overview:
 
     def headline(self) -> str:
         """`45 trials: 40 done, 1 running, 1 failed, 3 planned`."""
-        order = (State.DONE, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED)
-        counts = ", ".join(f"{self.count(state)} {state}" for state in order if self.count(state))
+        counts = ", ".join(f"{self.count(state)} {state}" for state in ORDER if self.count(state))
         chains = sum(trial.parent is None for trial in self.trials)
         chained = f" in {many(chains, 'chain')}" if chains < len(self.trials) else ""
         return f"{many(len(self.trials), 'trial')}{chained}: {counts}"

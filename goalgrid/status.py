@@ -124,6 +124,13 @@ def lines(overview: Overview) -> list[str]:
         f"{overview.grid.name}: {overview.headline()}",
         *running_lines(overview),
         *failure_lines(overview),
+        *note_lines(overview),
+    ]
+
+
+def note_lines(overview: Overview) -> list[str]:
+    """What is collapsed, stale, or no part of the grid any more."""
+    return [
         *(f"collapsed: {trial.id}: all similarities are equal" for trial in collapsed(overview)),
         *_stale_lines(overview),
         *_former_lines(overview),
@@ -145,7 +152,7 @@ def failure_lines(overview: Overview) -> list[str]:
     for failure in dict.fromkeys(alike.failure for alike in found):
         members = [alike for alike in found if alike.failure is failure]
         count, attempts = (sum(each) for each in zip(*((len(m.trials), m.attempts) for m in members), strict=True))
-        told.append(f"failed: {count} x {failure} ({many(attempts, 'attempt')}). {_sentence(POLICY[failure].advice)}")
+        told.append(f"failed: {count} x {failure} ({many(attempts, 'attempt')}). {sentence(POLICY[failure].advice)}")
         for alike in members:
             told += [
                 f"  {len(alike.trials)} x {alike.message}",
@@ -155,6 +162,17 @@ def failure_lines(overview: Overview) -> list[str]:
     return told
 
 
+def runs_option(home: Home) -> str:
+    """The option that names the runs folder, where it is not the one that is taken without."""
+    default = Path(os.environ.get("GOALGRID_RUNS", RUNS))
+    return "" if home.path == default.expanduser() else f" --runs {shlex.quote(str(home.path))}"
+
+
+def sentence(text: str) -> str:
+    """With a capital and a full stop."""
+    return f"{text[0].upper()}{text[1:]}."
+
+
 def _stale_lines(overview: Overview) -> list[str]:
     told = []
     for cause, reasons in stale(overview).items():
@@ -162,7 +180,7 @@ def _stale_lines(overview: Overview) -> list[str]:
             detail = what if cause == "code" else f"{cause}: {what}"
             told.append(f"stale: {len(ids)} of {overview.count(State.DONE)} done, {detail}")
     if told:
-        told.append(f"  train them anew: goalgrid run {overview.grid.name} --stale{_runs(overview.home)}")
+        told.append(f"  train them anew: goalgrid run {overview.grid.name} --stale{runs_option(overview.home)}")
     return told
 
 
@@ -172,7 +190,7 @@ def _former_lines(overview: Overview) -> list[str]:
         return []
     more = f" and {len(former) - LISTED} more" if len(former) > LISTED else ""
     left = f"{many(len(former), 'trial')} left the grid: {', '.join(former[:LISTED])}{more}"
-    return [left, f"  remove what no grid names: goalgrid prune{_runs(overview.home)}"]
+    return [left, f"  remove what no grid names: goalgrid prune{runs_option(overview.home)}"]
 
 
 def _alike(overview: Overview, failure: Failure, trials: list[Trial]) -> Alike:
@@ -180,7 +198,9 @@ def _alike(overview: Overview, failure: Failure, trials: list[Trial]) -> Alike:
     latest = first.latest()
     log = latest.log if latest else first.error
     attempts = sum(len(overview.folder(trial).attempts()) for trial in trials)
-    alone = f"goalgrid resume {overview.grid.name} --only {_only(trials[0], overview)} --here{_runs(overview.home)}"
+    alone = (
+        f"goalgrid resume {overview.grid.name} --only {_only(trials[0], overview)} --here{runs_option(overview.home)}"
+    )
     return Alike(failure, _message(overview, trials[0]), tuple(trials), attempts, log, alone)
 
 
@@ -212,13 +232,3 @@ def _only(trial: Trial, overview: Overview) -> str:
 
 def _axes(cell: Cell) -> dict[str, Scalar]:
     return {"dataset": cell.dataset, "recipe": cell.recipe, "objective": cell.objective, **dict(cell.swept)}
-
-
-def _runs(home: Home) -> str:
-    """The option that names the runs folder, where it is not the one that is taken without."""
-    default = Path(os.environ.get("GOALGRID_RUNS", RUNS))
-    return "" if home.path == default.expanduser() else f" --runs {shlex.quote(str(home.path))}"
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."

@@ -145,6 +145,10 @@ class GridFolder:
     def tables(self) -> Path:
         return self.path / "tables"
 
+    @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
     def ids(self) -> list[str]:
         """Ids of its trials, as it was last run."""
         return _lines(self.trials)

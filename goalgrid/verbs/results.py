@@ -1,4 +1,4 @@
-"""What came out: table, effects, figures, export."""
+"""What came out: table, effects, figures, report, export."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from goalgrid.options import (
     Runs,
     all_known,
 )
-from goalgrid.overview import home_at, recall
+from goalgrid.overview import Overview, home_at, recall
 from goalgrid.views import (
     say,
     show,
@@ -58,7 +58,9 @@ def table(
     interval: Annotated[
         bool, typer.Option("--interval", help="± is half the 95 % t interval of the mean, not the standard deviation.")
     ] = False,
-    format_: Annotated[str, typer.Option("--format", help="terminal, latex, markdown, csv or parquet.")] = "terminal",
+    format_: Annotated[
+        str, typer.Option("--format", help="terminal, latex, markdown, csv, html or parquet.")
+    ] = "terminal",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of the screen.")] = None,
 ) -> None:
     """The paper's table of what is done so far, beside the paper's numbers, or as the paper printed it."""
@@ -147,6 +149,35 @@ def figures(
 
 
 @verbs.command()
+def report(
+    grid: GridName,
+    runs: Runs = RUNS,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: DIR/grids/NAME/report.html.")
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Write it again and again until no trial is left; the page follows.")
+    ] = False,
+    every: Annotated[int, typer.Option(metavar="SECONDS", min=1, help="How often, with --watch.")] = 10,
+) -> None:
+    """The whole grid as one HTML page that needs no network: tables, effects, figures, failures, provenance."""
+    from goalgrid import report as page
+
+    home = home_at(runs)
+    overview = Overview.of(recall(grid, home), home)
+    path = output or home.grid(overview.grid.name).report
+    if not watch:
+        page.write(overview, path)
+        say(f"written: {path}")
+        return
+    try:
+        for seen in page.watch(overview, path, every):
+            say(f"written: {path} ({seen.headline()})")
+    except KeyboardInterrupt:
+        raise typer.Exit(INCOMPLETE) from None
+
+
+@verbs.command()
 def export(
     grid: GridName,
     target: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
@@ -212,7 +243,7 @@ def _deliver(drawn: "Table", format_: str, output: Path | None, default: Path) -
     if format_ == "terminal" and output is None:
         show_table(drawn)
     elif format_ == "terminal":
-        raise UserError(f"--output {output} needs a --format: latex, markdown, csv or parquet.")
+        raise UserError(f"--output {output} needs a --format: latex, markdown, csv, html or parquet.")
     elif output or format_ == "parquet":
         path = output or default
         renderers.write(drawn, format_, path)

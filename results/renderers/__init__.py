@@ -4,15 +4,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from grid.files import write_text, written_aside
-from results.renderers import csv, latex, markdown, parquet
+from results.renderers import csv, html, latex, markdown, parquet
 from results.table import Table
 
 TEXT: dict[str, Callable[[Table], str]] = {
     "latex": latex.render,
     "markdown": markdown.render,
     "csv": csv.render,
+    "html": html.render,
 }
-ENDINGS = {"latex": "tex", "markdown": "md", "csv": "csv", "parquet": "parquet"}
+ENDINGS = {"latex": "tex", "markdown": "md", "csv": "csv", "html": "html", "parquet": "parquet"}
 FORMATS = ("terminal", *ENDINGS)
 
 

@@ -1,0 +1,202 @@
+"""The report of a grid: what was measured and how it stands, as one page that opens from disk and needs no network."""
+
+import json
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from grid.expansion import Cell, trials_of
+from grid.home import Home
+from results import figures, record
+from results.analysis import analyse, metrics_of
+from results.figures import Study
+from results.findings import document
+from results.layouts import arrange, natural
+from results.layouts.captions import METRIC_NAMES
+from results.marks import marked
+from results.pages import page
+from results.queries import Ranks
+from results.reference import reported
+from results.scores import Scores
+from results.sheets import Document
+from results.table import Table
+
+FIGURE_TITLES = {
+    "matrix": "The matrix",
+    "paper": "The paper's numbers and ours",
+    "effects": "Main effects and interaction",
+    "curves": "Learning curves",
+    "diagnostics": "Similarities and active triplets",
+}
+SHORT_METRICS = {"r1": "Recall@1", "r5": "Recall@5", "r10": "Recall@10", "medr": "median rank", "rsum": "rsum"}
+TRIALS_SHOWN = 2000
+"""So many trials get a line of their own; the records have all."""
+
+_PROVENANCE = (
+    "trial_id", "dataset", "recipe", "objective", "seed", "selected_epoch", "train_seconds",
+    "data_fingerprint", "code_fingerprint", "environment", "test_i2t_r1", "test_t2i_r1", "test_rsum",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables by one protocol, by what a reader chooses them by."""
+
+    protocol: str
+    choices: Mapping[str, Table]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure as it stands in the page."""
+
+    title: str
+    alt: str
+    source: str
+    """A data URI."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All that the finished trials say; it is costly, and changes only when one more is done."""
+
+    tables: tuple[Tables, ...] = ()
+    against: Table | None = None
+    effects: Document | None = None
+    pictures: tuple[Picture, ...] = ()
+    rows: Sequence[Mapping[str, Any]] = ()
+    """Of every finished trial, what a line about it says."""
+    provenance: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """What each trial notes of where it comes from: its values, and how many trials have each."""
+
+    @classmethod
+    def read(cls, cells: Sequence[Cell], home: Home) -> "Measured":
+        """Tables, effects and figures of what is done.
+
+        Raises:
+            UserError: a record cannot be read, or trials of one data set and recipe saw different data.
+        """
+        scores = Scores.read(cells, home)
+        if not scores.rows:
+            return cls()
+        done = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]
+        rows = record.collect(done, list(_PROVENANCE)).to_pylist()
+        found = analyse(cells, scores, Ranks.read(cells, home), metrics_of("r1", "both"))
+        protocols = [None, *scores.others(cells)]
+        return cls(
+            tuple(_tables(cells, Scores(scores.rows, protocol, scores.metrics)) for protocol in protocols),
+            _against(cells, scores),
+            document(found, cells) if found else None,
+            tuple(_pictures(Study.read(cells, scores, home))),
+            rows,
+            _provenance(rows),
+        )
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Trials that failed for one reason."""
+
+    failure: str
+    message: str
+    count: int
+    advice: str
+    log: str
+    alone: str
+    """The command that runs one of them alone."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How the grid stands: it changes while the grid runs."""
+
+    headline: str
+    states: Mapping[str, int]
+    trials: Mapping[str, str]
+    """State by trial id."""
+    running: Sequence[str] = ()
+    troubles: Sequence[Trouble] = ()
+    notes: Sequence[str] = ()
+    """What is collapsed, stale or left over, a line each."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything in the page.
+
+    Args:
+        axes: of the grid, by name.
+        commands: what trains the grid, goes on with it and prints its table, by what each does.
+        written: when, as a reader reads it.
+        refresh: seconds after which the page loads itself again; 0: never.
+    """
+
+    name: str
+    axes: Mapping[str, Sequence[object]]
+    file: str
+    commands: Mapping[str, str]
+    measured: Measured
+    standing: Standing
+    written: str
+    refresh: int = 0
+
+    def render(self) -> str:
+        """The page as HTML."""
+        shown = dict(list(self.standing.trials.items())[:TRIALS_SHOWN])
+        finished = {row["trial_id"]: row for row in self.measured.rows}
+        return page("report.html", report=self, shown=shown, finished=finished)
+
+
+def _tables(cells: Sequence[Cell], scores: Scores) -> Tables:
+    """GOAL's matrix by every metric, then all metrics; of other grids only these."""
+    several = any(len(cell.trials) > 1 for cell in cells)
+    names = {metric: SHORT_METRICS[metric] for metric in METRIC_NAMES if natural(cells) == "goal"}
+    drawn = {title: arrange(cells, scores, metric=metric) for metric, title in names.items()}
+    drawn["all metrics"] = arrange(cells, scores, layout="listing")
+    protocols = ", ".join(dict.fromkeys(scores.protocol_of(cell) for cell in cells))
+    return Tables(protocols, {title: marked(table) if several else table for title, table in drawn.items()})
+
+
+def _against(cells: Sequence[Cell], scores: Scores) -> Table | None:
+    """Ours beside the papers' Recall@1, where any paper reports one."""
+    if not reported(cells, scores, metrics_of("r1", "both")).found:
+        return None
+    return arrange(cells, scores, against="paper")
+
+
+def _pictures(studies: Sequence[Study]) -> list[Picture]:
+    return [
+        Picture(
+            FIGURE_TITLES[kind],
+            f"{FIGURE_TITLES[kind]}: {study.title}",
+            f"data:image/svg+xml;base64,{b64encode(figures.encoded(figure, 'svg')).decode()}",
+        )
+        for kind, study, figure in figures.drawn(studies)
+    ]
+
+
+def _provenance(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """Versions, machines, code and data of the trials, each value with how many have it."""
+    counts: dict[str, Counter[str]] = {}
+    for row in rows:
+        for what, value in _noted(row):
+            counts.setdefault(what, Counter())[value] += 1
+    return {what: dict(values.most_common()) for what, values in counts.items()}
+
+
+def _noted(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    environment = json.loads(row["environment"])
+    source = environment.get("source") or {}
+    commit = f"{source['commit']}{', changed since' if source['dirty'] else ''}" if source else "not under git"
+    versions = {"python": environment.get("python"), **environment.get("versions", {})}
+    return [
+        ("device", f"{environment.get('device')}, {environment.get('threads')} threads"),
+        ("host", str(environment.get("host"))),
+        ("platform", str(environment.get("platform"))),
+        ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
+        ("commit", commit),
+        ("code", row["code_fingerprint"]),
+        (f"data of {row['dataset']}, {row['recipe']}", row["data_fingerprint"]),
+    ]
