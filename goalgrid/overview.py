@@ -82,10 +82,11 @@ class Overview:
         done = self.having(State.DONE)
         if not done:
             return []
-        from results import provenance, record
+        from results import provenance, summaries
 
         columns = [*provenance.COLUMNS, "steps", "epochs", "train_seconds"]
-        rows: list[dict[str, Any]] = record.collect([self.folder(trial).record for trial in done], columns).to_pylist()
+        paths = [self.folder(trial).record for trial in done]
+        rows: list[dict[str, Any]] = summaries.read(self.home, paths, columns).to_pylist()
         return rows
 
     @cached_property

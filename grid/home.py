@@ -180,6 +180,11 @@ class Home:
         return [TrialFolder(folder) for folder in folders if folder.is_dir() and not folder.name.startswith(".")]
 
     @property
+    def summaries(self) -> Path:
+        """What tables read of many records: a copy, made anew where it is not right."""
+        return self.path / "summaries.parquet"
+
+    @property
     def replaced(self) -> Path:
         """Folders of trials that were trained anew, as they were before."""
         return self.path / "replaced"

@@ -26,14 +26,18 @@ def canonical(settings: BaseModel) -> dict[str, Any]:
 
 def digest(content: Any) -> str:
     """SHA-256 over canonical JSON: sorted keys, no spaces, -0.0 as 0.0."""
-    text = json.dumps(_plain(content), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _digest(_plain(content))
+
+
+def _digest(plain: Any) -> str:
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def trial_id(settings: TrialSettings) -> str:
     """Readable, plus a hash of everything: `flickr8k_fc-bow_sig-ms_cir_s0-3fa94c21`."""
     readable = f"{settings.dataset.name}_{settings.recipe}_{settings.objective.name}_s{settings.seed}"
-    return f"{readable}-{digest(canonical(settings))[:8]}"
+    return f"{readable}-{_digest(canonical(settings))[:8]}"
 
 
 def derived_seed(settings: TrialSettings, purpose: str) -> int:

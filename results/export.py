@@ -23,10 +23,11 @@ from results.scores import Scores
 def results(cells: Sequence[Cell], home: Home, path: Path) -> int:
     """Concatenate the records of all finished trials into one Parquet file; how many there are."""
     folders = [home.trial(trial.id) for trial in trials_of(cells)]
-    table = record.collect(folder.record for folder in folders if folder.done.exists())
-    with written_aside(path) as aside:
-        pq.write_table(table, aside, compression="zstd")
-    return int(table.num_rows)
+    done = [folder.record for folder in folders if folder.done.exists()]
+    with written_aside(path) as aside, pq.ParquetWriter(aside, record.SCHEMA, compression="zstd") as writer:
+        for part in record.parts(done):
+            writer.write_table(part)
+    return len(done)
 
 
 def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path) -> None:

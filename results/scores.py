@@ -13,7 +13,7 @@ from grid import catalog
 from grid.errors import UserError
 from grid.expansion import Cell
 from grid.home import Home
-from results import provenance, record
+from results import provenance, record, summaries
 
 SHOWN_DIGITS = 1
 """Digits after the point in every table; ties are decided at this precision."""
@@ -145,9 +145,10 @@ class Scores:
             *("trial_id", "dataset", "recipe", "protocol", "data_fingerprint", "code_fingerprint", "other_metrics"),
             *metrics,
         ]
-        rows = record.collect(done, columns).to_pylist()
+        rows = summaries.read(home, done, columns).to_pylist()
         _one_data_each(rows)
-        asked = [row for row in rows if protocol in catalog.protocols(row["dataset"])]
+        having = {dataset for dataset in {row["dataset"] for row in rows} if protocol in catalog.protocols(dataset)}
+        asked = [row for row in rows if row["dataset"] in having]
         if protocol and asked and all(by_protocol(row, protocol, "rsum") is None for row in asked):
             raise UserError(
                 f"no finished trial was evaluated by protocol {protocol!r}: the records are older than that. "
