@@ -1,6 +1,6 @@
 """Pictures of weights: GOAL's Figures 2 and 3 for any parameters, and how a cell moves a triplet.
 
-Colours are those that the colour-blind can tell apart (cividis; Okabe and Ito's), lines differ in their dashes too, and
+Colours are those that the colour-blind can tell apart (cividis; `grid.palette`), lines differ in their dashes too, and
 arrows and contours carry the reading where colour is lost in print. The suffix of the path chooses PNG, PDF or SVG.
 """
 
@@ -17,19 +17,13 @@ from torch import Tensor
 
 from grid.errors import UserError
 from grid.objectives import GOAL, KNOWN_AS, PAIR_WEIGHTS, TRIPLET_WEIGHTS, accepted, resolve, unknown_objective
+from grid.palette import BLUE, COLOURS, DASHES, FAINT, INK, VERMILION
 from objectives import build
 from objectives.triplets import Triplets
 
 MEAN = 0.1
 """m+ and m- in GOAL's Figure 3."""
-INK, FAINT = "#222222", "#888888"
-LINES: dict[str, tuple[str, Any]] = {
-    "con": ("#000000", "-"),
-    "lin": ("#0072B2", "--"),
-    "sig": ("#009E73", "-."),
-    "lin-ms": ("#56B4E9", (0, (5, 1.5, 1, 1.5, 1, 1.5))),
-    "sig-ms": ("#D55E00", (0, (3, 1))),
-}
+LINES = {pair: (colour, dash) for pair, colour, dash in zip(PAIR_WEIGHTS, COLOURS, DASHES, strict=False)}
 """Colour and dashes of each pair weight."""
 STYLE: dict[str, Any] = {"color": INK, "fontsize": 10}
 
@@ -206,8 +200,8 @@ def _field(
     factor = (length.rsqrt() / length.max().sqrt()).where(length > 2e-3 * length.max(), torch.nan)
     tails_and_steps = [values.numpy() for values in (s_pos, s_neg, along_pos * factor, along_neg * factor)]
     scale, width = arrows / (1.05 * (1 - low)), 0.08 / arrows
-    axes.quiver(*tails_and_steps, color="#D55E00", angles="xy", scale_units="xy", scale=scale, width=width, minlength=0)
-    axes.plot([low, 1], [low, 1], color="#0072B2", linewidth=0.8, linestyle=":")
+    axes.quiver(*tails_and_steps, color=VERMILION, angles="xy", scale_units="xy", scale=scale, width=width, minlength=0)
+    axes.plot([low, 1], [low, 1], color=BLUE, linewidth=0.8, linestyle=":")
     _plain(axes, low)
     return image
 

@@ -6,10 +6,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from grid.palette import BLUE, FAINT
 from results.effects import Factor, anova
 from results.factors import factors_of
 from results.figures.study import Study
-from results.figures.style import COLOURS, FAINT, blank, line_styles, symbol
+from results.figures.style import blank, line_styles, symbol
 from results.layouts.captions import METRIC_NAMES
 from results.layouts.columns import DIRECTIONS
 
@@ -59,7 +60,7 @@ def _main(axes: Axes, factor: Factor) -> None:
     means = np.array([level.mean for level in factor.levels])
     places = np.arange(len(means))
     half = np.nan_to_num([level.interval.half_width for level in factor.levels])
-    axes.errorbar(places, means, half, fmt="o", color=COLOURS[1], ecolor=COLOURS[1], capsize=2.5, markersize=5)
+    axes.errorbar(places, means, half, fmt="o", color=BLUE, ecolor=BLUE, capsize=2.5, markersize=5)
     if np.isfinite(factor.honest):
         axes.errorbar([len(means) - 0.62], means.mean(), factor.honest / 2, color=FAINT, capsize=4, elinewidth=3)
     _name(axes, factor)

@@ -7,8 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from grid.objectives import PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.palette import INK
 from results.figures.study import Study
-from results.figures.style import INK, blank, symbol
+from results.figures.style import blank, symbol
 from results.layouts.captions import METRIC_NAMES
 from results.layouts.columns import DIRECTIONS
 from results.scores import Score, best

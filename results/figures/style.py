@@ -1,4 +1,4 @@
-"""How figures look: colours that the colour-blind can tell apart, the papers' notation, and files equal to the byte."""
+"""How figures look: one palette, the papers' notation, and files equal to the byte."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -12,15 +12,11 @@ from matplotlib.figure import Figure
 
 from grid.files import written_aside
 from grid.objectives import GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.palette import COLOURS, DASHES, FAINT, INK, MARKS
 from results.figures.study import Study
 
 WIDTH = 7.2
 """Inches: two columns of a paper."""
-INK, FAINT = "#222222", "#888888"
-COLOURS = ("#000000", "#0072B2", "#009E73", "#E69F00", "#D55E00", "#56B4E9", "#CC79A7")
-"""Okabe and Ito's, without yellow, which white paper swallows."""
-DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.2)), (0, (8, 1.5, 1, 1.5, 1, 1.5)))
-MARKS = ("o", "s", "^", "D", "v", "P", "X")
 
 _RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans",

@@ -1,0 +1,16 @@
+"""How lines and marks look in every picture: colours that the colour-blind can tell apart, each with dashes and a mark.
+
+The rooms that draw share it, so that a pair weight looks in the learning curves as it does in the diagrams.
+"""
+
+from typing import Any
+
+INK, FAINT = "#222222", "#888888"
+"""Text and axes."""
+BLACK, BLUE, GREEN, ORANGE, VERMILION, SKY, PURPLE = COLOURS = (
+    "#000000", "#0072B2", "#009E73", "#E69F00", "#D55E00", "#56B4E9", "#CC79A7",
+)  # fmt: skip
+"""Okabe and Ito's, without yellow, which white paper swallows."""
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.2)), (0, (8, 1.5, 1, 1.5, 1, 1.5)))
+"""As Matplotlib takes them."""
+MARKS = ("o", "s", "^", "D", "v", "P", "X")
