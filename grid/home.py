@@ -163,8 +163,12 @@ class Home:
 
     path: Path
 
+    @property
+    def trials_folder(self) -> Path:
+        return self.path / "trials"
+
     def trial(self, trial_id: str) -> TrialFolder:
-        return TrialFolder(self.path / "trials" / trial_id)
+        return TrialFolder(self.trials_folder / trial_id)
 
     def grid(self, name: str) -> GridFolder:
         return GridFolder(self.path / "grids" / name)

@@ -5,15 +5,15 @@ Above all a mean over seeds that knows how many there were, how many there shoul
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any, Protocol
 
 from grid import catalog
 from grid.errors import UserError
 from grid.expansion import Cell
-from grid.home import Home
-from results import provenance, record, summaries
+from grid.home import Home, State
+from results import missing, provenance, record, summaries
 
 SHOWN_DIGITS = 1
 """Digits after the point in every table; ties are decided at this precision."""
@@ -61,6 +61,8 @@ class Score:
     """Of those trials."""
     interval: bool = False
     """Whether ± is half the 95 % t interval of the mean instead of the standard deviation."""
+    missing: tuple[tuple[str, str], ...] = ()
+    """Ids of the trials that have no value, each with the reason."""
 
     @property
     def n(self) -> int:
@@ -104,7 +106,7 @@ class Score:
         return f"{self.mean:.{SHOWN_DIGITS}f}{spread}{lacking}"
 
     def tidy(self) -> dict[str, object]:
-        """How many seeds, of how many, their mean and spread, and the trials behind them."""
+        """How many seeds, of how many, their mean and spread, the trials behind them, and why others are missing."""
         return {
             "n": self.n,
             "expected": self.expected,
@@ -112,6 +114,7 @@ class Score:
             "std": self.std if self.n > 1 else None,
             "text": self.text,
             "trials": list(self.trials),
+            "missing": "; ".join(f"{trial_id} {reason}" for trial_id, reason in self.missing) or None,
         }
 
 
@@ -127,19 +130,27 @@ class Scores:
     """Of each record."""
     interval: bool = False
     """Whether ± is half the 95 % t interval of the mean instead of the standard deviation."""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Why a trial has no record, by its id; one that is in neither never ran."""
 
     @classmethod
     def read(
         cls, cells: Iterable[Cell], home: Home, *, protocol: str | None = None, interval: bool = False
     ) -> "Scores":
-        """Read the records of all trials that are done.
+        """Read the records of all trials that are done, and the states of those others that were begun.
 
         Raises:
             UserError: a record cannot be read, trials of one data set and recipe saw different data, or none was
                 evaluated by the protocol that is asked for.
         """
         ids = dict.fromkeys(trial.id for cell in cells for trial in cell.trials)
-        done = [home.trial(trial_id).record for trial_id in ids if home.trial(trial_id).done.exists()]
+        states = missing.states(ids, home)
+        done = [home.trial(trial_id).record for trial_id, state in states.items() if state is State.DONE]
+        absent = {
+            trial_id: missing.reason(home.trial(trial_id), state)
+            for trial_id, state in states.items()
+            if state is not State.DONE
+        }
         metrics = [f"test_{name}" for name in record.METRICS]
         columns = [
             *("trial_id", "dataset", "recipe", "protocol", "data_fingerprint", "code_fingerprint", "other_metrics"),
@@ -154,7 +165,7 @@ class Scores:
                 f"no finished trial was evaluated by protocol {protocol!r}: the records are older than that. "
                 f"Train anew, with --set dataset.protocol={protocol} or into another --runs folder."
             )
-        return cls({row["trial_id"]: row for row in rows}, protocol, interval=interval)
+        return cls({row["trial_id"]: row for row in rows}, protocol, interval=interval, absent=absent)
 
     def of(self, cell: Cell, metric: str) -> Score:
         """A test metric of one cell, over its seeds, by the protocol that is shown."""
@@ -168,7 +179,11 @@ class Scores:
             trials=tuple(values),
             seeds=seeds,
             interval=self.interval,
+            missing=tuple((trial.id, self._why(trial.id, shown)) for trial in cell.trials if trial.id not in values),
         )
+
+    def _why(self, trial_id: str, protocol: str) -> str:
+        return f"not evaluated by {protocol}" if trial_id in self.rows else self.absent.get(trial_id, missing.NEVER_RUN)
 
     def of_other_code(self, cells: Iterable[Cell]) -> tuple[int, int]:
         """How many of these cells' finished trials were trained by other code than now, and how many there are."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from grid.expansion import Cell
 from grid.protocols import shown
+from results.missing import counted
 from results.reference import Paper
 from results.scores import Scores
 from results.table import Entry
@@ -78,15 +79,16 @@ def selections(cells: Sequence[Cell]) -> str:
 
 
 def _missing(cells: Sequence[Cell], scores: Scores) -> str:
-    counts = [(scores.of(cell, "rsum").n, len(cell.trials)) for cell in cells]
-    empty = sum(n == 0 for n, _ in counts)
-    partial = sum(0 < n < expected for n, expected in counts)
+    found = [scores.of(cell, "rsum") for cell in cells]
+    empty = sum(score.n == 0 for score in found)
+    partial = sum(0 < score.n < score.expected for score in found)
+    why = dict(missing for score in found for missing in score.missing)  # cells may share a trial
     parts = []
     if empty:
-        parts.append(f"{empty} of {len(counts)} cells are missing (--)")
+        parts.append(f"{empty} of {len(found)} cells are missing (--)")
     if partial:
-        parts.append(f"{partial} of {len(counts)} cells lack seeds (n/expected)")
-    return f"{'; '.join(parts)}." if parts else ""
+        parts.append(f"{partial} of {len(found)} cells lack seeds (n/expected)")
+    return f"{'; '.join(parts)}: {counted(why.values())}." if parts else ""
 
 
 def _stale(cells: Sequence[Cell], scores: Scores) -> str:

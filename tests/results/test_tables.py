@@ -66,7 +66,7 @@ def test_cells_hold_the_means_of_the_records(trained: Home, cells: list[Cell], s
 
 def test_missing_cells_are_shown_and_counted(cells: list[Cell], scores: Scores) -> None:
     table = arrange(cells, scores)
-    assert "13 of 15 cells are missing (--)." in table.caption
+    assert "13 of 15 cells are missing (--): 26 trials never run." in table.caption
     assert markdown.render(table).count(" -- ") == 26
 
 
