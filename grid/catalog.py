@@ -123,6 +123,7 @@ def _over(base: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
+@cache
 def dataset(name: str) -> Dataset:
     """A shipped data set."""
     return Dataset.model_validate(read("datasets", name))

@@ -5,9 +5,7 @@ from dataclasses import replace
 from results.observations import Observations
 from results.scores import Score
 from results.statistics import LEVEL
-from results.table import LIKE_BEST, Block, Table
-
-Place = tuple[int, int]
+from results.table import LIKE_BEST, Block, Place, Table
 
 
 def marked(table: Table) -> Table:
@@ -39,12 +37,12 @@ def _alike(table: Table, block: Block) -> tuple[set[Place], set[Place], dict[str
     alike: set[Place] = set()
     compared: set[Place] = set()
     notes: dict[str, None] = {}
-    for columns, lowest in table.contests():
+    for contest in table.contests(block):
+        lowest = next(iter(contest.values())).lowest
         field: dict[str, tuple[Place, Score]] = {
             f"{row}, {column}": ((row, column), entry.score)
-            for row, line in enumerate(block.rows)
-            for column in columns
-            if (entry := line.entries[column]) is not None and isinstance(entry.score, Score)
+            for (row, column), entry in contest.items()
+            if isinstance(entry.score, Score)
         }
         seen = Observations.shared({name: score for name, (_, score) in field.items()})
         if len(seen.seeds) < 2:

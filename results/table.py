@@ -7,6 +7,12 @@ from results.scores import Value, best
 
 LIKE_BEST = "†"
 
+Place = tuple[int, int]
+"""Row and column of an entry in its block, from 0."""
+
+CONTEST = ("dataset", "protocol", "metric", "column")
+"""Keys in which values agree that compete; `column` tells ours from a paper's."""
+
 
 @dataclass(frozen=True)
 class Label:
@@ -25,6 +31,17 @@ class Entry:
     """Names and values of the axes and the metric, for tidy exports."""
     like_best: bool | None = None
     """Whether it cannot be told from the best of its contest; None: not asked."""
+
+    @property
+    def contest(self) -> tuple[str, ...]:
+        """What it competes in."""
+        keys = dict(self.keys)
+        return tuple(keys.get(name, "") for name in CONTEST)
+
+    @property
+    def lowest(self) -> bool:
+        """Whether small is good, as of a median rank."""
+        return dict(self.keys).get("metric", "").endswith("medr")
 
     @property
     def text(self) -> str:
@@ -59,10 +76,6 @@ class Group:
 
     title: Label
     columns: tuple[Label, ...]
-    comparable: bool = True
-    """Whether the best of a block is the best of all these columns; else each column has its own."""
-    lowest: bool = False
-    """Whether small is good."""
 
 
 @dataclass(frozen=True)
@@ -81,27 +94,20 @@ class Table:
             for row in block.rows:
                 yield from (entry for entry in row.entries if entry)
 
-    def best_of(self, block: Block) -> set[tuple[int, int]]:
-        """(row, column) of the entries to be shown bold."""
-        places: set[tuple[int, int]] = set()
-        for columns, lowest in self.contests():
-            field = [
-                (row, column, entry.score)
-                for row, line in enumerate(block.rows)
-                for column in columns
-                if (entry := line.entries[column]) is not None
-            ]
-            winners = best([score for _, _, score in field], lowest=lowest)
-            places |= {(field[place][0], field[place][1]) for place in winners}
-        return places
+    def best_of(self, block: Block) -> set[Place]:
+        """Places of the entries to be shown bold."""
+        bold: set[Place] = set()
+        for field in self.contests(block):
+            places, entries = list(field), list(field.values())
+            winners = best([entry.score for entry in entries], lowest=entries[0].lowest)
+            bold |= {places[winner] for winner in winners}
+        return bold
 
-    def contests(self) -> Iterator[tuple[list[int], bool]]:
-        """Columns that compete, and whether the lowest wins."""
-        start = 0
-        for group in self.groups:
-            columns = list(range(start, start + len(group.columns)))
-            start += len(group.columns)
-            if group.comparable:
-                yield columns, group.lowest
-            else:
-                yield from (([column], group.lowest) for column in columns)
+    def contests(self, block: Block) -> list[dict[Place, Entry]]:
+        """Entries that compete: all values of one metric on one data set by one protocol that stand in the block."""
+        fields: dict[tuple[str, ...], dict[Place, Entry]] = {}
+        for row, line in enumerate(block.rows):
+            for column, entry in enumerate(line.entries):
+                if entry is not None:
+                    fields.setdefault(entry.contest, {})[row, column] = entry
+        return list(fields.values())

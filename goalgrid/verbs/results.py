@@ -44,7 +44,18 @@ def table(
     layout: Annotated[
         str | None, typer.Option(help="goal, known, listing, losses or methods; default: what suits the grid.")
     ] = None,
-    metric: Annotated[str, typer.Option(help="r1, r5, r10, medr or rsum.")] = "r1",
+    rows: Annotated[
+        str | None, typer.Option(metavar="AXIS,...", help="Any axes as rows, e.g. objective or pair; seed: no mean.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="AXIS,...", help="Any axes as columns, e.g. dataset,metric.")
+    ] = None,
+    blocks: Annotated[
+        str | None, typer.Option(metavar="AXIS,...", help="Any axes as blocks; all that is named nowhere is one too.")
+    ] = None,
+    metric: Annotated[
+        str, typer.Option(help="r1, r5, r10, medr or rsum; with --rows or --columns several: r1,r5.")
+    ] = "r1",
     protocol: Annotated[
         str | None, typer.Option(help="Another protocol of the data set, e.g. coco-5x1k; nothing is trained anew.")
     ] = None,
@@ -67,16 +78,20 @@ def table(
     from results import renderers
     from results.layouts import LAYOUTS, arrange
     from results.layouts.captions import METRIC_NAMES
+    from results.layouts.pivot import Axes
 
+    axes = Axes.parse(rows, columns, blocks)
     all_known(
         ("layout", layout or "goal", LAYOUTS),
-        ("metric", metric, METRIC_NAMES),
+        *(("metric", name, METRIC_NAMES) for name in (metric.split(",") if axes else [metric])),
         ("format", format_, renderers.FORMATS),
         ("comparison", against or "paper", ["paper"]),
     )
     home = home_at(runs)
     if reference and (against or protocol):
         raise UserError("--reference shows a table as the paper printed it; leave --against and --protocol out.")
+    if reference and axes:
+        raise UserError("--reference shows a table as the paper printed it; leave --rows, --columns and --blocks out.")
     if reference:
         _print_reference(grid, layout, metric, format_, output, home)
         return
@@ -86,7 +101,7 @@ def table(
     cells = expand(found)
     scores = _scores(found, cells, home, protocol, interval=interval)
     _stop_without(scores.rows, home, grid)
-    drawn = arrange(cells, scores, layout=layout, metric=metric, against=against)
+    drawn = arrange(cells, scores, layout=layout, metric=metric, against=against, axes=axes)
     if marks:
         from results.marks import marked
 

@@ -6,8 +6,9 @@ from grid.errors import UserError
 from grid.expansion import Cell
 from grid.objectives import GOAL
 from results.layouts import against as beside
-from results.layouts import goal, known, listing, losses, methods
+from results.layouts import goal, known, listing, losses, methods, pivot
 from results.layouts.captions import Source
+from results.layouts.pivot import Axes
 from results.scores import Scores
 from results.table import Table
 
@@ -36,17 +37,24 @@ def arrange(
     layout: str | None = None,
     metric: str = "r1",
     against: str | None = None,
+    axes: Axes | None = None,
 ) -> Table:
     """The table of a grid, or of a paper.
 
     Args:
         layout: a name of `LAYOUTS`; None: the natural one.
-        metric: r1, r5, r10, medr or rsum, for the layouts that show one.
+        metric: r1, r5, r10, medr or rsum, for the layouts that show one; with `axes` several, joined by commas.
         against: "paper": ours beside what papers report, in a layout of its own.
+        axes: what stands in rows, columns and blocks, instead of a layout.
 
     Raises:
         UserError: an objective has no place in the layout, or no paper reports any of these cells.
     """
+    if axes and isinstance(scores, Scores):
+        if layout or against:
+            chosen = f"--layout {layout}" if layout else f"--against {against}"
+            raise UserError(f"--rows, --columns and --blocks make a layout of their own; leave {chosen} out.")
+        return pivot.layout(cells, scores, metric.split(","), axes)
     if against and isinstance(scores, Scores):
         if layout:
             raise UserError(f"--against {against} has a layout of its own; leave --layout {layout} out.")

@@ -22,7 +22,7 @@ def layout(cells: Sequence[Cell], scores: Scores, metric: str) -> Table:
     titles = {"": Label("rsum")} if metric == "rsum" else DIRECTIONS
     metrics = [f"{direction}_{metric}" if direction else metric for direction in titles]
     found = match(cells, scores, metrics)
-    groups = tuple(Group(title, COLUMNS, comparable=False, lowest=metric == "medr") for title in titles.values())
+    groups = tuple(Group(title, COLUMNS) for title in titles.values())
     blocks = tuple(
         Block(block_title(key), tuple(_row(cell, scores, found, metrics) for cell in block.values()))
         for key, block in blocks_of(cells).items()

@@ -50,22 +50,22 @@ def entry(cell: Cell, source: Source, metric: str, **more: str) -> Entry:
     return Entry(source.of(cell, metric), tuple(keys.items()))
 
 
-def caption(cells: Sequence[Cell], scores: Source, what: str) -> str:
-    """What is shown, by which protocol and selection, what ± means, and what is missing; or which paper printed it."""
+def caption(cells: Sequence[Cell], scores: Source, what: str, views: Sequence[Scores] = ()) -> str:
+    """What is shown, by which protocol and selection, what ± means, and what is missing; or which paper printed it.
+
+    Args:
+        views: the same scores by each protocol, where several are shown.
+    """
     if isinstance(scores, Paper):
         return scores.caption
     settings = [trial.settings for cell in cells for trial in cell.trials]
-    protocols = ", ".join(dict.fromkeys(shown(scores.protocol_of(cell)) for cell in cells))
+    views = views or [scores]
+    protocols = ", ".join(dict.fromkeys(shown(view.protocol_of(cell)) for cell in cells for view in views))
     variants = " and ".join(dict.fromkeys(s.objective.variant for s in settings))
-    seeds = sorted({len(cell.trials) for cell in cells})
-    spread = (
-        f"mean ± {_SPREAD[scores.interval]} over {' or '.join(map(str, seeds))} seeds"
-        if seeds[-1] > 1
-        else "one seed, so no spread"
-    )
+    spread = _spread(cells, interval=scores.interval)
     sentences = [
         f"{what} on {protocols}: {spread}; {selections(cells)}; {variants} variant of the objectives; best in bold.",
-        _missing(cells, scores),
+        _missing(cells, views),
         _stale(cells, scores),
     ]
     return " ".join(sentence for sentence in sentences if sentence)
@@ -78,8 +78,19 @@ def selections(cells: Sequence[Cell]) -> str:
     )
 
 
-def _missing(cells: Sequence[Cell], scores: Scores) -> str:
-    found = [scores.of(cell, "rsum") for cell in cells]
+def _spread(cells: Sequence[Cell], *, interval: bool) -> str:
+    """What a value is over seeds."""
+    counts = sorted({len(cell.trials) for cell in cells})
+    if counts[-1] > 1:
+        return f"mean ± {_SPREAD[interval]} over {' or '.join(map(str, counts))} seeds"
+    several = len({trial.settings.seed for cell in cells for trial in cell.trials}) > 1
+    return "one seed a value, so no spread" if several else "one seed, so no spread"
+
+
+def _missing(cells: Sequence[Cell], views: Sequence[Scores]) -> str:
+    found = [
+        view.of(cell, "rsum") for cell in cells for view in {view.protocol_of(cell): view for view in views}.values()
+    ]
     empty = sum(score.n == 0 for score in found)
     partial = sum(0 < score.n < score.expected for score in found)
     why = dict(missing for score in found for missing in score.missing)  # cells may share a trial

@@ -21,7 +21,7 @@ def recalls(metrics: Sequence[str], prefix: str = "") -> tuple[list[Group], list
         if present:
             label = Label(f"{prefix} {direction[0].upper()}→{direction[2].upper()}") if prefix else title
             columns = tuple(Label(f"R@{recall[1:]}") for recall in present)
-            groups.append(Group(label, columns, comparable=False))
+            groups.append(Group(label, columns))
             shown += [f"{direction}_{recall}" for recall in present]
     return groups, shown
 

@@ -17,7 +17,7 @@ def layout(cells: Sequence[Cell], scores: Source, metric: str) -> Table:
         UserError: a paper does not report this metric.
     """
     titles = {"": Label("rsum")} if metric == "rsum" else DIRECTIONS
-    groups = tuple(Group(title, triplet_columns(), lowest=metric == "medr") for title in titles.values())
+    groups = tuple(Group(title, triplet_columns()) for title in titles.values())
     metrics = [f"{direction}_{metric}" if direction else metric for direction in titles]
     if not set(metrics) <= set(scores.metrics):
         raise UserError(f"{METRIC_NAMES[metric]} is not reported here; reported: {', '.join(scores.metrics)}.")

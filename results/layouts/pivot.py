@@ -1,0 +1,219 @@
+"""Any axis of a grid as rows, columns or blocks, as a user names them; axes that are named nowhere become blocks."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from grid import catalog
+from grid.errors import UserError, unknown
+from grid.expansion import Cell
+from grid.objectives import GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from results.layouts.captions import METRIC_NAMES, caption, entry
+from results.layouts.columns import DIRECTIONS
+from results.layouts.goal import symbol
+from results.renderers.latex import escape
+from results.scores import Scores
+from results.table import Block, Entry, Group, Label, Row, Table
+
+PARTS = ("pair", "triplet")
+"""Axes into which GOAL's matrix divides the objective."""
+
+_TITLES = {"dataset": "data set", "pair": "pair weight", "triplet": "triplet weight"}
+_SPEAKING = ("dataset", "recipe", "objective", "protocol")
+"""Axes whose values need no name beside them."""
+
+_ORDER = {"pair": PAIR_WEIGHTS, "triplet": TRIPLET_WEIGHTS}
+_CUTS = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "medr": "MedR", "rsum": "RSUM"}
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Axes:
+    """Names of axes by where they stand."""
+
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    blocks: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, rows: str | None, columns: str | None, blocks: str | None) -> "Axes | None":
+        """From names joined by commas; None where nothing is named."""
+        named = [tuple(words.split(",")) if words else () for words in (rows, columns, blocks)]
+        return cls(*named) if any(named) else None
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        return (*self.rows, *self.columns, *self.blocks)
+
+    def completed(self, cells: Sequence[Cell]) -> "Axes":
+        """With rows, columns and blocks for all that is named nowhere.
+
+        Rows are the objective and columns the metric where nothing else is asked for.
+
+        Raises:
+            UserError: an axis that the grid does not have, or one that is named twice.
+        """
+        known = ["dataset", "recipe", "objective", *PARTS, *dict(cells[0].swept), "seed", "metric", "protocol"]
+        self._check(known, cells)
+        divided = set(PARTS) & set(self.named)
+        rows = self.rows or (() if divided or "objective" in self.named else ("objective",))
+        columns = self.columns or (() if "metric" in self.named else ("metric",))
+        for what, names in (("rows", rows), ("columns", columns)):
+            if not names:
+                raise UserError(f"which axis are the {what}? Give --{what}. Axes: {', '.join(known)}.")
+        redundant = {"seed", "protocol", *(("objective",) if divided else PARTS)}
+        rest = [name for name in known if name not in {*rows, *columns, *self.blocks, *redundant}]
+        return Axes(rows, columns, (*self.blocks, *rest))
+
+    def _check(self, known: list[str], cells: Sequence[Cell]) -> None:
+        places = {"--rows": self.rows, "--columns": self.columns, "--blocks": self.blocks}
+        for option, names in places.items():
+            for name in names:
+                if name not in known:
+                    raise UserError(unknown("axis", name, known, where=f"in {option}"))
+        twice = sorted({name for name in self.named if self.named.count(name) > 1})
+        if twice:
+            where = " and ".join(option for option, names in places.items() if twice[0] in names)
+            raise UserError(f"the axis {twice[0]!r} stands more than once in {where}; name it once.")
+        divided = [name for name in PARTS if name in self.named]
+        if divided and "objective" in self.named:
+            raise UserError(f"{divided[0]!r} is a part of 'objective'; name the one or the other.")
+        strangers = sorted({cell.objective for cell in cells} - set(GOAL))
+        if divided and strangers:
+            raise UserError(f"{strangers[0]!r} stands outside GOAL's matrix, so has no {divided[0]}; name objective.")
+
+
+@dataclass(frozen=True)
+class Point:
+    """An entry with its place on every axis."""
+
+    values: dict[str, str]
+    entry: Entry
+
+    def on(self, axes: Sequence[str]) -> Key:
+        return tuple(self.values[name] for name in axes)
+
+
+def layout(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str], axes: Axes) -> Table:
+    """Metrics of every cell, or with `seed` among the axes of every trial.
+
+    What competes: values of one metric on one data set by one protocol, wherever they stand in a block.
+
+    Args:
+        metrics: of r1, r5, r10, medr and rsum; all but rsum in both directions.
+
+    Raises:
+        UserError: an axis that the grid does not have, or one that is named twice.
+    """
+    axes = axes.completed(cells)
+    parts = _trials(cells) if "seed" in axes.named else list(cells)
+    views = _views(cells, scores) if "protocol" in axes.named else [scores]
+    places = Places(tuple(_points(parts, views, metrics)), _metric_labels(metrics))
+    what = " and ".join(name for key, name in METRIC_NAMES.items() if key in metrics)
+    heads = places.keys(axes.columns)
+    blocks = tuple(
+        Block(places.title(axes.blocks, key) or what, places.within(axes.blocks, key).lines(axes, heads))
+        for key in places.keys(axes.blocks)
+    )
+    corner = Label(", ".join(_TITLES.get(name, name) for name in axes.rows))
+    return Table("pivot", corner, places.groups(axes.columns, what), blocks, caption(parts, scores, what, views))
+
+
+@dataclass(frozen=True)
+class Places:
+    """Points, in the order of the grid, and what their metrics are called."""
+
+    points: tuple[Point, ...]
+    metrics: Mapping[str, Label]
+
+    def within(self, axes: Sequence[str], key: Key) -> "Places":
+        """Those at one place on some axes."""
+        return replace(self, points=tuple(point for point in self.points if point.on(axes) == key))
+
+    def keys(self, axes: Sequence[str]) -> list[Key]:
+        """Places on these axes where points are, the first axis varying slowest, each in the grid's order."""
+        order = {name: list(dict.fromkeys(point.values[name] for point in self.points)) for name in axes}
+        order |= {name: list(values) for name, values in _ORDER.items() if name in axes}
+        found = dict.fromkeys(point.on(axes) for point in self.points)
+        return sorted(found, key=lambda key: [order[name].index(value) for name, value in zip(axes, key, strict=True)])
+
+    def lines(self, axes: Axes, heads: Sequence[Key]) -> tuple[Row, ...]:
+        """The rows of one block."""
+        at = {(point.on(axes.rows), point.on(axes.columns)): point.entry for point in self.points}
+        single = len(axes.rows) == 1
+        return tuple(
+            Row(self.label(axes.rows, key, bare=single), tuple(at.get((key, head)) for head in heads))
+            for key in self.keys(axes.rows)
+        )
+
+    def groups(self, axes: Sequence[str], what: str) -> tuple[Group, ...]:
+        """The last axis under all that stands before it, or under its name where it is alone."""
+        *before, last = axes
+        named: dict[Key, list[Label]] = {}
+        for *first, value in self.keys(axes):
+            named.setdefault(tuple(first), []).append(self.label([last], (value,), bare=not before))
+        alone = Label(what if last == "metric" else _TITLES.get(last, last))
+        return tuple(
+            Group(self.label(before, key) if before else alone, tuple(columns)) for key, columns in named.items()
+        )
+
+    def title(self, axes: Sequence[str], key: Key) -> str:
+        """`cnn-bow on shapes, objective.tau = 10`; a metric is said where there are several."""
+        values = dict(zip(axes, key, strict=True))
+        setting = " on ".join(values.pop(name) for name in ("recipe", "dataset") if name in values)
+        if len({point.values["metric"] for point in self.points}) == 1:
+            values.pop("metric", None)
+        return ", ".join(filter(None, [setting, self.label(list(values), tuple(values.values())).text]))
+
+    def label(self, axes: Sequence[str], key: Key, *, bare: bool = False) -> Label:
+        """Values on some axes, in the papers' notation; `bare` where the axis is named beside."""
+        labels = [self._label(name, value, bare=bare) for name, value in zip(axes, key, strict=True)]
+        formula = ", ".join(label.latex or escape(label.text) for label in labels)
+        text = ", ".join(label.text for label in labels)
+        return Label(text, formula if any(label.latex for label in labels) else "")
+
+    def _label(self, axis: str, value: str, *, bare: bool) -> Label:
+        if axis in PARTS:
+            return symbol(axis[0].upper(), value)
+        if axis == "metric":
+            return self.metrics[value]
+        if bare or axis in _SPEAKING:
+            return Label(value)
+        return Label(f"seed {value}" if axis == "seed" else f"{axis} = {value}")
+
+
+def _trials(cells: Iterable[Cell]) -> list[Cell]:
+    """A cell for every trial."""
+    return [replace(cell, trials=(trial,)) for cell in cells for trial in cell.trials]
+
+
+def _views(cells: Iterable[Cell], scores: Scores) -> list[Scores]:
+    """The scores by every protocol of the data sets, or by the one that is asked for."""
+    protocols = dict.fromkeys(name for cell in cells for name in catalog.protocols(cell.dataset))
+    return [scores] if scores.protocol else [replace(scores, protocol=name) for name in protocols]
+
+
+def _points(cells: Iterable[Cell], views: Sequence[Scores], metrics: Sequence[str]) -> Iterator[Point]:
+    for cell in cells:
+        by_protocol = {view.protocol_of(cell): view for view in views}
+        for (protocol, view), metric in product(by_protocol.items(), _metric_labels(metrics)):
+            pair, triplet = cell.objective.split("_") if cell.objective in GOAL else ("", "")
+            named = {"pair_weight": pair, "triplet_weight": triplet} if pair else {}
+            seed = str(cell.trials[0].settings.seed)
+            one = {"seed": seed} if len(cell.trials) == 1 else {}
+            values = {**view.axes(cell), "pair": pair, "triplet": triplet, "seed": seed, "metric": metric}
+            yield Point({**values, "protocol": protocol}, entry(cell, view, metric, **named, **one))
+
+
+def _metric_labels(metrics: Sequence[str]) -> dict[str, Label]:
+    """What each metric is called, direction by direction; a direction alone where the caption says the rest."""
+    labels = {
+        f"{direction}_{name}": Label(f"{title.text} {_CUTS[name]}", f"{title.latex} {_CUTS[name]}")
+        for direction, title in DIRECTIONS.items()
+        for name in metrics
+        if name != "rsum"
+    }
+    if len(labels) == len(DIRECTIONS):
+        labels = dict(zip(labels, DIRECTIONS.values(), strict=True))
+    return {**labels, **({"rsum": Label(_CUTS["rsum"])} if "rsum" in metrics else {})}
