@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from retrieval.tiles import Tile, tiles
+
 RECALLS = (1, 5, 10)
 
 
@@ -53,24 +55,35 @@ def rank(
     """Rank all texts for every image and all images for every text, `chunk` images at a time.
 
     The rank of a right answer is the number of wrong ones above it plus half of those that tie with it (rounded
-    down), so that a collapsed model scores chance. Scores of right and wrong answers come from the same product.
-    An image's rank is that of its best caption. An image without a caption gets the last rank.
+    down), so that a collapsed model scores chance. Scores of right and wrong answers come from the same product,
+    which is computed once for both directions. An image's rank is that of its best caption. An image without a
+    caption gets the last rank.
+
+    Args:
+        image_of_text: row of each text's image, in any order.
     """
     owner = torch.from_numpy(np.ascontiguousarray(image_of_text)).to(text.device)
-    i2t = torch.empty(len(image), dtype=torch.long, device=text.device)
-    above = torch.zeros(len(text), dtype=torch.long, device=text.device)
-    ties = torch.zeros_like(above)
-    positive = _positive_scores(image, text, owner, chunk)
-    for start in range(0, len(image), chunk):
-        rows = torch.arange(start, min(start + chunk, len(image)), device=text.device)
-        sim = image[rows] @ text.T
-        right = owner == rows[:, None]
-        best = sim.masked_fill(~right, -torch.inf).amax(dim=1, keepdim=True)
-        tied = ((sim == best) & ~right).sum(dim=1)
-        i2t[rows] = ((sim > best) & ~right).sum(dim=1) + tied // 2
-        above += (sim > positive).sum(dim=0)
-        ties += ((sim == positive) & ~right).sum(dim=0)
-    return Ranks(i2t.cpu().numpy(), (above + ties // 2).cpu().numpy(), spread(image, text))
+    order = torch.argsort(owner, stable=True)
+    best, own = image.new_full((len(image),), -torch.inf), text.new_empty(len(text))
+    i2t, t2i = (torch.zeros(len(queries), dtype=torch.long, device=text.device) for queries in (image, text))
+    for tile in tiles(image, text, order, owner[order], chunk):
+        if tile.right is not None:
+            right = tile.sim.masked_fill(~tile.right, -torch.inf)
+            best[tile.images], own[tile.texts] = right.amax(dim=1), right.amax(dim=0)
+        i2t[tile.images] += _lead(tile, best[tile.images, None], dim=1)
+        t2i[tile.texts] += _lead(tile, own[tile.texts], dim=0)
+    wrong = len(text) - torch.bincount(owner, minlength=len(image))
+    by_row = torch.empty_like(t2i)
+    by_row[order] = (t2i + len(image) - 1) // 2
+    return Ranks(((i2t + wrong) // 2).cpu().numpy(), by_row.cpu().numpy(), spread(image, text))
+
+
+def _lead(tile: Tile, score: Float[Tensor, "..."], dim: int) -> Int[Tensor, " q"]:
+    """How many more wrong answers of a tile are above `score` than below: with their number, 2 above + ties."""
+    signs = (tile.sim - score).sign_()
+    if tile.right is not None:
+        signs.masked_fill_(tile.right, 0)
+    return signs.sum(dim=dim, dtype=torch.float32).long()
 
 
 def rank_in_folds(
@@ -100,16 +113,3 @@ def spread(image: Float[Tensor, "i d"], text: Float[Tensor, "t d"], *, sample: i
         for vectors in (image, text)
     ]
     return float((few[0] @ few[1].T).std(correction=0))
-
-
-def _positive_scores(
-    image: Float[Tensor, "i d"], text: Float[Tensor, "t d"], owner: Int[Tensor, " t"], chunk: int
-) -> Float[Tensor, " t"]:
-    """Score of every text with its own image, taken from the chunked product: a dot product alone rounds otherwise."""
-    positive = torch.empty(len(text), dtype=text.dtype, device=text.device)
-    for start in range(0, len(image), chunk):
-        block = image[start : start + chunk]
-        inside = ((owner >= start) & (owner < start + len(block))).nonzero()[:, 0]
-        sim = block @ text.T
-        positive[inside] = sim[owner[inside] - start, inside]
-    return positive
