@@ -1,0 +1,60 @@
+"""How benchmarks measure and print: interleaved medians of CPU time, peaks of memory, rows of one table."""
+
+import ctypes
+import platform
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+HEADER = "| what | cost | ratio | goal | met |\n|---|---|---|---|---|"
+
+
+def interleaved(cases: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Median CPU seconds of each case, all of them in every round, in another order each."""
+    times: dict[str, list[float]] = {name: [] for name in cases}
+    for turn in range(rounds):
+        for name in random.Random(turn).sample(list(cases), len(cases)):
+            times[name].append(cpu_seconds(cases[name]))
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """CPU seconds of this process, all its threads together."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def peak_megabytes(work: Callable[[], object]) -> float:
+    """How far the resident set grows above what it is now. Linux only."""
+    ctypes.CDLL("libc.so.6").malloc_trim(0)  # memory that was freed before would hide the growth
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts from here
+    before = _kilobytes("VmRSS")
+    work()
+    return (_kilobytes("VmHWM") - before) / 2**10
+
+
+def _kilobytes(key: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(key))
+
+
+def processor() -> str:
+    """The model that Linux names, and how many cores this machine has of it."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.split(": ")[1] for line in lines if line.startswith("model name")]
+    return f"{len(names)} x {names[0]}" if names else platform.processor()
+
+
+def row(what: str, cost: str, ratio: str = "", goal: str = "", *, met: bool | None = None) -> str:
+    """A line of the table; `met` is left empty where there is no goal."""
+    said = "" if met is None else "yes" if met else "no"
+    return f"| {' | '.join((what, cost, ratio, goal, said))} |"
+
+
+def show(rows: Iterable[str]) -> None:
+    """Print lines of the table at once: what follows may take long."""
+    for line in rows:
+        print(line, flush=True)
