@@ -3,10 +3,9 @@
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from grid.encoders import RANDOM, BiGruSettings, BowSettings, GruSettings, TextSettings, TransformerSettings
-from retrieval import pretrained
+from retrieval import pretrained, recurrent
 from retrieval.pooling import POOLING
 
 
@@ -20,7 +19,7 @@ class Bow(nn.Module):
         self.project = nn.Linear(settings.word_dim, dim)
         self.pool = POOLING[settings.pooling](settings.word_dim, settings.pool_k)
 
-    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "*k b d"]:
         return self.project(self.pool(self.dropout(self.embed(ids)), _present(ids, lengths)))
 
 
@@ -31,13 +30,10 @@ class Gru(nn.Module):
         super().__init__()
         self.embed = _embedding(words, settings.word_dim)
         self.dropout = nn.Dropout(settings.dropout)
-        self.gru = nn.GRU(settings.word_dim, dim, batch_first=True)
+        self.gru = recurrent.Gru(settings.word_dim, dim)
 
-    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
-        packed = pack_padded_sequence(
-            self.dropout(self.embed(ids)), lengths.cpu(), batch_first=True, enforce_sorted=False
-        )
-        return self.gru(packed)[1][0]
+    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "*k b d"]:
+        return self.gru.last(self.dropout(self.embed(ids)), lengths)
 
 
 class BiGru(nn.Module):
@@ -47,15 +43,11 @@ class BiGru(nn.Module):
         super().__init__()
         self.embed = _embedding(words, settings.word_dim)
         self.dropout = nn.Dropout(settings.dropout)
-        self.gru = nn.GRU(settings.word_dim, dim, batch_first=True, bidirectional=True)
+        self.gru = recurrent.Gru(settings.word_dim, dim, bidirectional=True)
         self.pool = POOLING[settings.pooling](dim, settings.pool_k)
 
-    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
-        packed = pack_padded_sequence(
-            self.dropout(self.embed(ids)), lengths.cpu(), batch_first=True, enforce_sorted=False
-        )
-        states, _ = pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=ids.shape[1])
-        forward, backward = states.chunk(2, dim=-1)
+    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "*k b d"]:
+        forward, backward = self.gru.states(self.dropout(self.embed(ids)), lengths).chunk(2, dim=-1)
         return self.pool((forward + backward) / 2, _present(ids, lengths))
 
 
@@ -73,7 +65,7 @@ class Transformer(nn.Module):
         nn.init.zeros_(self.project.bias)
         self.pool = POOLING[settings.pooling](dim, settings.pool_k)
 
-    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "*k b d"]:
         present = _present(ids, lengths)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             states = self.backbone(input_ids=ids, attention_mask=present.long()).last_hidden_state
