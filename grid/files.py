@@ -1,7 +1,13 @@
-"""Writing files so that a reader sees the old or the new content, never a half: aside, fsync, rename."""
+"""Writing files so that a reader sees the old or the new content, never a half: aside, fsync, rename.
 
+Against a power cut, a file is flushed to the disk before it gets its name. Where many files of a folder only count
+together, they are written without that (`durable=False`) and flushed at once, by `make_durable`.
+"""
+
+import ctypes
 import json
 import os
+import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -13,8 +19,11 @@ from grid.errors import UserError
 
 
 @contextmanager
-def written_aside(path: Path) -> Iterator[Path]:
+def written_aside(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """Give a path beside `path` to write to; when the block ends well, it becomes `path` in one step.
+
+    Args:
+        durable: wait until it stands on the disk; else a power cut may take it, or leave it empty.
 
     Raises:
         UserError: the disk is full, read-only or not ours; what stood at `path` is untouched.
@@ -27,9 +36,12 @@ def written_aside(path: Path) -> Iterator[Path]:
         aside = Path(name)
         yield aside
         aside.chmod(0o666 & ~_umask())
-        _sync(aside)
+        if durable:
+            _sync(aside)
         aside.replace(path)
-        _sync(path.parent)
+        aside = None
+        if durable:
+            _sync(path.parent)
     except OSError as error:
         raise UserError(
             f"cannot write {path}: {error.strerror or error}. What was there before is untouched. "
@@ -40,20 +52,46 @@ def written_aside(path: Path) -> Iterator[Path]:
             aside.unlink(missing_ok=True)
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, *, durable: bool = True) -> None:
     """Replace the file's content."""
-    with written_aside(path) as aside:
+    with written_aside(path, durable=durable) as aside:
         aside.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Any, *, durable: bool = True) -> None:
     """Replace the file's content by readable JSON with sorted keys."""
-    write_text(path, json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n")
+    write_text(path, json.dumps(value, indent=2, sort_keys=True, allow_nan=False) + "\n", durable=durable)
 
 
-def write_json_lines(path: Path, rows: list[dict[str, Any]]) -> None:
+def write_json_lines(path: Path, rows: list[dict[str, Any]], *, durable: bool = True) -> None:
     """Replace the file's content by one JSON object a line."""
-    write_text(path, "".join(json.dumps(row, sort_keys=True) + "\n" for row in rows))
+    write_text(path, "".join(json.dumps(row, sort_keys=True) + "\n" for row in rows), durable=durable)
+
+
+def make_durable(folder: Path) -> None:
+    """Wait until all files of a folder stand on the disk: with one commit on Linux, whatever their number.
+
+    Raises:
+        UserError: the disk failed.
+    """
+    try:
+        if _syncfs is None:
+            for file in folder.iterdir():
+                if file.is_file():
+                    _sync(file)
+            _sync(folder)
+            return
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            if _syncfs(descriptor):
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise UserError(
+            f"cannot write {folder}: {error.strerror or error}. "
+            "Make room or choose another folder with --runs; the same command goes on from here."
+        ) from error
 
 
 def create_json(path: Path, value: Any) -> bool:
@@ -74,6 +112,10 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+
+_syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None) if sys.platform == "linux" else None
+"""Flushes the file system that an open file is on; each `fsync` would be a commit of its own."""
 
 
 def _sync(path: Path) -> None:

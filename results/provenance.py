@@ -167,6 +167,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return finished.stdout.strip()
 
 
+@cache
 def _processor() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []

@@ -109,15 +109,32 @@ SCHEMA = pa.schema([
 ])  # fmt: skip
 
 
-def write(path: Path, values: dict[str, Any]) -> None:
+_LONG = [
+    "settings", "environment", "other_metrics.key_value.key", "other_metrics.key_value.value",
+    "test_i2t_ranks.list.element", "test_t2i_ranks.list.element",
+    "history.list.element.epoch", "history.list.element.name", "history.list.element.value",
+]  # fmt: skip
+"""Parquet's paths of the columns worth compressing; of the others a record holds one value."""
+
+
+def write(path: Path, values: dict[str, Any], *, durable: bool = True) -> None:
     """Write one record.
+
+    Args:
+        durable: wait until it stands on the disk.
 
     Raises:
         UserError: the disk is full or read-only.
     """
     table = pa.Table.from_pylist([values], schema=SCHEMA)
-    with written_aside(path) as aside:
-        pq.write_table(table, aside, compression="zstd")
+    with written_aside(path, durable=durable) as aside:
+        pq.write_table(
+            table,
+            aside,
+            compression=dict.fromkeys(_LONG, "zstd"),
+            use_dictionary=[name for name in _LONG if "." in name],
+            write_statistics=False,
+        )
 
 
 def long_history(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

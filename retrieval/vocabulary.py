@@ -72,8 +72,8 @@ class Vocabulary:
         return Tokens(ids, lengths, places, rule)
 
     def save(self, path: Path) -> None:
-        """Write the words in order, as JSON."""
-        write_json(path, self.words)
+        """Write the words in order, as JSON; who needs them after a power cut makes the folder durable."""
+        write_json(path, self.words, durable=False)
 
     def _row(self, caption: str, max_words: int) -> list[int]:
         row = [self.index.get(word, UNKNOWN) for word in words(caption)][:max_words] or [UNKNOWN]

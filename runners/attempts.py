@@ -80,8 +80,9 @@ class Hold:
 
     def begin(self, step: int) -> None:
         """Note from which step the trial goes on."""
-        self.lease["from_step"] = step
-        write_json(self.attempt.lease, self.lease)
+        if step:
+            self.lease["from_step"] = step
+            self._renew()
         if COUNT_STEPS in os.environ:
             self._steps = self.attempt.steps.open("wb")
         self._count(step)
@@ -115,6 +116,10 @@ class Hold:
         if self._steps is not None:  # the system keeps what a killed process wrote
             os.pwrite(self._steps.fileno(), b"%d %d" % (self.lease["from_step"], step), 0)
 
+    def _renew(self) -> None:
+        """Write the lease; not flushed to the disk, as no lease outlives a power cut."""
+        write_json(self.attempt.lease, self.lease, durable=False)
+
     def _look(self) -> None:
         later = Attempt(self.attempt.folder, self.attempt.number + 1)
         self._fenced = self._fenced or self.attempt.end.exists() or later.lease.exists()
@@ -129,7 +134,7 @@ class Hold:
                 if not self._fenced and time.monotonic() - renewed >= HEARTBEAT_SECONDS:
                     renewed = time.monotonic()
                     self.lease |= {"heartbeat": time.time(), "beats": self.lease["beats"] + 1}
-                    write_json(self.attempt.lease, self.lease)
+                    self._renew()
             except (OSError, UserError):
                 continue  # a disk that is full now may have room at the next beat
 

@@ -25,8 +25,11 @@ class Corrupt(Exception):
     """What stands there is no whole checkpoint."""
 
 
-def save(path: Path, content: dict[str, Any], *, previous: Path | None = None) -> None:
+def save(path: Path, content: dict[str, Any], *, previous: Path | None = None, durable: bool = True) -> None:
     """Replace the checkpoint at `path` in one step; what stood there before becomes `previous`.
+
+    Args:
+        durable: wait until it stands on the disk.
 
     Raises:
         UserError: the disk is full or read-only; the checkpoint before is untouched.
@@ -37,7 +40,7 @@ def save(path: Path, content: dict[str, Any], *, previous: Path | None = None) -
     length = _COMMENT.to_bytes(2, "little")
     digest = hashlib.sha256(body)
     digest.update(length)
-    with written_aside(path) as aside:
+    with written_aside(path, durable=durable) as aside:
         with aside.open("wb") as file:
             file.write(body)
             file.write(length + _MARK + digest.hexdigest().encode())

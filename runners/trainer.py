@@ -25,6 +25,9 @@ from retrieval.prefetch import ahead
 from runners import checkpoints
 from runners.inputs import Batch, Inputs, batches
 
+BRIEF_SECONDS = 5.0
+"""A trial that ends within so long leaves no checkpoint to go on from."""
+
 EMBED_BATCH = 512
 """Feature vectors or captions embedded at a time when evaluating; pixels come in the batches of training."""
 
@@ -130,7 +133,7 @@ class Trainer:
 
     def by_protocols(self, names: Sequence[str]) -> dict[str, evaluation.Ranks]:
         """Evaluate the test split by several protocols, from the same embeddings of the selected checkpoint."""
-        if self.settings.train.selection == "best-val-rsum":
+        if self.settings.train.selection == "best-val-rsum" and self.selected is not self.rows[-1]:
             self.model.load_weights(_best(self.folder.best_checkpoint, self.inputs.device)["model"])
         embedded = self._embedded("test")
         return {name: evaluation.rank_in_folds(*embedded, protocol(name).fold) for name in names}
@@ -236,12 +239,19 @@ class Trainer:
 
     def _end_epoch(self) -> None:
         """Leave what counts so far. The best weights go first: a checkpoint never names some that do not stand."""
-        row = self.rows[-1]
+        row, brief = self.rows[-1], self._brief()
         if self.best is None or row["val_rsum"] > self.best["val_rsum"]:
             self.best = row
-            checkpoints.save(self.folder.best_checkpoint, {"row": row, "model": self.model.weights()})
-        write_json_lines(self.folder.history, self.rows)
-        self._save()
+            content = {"row": row, "model": self.model.weights()}
+            checkpoints.save(self.folder.best_checkpoint, content, durable=not brief)
+        write_json_lines(self.folder.history, self.rows, durable=False)
+        if not brief:
+            self._save()
+
+    def _brief(self) -> bool:
+        """Whether the trial is at its end so soon that doing it again is cheaper than a checkpoint."""
+        step, since = self._saved
+        return self.epoch == self.settings.train.epochs and step == 0 and time.monotonic() - since < BRIEF_SECONDS
 
     def _save(self) -> None:
         content = {

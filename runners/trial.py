@@ -13,7 +13,7 @@ from grid import catalog
 from grid.attempts import DONE
 from grid.errors import UserError
 from grid.failures import Failure
-from grid.files import write_json, write_text
+from grid.files import make_durable, write_json, write_text
 from grid.home import State, TrialFolder
 from grid.settings import TrialSettings
 from results import provenance, record
@@ -128,9 +128,9 @@ def _train(
     settings: TrialSettings, folder: TrialFolder, hold: Hold, machine: Machine, cadence: Cadence, hooks: Hooks
 ) -> dict[str, float]:
     torch.set_num_threads(machine.threads)
-    write_json(folder.settings, settings.model_dump(mode="json"))
+    write_json(folder.settings, settings.model_dump(mode="json"), durable=False)
     environment = provenance.environment(machine.device.type, machine.device_name, machine.threads)
-    write_json(folder.environment, environment)
+    write_json(folder.environment, environment, durable=False)
     inputs = prepare(settings, machine)
     inputs.reader.save(folder.vocabulary)
     hold.beat(0)
@@ -140,8 +140,11 @@ def _train(
     ranks = by_protocol.pop(settings.dataset.protocol)
     others = {name: others.metrics() for name, others in by_protocol.items()}
     hold.commit()
-    record.write(folder.record, _record(settings, folder, trainer, ranks, others, environment))
-    write_text(folder.done, datetime.now(UTC).isoformat(timespec="seconds") + "\n")
+    content = _record(settings, folder, trainer, ranks, others, environment)
+    record.write(folder.record, content, durable=False)
+    make_durable(folder.path)  # before `done` says so
+    write_text(folder.done, datetime.now(UTC).isoformat(timespec="seconds") + "\n", durable=False)
+    make_durable(folder.path)
     for checkpoint in (folder.last_checkpoint, folder.previous_checkpoint):
         checkpoint.unlink(missing_ok=True)  # three times the model each; what may start from it takes the best
     return {f"test_{name}": value for name, value in ranks.metrics().items()}

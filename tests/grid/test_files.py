@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from grid import files
 from grid.errors import UserError
-from grid.files import read_json_lines, write_json_lines, write_text, written_aside
+from grid.files import make_durable, read_json_lines, write_json_lines, write_text, written_aside
 
 
 def test_a_full_disk_leaves_the_old_content(tiny_disk: Path) -> None:
@@ -38,3 +39,28 @@ def test_json_lines_read_back(tmp_path: Path) -> None:
     write_json_lines(tmp_path / "rows", rows)
     assert [row["epoch"] for row in read_json_lines(tmp_path / "rows")] == [1, 2]
     assert read_json_lines(tmp_path / "none") == []
+
+
+def test_what_is_not_flushed_is_replaced_whole_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_text(path, "old", durable=False)
+    with pytest.raises(ZeroDivisionError), written_aside(path, durable=False) as aside:
+        aside.write_text(f"half {1 / 0}")
+    assert path.read_text() == "old"
+    write_text(path, "new", durable=False)
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["new"]
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["one commit", "file by file"])
+def test_a_folder_is_made_durable_with_what_is_in_it(
+    tmp_path: Path, at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That a power cut leaves it can be tested on no running machine; that a folder that is gone is said, here."""
+    if not at_once:
+        monkeypatch.setattr(files, "_syncfs", None)
+    (tmp_path / "inner").mkdir()
+    write_text(tmp_path / "file", "content", durable=False)
+    make_durable(tmp_path)
+    assert (tmp_path / "file").read_text() == "content"
+    with pytest.raises(UserError, match=r"cannot write .*nowhere: No such file"):
+        make_durable(tmp_path / "nowhere")

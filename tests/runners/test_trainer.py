@@ -208,6 +208,15 @@ def test_the_disk_holds_three_checkpoints_at_most(tmp_path: Path, short: TrialSe
     assert sorted(path.name for path in tmp_path.glob("*.ckpt")) == ["best.ckpt", "last.ckpt", "previous.ckpt"]
 
 
+def test_a_trial_that_is_over_at_once_writes_no_checkpoint_to_go_on_from(tmp_path: Path, short: TrialSettings) -> None:
+    """Unless it was asked for: what a kill costs is bounded by the cadence, however short the trial."""
+    brief = short.model_copy(update={"train": short.train.model_copy(update={"epochs": 1})})
+    trainer_in(tmp_path / "brief", brief).fit()
+    assert [path.name for path in (tmp_path / "brief").glob("*.ckpt")] == ["best.ckpt"]
+    trainer_in(tmp_path / "asked", brief, cadence=Cadence(1)).fit()
+    assert (tmp_path / "asked" / "last.ckpt").exists()
+
+
 def test_a_checkpoint_is_one_that_torch_reads(tmp_path: Path) -> None:
     checkpoints.save(tmp_path / "a.ckpt", {"weights": torch.arange(3.0)})
     assert torch.load(tmp_path / "a.ckpt", weights_only=True)["weights"].tolist() == [0, 1, 2]
