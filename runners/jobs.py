@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -27,9 +27,6 @@ from runners.machine import Machine
 from runners.stopping import Stop
 from runners.trainer import Cadence
 from runners.trial import run_trial
-
-DEATHS = frozenset({Failure.KILLED, Failure.TIMEOUT, Failure.NODE_LOST, Failure.OUT_OF_MEMORY})
-"""Failures that a driver sees when a process dies."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +78,13 @@ class Job:
     def stop_request(self) -> Path:
         return self.place.stop_request(self.launched.name)
 
-    def run(self, report: Report, stop: Stop, *, node: str = "", capture: bool = False) -> None:
-        """Run the trials in this process, one after the other, until all had their attempt or it is asked to end."""
-        home, origin = self.place, Origin(self.launched.name, node, capture)
+    def run(self, report: Report, stop: Stop, *, node: str = "", worker: str = "", capture: bool = False) -> None:
+        """Run the trials in this process, one after the other, until all had their attempt or it is asked to end.
+
+        Args:
+            node, worker, capture: of the attempts' `Origin`.
+        """
+        home, origin = self.place, Origin(self.launched.name, node, worker, capture)
         try:
             folders.wait_for(home, self.launched.mark, self.launched.patience)
         except UserError as error:
@@ -129,20 +130,26 @@ class Job:
         """Seconds to wait before its next try."""
         return max(pause(self.place.trial(trial_id), self.launched.name) for trial_id in self.ids)
 
-    def bury(self, judge: Callable[[Attempt], tuple[Failure, str]]) -> list[Event]:
-        """After its process died: say how the attempt that this cut off ended, by the driver's judgement."""
+    def bury(
+        self, worker: str, judge: Callable[[Attempt], tuple[Failure, str]], buried: Container[Attempt]
+    ) -> tuple[Attempt, Event] | None:
+        """After a worker died: say how the attempt that this cut off ended, by the driver's judgement.
+
+        Args:
+            buried: attempts that earlier deaths cut off.
+        """
         for trial_id in self.ids:
             folder = self.place.trial(trial_id)
             latest = folder.latest()
-            if folder.done.exists() or not latest or latest.content().get("launch") != self.launched.name:
+            if not latest or latest in buried or not _made_by(latest, self.launched.name, worker):
                 continue
-            if latest.outcome() is None:
-                attempts.end(latest, *judge(latest))
-            failure = latest.failure()
-            if failure is not None and failure in DEATHS:
-                over = given_up(folder, self.launched.name)
-                return [Event(trial_id, "failed" if over else "retry", message=f"{failure}: {latest.message()}")]
-        return []
+            if folder.done.exists() or latest.outcome() not in (None, Failure.TIMEOUT):
+                continue  # it ended by itself; only the watchdog says before a death how that ended
+            attempts.end(latest, *judge(latest))
+            over = given_up(folder, self.launched.name)
+            said = f"{latest.outcome()}: {latest.message()}"
+            return latest, Event(trial_id, "failed" if over else "retry", message=said)
+        return None
 
     def to_json(self) -> str:
         content = asdict(replace(self, trials=()))
@@ -276,6 +283,11 @@ def concurrency(resources: Resources, jobs: Sequence[Job], capacity: Capacity, *
             )
     fitting = min(map(capacity.slots, requests))
     return min(fitting, resources.concurrency or fitting)
+
+
+def _made_by(attempt: Attempt, launch: str, worker: str) -> bool:
+    lease = attempt.content()
+    return (lease.get("launch"), lease.get("worker")) == (launch, worker)
 
 
 def _listed(resources: Mapping[str, float]) -> str:

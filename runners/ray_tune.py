@@ -1,7 +1,8 @@
 """The Ray Tune driver, and the only file that imports Ray.
 
-Ray is handed a fixed list of our jobs and schedules them; every launch is a fresh `Tuner` under a new name, and its
-return value is not trusted: what is done stands on the disk. Actors are reused, so that a trial costs no new process.
+Ray schedules workers, one Tune trial each, that share the launch's jobs until none is left: a job costs no new process
+and no decision of Ray's. Every launch is a fresh `Tuner` under a new name, and its return value is not trusted: what is
+done stands on the disk.
 """
 
 import os
@@ -19,6 +20,7 @@ os.environ.update({
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # what Ray says of lost nodes, pages of it, on stdout
 })  # fmt: skip
 
+import json
 import logging
 import queue
 import shutil
@@ -27,6 +29,7 @@ import tempfile
 import threading
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -48,14 +51,18 @@ from results import provenance
 from runners import folders
 from runners.events import Event, Report
 from runners.head import HeadWatch, answers, parsed
-from runners.jobs import Capacity, Job
+from runners.jobs import Capacity, Job, Request
+from runners.sharing import Offer, share
 from runners.stopping import Stop
 
 KILL_SECONDS = 30.0
 """For a node to end a process there."""
 
 DEATHS = 8
-"""Times that the process of one job may die in a launch; the policy of its trials' failures ends it earlier."""
+"""Times in a row that workers may die before they have begun a trial; other deaths count as the trial's failure."""
+
+REPORT_SECONDS = 0.25
+"""Between two reports of a worker: as often as the live matrix is drawn."""
 
 HEAD_SECONDS = {True: 2.0, False: 30.0}
 """Without an answer of the head, after which it is gone: of a Ray of our own, and of a cluster, whose may come back."""
@@ -126,6 +133,7 @@ class RayTune:
     def run(self, jobs: Sequence[Job], report: Report, *, slots: int) -> None:
         scratch = tempfile.mkdtemp(prefix="goalgrid-ray-")
         ending = _Ending(self.stop, jobs, self.grace)
+        passing = _Passing(jobs, report, ending)
         try:
             with HeadWatch(
                 ray.get_runtime_context().gcs_address,
@@ -135,7 +143,7 @@ class RayTune:
                 live=ending.live,
                 warn=self.warn,
             ):
-                _tuner(jobs, report, scratch, slots, ending).fit()
+                _tuner(jobs, passing, scratch, slots, ending).fit()
         except Exception as error:
             if not self.stop.asked():
                 raise UserError(
@@ -143,6 +151,8 @@ class RayTune:
                 ) from error
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
+        if ending.hopeless:
+            raise UserError(f"Ray failed: {ending.hopeless}. The same command goes on.")
 
     def kill(self, attempt: Attempt) -> None:
         """Kill the process that makes this attempt, on whatever node it is; it leaves its traceback where it can."""
@@ -184,13 +194,23 @@ def _prepare_own(seconds: float) -> None:
     }
 
 
-def _tuner(jobs: Sequence[Job], report: Report, scratch: str, slots: int, ending: "_Ending") -> tune.Tuner:
+def _tuner(jobs: Sequence[Job], passing: "_Passing", scratch: str, slots: int, ending: "_Ending") -> tune.Tuner:
     def name(trial: Any) -> str:
-        return str(Job.from_json(trial.config["job"]).ids[0])
+        return f"worker-{trial.config['worker']}"
+
+    offers = defaultdict[Request, list[Offer]](list)
+    for job in jobs:
+        offers[job.request].append(Offer.of(job))
+    requests = list(offers)
+    places = [(place, group) for place in range(slots) for group, r in enumerate(requests) if place < len(offers[r])]
+    workers = [{"worker": f"{group}-{place}", "group": group} for place, group in places]
+
+    def resources(config: dict[str, Any]) -> tune.PlacementGroupFactory:
+        return tune.PlacementGroupFactory([requests[config["group"]].resources])
 
     return tune.Tuner(
-        tune.with_resources(_Worker, _request),
-        param_space={"job": tune.grid_search([job.to_json() for job in jobs])},
+        tune.with_resources(tune.with_parameters(_Worker, offers=list(offers.values())), resources),
+        param_space=tune.grid_search(workers),
         tune_config=tune.TuneConfig(
             reuse_actors=True,
             max_concurrent_trials=slots,
@@ -203,21 +223,17 @@ def _tuner(jobs: Sequence[Job], report: Report, scratch: str, slots: int, ending
             verbose=0,
             stop=ending,
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-            failure_config=tune.FailureConfig(max_failures=DEATHS),
-            callbacks=[_Passing(report)],
+            failure_config=tune.FailureConfig(max_failures=-1),  # bounded by the tries of trials, and by `_Passing`
+            callbacks=[passing],
         ),
     )
 
 
-def _request(config: dict[str, Any]) -> tune.PlacementGroupFactory:
-    return tune.PlacementGroupFactory([Job.from_json(config["job"]).request.resources])
-
-
 class _Worker(tune.Trainable):
-    """An actor: runs one job after the other in a thread, each event a result; its main thread hears signals."""
+    """An actor: runs jobs in a thread, and passes on what they report; its main thread hears signals."""
 
-    def setup(self, config: dict[str, Any]) -> None:
-        self.node = ray.get_runtime_context().get_node_id()
+    def setup(self, config: dict[str, Any], offers: Sequence[list[Offer]] = ()) -> None:
+        self.offers, self.node = offers, ray.get_runtime_context().get_node_id()
         self.terminate_ray = signal.signal(signal.SIGTERM, self._terminate)
         self._begin(config)
 
@@ -226,27 +242,39 @@ class _Worker(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        event = self.events.get()
-        if isinstance(event, BaseException):
-            raise event
-        return {"done": True} if event is None else {"event": event.to_dict()}
+        """What happened since the last time, as JSON: a result costs Tune more than what many short trials report."""
+        time.sleep(REPORT_SECONDS)
+        over = not self.thread.is_alive()
+        events = []
+        with suppress(queue.Empty):
+            while True:
+                events.append(self.events.get_nowait().to_dict())
+        if over and not events and self.error:
+            raise self.error
+        return {"events": json.dumps(events), "done": over and not self.error}
 
     def _begin(self, config: dict[str, Any]) -> None:
-        job = Job.from_json(config["job"])
-        self.ending, self.events = Stop(job.stop_request), queue.SimpleQueue[Event | BaseException | None]()
-        self.job_thread = threading.Thread(target=self._work, args=(job,), name="job", daemon=True)
-        self.job_thread.start()
+        offers = self.offers[config["group"]]
+        self.ending = Stop(Job.from_json(offers[0].job).stop_request)
+        self.events = queue.SimpleQueue[Event]()
+        self.error: BaseException | None = None
+        self.thread = threading.Thread(target=self._work, args=(offers, config["worker"]), name="jobs", daemon=True)
+        self.thread.start()
 
-    def _work(self, job: Job) -> None:
+    def _work(self, offers: list[Offer], worker: str) -> None:
+        def run(job: Job) -> None:
+            job.run(self.events.put, self.ending, node=self.node, worker=worker, capture=True)
+
         try:
-            job.run(self.events.put, self.ending, node=self.node, capture=True)
-            self.events.put(None)
+            share(offers, run, self.ending)
+            if self.ending.asked() and not self.ending.asked_everywhere():
+                raise RuntimeError("its node is being taken away; it goes on elsewhere")
         except BaseException as error:
-            self.events.put(error)
+            self.error = error
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
         """The node is being taken away: the trial writes a checkpoint. Without a trial, end as Ray would."""
-        if self.job_thread.is_alive():
+        if self.thread.is_alive():
             self.ending.ask()
         elif callable(self.terminate_ray):
             self.terminate_ray(number, frame)
@@ -265,13 +293,15 @@ class _Ending(_Unpickled, tune.Stopper):
     def __init__(self, stop: Stop, jobs: Sequence[Job], grace: float) -> None:
         self.stop, self.jobs, self.grace = stop, jobs, grace
         self.asked: float | None = None
+        self.hopeless = ""
+        """Why it ends before all jobs had their turn."""
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
 
     def stop_all(self) -> bool:
         if not self.stop.asked():
-            return False
+            return bool(self.hopeless)
         self.asked = self.asked or time.monotonic()
         return time.monotonic() - self.asked > self.grace or not self.live()
 
@@ -280,16 +310,22 @@ class _Ending(_Unpickled, tune.Stopper):
 
 
 class _Passing(_Unpickled, tune.Callback):
-    """Hands the events of all trials to the launch, in the driver's process."""
+    """Hands the events of all trials to the launch, in the driver's process, and says which trial a death cut off."""
 
-    def __init__(self, report: Report) -> None:
-        self.report = report
+    def __init__(self, jobs: Sequence[Job], report: Report, ending: _Ending) -> None:
+        self.ending, self._report = ending, report
+        self.left = {trial_id: job for job in jobs for trial_id in job.ids}
+        """The jobs of all trials that are not known to be over."""
+        self.buried = set[Attempt]()
+        self.vain = 0
+        """Deaths of workers, one after the other, that cut no trial off."""
+        self.busy = set[str]()
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
-        if "event" in result:
-            self.report(Event(**result["event"]))
+        for content in json.loads(result["events"]):
+            self.report(Event(**content))
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._bury(trial)
@@ -297,8 +333,17 @@ class _Passing(_Unpickled, tune.Callback):
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._bury(trial)
 
+    def report(self, event: Event) -> None:
+        self.vain = 0
+        if event.kind in ("done", "failed"):
+            self.left.pop(event.trial_id, None)
+        if event.kind != "busy" or event.trial_id not in self.busy:  # every worker comes by, and says so
+            self._report(event)
+        if event.kind == "busy":
+            self.busy.add(event.trial_id)
+
     def _bury(self, trial: Any) -> None:
-        """A job's process died, and Ray says so before it starts the job anew."""
+        """A worker died, and Ray says so before it starts another in its place."""
         error = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
 
         def judge(attempt: Attempt) -> tuple[Failure, str]:
@@ -312,8 +357,16 @@ class _Passing(_Unpickled, tune.Callback):
                 return Failure.NODE_LOST, f"node {lease.get('host')} is gone, after step {lease.get('step', 0):,}"
             return Failure.KILLED, f"its process {lease.get('pid')} on {lease.get('host')} died"
 
-        for event in Job.from_json(trial.config["job"]).bury(judge):
-            self.report(event)
+        self.vain += 1
+        for trial_id, job in list(self.left.items()):
+            if job.place.trial(trial_id).done.exists():  # its word was lost with the worker
+                self.report(Event(trial_id, "done"))
+            elif found := job.bury(trial.config["worker"], judge, self.buried):
+                self.buried.add(found[0])
+                self.report(found[1])
+        if self.vain > DEATHS:
+            last = error.strip().splitlines()[-1:] or ["without a word"]
+            self.ending.hopeless = f"its workers died {self.vain} times before they began a trial: {last[0]}"
 
 
 def _nodes() -> list[dict[str, Any]]:

@@ -35,7 +35,11 @@ class Stop:
     def asked(self) -> bool:
         return self._asked.is_set()
 
+    def asked_everywhere(self) -> bool:
+        """Whether the file stands there: all are to end, not this process alone."""
+        return self.request is not None and self.request.exists()
+
     def look(self) -> None:
         """See whether the file stands there."""
-        if self.request is not None and self.request.exists():
+        if self.asked_everywhere():
             self.ask()

@@ -72,7 +72,11 @@ def run_trial(
         with attempts.held(folder, origin, stop or Stop()) as hold:
             return _attempt(settings, folder, hold, machine, cadence, voice)
     except attempts.Busy as busy:
-        voice.tell("busy", str(busy))
+        if folder.done.exists():
+            voice.done()
+            return State.DONE
+        if not busy.ours:
+            voice.tell("busy", str(busy))
         return State.RUNNING
     except UserError as error:  # no attempt could be begun
         voice.tell("failed", f"{classify(error)}: {error}")
