@@ -4,7 +4,7 @@ import json
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grid.expansion import Cell, trials_of
@@ -86,7 +86,7 @@ class Measured:
         found = analyse(cells, scores, Ranks.read(cells, home), metrics_of("r1", "both"))
         protocols = [None, *scores.others(cells)]
         return cls(
-            tuple(_tables(cells, Scores(scores.rows, protocol, scores.metrics)) for protocol in protocols),
+            tuple(_tables(cells, replace(scores, protocol=protocol)) for protocol in protocols),
             _against(cells, scores),
             document(found, cells) if found else None,
             tuple(_pictures(Study.read(cells, scores, home))),

@@ -1,6 +1,5 @@
 """HTML pages that stand on their own: templates, style and script, all in one file. Jinja escapes, and nothing else."""
 
-from collections.abc import Iterable
 from importlib.resources import files
 from typing import Any
 
@@ -50,6 +49,9 @@ def _number(entry: Entry) -> str:
 
 
 def _behind(entry: Entry) -> str:
-    """The trials behind a value, where it has any: for whoever points at it."""
-    trials = entry.tidy().get("trials")
-    return "\n".join(trials) if isinstance(trials, Iterable) else ""
+    """The trials behind a value and those that are missing, for whoever points at it."""
+    known = entry.tidy()
+    trials = known.get("trials")
+    return "\n".join(
+        [*(trials if isinstance(trials, list) else ()), *str(known.get("missing") or "").split("; ")]
+    ).strip()

@@ -34,7 +34,8 @@ for (const table of tables) {
     if (!button.textContent.trim()) button.setAttribute("aria-label", "name");
     head.append(button);
     button.addEventListener("click", () => {
-      const first = column === 0 || "lowest" in head.dataset ? "ascending" : "descending";
+      const lowest = table.querySelector(`td:nth-child(${column + 1})[data-lowest]`);
+      const first = column === 0 || lowest ? "ascending" : "descending";
       const other = first === "ascending" ? "descending" : "ascending";
       sort(table, column, head.getAttribute("aria-sort") === first ? other : first);
       remember();
