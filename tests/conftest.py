@@ -11,12 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 
 from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import load
 from grid.home import Home
 
 torch.set_num_threads(1)
+settings.register_profile("goalgrid", deadline=None)  # no test asserts how long something takes
+settings.load_profile("goalgrid")
 
 ROOT = Path(__file__).parent.parent
 FLICKR8K = Path(os.environ.get("GOALGRID_FLICKR8K", ROOT.parent / "shared" / "flickr8k"))
