@@ -1,8 +1,8 @@
-"""How commands exit: 0 all done, 2 wrong usage, 3 incomplete, 4 trials failed."""
+"""How commands exit: 0 all done, 2 wrong usage, 3 incomplete, 4 trials failed, 5 a checked table differs."""
 
 from grid.home import State
 
-WRONG_USAGE, INCOMPLETE = 2, 3
+WRONG_USAGE, INCOMPLETE, DIFFERENT = 2, 3, 5
 EXIT = {State.DONE: 0, State.INTERRUPTED: INCOMPLETE, State.FAILED: 4}
 
 

@@ -87,6 +87,8 @@ class Table:
     groups: tuple[Group, ...]
     blocks: tuple[Block, ...]
     caption: str
+    command: str = ""
+    """What prints it, but for the format; empty: no command does."""
 
     def entries(self) -> Iterator[Entry]:
         """All entries, row by row."""

@@ -1,12 +1,10 @@
 """What came out: table, effects, figures, report, export."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from goalgrid.exits import INCOMPLETE
 from goalgrid.options import (
     RUNS,
     GridName,
@@ -15,22 +13,16 @@ from goalgrid.options import (
     all_known,
 )
 from goalgrid.overview import Overview, home_at, recall
-from goalgrid.views import (
-    say,
-    show,
-    show_findings,
-    show_list,
-    show_table,
-)
+from goalgrid.tables import check as hold_against
+from goalgrid.tables import deliver, draw, stop_without
+from goalgrid.views import say, show_findings, show_list
 from grid import catalog
-from grid.errors import UserError, unknown
+from grid.errors import UserError
 from grid.expansion import Cell, expand
-from grid.gridfile import Grid
 from grid.home import Home
 
 if TYPE_CHECKING:
     from results.scores import Scores
-    from results.table import Table
 
 verbs = typer.Typer()
 
@@ -69,44 +61,59 @@ def table(
     interval: Annotated[
         bool, typer.Option("--interval", help="± is half the 95 % t interval of the mean, not the standard deviation.")
     ] = False,
+    averages: Annotated[
+        bool, typer.Option("--averages", help="A last row and column with the mean over cells, as the caption says.")
+    ] = False,
+    allow_partial: Annotated[
+        bool, typer.Option("--allow-partial", help="Averages over cells that lack seeds, too.")
+    ] = False,
     format_: Annotated[
         str, typer.Option("--format", help="terminal, latex, markdown, csv, html or parquet.")
     ] = "terminal",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of the screen.")] = None,
+    check: Annotated[
+        Path | None,
+        typer.Option(
+            "--check", metavar="FILE", help="Is this written table still what the records say? Exit 5 if not."
+        ),
+    ] = None,
+    trials: Annotated[
+        bool, typer.Option("--trials", help="With --check: from which trials each number comes.")
+    ] = False,
 ) -> None:
     """The paper's table of what is done so far, beside the paper's numbers, or as the paper printed it."""
     from results import renderers
-    from results.layouts import LAYOUTS, arrange
-    from results.layouts.captions import METRIC_NAMES
-    from results.layouts.pivot import Axes
+    from results.reference import is_paper, listing
+    from results.request import Request
 
-    axes = Axes.parse(rows, columns, blocks)
-    all_known(
-        ("layout", layout or "goal", LAYOUTS),
-        *(("metric", name, METRIC_NAMES) for name in (metric.split(",") if axes else [metric])),
-        ("format", format_, renderers.FORMATS),
-        ("comparison", against or "paper", ["paper"]),
-    )
+    all_known(("format", format_, renderers.FORMATS))
     home = home_at(runs)
-    if reference and (against or protocol):
-        raise UserError("--reference shows a table as the paper printed it; leave --against and --protocol out.")
-    if reference and axes:
-        raise UserError("--reference shows a table as the paper printed it; leave --rows, --columns and --blocks out.")
-    if reference:
-        _print_reference(grid, layout, metric, format_, output, home)
-        return
-    if grid is None:
+    request = Request(
+        grid or "",
+        reference=reference,
+        layout=layout,
+        rows=rows,
+        columns=columns,
+        blocks=blocks,
+        metric=metric,
+        protocol=protocol,
+        against=against,
+        marks=marks,
+        interval=interval,
+        averages=averages,
+        allow_partial=allow_partial,
+    )
+    if check:
+        hold_against(request, format_, check, home, trials=trials)
+    elif trials:
+        raise UserError("--trials says what is behind the numbers of a file; give --check FILE.")
+    elif reference and is_paper(grid):
+        show_list(listing(grid))
+    elif grid is None:
         raise UserError(f"which grid? Known: {', '.join(catalog.names('presets'))}; or the path of a grid file.")
-    found = recall(grid, home)
-    cells = expand(found)
-    scores = _scores(found, cells, home, protocol, interval=interval)
-    _stop_without(scores.rows, home, grid)
-    drawn = arrange(cells, scores, layout=layout, metric=metric, against=against, axes=axes)
-    if marks:
-        from results.marks import marked
-
-        drawn = marked(drawn)
-    _deliver(drawn, format_, output, home.grid(found.name).tables / f"{drawn.name}.parquet")
+    else:
+        folder = home.path / "reference" if reference else home.grid(recall(grid, home).name).tables
+        deliver(draw(request, home), format_, output, folder)
 
 
 @verbs.command()
@@ -209,59 +216,11 @@ def export(
     say(f"written: {target}")
 
 
-def _print_reference(
-    name: str | None, layout: str | None, metric: str, format_: str, output: Path | None, home: Home
-) -> None:
-    """A paper's own table; of a paper's name, or of none, which tables there are."""
-    from results.layouts import arrange
-    from results.reference import Paper, is_paper, listing
-
-    if is_paper(name):
-        show_list(listing(name))
-        return
-    paper = Paper.read(str(name))
-    drawn = arrange(paper.cells, paper, layout=layout or paper.layout, metric=metric)
-    _deliver(drawn, format_, output, home.path / "reference" / f"{name}.parquet")
-
-
 def _measured(grid: str, home: Home) -> "tuple[list[Cell], Scores]":
     """The cells of a grid and what its finished trials measured; without any, the command ends here."""
     from results.scores import Scores
 
     cells = expand(recall(grid, home))
     scores = Scores.read(cells, home)
-    _stop_without(scores.rows, home, grid)
+    stop_without(scores.rows, home, grid)
     return cells, scores
-
-
-def _stop_without(rows: Mapping[str, object], home: Home, grid: str) -> None:
-    """Say that no trial is done, and how to start."""
-    if not rows:
-        say(f"no trial of grid {grid!r} is done under {home.path}. Start it: goalgrid run {grid}")
-        raise typer.Exit(INCOMPLETE)
-
-
-def _scores(found: Grid, cells: list[Cell], home: Home, protocol: str | None, *, interval: bool = False) -> "Scores":
-    """What the finished trials of a grid measured, by this protocol if one is asked for."""
-    from results.scores import Scores
-
-    protocols = [name for dataset in found.datasets for name in catalog.protocols(dataset)]
-    if protocol is not None and protocol not in protocols:
-        raise UserError(unknown("protocol", protocol, protocols, where=f"of grid {found.name!r}"))
-    return Scores.read(cells, home, protocol=protocol, interval=interval)
-
-
-def _deliver(drawn: "Table", format_: str, output: Path | None, default: Path) -> None:
-    """Print a table, or write it where it is asked for, or, as Parquet, where such tables are kept."""
-    from results import renderers
-
-    if format_ == "terminal" and output is None:
-        show_table(drawn)
-    elif format_ == "terminal":
-        raise UserError(f"--output {output} needs a --format: latex, markdown, csv, html or parquet.")
-    elif output or format_ == "parquet":
-        path = output or default
-        renderers.write(drawn, format_, path)
-        say(f"written: {path}")
-    else:
-        show(renderers.TEXT[format_](drawn).rstrip("\n"))

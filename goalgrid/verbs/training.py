@@ -204,12 +204,12 @@ def _train(overview: Overview, choice: Choice, *, here: bool, address: str | Non
 def _finish(overview: Overview) -> None:
     """Print what there is, and write the grid's results and tables; a disk that takes none costs a warning."""
     from results.export import results
-    from results.layouts import arrange
     from results.renderers import write_all
+    from results.request import Request
     from results.scores import Scores
 
     if overview.count(State.DONE):
-        drawn = arrange(overview.cells, Scores.read(overview.cells, overview.home))
+        drawn = Request(overview.grid.name).draw(overview.cells, Scores.read(overview.cells, overview.home))
         show_table(drawn)
         folder = overview.home.grid(overview.grid.name)
         try:

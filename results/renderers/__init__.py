@@ -13,8 +13,17 @@ TEXT: dict[str, Callable[[Table], str]] = {
     "csv": csv.render,
     "html": html.render,
 }
+COMMENTS = {"latex": "% {}\n", "markdown": "<!-- {} -->\n\n", "html": "<!-- {} -->\n"}
+"""How a format that has comments says by which command a table was made."""
+
 ENDINGS = {"latex": "tex", "markdown": "md", "csv": "csv", "html": "html", "parquet": "parquet"}
 FORMATS = ("terminal", *ENDINGS)
+
+
+def text(table: Table, kind: str) -> str:
+    """The table in a format that is text, after the command that prints it, where there is one."""
+    made = COMMENTS.get(kind, "").format(f"{table.command} --format {kind}") if table.command else ""
+    return made + TEXT[kind](table)
 
 
 def write(table: Table, kind: str, path: Path) -> None:
@@ -27,7 +36,7 @@ def write(table: Table, kind: str, path: Path) -> None:
         with written_aside(path) as aside:
             parquet.write(table, aside)
     else:
-        write_text(path, TEXT[kind](table))
+        write_text(path, text(table, kind))
 
 
 def write_all(table: Table, folder: Path) -> list[Path]:

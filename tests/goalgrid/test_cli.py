@@ -126,7 +126,10 @@ def test_a_dry_run_writes_nothing(tmp_path: Path, goalgrid: Goalgrid) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("kind", "start"), [("latex", "% needs"), ("markdown", "**cnn-bow"), ("csv", "dataset,")])
+@pytest.mark.parametrize(
+    ("kind", "start"),
+    [("latex", "% goalgrid table demo"), ("markdown", "<!-- goalgrid table demo"), ("csv", "dataset,")],
+)
 def test_tables_go_to_stdout_or_a_file(
     kind: str, start: str, trained: Home, tmp_path: Path, goalgrid: Goalgrid
 ) -> None:
