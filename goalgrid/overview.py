@@ -112,6 +112,18 @@ def many(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 
+def named_tables_exist(grid: Grid) -> None:
+    """Hold the tables that a grid names against those of the papers.
+
+    Raises:
+        UserError: with every unknown name.
+    """
+    if grid.tables:
+        from results.reference.coverage import check_names
+
+        check_names(grid)
+
+
 def recall(source: str, home: Home) -> Grid:
     """A grid by file, else as it was last run under this home, else the preset of that name.
 

@@ -1,8 +1,12 @@
-"""What `goalgrid plan` says: the axes, why each trial would be trained or not, the work that is left, and its cost."""
+"""What `goalgrid plan` says of a grid.
+
+The axes, why each trial would be trained or not, which of the papers' tables it fills, the work that is left, its cost.
+"""
 
 from collections.abc import Sequence
 from typing import Any
 
+from goalgrid import fills
 from goalgrid.costs import Cost
 from goalgrid.overview import Overview
 from goalgrid.reasons import Verdict, to_train
@@ -21,6 +25,7 @@ def to_dict(overview: Overview, verdicts: Sequence[Verdict], cost: Cost) -> dict
         "reasons": [verdict.to_dict() for verdict in verdicts],
         "work": [part.to_dict() for part in work_of(_starting(verdicts))],
         "cost": cost.to_dict(),
+        "tables": [fills.to_dict(table) for table in fills.fills(overview)],
     }
 
 
@@ -38,6 +43,7 @@ def lines(overview: Overview, verdicts: Sequence[Verdict], cost: Cost, *, each: 
         *(f"  {line}" for line in axes),
         *_labelled("trains", _grouped([verdict for verdict in verdicts if verdict.starts])),
         *_labelled("leaves", _grouped([verdict for verdict in verdicts if not verdict.starts])),
+        *_labelled("tables", fills.lines(fills.fills(overview))),
         *_labelled("work", work),
         *_labelled("costs", cost.lines() if work else ["nothing: nothing is left to train"]),
         *(_each(verdicts) if each else ()),

@@ -9,7 +9,7 @@ import typer
 
 from goalgrid.exits import DIFFERENT, INCOMPLETE
 from goalgrid.options import all_known
-from goalgrid.overview import many, recall
+from goalgrid.overview import many, named_tables_exist, recall
 from goalgrid.views import say, show, show_table
 from grid import catalog
 from grid.errors import UserError, unknown
@@ -40,6 +40,7 @@ def draw(request: "Request", home: Home) -> "Table":
     if request.reference:
         return _printed(request)
     found = recall(request.grid, home)
+    named_tables_exist(found)
     cells = expand(found)
     protocols = [name for dataset in found.datasets for name in catalog.protocols(dataset)]
     if request.protocol is not None and request.protocol not in protocols:

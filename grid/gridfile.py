@@ -48,6 +48,8 @@ class Grid(Settings):
     sweep: dict[str, Annotated[list[Scalar], Field(min_length=1)]] = {}
     data: dict[str, Location] = {}
     weights: dict[str, str] = {}
+    tables: list[str] = []
+    """The papers' tables that it is for, which `plan` says whether it fills; their names are known to `results`."""
     resources: Resources = Resources()
     reliability: Reliability = Reliability()
 
@@ -191,7 +193,9 @@ def _strings(content: Mapping[str, Any], field: str) -> list[tuple[int, str]]:
 
 def _doubled(content: Mapping[str, Any]) -> list[str]:
     problems = []
-    axes = {field: _spelled_out(content.get(field)) for field in ("datasets", "recipes", "objectives", "seeds")}
+    axes = {
+        field: _spelled_out(content.get(field)) for field in ("datasets", "recipes", "objectives", "seeds", "tables")
+    }
     sweep = content.get("sweep")
     axes |= {f"sweep {name!r}": values for name, values in (sweep if isinstance(sweep, dict) else {}).items()}
     for field, values in axes.items():

@@ -1,6 +1,7 @@
 """Training: plan, run, resume, status, prune, selftest."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,7 +27,7 @@ from goalgrid.options import (
     Stale,
     Weights,
 )
-from goalgrid.overview import Overview, home_at, recall
+from goalgrid.overview import Overview, home_at, named_tables_exist, recall
 from goalgrid.reasons import Choice, decide, to_replace, to_train
 from goalgrid.views import (
     err,
@@ -39,7 +40,7 @@ from goalgrid.views import (
 )
 from grid import probes
 from grid.errors import UserError
-from grid.gridfile import load
+from grid.gridfile import Grid, load
 from grid.home import State
 from grid.saved import save_grid
 
@@ -64,7 +65,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """How many trials a grid has, why each would be trained or not, what that will cost. Trains nothing."""
-    overview = Overview.of(load(grid, set_, roots=root, weights=weights), home_at(runs))
+    overview = _overview(load(grid, set_, roots=root, weights=weights), runs)
     choice = Choice(only, force=force, stale=stale)
     if probe:
         _probe(overview, choice)
@@ -89,7 +90,7 @@ def run(
 ) -> None:
     """Train what is not done, then print the table. The same command again goes on where it was cut off."""
     overrides = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])]
-    overview = Overview.of(load(grid, overrides, roots=root, weights=weights), home_at(runs))
+    overview = _overview(load(grid, overrides, roots=root, weights=weights), runs)
     choice = Choice(only, force=force, stale=stale)
     if dry_run:
         _plan(overview, choice, jobs=jobs)
@@ -156,6 +157,12 @@ def selftest(runs: Runs = RUNS, address: Address = None) -> None:
     say(f"takes about two minutes, in a folder of its own below {runs}")
     if not show_verdicts(put_to_the_test(runs, address), runs):
         raise typer.Exit(EXIT[State.FAILED])
+
+
+def _overview(grid: Grid, runs: Path) -> Overview:
+    """A grid as it stands on the disk, once all that it names is known."""
+    named_tables_exist(grid)
+    return Overview.of(grid, home_at(runs))
 
 
 def _plan(overview: Overview, choice: Choice, *, jobs: int | None, each: bool = False, as_json: bool = False) -> None:

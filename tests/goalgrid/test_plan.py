@@ -236,3 +236,35 @@ class TestCosts:
 )
 def test_a_range_has_two_digits_and_no_more(span: Span, text: str) -> None:
     assert span.text("GB") == text
+
+
+class TestTables:
+    NAMED = ("--set", 'tables=["goal-table3-coco","goal-table6"]', "--set", 'objectives=["con_con","sig_nca"]')
+
+    def test_they_are_filled_or_not_before_any_training(self, tmp_path: Path, verb: Verb) -> None:
+        told = verb("plan", "goal-table3-coco", *self.NAMED, runs=Home(tmp_path)).stdout
+        assert "  tables     goal-table3-coco: the grid fills 8 of 60 numbers\n" in told
+        assert "  52 not: the grid has no objective con_nca, con_cir, lin_con, lin_nca and 9 more\n" in told
+        assert "not: no recipe here is this model (SCAN [17]), (VSRN [19])" in told
+
+    def test_json_has_every_number(self, tmp_path: Path, verb: Verb) -> None:
+        plan = json.loads(verb("plan", "goal-table3-coco", *self.NAMED, "--json", runs=Home(tmp_path)).stdout)
+        first, second = plan["tables"]
+        assert (first["name"], first["filled"], len(first["numbers"])) == ("goal-table3-coco", 8, 60)
+        assert sum(number["missing"] is None for number in first["numbers"]) == 8
+        assert second["name"] == "goal-table6"
+
+    def test_a_grid_that_names_none_has_none(self, pair: Home, verb: Verb) -> None:
+        assert "tables" not in verb("plan", "demo", runs=pair).stdout
+        assert json.loads(verb("plan", "demo", "--json", runs=pair).stdout)["tables"] == []
+
+    def test_an_unknown_one_is_named_before_anything_runs(self, pair: Home, tmp_path: Path, verb: Verb) -> None:
+        wrong = ("--set", 'tables=["goal-table33-coco"]')
+        for words in (("plan", "demo", *wrong), ("run", "demo", *wrong)):
+            with pytest.raises(UserError, match="unknown table 'goal-table33-coco'"):
+                verb(*words, runs=Home(tmp_path / "none"))
+        assert not (tmp_path / "none").exists()
+        named = pair.grid("demo").grid
+        named.write_text(f'tables = ["x"]\n{named.read_text().replace("tables = []", "")}')
+        with pytest.raises(UserError, match="unknown table 'x'"):
+            verb("table", "demo", runs=pair)

@@ -124,7 +124,8 @@ def test_data_of_ones_own_needs_only_a_root() -> None:
 
 
 def test_a_grid_survives_its_file(tmp_path: Path) -> None:
-    grid = load("flickr8k", ["train.lr=5e-4", "sweep.objective.tau=[1, 10]"], roots=["/data"])
+    overrides = ["train.lr=5e-4", "sweep.objective.tau=[1, 10]", 'tables=["goal-table6"]']
+    grid = load("flickr8k", overrides, roots=["/data"])
     path = tmp_path / "grid.toml"
     path.write_text(grid.to_toml())
     assert load(str(path)) == grid
