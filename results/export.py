@@ -1,7 +1,7 @@
 """`goalgrid export`: everything a paper needs of a grid, in one folder that stands on its own."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +11,15 @@ from grid.expansion import Cell, trials_of
 from grid.files import write_text, written_aside
 from grid.gridfile import Grid
 from grid.home import Home
-from results import figures, record
+from results import figures, instructions, record
 from results.analysis import analyse, metrics_of
 from results.findings import write_out
-from results.layouts import arrange
 from results.queries import Ranks
+from results.reference import reported
 from results.renderers import write_all
+from results.request import Request
 from results.scores import Scores
+from results.table import Table
 
 
 def results(cells: Sequence[Cell], home: Home, path: Path) -> int:
@@ -36,11 +38,11 @@ def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path) -> None:
     Raises:
         UserError: the target cannot be written, or records cannot be read.
     """
-    count = results(cells, home, target / "records.parquet")
+    results(cells, home, target / "records.parquet")
     scores = Scores.read(cells, home)
-    write_all(arrange(cells, scores), target / "tables")
-    for protocol in scores.others(cells):
-        write_all(arrange(cells, replace(scores, protocol=protocol)), target / "tables" / protocol)
+    tables = dict(_tables(grid, cells, scores))
+    for path, table in tables.items():
+        write_all(table, (target / path).parent)
     if scores.rows:
         found = analyse(cells, scores, Ranks.read(cells, home), metrics_of("r1", "both"))
         write_text(target / "effects.md", write_out(found, cells, "markdown"))
@@ -51,22 +53,22 @@ def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path) -> None:
         for source in (folder.settings, folder.environment, folder.history):
             if folder.done.exists():
                 write_text(target / "trials" / trial.id / source.name, source.read_text(encoding="utf-8"))
-    write_text(target / "README.md", _readme(grid, count, len(trials_of(cells))))
+    environments = pq.ParquetFile(target / "records.parquet").read(columns=["environment"])["environment"].to_pylist()
+    write_text(target / "README.md", instructions.readme(grid, cells, tables, environments))
+    write_text(target / "trials.csv", instructions.trials(cells, scores))
     files = sorted(path for path in target.rglob("*") if path.is_file() and path.name != "SHA256SUMS")
     sums = (f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(target)}\n" for path in files)
     write_text(target / "SHA256SUMS", "".join(sums))
 
 
-def _readme(grid: Grid, done: int, wanted: int) -> str:
-    return f"""# {grid.name}
-
-{done} of {wanted} trials are done. Each number of a table comes from the trials named in its row of `tables/*.parquet`.
-
-- `tables/`: the table as LaTeX, Markdown, CSV and Parquet; below it, by the data set's other protocols, if any
-- `figures/`: the matrix, effects, learning curves and diagnostics, each as PDF, SVG and PNG
-- `effects.md`: which axis matters, what differs from the baseline, and how sure that is
-- `records.parquet`: one row a trial, with the rank of every test query; the columns' meaning stands in its schema
-- `trials/`: settings, environment and history of each trial
-- `grid.toml`: the grid; train it anew with `goalgrid run grid.toml`
-- `SHA256SUMS`: check with `sha256sum -c SHA256SUMS`
-"""
+def _tables(grid: Grid, cells: Sequence[Cell], scores: Scores) -> Iterator[tuple[Path, Table]]:
+    """The grid's table, and beside the papers' numbers where there are any; below them, by the other protocols."""
+    for protocol in (None, *scores.others(cells)):
+        folder = Path("tables", *([protocol] if protocol else []))
+        shown = replace(scores, protocol=protocol)
+        requests = [Request(grid.name, protocol=protocol)]
+        if reported(cells, shown, ["i2t_r1", "t2i_r1"]).found:
+            requests.append(replace(requests[0], against="paper"))
+        for request in requests:
+            table = request.draw(cells, shown)
+            yield folder / table.name, table
