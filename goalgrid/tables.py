@@ -1,6 +1,6 @@
 """Tables as they are asked for: drawn from records or from a paper, delivered, and held against files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,11 +13,13 @@ from goalgrid.overview import many, named_tables_exist, recall
 from goalgrid.views import say, show, show_table
 from grid import catalog
 from grid.errors import UserError, unknown
-from grid.expansion import expand
+from grid.expansion import Cell, expand
+from grid.gridfile import Grid
 from grid.home import Home
 
 if TYPE_CHECKING:
     from results.request import Request
+    from results.scores import Scores
     from results.table import Table
 
 
@@ -29,7 +31,6 @@ def draw(request: "Request", home: Home) -> "Table":
     """
     from results.layouts import LAYOUTS
     from results.layouts.captions import METRIC_NAMES
-    from results.scores import Scores
 
     metrics = request.metric.split(",") if request.axes else [request.metric]
     all_known(
@@ -42,12 +43,25 @@ def draw(request: "Request", home: Home) -> "Table":
     found = recall(request.grid, home)
     named_tables_exist(found)
     cells = expand(found)
-    protocols = [name for dataset in found.datasets for name in catalog.protocols(dataset)]
-    if request.protocol is not None and request.protocol not in protocols:
-        raise UserError(unknown("protocol", request.protocol, protocols, where=f"of grid {found.name!r}"))
-    scores = Scores.read(cells, home, protocol=request.protocol, interval=request.interval)
+    scores = scores_of(found, cells, home, request.protocol, interval=request.interval)
     stop_without(scores.rows, home, request.grid)
     return request.draw(cells, scores)
+
+
+def scores_of(
+    grid: Grid, cells: Sequence[Cell], home: Home, protocol: str | None, *, interval: bool = False
+) -> "Scores":
+    """What the finished trials of a grid measured, by this protocol if one is asked for.
+
+    Raises:
+        UserError: no data set of the grid has this protocol, or records cannot be read.
+    """
+    from results.scores import Scores
+
+    protocols = [name for dataset in grid.datasets for name in catalog.protocols(dataset)]
+    if protocol is not None and protocol not in protocols:
+        raise UserError(unknown("protocol", protocol, protocols, where=f"of grid {grid.name!r}"))
+    return Scores.read(cells, home, protocol=protocol, interval=interval)
 
 
 def stop_without(rows: Mapping[str, object], home: Home, grid: str) -> None:

@@ -20,6 +20,8 @@ DIRECTION_NAMES = (*DIRECTIONS, "both")
 WORTH_FINDING = 0.5
 """The difference, in percent points, whose price in seeds is told."""
 
+RANKED = "uncertainty over test images is told by the protocol that trials were set to: ranks are stored by no other"
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -115,6 +117,7 @@ def _analyse(part: Part, scores: Scores, ranks: Ranks, metric: str, baseline: st
     best = seen.names[seen.best(lowest=lowest)]
     objective = _baseline(part, seen, baseline)
     against = {name: _matched(part, objective, name) for name in seen.names}
+    ranked = all(scores.protocol_of(cell) == cell.trials[0].settings.dataset.protocol for cell in part.cells.values())
     return Analysis(
         part.title,
         metric,
@@ -127,8 +130,8 @@ def _analyse(part: Part, scores: Scores, ranks: Ranks, metric: str, baseline: st
         like_best=tuple(seen.like_best(lowest=lowest)) if len(seen.names) > 1 else (),
         baseline=objective,
         differences=_differences(seen, against),
-        queries=_queries(seen, by_name, ranks, metric, best, against),
-        notes=(*part.notes, *seen.notes),
+        queries=_queries(seen, by_name, ranks, metric, best, against) if ranked else None,
+        notes=(*part.notes, *seen.notes, *(() if ranked else (RANKED,))),
     )
 
 

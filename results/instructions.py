@@ -31,7 +31,7 @@ def readme(grid: Grid, cells: Sequence[Cell], tables: Mapping[Path, Table], envi
 {done.total()} of {wanted} trials are done.
 
 - `tables/`: each table as LaTeX, Markdown, CSV and Parquet
-- `figures/`: the matrix, effects, learning curves and diagnostics, each as PDF, SVG and PNG
+- `figures/`: the matrix, effects, learning curves, diagnostics and ours against the paper's, each as PDF, SVG, PNG
 - `effects.md`: which axis matters, what differs from the baseline, and how sure that is
 - `records.parquet`: one row a trial, with the rank of every test query; the columns' meaning stands in its schema
 - `trials/`: settings, environment and history of each trial

@@ -14,7 +14,7 @@ from goalgrid.options import (
 )
 from goalgrid.overview import Overview, home_at, recall
 from goalgrid.tables import check as hold_against
-from goalgrid.tables import deliver, draw, stop_without
+from goalgrid.tables import deliver, draw, scores_of, stop_without
 from goalgrid.views import say, show_findings, show_list
 from grid import catalog
 from grid.errors import UserError
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from results.scores import Scores
 
 verbs = typer.Typer()
+
+Protocol = Annotated[
+    str | None, typer.Option(help="Another protocol of the data set, e.g. coco-5x1k; nothing is trained anew.")
+]
 
 
 @verbs.command()
@@ -48,9 +52,7 @@ def table(
     metric: Annotated[
         str, typer.Option(help="r1, r5, r10, medr or rsum; with --rows or --columns several: r1,r5.")
     ] = "r1",
-    protocol: Annotated[
-        str | None, typer.Option(help="Another protocol of the data set, e.g. coco-5x1k; nothing is trained anew.")
-    ] = None,
+    protocol: Protocol = None,
     reference: Annotated[
         bool, typer.Option("--reference", help="A paper's own table, as printed; without a name: which there are.")
     ] = False,
@@ -122,6 +124,7 @@ def effects(
     runs: Runs = RUNS,
     metric: Annotated[str, typer.Option(help="r1, r5, r10, medr or rsum.")] = "r1",
     direction: Annotated[str, typer.Option(help="i2t, t2i or both.")] = "both",
+    protocol: Protocol = None,
     baseline: Annotated[
         str | None, typer.Option(metavar="OBJECTIVE", help="Compare with this; default: con_con, else the first.")
     ] = None,
@@ -143,7 +146,7 @@ def effects(
         ("format", format_, findings.FORMATS),
     )
     home = home_at(runs)
-    cells, scores = _measured(grid, home)
+    cells, scores = _measured(grid, home, protocol)
     metrics = metrics_of(metric, direction)
     found = analyse(cells, scores, Ranks.read(cells, home), metrics, baseline=baseline, across=across)
     show_findings(found, cells, None if as_json else format_)
@@ -153,13 +156,14 @@ def effects(
 def figures(
     grid: GridName,
     kinds: Annotated[
-        list[str], typer.Argument(metavar="[KIND]...", help="matrix, effects, curves, diagnostics; default: all.")
+        list[str],
+        typer.Argument(metavar="[KIND]...", help="matrix, effects, curves, diagnostics, paper; default: all."),
     ] = [],
     runs: Runs = RUNS,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the pictures.")] = Path(),
     format_: Annotated[str, typer.Option("--format", help="png, pdf or svg.")] = "png",
 ) -> None:
-    """Draw the matrix, effects, learning curves and diagnostics of what is done so far."""
+    """Draw the matrix, effects, learning curves, diagnostics and ours against the paper's of what is done so far."""
     from results import figures as draw
 
     all_known(("format", format_, draw.FORMATS), *(("figure", kind, draw.FIGURES) for kind in kinds))
@@ -216,11 +220,10 @@ def export(
     say(f"written: {target}")
 
 
-def _measured(grid: str, home: Home) -> "tuple[list[Cell], Scores]":
+def _measured(grid: str, home: Home, protocol: str | None = None) -> "tuple[list[Cell], Scores]":
     """The cells of a grid and what its finished trials measured; without any, the command ends here."""
-    from results.scores import Scores
-
-    cells = expand(recall(grid, home))
-    scores = Scores.read(cells, home)
+    found = recall(grid, home)
+    cells = expand(found)
+    scores = scores_of(found, cells, home, protocol)
     stop_without(scores.rows, home, grid)
     return cells, scores

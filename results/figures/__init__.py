@@ -6,7 +6,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from results.figures import curves, diagnostics, effects, matrix
+from results.figures import curves, diagnostics, effects, matrix, paper
 from results.figures.study import Study
 from results.figures.style import FORMATS, drawing, encoded, save
 
@@ -17,6 +17,7 @@ FIGURES: dict[str, Callable[[Study], Figure | None]] = {
     "effects": effects.draw,
     "curves": curves.draw,
     "diagnostics": diagnostics.draw,
+    "paper": paper.draw,
 }
 """By kind; None of a block of which there is nothing to draw."""
 

@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from grid.gridfile import load
 from grid.home import Home
 from results import figures, findings, sheets
 from results.analysis import Analysis, analyse, metrics_of
+from results.factors import parts_of
 from results.figures import Study
 from results.layouts import arrange
 from results.layouts.captions import METRIC_NAMES
@@ -26,6 +28,7 @@ from results.observations import Observations
 from results.provenance import code_fingerprint
 from results.queries import Ranks
 from results.record import METRICS
+from results.reference import match
 from results.renderers import TEXT, parquet
 from results.scores import Score, Scores
 from results.statistics import t_interval
@@ -240,7 +243,7 @@ def test_an_interval_takes_the_place_of_the_standard_deviation(matrix: list[Cell
 
 @pytest.fixture(scope="module")
 def studies(trained: Home) -> Mapping[str, list[Study]]:
-    """Of the trained 2 x 2 grid, and of the matrix with made-up histories."""
+    """Of the trained 2 x 2 grid, of the matrix with made-up histories, and of cells that papers report."""
     small = expand(load("demo", ["seeds=[0,1]", *(word for word in SMALL if word != "--set")]))
     whole = cells_of("seeds=[0,1]")
     scores, _ = records(whole)
@@ -250,11 +253,19 @@ def studies(trained: Home) -> Mapping[str, list[Study]]:
     made = Study(
         replace(part, cells={cell.objective: cell for cell in whole}), scores, dict.fromkeys(scores.rows, history)
     )
-    return {"partial": Study.read(small, Scores.read(small, trained), trained), "whole": [made]}
+    published = expand(load("goal-table3-coco", ['recipes=["vsepp-r152"]']))
+    reported = [Study(part, records(published)[0], {}) for part in parts_of(published)]
+    return {
+        "partial": Study.read(small, Scores.read(small, trained), trained),
+        "whole": [made],
+        "published": reported,
+    }
 
 
-@pytest.mark.parametrize("kind", figures.FIGURES)
-@pytest.mark.parametrize("which", ["partial", "whole"])
+@pytest.mark.parametrize(
+    ("kind", "which"),
+    [*product([kind for kind in figures.FIGURES if kind != "paper"], ["partial", "whole"]), ("paper", "published")],
+)
 def test_every_figure_is_drawn_equal_to_the_byte(
     kind: str, which: str, studies: Mapping[str, list[Study]], tmp_path: Path
 ) -> None:
@@ -265,6 +276,27 @@ def test_every_figure_is_drawn_equal_to_the_byte(
     pixels = image.imread(first[0])[..., :3]
     assert pixels[[0, -1]].min() > 0.95, "something is cut off at the upper or lower edge"
     assert pixels[:, [0, -1]].min() > 0.95, "something is cut off at the left or right edge"
+
+
+def test_papers_and_ours_stand_on_equal_axes_a_point_an_objective(studies: Mapping[str, list[Study]]) -> None:
+    (study,) = studies["published"]
+    drawn = figures.FIGURES["paper"](study)
+    assert drawn
+    for axes, metric in zip(drawn.axes, ("i2t_r1", "t2i_r1"), strict=True):
+        assert axes.get_xlim() == axes.get_ylim()
+        points = {(float(c[0].get_xdata()[0]), float(c[0].get_ydata()[0])) for c in axes.containers}
+        found = match(list(study.part.cells.values()), study.scores, [metric])
+        expected = set()
+        for cell in study.part.cells.values():
+            theirs = found.of(cell, metric)
+            assert theirs
+            expected.add((theirs.value.mean, study.scores.of(cell, metric).mean))
+        assert points == expected
+        assert len(points) == 15
+
+
+def test_what_no_paper_reports_is_not_drawn_beside_one(studies: Mapping[str, list[Study]]) -> None:
+    assert figures.FIGURES["paper"](studies["whole"][0]) is None
 
 
 def test_other_objectives_have_curves_and_no_matrix(tmp_path: Path, studies: Mapping[str, list[Study]]) -> None:

@@ -1,5 +1,6 @@
 """One training serves all protocols of its data set: in the record, in tables and in exports."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -142,9 +143,17 @@ def test_the_command_line_shows_another_protocol(
     file = str(tmp_path / "folds.toml")
     text = goalgrid("table", file, "--protocol", "coco-5x1k", "--format", "markdown", runs=swept[0].path).stdout
     assert f"Recall@1 (%) on coco-5x1k ({FIVE})" in text
-    wrong = goalgrid("table", file, "--protocol", "coco-1k", runs=swept[0].path)
-    assert wrong.returncode == 2
-    assert "unknown protocol 'coco-1k' of grid 'folds'. Did you mean 'coco-5x1k'?" in wrong.stderr
+    found = goalgrid("effects", file, "--protocol", "coco-5x1k", "--json", runs=swept[0].path)
+    one = json.loads(found.stdout)[0]
+    cells = expand(grid_of(root))
+    best = max(Scores.read(cells, swept[0], protocol="coco-5x1k").of(cell, "i2t_r1").mean for cell in cells)
+    assert (one["protocol"], one["metric"], max(one["means"])) == ("coco-5x1k", "i2t_r1", best)
+    assert one["queries"] is None  # ranks are those of coco-5k
+    assert "uncertainty over test images" in one["notes"][-1]
+    for verb in ("table", "effects"):
+        wrong = goalgrid(verb, file, "--protocol", "coco-1k", runs=swept[0].path)
+        assert wrong.returncode == 2
+        assert "unknown protocol 'coco-1k' of grid 'folds'. Did you mean 'coco-5x1k'?" in wrong.stderr
 
 
 def test_a_test_split_of_another_size_is_refused_before_anything_is_trained(

@@ -1,0 +1,104 @@
+"""Ours over the paper's: a point an objective, with both spreads, beside the line on which they are equal."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from grid.objectives import GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.palette import COLOURS, FAINT, INK, MARKS
+from results.figures.study import Study
+from results.figures.style import blank, line_styles, symbol
+from results.layouts.captions import METRIC_NAMES
+from results.layouts.columns import DIRECTIONS
+from results.reference import Difference, Match, reported
+
+NOTE = "bars: ± one standard deviation over seeds and runs; dashed: equal; paper:"
+
+PLAIN: dict[str, Any] = {"linestyle": "none", "markersize": 6}
+"""A mark without a line."""
+
+
+def draw(study: Study) -> Figure | None:
+    """Recall@1, a panel a direction; None where no paper reports what was trained."""
+    found = reported(list(study.part.cells.values()), study.scores, [f"{direction}_r1" for direction in DIRECTIONS])
+    panels = {direction: _pairs(study, found, f"{direction}_r1") for direction in DIRECTIONS}
+    drawn = {direction: pairs for direction, pairs in panels.items() if pairs}
+    if not drawn:
+        return None
+    names = [name for name in study.part.cells if any(name in pairs for pairs in drawn.values())]
+    looks = _looks(names)
+    figure = blank(4.2, study, f"{NOTE} {', '.join(found.sources)}")
+    every = figure.subplots(1, len(drawn), squeeze=False)[0]
+    for axes, (direction, pairs) in zip(every, drawn.items(), strict=True):
+        for name, pair in pairs.items():
+            _point(axes, pair, looks[name])
+        _square(axes)
+        axes.set_title(DIRECTIONS[direction].text)
+        axes.set_xlabel(f"paper's {METRIC_NAMES['r1']}")
+        axes.set_ylabel(f"our {METRIC_NAMES['r1']}")
+    handles = _legend(names, looks)
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 8), handlelength=1.2)
+    return figure
+
+
+def _pairs(study: Study, found: Match, metric: str) -> dict[str, Difference]:
+    """Ours and theirs, by the cell's name, of those that both have."""
+    pairs: dict[str, Difference] = {}
+    for name, cell in study.part.cells.items():
+        ours, theirs = study.scores.of(cell, metric), found.of(cell, metric)
+        if ours.n and theirs:
+            pairs[name] = Difference(ours, theirs.value)
+    return pairs
+
+
+def _looks(names: list[str]) -> dict[str, dict[str, Any]]:
+    """Of GOAL's cells colours by pair weight and marks by triplet weight, else a colour and a mark each."""
+    if not set(names) <= set(GOAL):
+        return {
+            name: {"color": style["color"], "marker": style["marker"]} for name, style in line_styles(names).items()
+        }
+    colours, marks = dict(zip(PAIR_WEIGHTS, COLOURS, strict=False)), dict(zip(TRIPLET_WEIGHTS, MARKS, strict=False))
+    split = {name: name.split("_") for name in names}
+    return {name: {"color": colours[pair], "marker": marks[triplet]} for name, (pair, triplet) in split.items()}
+
+
+def _point(axes: Axes, pair: Difference, look: Mapping[str, Any]) -> None:
+    """Bars only where there is a spread."""
+    spread = {"xerr": pair.theirs.std, "yerr": pair.ours.std}
+    axes.errorbar(
+        pair.theirs.mean, pair.ours.mean, **{name: value for name, value in spread.items() if math.isfinite(value)},
+        **look, **PLAIN, markeredgecolor="white", markeredgewidth=0.6, elinewidth=0.8,
+    )  # fmt: skip
+
+
+def _square(axes: Axes) -> None:
+    """Both axes over one range, with the line on which both are equal."""
+    axes.set_box_aspect(1)
+    low = min(axes.get_xlim()[0], axes.get_ylim()[0])
+    high = max(axes.get_xlim()[1], axes.get_ylim()[1])
+    axes.plot([low, high], [low, high], color=FAINT, linewidth=0.9, linestyle=(0, (4, 3)), zorder=0)
+    axes.set_xlim(low, high)
+    axes.set_ylim(low, high)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(6))
+    axes.grid(visible=True)
+
+
+def _legend(names: list[str], looks: Mapping[str, Mapping[str, Any]]) -> list[Line2D]:
+    """Of GOAL's cells what a colour and what a mark means, else each name's."""
+    if not set(names) <= set(GOAL):
+        return [Line2D([], [], label=name, **looks[name], **PLAIN) for name in names]
+    colours = {name.split("_")[0]: looks[name]["color"] for name in names}
+    marks = {name.split("_")[1]: looks[name]["marker"] for name in names}
+    return [
+        *(Line2D([], [], label=symbol("pair weight", pair), color=colours[pair], marker="o", **PLAIN)
+          for pair in PAIR_WEIGHTS if pair in colours),
+        *(Line2D([], [], label=symbol("triplet weight", triplet), color=INK, marker=marks[triplet],
+                 fillstyle="none", **PLAIN)
+          for triplet in TRIPLET_WEIGHTS if triplet in marks),
+    ]  # fmt: skip
