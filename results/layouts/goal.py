@@ -7,6 +7,7 @@ from grid.expansion import Cell
 from grid.objectives import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from results.layouts.captions import METRIC_NAMES, Source, block_title, blocks_of, caption, entry
 from results.layouts.columns import DIRECTIONS
+from results.notation import weight
 from results.table import Block, Entry, Group, Label, Row, Table
 
 
@@ -34,9 +35,8 @@ def triplet_columns() -> tuple[Label, ...]:
 
 
 def symbol(letter: str, name: str) -> Label:
-    """GOAL's notation; in mathematics a hyphen must be told from a minus."""
-    upright = name.replace("-", r"\mathchar`-")
-    return Label(f"{letter}^{name}", rf"${letter}^{{\mathrm{{{upright}}}}}$")
+    """GOAL's notation."""
+    return Label(f"{letter}^{name}", f"${weight(letter, name)}$")
 
 
 def _row(pair: str, block: dict[str, Cell], scores: Source, metrics: list[str]) -> Row:

@@ -50,7 +50,7 @@ class Difference:
         if math.isnan(self.mean):
             return "--"
         error = "" if math.isnan(self.error) else f" ± {self.error:.{SHOWN_DIGITS}f}"
-        return f"{self.mean:+.{SHOWN_DIGITS}f}{error}"
+        return f"{self.mean:+z.{SHOWN_DIGITS}f}{error}"
 
     def tidy(self) -> dict[str, object]:
         """The difference and its standard error, unrounded."""

@@ -1,6 +1,9 @@
 """A table for a paper: booktabs, `table*` so that it spans two columns. Escaping happens here and nowhere else."""
 
-from results.table import Entry, Row, Table
+import re
+
+from results.notation import mathematics
+from results.table import Entry, Label, Row, Table
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -30,6 +33,8 @@ _SPECIAL = {
 
 PAGE = 90
 """So many characters, counting two between columns, fit beside one another in a two-column page's width."""
+LINES = 46
+"""So many lines fit above one another, with the caption, in \\small."""
 
 
 def escape(text: str) -> str:
@@ -42,14 +47,20 @@ def escape(text: str) -> str:
 
 
 def render(table: Table) -> str:
-    r"""A `table*` environment; needs \usepackage{booktabs,graphicx}. What is too wide is scaled to the page."""
+    r"""A `table*` environment; needs \usepackage{booktabs,graphicx}.
+
+    In what is too wide for the page ± stands close to its numbers, and if that is not enough all is scaled to the page;
+    what is too long is set smaller.
+    """
     width = sum(len(group.columns) for group in table.groups)
-    wide = _characters(table) > PAGE
+    tight = _characters(table, tight=False) > PAGE
+    wide = _characters(table, tight=tight) > PAGE
+    long = sum(len(block.rows) + 2 for block in table.blocks) + 2 > LINES
     lines = [
         "% needs \\usepackage{booktabs,graphicx}",
         "\\begin{table*}",
         "\\centering",
-        "\\small",
+        "\\scriptsize" if long else "\\small",
         *(["\\setlength{\\tabcolsep}{3pt}"] if width > 6 else []),
         *(["\\resizebox{\\textwidth}{!}{%"] if wide else []),
         f"\\begin{{tabular}}{{l{'c' * width}}}",
@@ -59,40 +70,57 @@ def render(table: Table) -> str:
     for block in table.blocks:
         lines += [
             "\\midrule",
-            f"\\multicolumn{{{width + 1}}}{{c}}{{{escape(block.title)}}} \\\\",
+            f"\\multicolumn{{{width + 1}}}{{c}}{{{_prose(block.title)}}} \\\\",
             "\\midrule",
         ]
         bold = table.best_of(block)
         for number, row in enumerate(block.rows):
-            entries = [_text(entry, (number, column) in bold) for column, entry in enumerate(row.entries)]
-            lines.append(" & ".join([row.label.latex or escape(row.label.text), *entries]) + " \\\\")
-    lines += ["\\bottomrule", "\\end{tabular}" + "}" * wide, f"\\caption{{{escape(table.caption)}}}", "\\end{table*}"]
+            entries = [_text(entry, (number, column) in bold, tight) for column, entry in enumerate(row.entries)]
+            lines.append(" & ".join([_label(row.label), *entries]) + " \\\\")
+    lines += ["\\bottomrule", "\\end{tabular}" + "}" * wide, f"\\caption{{{_prose(table.caption)}}}", "\\end{table*}"]
     return "\n".join(lines) + "\n"
 
 
-def _characters(table: Table) -> int:
+def _characters(table: Table, *, tight: bool) -> int:
     """How wide the widest row is."""
     rows = (row for block in table.blocks for row in block.rows)
-    return max((_length(row) for row in rows), default=0)
+    return max((_length(row, tight) for row in rows), default=0)
 
 
-def _length(row: Row) -> int:
-    return len(row.label.text) + sum(2 + len(entry.text if entry else "--") for entry in row.entries)
+def _length(row: Row, tight: bool) -> int:
+    return len(row.label.text) + sum(2 + len(_plain(entry, tight)) for entry in row.entries)
 
 
 def _head(table: Table) -> list[str]:
     titles, rules, start = [], [], 2
     for group in table.groups:
         count = len(group.columns)
-        titles.append(f"\\multicolumn{{{count}}}{{c}}{{{group.title.latex or escape(group.title.text)}}}")
+        titles.append(f"\\multicolumn{{{count}}}{{c}}{{{_label(group.title)}}}")
         if group.title.text:
             rules.append(f"\\cmidrule(lr){{{start}-{start + count - 1}}}")
         start += count
-    columns = [column.latex or escape(column.text) for group in table.groups for column in group.columns]
-    corner = table.corner.latex or escape(table.corner.text)
-    return [" & ".join(["", *titles]) + " \\\\", " ".join(rules), " & ".join([corner, *columns]) + " \\\\"]
+    columns = [_label(column) for group in table.groups for column in group.columns]
+    return [
+        " & ".join(["", *titles]) + " \\\\",
+        " ".join(rules),
+        " & ".join([_label(table.corner), *columns]) + " \\\\",
+    ]
 
 
-def _text(entry: Entry | None, bold: bool) -> str:
-    text = escape(entry.text) if entry else "--"
+def _label(label: Label) -> str:
+    return label.latex or _prose(label.text)
+
+
+def _prose(text: str) -> str:
+    """With losses and GOAL's cells as papers write them."""
+    return mathematics(text, escape)
+
+
+def _text(entry: Entry | None, bold: bool, tight: bool) -> str:
+    text = re.sub(r"^-(?=\d)", "$-$", escape(_plain(entry, tight)))
     return f"\\textbf{{{text}}}" if bold else text
+
+
+def _plain(entry: Entry | None, tight: bool) -> str:
+    text = entry.text if entry else "--"
+    return text.replace(" ± ", "±") if tight else text

@@ -23,7 +23,7 @@ from results.layouts import LAYOUTS, arrange
 from results.reference import Difference, Paper, Printed, names, results
 from results.renderers import latex, markdown, parquet, terminal
 from results.scores import Score, Scores
-from results.table import Table
+from results.table import Block, Entry, Group, Label, Row, Table
 
 from ..conftest import PAPERS, Goalgrid
 
@@ -184,7 +184,26 @@ def test_latex_of_all_papers_and_layouts_fits_a_page(third: list[Cell], tmp_path
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
     finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stdout[-2000:]
-    assert "Overfull" not in finished.stdout
+    assert [line for line in finished.stdout.splitlines() if "Overfull" in line or "Warning" in line] == []
+
+
+def test_latex_is_in_the_papers_notation(third: list[Cell]) -> None:
+    losses = latex.render(drawn("selhn-table1"))
+    assert r"RVSE (MLP), $\mathcal{L}_{\mathrm{T\mathchar`-SelHN}}$ & " in losses
+    assert r"with the gradient ($T^{\mathrm{con}}$, $P^{\mathrm{con}}$)" in latex.render(drawn("goal-table2-coco"))
+    ours = latex.render(arrange(third, synthetic(third), against="paper"))
+    assert r"$P^{\mathrm{sig\mathchar`-ms}}\,T^{\mathrm{cir}}$ & " in ours
+    assert "con\\_con" not in ours
+
+
+def test_differences_have_a_minus_and_no_negative_zero() -> None:
+    below = Difference(Score((62.0, 62.2), expected=2), Printed("63.1±0.2", n=3))
+    assert Difference(Score((63.08,), expected=1), Printed("63.1")).text == "+0.0"
+    entries = (Entry(below, (("objective", "con_con"),)),)
+    group = Group(Label(""), (Label("difference"),))
+    table = Table("t", Label(""), (group,), (Block("block", (Row(Label("row"), entries),)),), "caption")
+    assert below.text == "-1.0 ± 0.2"
+    assert r"row & $-$1.0 $\pm$ 0.2 \\" in latex.render(table)
 
 
 def test_a_difference_is_ours_minus_theirs_with_welchs_error() -> None:
