@@ -1,13 +1,16 @@
-"""The analysis of variance equals statsmodels' where it is installed, and literal sums everywhere."""
+"""The analysis of variance equals statsmodels' and literal sums."""
 
 import itertools
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.formula.api import ols
+from statsmodels.stats.anova import anova_lm
 
 from results.effects import anova
 from results.factors import PAIR, TRIPLET, factors_of
@@ -42,19 +45,19 @@ def test_sums_of_squares_are_the_literal_ones() -> None:
     assert found.effects[0].omega2 == pytest.approx((sums["pair"] - 4 * mean_square) / (total + mean_square))
 
 
-def test_it_is_statsmodels_analysis_of_variance() -> None:
-    api = pytest.importorskip("statsmodels.formula.api")
-    pd = pytest.importorskip("pandas")
-    linear = pytest.importorskip("statsmodels.stats.anova")
-    rows = [
-        {"p": str(i), "t": str(j), "s": str(s), "y": MATRIX[i, j, s]}
-        for i, j, s in itertools.product(*map(range, MATRIX.shape))
-    ]
-    theirs = linear.anova_lm(api.ols("y ~ C(p) * C(t) + C(s)", pd.DataFrame(rows)).fit(), typ=2)
-    for effect, name in zip(anova(MATRIX, LEVELS).effects, ("C(p)", "C(t)", "C(p):C(t)"), strict=True):
-        assert effect.squares == pytest.approx(theirs.loc[name, "sum_sq"])
-        assert effect.f == pytest.approx(theirs.loc[name, "F"])
-        assert effect.p == pytest.approx(theirs.loc[name, "PR(>F)"])
+@settings(deadline=None, max_examples=10)
+@given(st.integers(2, 5), st.integers(2, 3), st.integers(2, 4), st.integers(0, 999))
+def test_it_is_statsmodels_analysis_of_variance(pairs: int, triplets: int, seeds: int, seed: int) -> None:
+    draws = np.random.default_rng(seed)
+    y = draws.normal(size=(pairs, triplets, seeds)) + np.arange(pairs)[:, None, None] + draws.normal(size=seeds)
+    rows = [{"p": i, "t": j, "s": s, "y": y[i, j, s]} for i, j, s in itertools.product(*map(range, y.shape))]
+    theirs = anova_lm(ols("y ~ C(p) * C(t) + C(s)", pd.DataFrame(rows)).fit(), typ=2)
+    found = anova(y, {"p": tuple(map(str, range(pairs))), "t": tuple(map(str, range(triplets)))})
+    for effect, name in zip(found.effects, ("C(p)", "C(t)", "C(p):C(t)"), strict=True):
+        own = (effect.squares, effect.freedom, effect.f, effect.p)
+        assert own == pytest.approx(tuple(theirs.loc[name, ["sum_sq", "df", "F", "PR(>F)"]]))
+    assert found.freedom == theirs.loc["Residual", "df"]
+    assert found.seeds == pytest.approx(theirs.loc["C(s)", "sum_sq"] / theirs["sum_sq"].sum())
 
 
 def test_one_factor_of_two_levels_is_the_paired_t_test() -> None:

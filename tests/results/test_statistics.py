@@ -1,4 +1,4 @@
-"""Statistics equal scipy's, statsmodels' where it is installed, or slow literal versions."""
+"""Statistics equal scipy's, statsmodels', or slow literal versions."""
 
 import itertools
 import math
@@ -8,6 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.regression.linear_model import OLS
+from statsmodels.stats.libqsturng import psturng, qsturng
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.power import TTestPower
+from statsmodels.stats.weightstats import DescrStatsW
 
 from results import statistics as own
 
@@ -79,17 +84,32 @@ def test_holm_is_the_literal_step_down(p: list[float]) -> None:
     assert all(adjusted >= np.array(p) - 1e-12)
 
 
-def test_holm_is_statsmodels() -> None:
-    multitest = pytest.importorskip("statsmodels.stats.multitest")
-    p = RNG.uniform(0, 0.2, 14)
-    assert own.holm(p) == pytest.approx(multitest.multipletests(p, method="holm")[1])
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=14))
+def test_holm_is_statsmodels(p: list[float]) -> None:
+    assert own.holm(p) == pytest.approx(multipletests(p, method="holm")[1])
 
 
-def test_power_is_statsmodels() -> None:
-    smp = pytest.importorskip("statsmodels.stats.power")
-    for n, difference in itertools.product((2, 3, 5, 20), (0.2, 0.5, 1.0)):
-        theirs = smp.TTestPower().power(difference, n, 0.05)
-        assert own.power(difference, 1.0, n) == pytest.approx(theirs, abs=1e-6)
+@given(VALUES)
+def test_the_paired_t_test_and_its_interval_are_statsmodels(values: list[float]) -> None:
+    if np.std(values) > 1e-6:
+        theirs = DescrStatsW(values)
+        interval = own.t_interval(values)
+        assert own.paired_t(values) == pytest.approx(theirs.ttest_mean(0)[1], rel=1e-6)
+        assert (interval.low, interval.high) == pytest.approx(theirs.tconfint_mean())
+
+
+@settings(deadline=None)
+@given(st.integers(2, 20), st.floats(0.05, 1.2))
+def test_power_is_statsmodels(n: int, difference: float) -> None:
+    assert own.power(difference, 1.0, n) == pytest.approx(TTestPower().power(difference, n, 0.05), abs=1e-6)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.floats(0.25, 4))
+def test_the_seeds_needed_are_statsmodels_rounded_up(std: float) -> None:
+    n = TTestPower().solve_power(0.5 / std, power=0.8, alpha=0.05)
+    assert own.seeds_needed(0.5, std) in {max(2, math.ceil(n - 1e-6)), max(2, math.ceil(n + 1e-6))}
 
 
 def test_power_is_the_share_of_simulated_experiments_that_find_the_difference() -> None:
@@ -131,6 +151,24 @@ def test_tukey_without_blocks_to_remove_is_scipys() -> None:
     q = np.abs(values.mean(1) - values.mean(1)[0]) / math.sqrt(error / 6)
     assert own.tukey(values, 0)[1:] == pytest.approx(stats.studentized_range.sf(q[1:], 4, freedom))
     assert freedom == 15
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.integers(3, 6), st.integers(3, 6), st.integers(0, 999))
+def test_tukey_rests_on_statsmodels_error_of_cells_and_seeds(cells: int, seeds: int, seed: int) -> None:
+    """Its studentized range is an approximation, and a poor one for large p."""
+    draws = np.random.default_rng(seed)
+    values = draws.normal(size=(cells, seeds)) + np.arange(cells)[:, None] + 5 * draws.normal(size=seeds)
+    cell, block = (places.ravel() for places in np.indices(values.shape))
+    design = np.column_stack([np.eye(cells)[cell], np.eye(seeds)[block][:, 1:]])
+    fit = OLS(values.ravel(), design).fit()
+    assert own.error_of_blocks(values) == pytest.approx((fit.mse_resid, fit.df_resid))
+    q = np.abs(values.mean(1) - values.mean(1)[0]) / math.sqrt(fit.mse_resid / seeds)
+    for ours, each in zip(own.tukey(values, 0)[1:], q[1:], strict=True):
+        theirs = float(np.squeeze(psturng(each, cells, fit.df_resid)))
+        assert ours == pytest.approx(theirs, abs=5e-3) if theirs < 0.5 else ours > 0.45
+    honest = own.honest_difference(fit.mse_resid, int(fit.df_resid), cells, seeds)
+    assert honest == pytest.approx(qsturng(0.95, cells, fit.df_resid) * math.sqrt(fit.mse_resid / seeds), rel=5e-3)
 
 
 def test_tukey_declares_a_best_of_equals_different_rarely() -> None:
