@@ -24,8 +24,8 @@ from runners.attempts import Origin
 from runners.events import Event, Report
 from runners.failures import alone, given_up, pause
 from runners.machine import Machine
+from runners.progress import Cadence
 from runners.stopping import Stop
-from runners.trainer import Cadence
 from runners.trial import run_trial
 
 

@@ -20,9 +20,9 @@ from runners.jobs import Driver, Job, Launched, concurrency, jobs_for
 from runners.live import Board, Display
 from runners.mlflow_mirror import Mirror
 from runners.precompute import check_inputs, compute_features
+from runners.progress import Cadence
 from runners.replaced import replace
 from runners.stopping import Stop
-from runners.trainer import Cadence
 from runners.watchdog import Watchdog
 
 

@@ -4,7 +4,7 @@ import json
 import traceback
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -22,10 +22,11 @@ from runners import attempts
 from runners.attempts import Hold, Origin
 from runners.events import Event, Kind, Report
 from runners.failures import classify, given_up
-from runners.inputs import data_fingerprint, prepare
+from runners.inputs import Inputs, data_fingerprint, prepare
 from runners.machine import Machine
+from runners.progress import Cadence, Progress
 from runners.stopping import Stop
-from runners.trainer import Cadence, Hooks, Preempted, Trainer
+from runners.trainer import Hooks, Preempted, Trainer
 
 LOGGED = ("loss", "lr", "val_i2t_r1", "val_t2i_r1", "val_rsum")
 """What an attempt's log says of an epoch; the history has everything."""
@@ -70,7 +71,11 @@ def run_trial(
         return State.FAILED
     try:
         with attempts.held(folder, origin, stop or Stop()) as hold:
-            return _attempt(settings, folder, hold, machine, cadence, voice)
+            running = Running(settings, folder, hold, voice, machine)
+            try:
+                return _train(running, cadence)
+            except Exception as error:  # whatever it is, it is this trial's failure, not the grid's
+                return running.ended(error)
     except attempts.Busy as busy:
         if folder.done.exists():
             voice.done()
@@ -83,79 +88,105 @@ def run_trial(
         return State.FAILED
 
 
-def _attempt(
-    settings: TrialSettings, folder: TrialFolder, hold: Hold, machine: Machine, cadence: Cadence, voice: Voice
-) -> State:
-    """Train while this process holds the trial, and say how it ended."""
+@dataclass(frozen=True)
+class Running:
+    """An attempt at a trial: what it reads and tells, what it leaves, and how it ends."""
 
-    def warn(message: str) -> None:
-        hold.log(f"warning: {message}")
-        voice.tell("warning", message)
+    settings: TrialSettings
+    folder: TrialFolder
+    hold: Hold
+    voice: Voice
+    machine: Machine
 
-    def epoch(epoch: int, metrics: dict[str, float]) -> None:
-        hold.log(f"epoch {epoch}: " + ", ".join(f"{name} {metrics[name]:.4g}" for name in LOGGED))
-        voice.tell("epoch", epoch=epoch, metrics=metrics)
+    @property
+    def hooks(self) -> Hooks:
+        """Whom its trainer tells what."""
+        return Hooks(self.hold.begin, self._epoch, self.hold.beat, self._warn)
 
-    hold.log(f"attempt {hold.attempt.number}: process {hold.lease['pid']} on {hold.lease['host']}, {machine.device}")
-    voice.tell("started")
-    try:
+    def start(self) -> Inputs:
+        """Say what begins, write it to the folder, and open the data.
+
+        Raises:
+            UserError: the data cannot be used, or the folder not be written.
+        """
+        hold, folder, device = self.hold, self.folder, self.machine.device
+        hold.log(f"attempt {hold.attempt.number}: process {hold.lease['pid']} on {hold.lease['host']}, {device}")
+        self.voice.tell("started")
         folder.error.unlink(missing_ok=True)
-        metrics = _train(settings, folder, hold, machine, cadence, Hooks(hold.begin, epoch, hold.beat, warn))
-    except attempts.Fenced:
-        voice.tell("busy", "another process took this trial over")
-        return State.RUNNING
-    except Preempted:
-        hold.end(Failure.PREEMPTED, "asked to end; it goes on from its checkpoint")
-        voice.tell("stopped")
-        return State.INTERRUPTED
-    except Exception as error:  # whatever it is, it is this trial's failure, not the grid's
-        return _failed(folder, hold, error, voice)
-    hold.end(DONE)
-    voice.done(metrics)
-    return State.DONE
+        torch.set_num_threads(self.machine.threads)
+        write_json(folder.settings, self.settings.model_dump(mode="json"), durable=False)
+        write_json(folder.environment, self.environment, durable=False)
+        inputs = prepare(self.settings, self.machine)
+        inputs.reader.save(folder.vocabulary)
+        hold.beat(0)
+        return inputs
+
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        return provenance.environment(self.machine.device.type, self.machine.device_name, self.machine.threads)
+
+    def finish(self, progress: Progress, inputs: Inputs, by_protocol: dict[str, Ranks]) -> State:
+        """Leave the record, and say that the trial is done.
+
+        Args:
+            by_protocol: the test split's ranks by each of `protocols_of`.
+
+        Raises:
+            Fenced: another process holds the trial now.
+            UserError: the disk is full or read-only.
+        """
+        folder, ranks = self.folder, by_protocol[self.settings.dataset.protocol]
+        others = {name: each.metrics() for name, each in by_protocol.items() if each is not ranks}
+        self.hold.commit()
+        content = _record(self.settings, folder, progress, inputs, ranks, others, self.environment)
+        record.write(folder.record, content, durable=False)
+        make_durable(folder.path)  # before `done` says so
+        write_text(folder.done, datetime.now(UTC).isoformat(timespec="seconds") + "\n", durable=False)
+        make_durable(folder.path)
+        for checkpoint in (folder.last_checkpoint, folder.previous_checkpoint):
+            checkpoint.unlink(missing_ok=True)  # three times the model each; what may start from it takes the best
+        self.hold.end(DONE)
+        self.voice.done({f"test_{name}": value for name, value in ranks.metrics().items()})
+        return State.DONE
+
+    def ended(self, error: Exception) -> State:
+        """Say how it ended without being done: class a failure, and see whether another try can help."""
+        if isinstance(error, attempts.Fenced):
+            self.voice.tell("busy", "another process took this trial over")
+            return State.RUNNING
+        if isinstance(error, Preempted):
+            self.hold.end(Failure.PREEMPTED, "asked to end; it goes on from its checkpoint")
+            self.voice.tell("stopped")
+            return State.INTERRUPTED
+        failure, users = classify(error), isinstance(error, UserError)
+        message = " ".join(str(error).split()) or type(error).__name__
+        message = message if users else f"{type(error).__name__}: {message}"
+        trace = "" if users else "".join(traceback.format_exception(error)) + "\n"
+        if trace:
+            self.hold.log(trace)
+        over = not self.hold.end(failure, message) or given_up(self.folder, self.hold.lease["launch"], trace)
+        self.voice.tell("failed" if over else "retry", f"{failure}: {message}")
+        return State.FAILED if over else State.INTERRUPTED
+
+    def _warn(self, message: str) -> None:
+        self.hold.log(f"warning: {message}")
+        self.voice.tell("warning", message)
+
+    def _epoch(self, epoch: int, metrics: dict[str, float]) -> None:
+        self.hold.log(f"epoch {epoch}: " + ", ".join(f"{name} {metrics[name]:.4g}" for name in LOGGED))
+        self.voice.tell("epoch", epoch=epoch, metrics=metrics)
 
 
-def _failed(folder: TrialFolder, hold: Hold, error: Exception, voice: Voice) -> State:
-    """Class the failure, leave it with its attempt and its log, and see whether another try can help."""
-    failure, users = classify(error), isinstance(error, UserError)
-    message = " ".join(str(error).split()) or type(error).__name__
-    message = message if users else f"{type(error).__name__}: {message}"
-    trace = "" if users else "".join(traceback.format_exception(error)) + "\n"
-    if trace:
-        hold.log(trace)
-    over = not hold.end(failure, message) or given_up(folder, hold.lease["launch"], trace)
-    voice.tell("failed" if over else "retry", f"{failure}: {message}")
-    return State.FAILED if over else State.INTERRUPTED
-
-
-def _train(
-    settings: TrialSettings, folder: TrialFolder, hold: Hold, machine: Machine, cadence: Cadence, hooks: Hooks
-) -> dict[str, float]:
-    torch.set_num_threads(machine.threads)
-    write_json(folder.settings, settings.model_dump(mode="json"), durable=False)
-    environment = provenance.environment(machine.device.type, machine.device_name, machine.threads)
-    write_json(folder.environment, environment, durable=False)
-    inputs = prepare(settings, machine)
-    inputs.reader.save(folder.vocabulary)
-    hold.beat(0)
-    trainer = Trainer(settings, inputs, folder, hooks=hooks, cadence=cadence, start=_parent(settings, folder))
+def _train(running: Running, cadence: Cadence) -> State:
+    inputs = running.start()
+    start = _parent(running.settings, running.folder)
+    trainer = Trainer(running.settings, inputs, running.folder, hooks=running.hooks, cadence=cadence, start=start)
     trainer.fit()
-    by_protocol = trainer.by_protocols(protocols_of(settings))
-    ranks = by_protocol.pop(settings.dataset.protocol)
-    others = {name: others.metrics() for name, others in by_protocol.items()}
-    hold.commit()
-    content = _record(settings, folder, trainer, ranks, others, environment)
-    record.write(folder.record, content, durable=False)
-    make_durable(folder.path)  # before `done` says so
-    write_text(folder.done, datetime.now(UTC).isoformat(timespec="seconds") + "\n", durable=False)
-    make_durable(folder.path)
-    for checkpoint in (folder.last_checkpoint, folder.previous_checkpoint):
-        checkpoint.unlink(missing_ok=True)  # three times the model each; what may start from it takes the best
-    return {f"test_{name}": value for name, value in ranks.metrics().items()}
+    return running.finish(trainer.progress, inputs, trainer.by_protocols(protocols_of(running.settings)))
 
 
-def _parent(settings: TrialSettings, folder: TrialFolder) -> Path | None:
-    """The best checkpoint of the trial that this one starts from.
+def _parent(settings: TrialSettings, folder: TrialFolder) -> TrialFolder | None:
+    """Of the trial that this one starts from.
 
     Raises:
         UserError: that trial is not done.
@@ -165,7 +196,7 @@ def _parent(settings: TrialSettings, folder: TrialFolder) -> Path | None:
     parent = folder.sibling(settings.starts_from)
     if not parent.done.exists():
         raise UserError(f"it starts from {parent.trial_id}, which is not done. Run the grid: parents come first.")
-    return parent.best_checkpoint
+    return parent
 
 
 def protocols_of(settings: TrialSettings) -> list[str]:
@@ -176,12 +207,13 @@ def protocols_of(settings: TrialSettings) -> list[str]:
 def _record(
     settings: TrialSettings,
     folder: TrialFolder,
-    trainer: Trainer,
+    progress: Progress,
+    inputs: Inputs,
     ranks: Ranks,
     others: dict[str, dict[str, float]],
     environment: dict[str, Any],
 ) -> dict[str, Any]:
-    selected = trainer.selected
+    selected = progress.selected
     return {
         "trial_id": folder.trial_id,
         "dataset": settings.dataset.name,
@@ -194,17 +226,17 @@ def _record(
         "settings": settings.model_dump_json(),
         "selection": settings.train.selection,
         "selected_epoch": selected["epoch"],
-        "epochs": trainer.epoch,
-        "steps": trainer.step,
+        "epochs": progress.epoch,
+        "steps": progress.step,
         **{f"val_{name}": selected[f"val_{name}"] for name in record.METRICS},
         **{f"test_{name}": value for name, value in ranks.metrics().items()},
         "other_metrics": record.other_metrics(others),
         **record.diagnostics(selected),
         "test_i2t_ranks": ranks.i2t.tolist(),
         "test_t2i_ranks": ranks.t2i.tolist(),
-        "history": record.long_history(trainer.rows),
-        "train_seconds": sum(row["seconds"] for row in trainer.rows),
-        "data_fingerprint": data_fingerprint(trainer.inputs, settings.model),
+        "history": record.long_history(progress.rows),
+        "train_seconds": sum(row["seconds"] for row in progress.rows),
+        "data_fingerprint": data_fingerprint(inputs, settings.model),
         "code_fingerprint": provenance.code_fingerprint(),
         "environment": json.dumps(environment, sort_keys=True),
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),

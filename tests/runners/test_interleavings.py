@@ -18,8 +18,8 @@ from results.comparison import differences
 from runners.disturbance import done_at, trained_after_done
 from runners.events import Event
 from runners.jobs import Job, Launched, jobs_for
+from runners.progress import Cadence
 from runners.stopping import Stop
-from runners.trainer import Cadence
 
 from ..conftest import SMALL
 

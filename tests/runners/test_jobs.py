@@ -10,7 +10,7 @@ from grid.gridfile import load
 from grid.home import Home
 from grid.running import Resources
 from runners.jobs import Capacity, Job, Launched, concurrency, gpu_share, jobs_for
-from runners.trainer import Cadence
+from runners.progress import Cadence
 
 
 def jobs(*overrides: str, gpus: int = 0) -> list[Job]:

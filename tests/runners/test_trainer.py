@@ -22,7 +22,9 @@ from retrieval.evaluation import Ranks
 from runners import checkpoints
 from runners.inputs import batches, prepare
 from runners.machine import Machine
-from runners.trainer import Cadence, Hooks, NonFinite, Preempted, Trainer
+from runners.progress import Cadence
+from runners.schedules import ramp
+from runners.trainer import Hooks, NonFinite, Preempted, Trainer
 
 from ..conftest import SMALL
 
@@ -39,7 +41,7 @@ def trainer_in(
     *,
     machine: Machine = Machine(),  # noqa: B008
     cadence: Cadence = Cadence(),  # noqa: B008
-    start: Path | None = None,
+    start: TrialFolder | None = None,
 ) -> Trainer:
     folder.mkdir(exist_ok=True)
     inputs = prepare(settings, machine)
@@ -87,8 +89,8 @@ def without_seconds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def assert_same(whole: Trainer, resumed: Trainer) -> None:
     """To the bit: history, the selected weights, and the ranks of every test query."""
-    assert without_seconds(whole.rows) == without_seconds(resumed.rows)
-    assert without_seconds([whole.selected]) == without_seconds([resumed.selected])
+    assert without_seconds(whole.progress.rows) == without_seconds(resumed.progress.rows)
+    assert without_seconds([whole.progress.selected]) == without_seconds([resumed.progress.selected])
     assert final_ranks(whole).i2t.tolist() == final_ranks(resumed).i2t.tolist()
     assert all(a.equal(b) for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True))
 
@@ -144,8 +146,8 @@ def test_killed_at_any_steps_and_resumed_it_is_the_same(
             try:
                 trainer.fit()
             except Killed:
-                assert trainer.step == step
-            reached = max(reached, trainer.step)
+                assert trainer.progress.step == step
+            reached = max(reached, trainer.progress.step)
         begun: list[int] = []
         resumed = trainer_in(Path(folder), short, Hooks(begin=begun.append), cadence=Cadence(every))
         resumed.fit()
@@ -252,7 +254,9 @@ def test_every_objective_trains(name: str, tmp_path: Path) -> None:
     before = {key: value.clone() for key, value in trainer.model.state_dict().items()}
     trainer.fit()
     assert any(not value.equal(before[key]) for key, value in trainer.model.state_dict().items())
-    assert {"s_pos", "s_neg", "delta_s", "active", "false_negatives", "grad_image", "grad_text"} <= set(trainer.rows[0])
+    assert {"s_pos", "s_neg", "delta_s", "active", "false_negatives", "grad_image", "grad_text"} <= set(
+        trainer.progress.rows[0]
+    )
     assert final_ranks(trainer).metrics()["rsum"] > 0
 
 
@@ -263,8 +267,8 @@ def test_the_warm_up_mines_all_negatives_first(tmp_path: Path) -> None:
     trainer.fit()
     plain = trainer_in(tmp_path / "p", settings_of("objective.margin=0.1"))
     plain.fit()
-    assert trainer.rows[0]["active"] < plain.rows[0]["active"]
-    assert trainer.rows[0]["loss"] != plain.rows[0]["loss"]
+    assert trainer.progress.rows[0]["active"] < plain.progress.rows[0]["active"]
+    assert trainer.progress.rows[0]["loss"] != plain.progress.rows[0]["loss"]
 
 
 def test_a_loss_that_is_not_finite_stops_with_step_and_term(tmp_path: Path) -> None:
@@ -287,17 +291,17 @@ def test_the_learning_rate_steps_down(tmp_path: Path) -> None:
     settings = settings_of("train.epochs=3", "train.decay_every=2", "train.lr=1e-2")
     trainer = trainer_in(tmp_path / "t", settings)
     trainer.fit()
-    assert [row["lr"] for row in trainer.rows] == pytest.approx([1e-2, 1e-2, 1e-3])
+    assert [row["lr"] for row in trainer.progress.rows] == pytest.approx([1e-2, 1e-2, 1e-3])
 
 
 @pytest.mark.parametrize("selection", ["best-val-rsum", "last"])
 def test_the_selection_rule_picks_the_tested_weights(tmp_path: Path, selection: str) -> None:
     trainer = trainer_in(tmp_path / "t", settings_of("train.epochs=3", f"train.selection={selection}"))
     trainer.fit()
-    rsums = [row["val_rsum"] for row in trainer.rows]
-    assert trainer.selected["epoch"] == (3 if selection == "last" else rsums.index(max(rsums)) + 1)
+    rsums = [row["val_rsum"] for row in trainer.progress.rows]
+    assert trainer.progress.selected["epoch"] == (3 if selection == "last" else rsums.index(max(rsums)) + 1)
     final_ranks(trainer)
-    assert trainer.evaluate("val").metrics()["rsum"] == rsums[trainer.selected["epoch"] - 1]
+    assert trainer.evaluate("val").metrics()["rsum"] == rsums[trainer.progress.selected["epoch"] - 1]
 
 
 def test_a_single_pair_at_the_end_of_an_epoch_is_left_out(tmp_path: Path, small_trial: Trial) -> None:
@@ -333,11 +337,9 @@ class TestSchedules:
         assert not states[0]["image.project.weight"].equal(states[1]["image.project.weight"])
         assert not all(states[1][name].equal(states[2][name]) for name in backbone)
 
-    def test_the_loss_rises_linearly_after_the_frozen_epochs(self, tmp_path: Path) -> None:
-        trainer = trainer_in(tmp_path, settings_of(*self.GRID, "train.frozen_epochs=1", "train.ramp_epochs=2"))
-        factors = []
-        for trainer.epoch in range(4):
-            factors += [trainer._ramp(share) for share in (0.0, 0.5)]
+    def test_the_loss_rises_linearly_after_the_frozen_epochs(self) -> None:
+        train = settings_of(*self.GRID, "train.frozen_epochs=1", "train.ramp_epochs=2").train
+        factors = [ramp(train, epoch, share) for epoch in range(4) for share in (0.0, 0.5)]
         assert factors == [1.0, 1.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0]
 
     def test_dropping_the_last_batch_leaves_whole_ones(self, tmp_path: Path) -> None:
@@ -350,7 +352,7 @@ class TestSchedules:
         settings = settings_of("train.precision=bf16", "train.epochs=1")
         trainer = trainer_in(tmp_path, settings)
         trainer.fit()
-        assert trainer.rows[0]["loss"] > 0
+        assert trainer.progress.rows[0]["loss"] > 0
         assert all(weight.dtype == torch.float32 for weight in trainer.model.parameters())
 
 
@@ -365,7 +367,7 @@ class TestChain:
         machine = Machine(cache=str(tmp_path / "features"))
         ended = trainer_in(tmp_path / "parent", parent, machine=machine)
         ended.fit()
-        started = trainer_in(tmp_path / "child", child, machine=machine, start=tmp_path / "parent" / "best.ckpt")
+        started = trainer_in(tmp_path / "child", child, machine=machine, start=TrialFolder(tmp_path / "parent"))
         before, after = final_ranks(ended).metrics(), started.evaluate("test").metrics()
         # the parent saw float16 features, the child computes them: a rank may move, the recall stays
         assert after["rsum"] == pytest.approx(before["rsum"], abs=1.0)
