@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from grid.files import read_json_lines, write_json_lines
 from grid.home import Home
-from runners.mlflow_mirror import REPLACED, TAG, Mirror
+from runners.mlflow_mirror import REPLACED, TAG, Mirror, _Database
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow and its dependencies warn of themselves
 
@@ -45,6 +46,41 @@ def test_mirroring_again_adds_nothing(trained: Home, tmp_path: Path) -> None:
         mirror.close()
     assert warned == []
     assert len(runs_of(uri, "copy")) == len(folders)
+
+
+def test_runs_written_together_are_those_that_the_client_writes(
+    trained: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a value is not finite: of every metric the whole history and its latest value."""
+    home = Home(Path(shutil.copytree(trained.path, tmp_path / "runs")))
+    history = home.trials()[0].history
+    write_json_lines(history, [row | {"loss": float("nan"), "s_pos": float("inf")} for row in read_json_lines(history)])
+    together = mirrored(home, f"sqlite:///{tmp_path}/together.db")
+    monkeypatch.setattr(_Database, "of", classmethod(lambda cls, client: None))
+    assert mirrored(home, f"sqlite:///{tmp_path}/one-by-one.db") == together
+    assert len(together) == 4
+
+
+def mirrored(home: Home, uri: str) -> dict[str, object]:
+    """All that MLflow says of a home's trials after they were mirrored, but ids and times."""
+    from mlflow.tracking import MlflowClient
+
+    warned = list[str]()
+    mirror = Mirror(uri, "copy", warned.append)
+    for folder in home.trials():
+        mirror.sync(folder)
+    mirror.close()
+    assert warned == []
+    client, found = MlflowClient(tracking_uri=uri), dict[str, object]()
+    for run in runs_of(uri, "copy"):
+        info, data = run.info, run.data
+        place = info.artifact_uri.replace(info.run_id, "ID")
+        histories = [client.get_metric_history(info.run_id, name) for name in sorted(data.metrics)]
+        values = [sorted((m.key, m.step, m.timestamp, repr(m.value)) for m in history) for history in histories]
+        latest = {name: repr(value) for name, value in data.metrics.items()}
+        said = (info.run_name, info.status, info.lifecycle_stage, info.user_id, place)
+        found[data.tags[TAG]] = (said, data.params, data.tags, latest, values)
+    return found
 
 
 def test_a_trial_that_is_trained_anew_gets_a_run_of_its_own(trained: Home, tmp_path: Path) -> None:
