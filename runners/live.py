@@ -1,6 +1,7 @@
 """The live matrix: what a running grid shows, fed by events. A table that fills in on a terminal, else plain lines."""
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,23 @@ from grid.expansion import Cell
 from grid.home import State
 from grid.objectives import GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from runners.events import Event
+
+SEEDS = 10
+"""Seeds of a cell that are drawn one by one; more are counted."""
+
+BLOCKS = 8
+"""Matrices that are drawn at a time: those at work."""
+
+Block = tuple[str, str, tuple[tuple[str, object], ...]]
+"""Data set, recipe and swept settings: one matrix."""
+
+MARKS = {
+    State.DONE: ("●", "green"),
+    State.RUNNING: ("◐", "yellow"),
+    State.FAILED: ("✗", "red"),
+    State.INTERRUPTED: ("○", "dim"),
+    State.PLANNED: ("○", "dim"),
+}
 
 LOUD = ("failed", "retry", "busy", "warning")
 """Events that are said at once, whatever the display."""
@@ -28,9 +46,21 @@ class Progress:
     best: dict[str, float] = field(default_factory=dict)
     """Best validation Recall@1 of each direction so far."""
 
+    @property
+    def behind(self) -> int:
+        """Epochs trained."""
+        return self.epochs if self.state is State.DONE else self.epoch
+
+    @property
+    def ahead(self) -> int:
+        """Epochs to train."""
+        return 0 if self.state in (State.DONE, State.FAILED) else self.epochs - self.epoch
+
 
 class Board:
     """Keeps the state of all trials of a grid and says it: `line` for one event, `render` for the whole.
+
+    An event costs the same however many trials there are: sums are kept, not made anew.
 
     Args:
         states: of every trial when the launch begins.
@@ -42,20 +72,38 @@ class Board:
         self.trials: dict[str, Progress] = {
             trial.id: Progress(states[trial.id], trial.settings.train.epochs) for cell in cells for trial in cell.trials
         }
-        self.before = self._epochs_done()
+        self.blocks: dict[Block, dict[str, Cell]] = {}
+        """Of each matrix, the cells by their objectives."""
+        for cell in cells:
+            self.blocks.setdefault((cell.dataset, cell.recipe, cell.swept), {})[cell.objective] = cell
+        self._block_of = {t.id: (c.dataset, c.recipe, c.swept) for c in cells for t in c.trials}
+        self._at_work = Counter[Block]()
+        self._states = Counter(trial.state for trial in self.trials.values())
+        self._behind = sum(trial.behind for trial in self.trials.values())
+        self._ahead = sum(trial.ahead for trial in self.trials.values())
+        self._before = self._behind
 
     def update(self, event: Event) -> None:
         """Take in what a trial reports."""
         trial = self.trials[event.trial_id]
+        self._count(trial, event.trial_id, -1)
         states = {"done": State.DONE, "failed": State.FAILED, "retry": State.INTERRUPTED, "stopped": State.INTERRUPTED}
         trial.state = states.get(event.kind, State.RUNNING)
         trial.epoch = max(trial.epoch, event.epoch)
         for name in ("val_i2t_r1", "val_t2i_r1"):
             if name in event.metrics:
                 trial.best[name] = max(trial.best.get(name, 0.0), event.metrics[name])
+        self._count(trial, event.trial_id, 1)
+
+    def _count(self, trial: Progress, trial_id: str, sign: int) -> None:
+        self._states[trial.state] += sign
+        self._behind += sign * trial.behind
+        self._ahead += sign * trial.ahead
+        if trial.state is State.RUNNING:
+            self._at_work[self._block_of[trial_id]] += sign
 
     def count(self, state: State) -> int:
-        return sum(trial.state is state for trial in self.trials.values())
+        return self._states[state]
 
     def summary(self) -> str:
         """`12/45 done, 2 running, 1 failed; 1:03 elapsed, 2:10 to go`."""
@@ -79,11 +127,13 @@ class Board:
 
     def render(self) -> RenderableType:
         """The matrix of every block, and the summary below."""
-        blocks = list(dict.fromkeys((cell.dataset, cell.recipe, cell.swept) for cell in self.cells))
-        return Group(*(self._block(block) for block in blocks), Text(self.summary(), style="bold"))
+        blocks = sorted(self.blocks, key=lambda block: not self._at_work[block])[:BLOCKS]
+        others = len(self.blocks) - len(blocks)
+        more = [Text(f"and {others} more", style="dim")] if others else []
+        return Group(*map(self._block, blocks), *more, Text(self.summary(), style="bold"))
 
-    def _block(self, block: tuple[str, str, tuple[tuple[str, object], ...]]) -> Table:
-        cells = {c.objective: c for c in self.cells if (c.dataset, c.recipe, c.swept) == block}
+    def _block(self, block: Block) -> Table:
+        cells = self.blocks[block]
         swept = "".join(f", {name} = {value}" for name, value in block[2])
         table = Table(title=f"{block[1]} on {block[0]}{swept}: best validation R@1 (i2t / t2i)", title_justify="left")
         if set(cells) <= set(GOAL):
@@ -102,33 +152,25 @@ class Board:
         return table
 
     def _cell(self, cell: Cell) -> Text:
-        marks = {
-            State.DONE: ("●", "green"),
-            State.RUNNING: ("◐", "yellow"),
-            State.FAILED: ("✗", "red"),
-            State.INTERRUPTED: ("○", "dim"),
-            State.PLANNED: ("○", "dim"),
-        }
         text = Text()
         trials = [self.trials[trial.id] for trial in cell.trials]
-        for trial in trials:
-            text.append(*marks[trial.state])
+        if len(trials) <= SEEDS:
+            for trial in trials:
+                text.append(*MARKS[trial.state])
+        else:
+            counts = Counter(MARKS[trial.state] for trial in trials)
+            marks = [mark for mark in dict.fromkeys(MARKS.values()) if counts[mark]]
+            text = Text(" ").join(Text(f"{counts[mark]}{mark[0]}", mark[1]) for mark in marks)
         scored = [trial.best for trial in trials if trial.best]
         if scored:
             best = (max(score[name] for score in scored) for name in ("val_i2t_r1", "val_t2i_r1"))
             text.append(" " + " / ".join(f"{value:.1f}" for value in best))
         return text
 
-    def _epochs_done(self) -> int:
-        return sum(trial.epochs if trial.state is State.DONE else trial.epoch for trial in self.trials.values())
-
     def _to_go(self, elapsed: float) -> str:
         """By the pace of the epochs trained since the launch; nothing before the first."""
-        done = self._epochs_done()
-        left = sum(t.epochs - t.epoch for t in self.trials.values() if t.state not in (State.DONE, State.FAILED))
-        if done <= self.before or not left:
-            return ""
-        return f", {clock(elapsed / (done - self.before) * left)} to go"
+        done = self._behind - self._before
+        return f", {clock(elapsed / done * self._ahead)} to go" if done > 0 and self._ahead else ""
 
 
 class Display:

@@ -2,12 +2,14 @@
 
 import io
 
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from grid.expansion import Cell, expand
 from grid.gridfile import load
 from grid.home import State
-from runners.events import Event
+from runners.events import Event, Kind
 from runners.live import Board, Display
 
 
@@ -57,3 +59,31 @@ def test_what_was_done_before_does_not_count_for_the_pace() -> None:
     live = Board(cells, states)
     assert live.summary().startswith("44/45 done")
     assert "to go" not in live.summary()
+
+
+KINDS = st.sampled_from(["started", "epoch", "done", "failed", "busy", "retry", "stopped", "warning"])
+
+
+@given(st.lists(st.tuples(st.integers(0, 44), KINDS, st.integers(0, 8)), max_size=60))
+def test_the_summary_is_that_of_all_trials_counted_anew(events: list[tuple[int, Kind, int]]) -> None:
+    live = board()
+    names = list(live.trials)
+    for place, kind, epoch in events:
+        live.update(Event(names[place], kind, epoch, 8))
+    trials = live.trials.values()
+    assert {state: live.count(state) for state in State} == {s: sum(t.state is s for t in trials) for s in State}
+    left = sum(t.epochs - t.epoch for t in trials if t.state not in (State.DONE, State.FAILED))
+    behind = sum(t.epochs if t.state is State.DONE else t.epoch for t in trials)
+    assert ("to go" in live.summary()) == (behind > 0 and left > 0)
+
+
+def test_many_seeds_are_counted_and_of_many_matrices_those_at_work_are_drawn() -> None:
+    live = board(f"seeds={list(range(12))}", f"sweep.train.lr={[n / 1000 for n in range(1, 13)]}")
+    last = live.cells[-1]
+    live.update(Event(last.trials[0].id, "epoch", 1, 8, {"val_i2t_r1": 12.3, "val_t2i_r1": 9.8}))
+    live.update(Event(last.trials[1].id, "done", 8, 8))
+    text = drawn(live)
+    assert "train.lr = 0.012" in text
+    assert "1● 1◐ 10○ 12.3 / 9.8" in text
+    assert text.count("best validation") == 8
+    assert "and 4 more" in text
