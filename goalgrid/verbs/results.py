@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from goalgrid.exits import INCOMPLETE
 from goalgrid.options import (
     RUNS,
     GridName,

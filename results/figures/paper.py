@@ -69,11 +69,9 @@ def _looks(names: list[str]) -> dict[str, dict[str, Any]]:
 
 def _point(axes: Axes, pair: Difference, look: Mapping[str, Any]) -> None:
     """Bars only where there is a spread."""
-    spread = {"xerr": pair.theirs.std, "yerr": pair.ours.std}
-    axes.errorbar(
-        pair.theirs.mean, pair.ours.mean, **{name: value for name, value in spread.items() if math.isfinite(value)},
-        **look, **PLAIN, markeredgecolor="white", markeredgewidth=0.6, elinewidth=0.8,
-    )  # fmt: skip
+    across, along = (value if math.isfinite(value) else None for value in (pair.theirs.std, pair.ours.std))
+    edge: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.6, "elinewidth": 0.8}
+    axes.errorbar(pair.theirs.mean, pair.ours.mean, xerr=across, yerr=along, **look, **PLAIN, **edge)
 
 
 def _square(axes: Axes) -> None:
