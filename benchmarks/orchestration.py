@@ -1,0 +1,204 @@
+"""What a trial costs beyond its training: `python benchmarks/orchestration.py`.
+
+Trials as short as real ones can be (a linear map on 8 features of 8 images, one step, one validation, one test) through
+`goalgrid run`, two at a time, on a terminal with the live matrix, with attempts, weights, records and MLflow's mirror;
+beside trivial trainables through Ray Tune as it comes, and with actors that are reused. All in processes of their own.
+
+A trial's cost is the time from the first that is finished to the last, divided by how many came between. Of ours, the
+same training without any file, in one process and divided by the number of workers, is taken off. Starting, planning
+and the table at the end are in the time of the whole command. The exit code is 1 if a goal is missed.
+"""
+
+import argparse
+import os
+import platform
+import pty
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+os.environ |= {
+    "PYTHONPATH": os.pathsep.join(filter(None, [sys.path[0], os.environ.get("PYTHONPATH")])),
+    "OMP_NUM_THREADS": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",
+}
+
+import numpy as np
+
+WORKERS = 2
+GOAL_MS, GOAL_START, GOAL_FLAT = 5.0, 12.0, 1.25
+"""Milliseconds a trial beyond its training; seconds to the end of the first epoch; most trials against fewest."""
+
+PEERS = {"one a trial": 8, "reused": 200}
+"""Trials through Ray Tune, by how it treats its actors."""
+
+BARE = 300
+"""Trials that are trained without files."""
+
+
+def write_data(folder: Path) -> None:
+    """A data set of precomputed features of which one batch is an epoch."""
+    rng = np.random.default_rng(0)
+    for split, images in (("train", 8), ("dev", 4), ("test", 4)):
+        np.save(folder / f"{split}_ims.npy", rng.standard_normal((images, 8)).astype(np.float32))
+        captions = [f"a word{image} beside word{number}\n" for image in range(images) for number in range(5)]
+        (folder / f"{split}_caps.txt").write_text("".join(captions), encoding="utf-8")
+
+
+def grid_file(folder: Path, trials: int) -> Path:
+    """A grid of so many trials, which differ in their seeds."""
+    path = folder / f"{trials}.toml"
+    path.write_text(
+        f'name = "short-{trials}"\ndatasets = ["short"]\nrecipes = ["fc-bow"]\nobjectives = ["sig-ms_cir"]\n'
+        f'seeds = {list(range(trials))}\n[set]\n"train.epochs" = 1\n"model.dim" = 8\n"model.text.word_dim" = 8\n'
+        f'[data.short]\nroot = "{folder}"\n[resources]\nconcurrency = {WORKERS}\n',
+        encoding="utf-8",
+    )
+    return path
+
+
+def bare(path: Path) -> float:
+    """Milliseconds of one trial's training and evaluations, without a file."""
+    import torch
+
+    from grid.expansion import expand, trials_of
+    from grid.gridfile import load
+    from grid.home import Home, TrialFolder
+    from runners.inputs import prepare
+    from runners.jobs import jobs_for
+    from runners.progress import Progress
+    from runners.trainer import Trainer
+
+    class Unwritten(Progress):
+        def end_epoch(self, *_: object) -> None:
+            self.epoch += 1
+
+    torch.set_num_threads(1)
+    grid = load(str(path), [])
+    jobs = jobs_for(grid, trials_of(expand(grid))[: BARE + 1], Home(path.parent), gpus=0)
+    began = 0.0
+    for number, job in enumerate(jobs):
+        if number == 1:  # the first one opens the data
+            began = time.perf_counter()
+        settings, folder = job.trials[0], TrialFolder(path.parent / "nowhere")
+        inputs = prepare(settings, job.machine)
+        trainer = Trainer(settings, inputs, folder)
+        trainer.progress = Unwritten(settings.train, folder, inputs.device, print)
+        trainer.fit()
+        trainer.evaluate("test")
+    return 1000 * (time.perf_counter() - began) / BARE
+
+
+def tune_alone(reuse: bool, trials: int) -> float:
+    """Milliseconds of a trivial trainable through Ray Tune."""
+    import ray
+    from ray import tune
+
+    def trivial(config: dict[str, object]) -> None:
+        tune.report({"value": 1.0})
+
+    class Clock(tune.Callback):
+        def on_trial_complete(self, iteration: int, trials: list[object], trial: object, **info: object) -> None:
+            times.append(time.perf_counter())
+
+    times: list[float] = []
+    ray.init("local", num_cpus=WORKERS, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    with tempfile.TemporaryDirectory() as storage:
+        tune.Tuner(
+            trivial,
+            param_space={"number": tune.grid_search(list(range(trials)))},
+            tune_config=tune.TuneConfig(reuse_actors=reuse),
+            run_config=tune.RunConfig(storage_path=storage, verbose=0, callbacks=[Clock()]),
+        ).fit()
+    ray.shutdown()
+    return 1000 * (times[-1] - times[0]) / (trials - 1)
+
+
+def measured(*arguments: str) -> float:
+    """What this file prints when it is called with these."""
+    command = [sys.executable, __file__, *arguments]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1])
+
+
+def launch(path: Path, runs: Path) -> tuple[float, float, float]:
+    """`goalgrid run` on a terminal: milliseconds a trial, seconds to the end of the first epoch, seconds in all."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "goalgrid", "run", str(path), "--runs", str(runs)]
+    began, clock = time.time(), time.monotonic()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "140", "LINES": "40"}
+    process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    drawn = threading.Thread(target=_drain, args=(ours,))
+    drawn.start()
+    assert process.wait() == 0, "the launch failed"
+    whole = time.monotonic() - clock
+    drawn.join()
+    os.close(ours)
+    done = sorted(path.stat().st_mtime for path in runs.glob("trials/*/done"))
+    first = min(path.stat().st_mtime for path in runs.glob("trials/*/history.jsonl"))
+    return 1000 * (done[-1] - done[0]) / (len(done) - 1), first - began, whole
+
+
+def _drain(terminal: int) -> None:
+    with suppress(OSError):  # Linux says so that the other side is closed
+        while os.read(terminal, 1 << 16):
+            pass
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, nargs="+", default=[2000, 10000])
+    parser.add_argument("--no-peers", action="store_true", help="leave out Ray Tune alone")
+    parser.add_argument("--peer", choices=list(PEERS), help=argparse.SUPPRESS)
+    parser.add_argument("--bare", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.peer:
+        print(tune_alone(arguments.peer == "reused", PEERS[arguments.peer]))
+        return
+    if arguments.bare:
+        print(bare(arguments.bare))
+        return
+    import ray
+    import torch
+
+    print(f"Python {platform.python_version()}, torch {torch.__version__}, ray {ray.__version__}, {WORKERS} workers\n")
+    print("| what | trials | found | goal | met |\n|---|---|---|---|---|", flush=True)
+    for peer, trials in {} if arguments.no_peers else PEERS.items():
+        found = f"{measured('--peer', peer):.1f} ms a trial"
+        print(f"| Ray Tune alone, actors: {peer} | {trials:,} | {found} | | |", flush=True)
+    raise SystemExit(0 if all(_ours(sorted(arguments.trials))) else 1)
+
+
+def _ours(sizes: list[int]) -> list[bool]:
+    """Measure and print our launches; which goals are met."""
+    met, costs = list[bool](), list[float]()
+    with tempfile.TemporaryDirectory(prefix="goalgrid-orchestration-") as name:
+        folder = Path(name)
+        write_data(folder)
+        training = measured("--bare", str(grid_file(folder, BARE + 1))) / WORKERS
+        print(f"| the training alone, over {WORKERS} workers | {BARE:,} | {training:.1f} ms a trial | | |")
+        for trials in sizes:
+            cost, start, whole = launch(grid_file(folder, trials), folder / f"runs-{trials}")
+            costs.append(cost - training)
+            met += [costs[-1] <= GOAL_MS, start <= GOAL_START]
+            _say("goalgrid, beyond training", trials, f"{costs[-1]:.1f} ms a trial", f"<= {GOAL_MS:g} ms", met[-2])
+            _say("from the command to the first epoch's end", trials, f"{start:.1f} s", f"<= {GOAL_START:g} s", met[-1])
+            print(f"| the whole command | {trials:,} | {whole:.0f} s | | |", flush=True)
+    if len(sizes) > 1:
+        met.append(costs[-1] <= GOAL_FLAT * costs[0])
+        _say("most trials against fewest", sizes[-1], f"{costs[-1] / costs[0]:.2f}", f"<= {GOAL_FLAT:g}", met[-1])
+    return met
+
+
+def _say(what: str, trials: int, found: str, goal: str, met: bool) -> None:
+    print(f"| {what} | {trials:,} | {found} | {goal} | {'yes' if met else 'no'} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
