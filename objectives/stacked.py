@@ -6,7 +6,7 @@ from functools import cache, partial
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from objectives.goal import surrogate
@@ -26,12 +26,15 @@ class StackedObjective:
     """What each of K models is trained with.
 
     GOAL's cells on hardest negatives are evaluated together (`Cells`); every other objective is called by itself.
+
+    Args:
+        batch: pairs of a batch; large ones leave no objective time to save, and K matrices of theirs are large.
     """
 
-    def __init__(self, objectives: Sequence[Objective]) -> None:
+    def __init__(self, objectives: Sequence[Objective], batch: int = 0) -> None:
         self.objectives = list(objectives)
-        self._cells = [k for k, objective in enumerate(objectives) if is_cell(objective)]
-        self._others = [k for k, objective in enumerate(objectives) if not is_cell(objective)]
+        self._cells = [k for k, objective in enumerate(objectives) if is_cell(objective) and batch <= TOGETHER]
+        self._others = [k for k in range(len(self.objectives)) if k not in self._cells]
         self._together = Cells([self.objectives[k] for k in self._cells])
 
     def __call__(
@@ -113,7 +116,7 @@ class Cells:
         s_pos, s_neg = s_pos.view(1, count, batch, 1), s_neg.view(2, count, batch, 1)
         if not mined.always:
             s_neg = s_neg.masked_fill(~mined.exists, 0.0)
-        losses = ((w_tri * w_neg) * s_neg - (w_tri * w_pos) * s_pos).sum((0, 2, 3))
+        losses = _by_model((w_tri * w_neg) * s_neg - (w_tri * w_pos) * s_pos).sum(1)
         self._diagnose(mined, w_tri, _mined_of_own(same, found))
         factors = [reduction(batch) for reduction in self.reductions]
         return losses if set(factors) == {1.0} else losses * torch.tensor(factors, device=losses.device)
@@ -164,11 +167,11 @@ class Cells:
 
         def mean(values: Tensor) -> Tensor:
             if known is None:
-                return values.mean((0, 2, 3))
-            return values.where(known, 0.0).sum((0, 2, 3)) / known.sum((0, 2, 3))
+                return _by_model(values).mean(1)
+            return _by_model(values.where(known, 0.0)).sum(1) / _by_model(known).sum(1)
 
         self.report |= {
-            "s_pos": mined.s_pos.mean((0, 2, 3)),
+            "s_pos": _by_model(mined.s_pos).mean(1),
             "s_neg": mean(mined.s_neg),
             "delta_s": mean((mined.s_neg - mined.s_pos).abs()),
             "active": mean((w_tri > 0.01).float()),
@@ -234,6 +237,11 @@ def _part(triplets: Triplets, some: Int[Tensor, " m"]) -> Triplets:
         m_pos=triplets.m_pos[:, some],
         m_neg=triplets.m_neg[:, some],
     )
+
+
+def _by_model(values: Shaped[Tensor, "a k b 1"]) -> Shaped[Tensor, "k ab"]:
+    """All that is of one model in one row, so that a sum of it does not depend on the other rows."""
+    return values.transpose(0, 1).flatten(1)
 
 
 def _mined_of_own(same: Bool[Tensor, "k b b"], found: tuple[Hardest, Hardest]) -> Bool[Tensor, "2 k b 1"]:

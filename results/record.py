@@ -101,7 +101,12 @@ SCHEMA = pa.schema([
     _column("test_i2t_ranks", pa.list_(pa.int32()), "rank of each test image's best caption", "rank, from 0"),
     _column("test_t2i_ranks", pa.list_(pa.int32()), "rank of each test caption's image", "rank, from 0"),
     _column("history", _HISTORY, "every value logged at the end of an epoch"),
-    _column("train_seconds", pa.float64(), "wall time of all epochs, validation included", "seconds"),
+    _column(
+        "packed", pa.int32(), "trials that trained side by side with it, itself included; null: alone", "trials"
+    ).with_nullable(True),
+    _column(
+        "train_seconds", pa.float64(), "wall time of all epochs, validation included; of a pack, its share", "seconds"
+    ),
     _column("data_fingerprint", pa.string(), "hash of the data set's content"),
     _column("code_fingerprint", pa.string(), "hash of the source that trained it"),
     _column("environment", pa.string(), "versions, device and threads, as JSON"),

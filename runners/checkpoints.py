@@ -80,7 +80,6 @@ def random_states(device: torch.device) -> dict[str, Any]:
     numbers = np.random.get_state(legacy=False)
     version, words, gauss = random.getstate()
     states = {
-        "cpu": torch.get_rng_state(),
         "python": [version, list(words), gauss],
         "numpy": [
             numbers["state"]["key"].tolist(),
@@ -89,17 +88,26 @@ def random_states(device: torch.device) -> dict[str, Any]:
             float(numbers["gauss"]),
         ],
     }
-    if device.type == "cuda":
-        states["cuda"] = torch.cuda.get_rng_state(device)
-    return states
+    return states | torch_states(device)
+
+
+def torch_states(device: torch.device) -> dict[str, Any]:
+    """States of torch's generators, from which weights, dropout and augmentation on a device are drawn."""
+    cuda = {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {}
+    return {"cpu": torch.get_rng_state(), **cuda}
 
 
 def restore_random_states(states: dict[str, Any], device: torch.device) -> None:
     """Put the generators back to where they were."""
-    torch.set_rng_state(states["cpu"].cpu())
     version, words, gauss = states["python"]
     random.setstate((version, tuple(words), gauss))
     key, position, has_gauss, cached = states["numpy"]
     np.random.set_state(("MT19937", np.array(key, dtype=np.uint32), position, has_gauss, cached))
+    restore_torch_states(states, device)
+
+
+def restore_torch_states(states: dict[str, Any], device: torch.device) -> None:
+    """Put torch's generators back."""
+    torch.set_rng_state(states["cpu"].cpu())
     if "cuda" in states and device.type == "cuda":
         torch.cuda.set_rng_state(states["cuda"].cpu(), device)

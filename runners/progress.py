@@ -39,6 +39,7 @@ class Progress:
         warn: told what a user should know.
         batch, sums, seconds: of the epoch that is begun: batches behind, sums of what they measured, time they took.
         best: the row of the epoch whose weights validated best.
+        packed: the most trials that it trained side by side with, itself included.
     """
 
     train: TrainSettings
@@ -52,8 +53,14 @@ class Progress:
     seconds: float = 0.0
     rows: list[dict[str, Any]] = field(default_factory=list)
     best: dict[str, Any] | None = None
+    packed: int = 1
     _saved: tuple[int, float] = field(default_factory=lambda: (0, time.monotonic()))
     """Step and time of the last checkpoint."""
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Epochs behind, and batches of the one that is begun."""
+        return self.epoch, self.batch
 
     @property
     def over(self) -> bool:
@@ -114,6 +121,7 @@ class Progress:
             "sums": self.sums,
             "seconds": self.seconds,
             "rows": self.rows,
+            "packed": self.packed,
             **state,
         }
         checkpoints.save(self.folder.last_checkpoint, content, previous=self.folder.previous_checkpoint)
@@ -134,7 +142,7 @@ class Progress:
                 return None
             self.epoch, self.step, self.rows = content["epoch"], content["step"], content["rows"]
             self.batch, self.sums, self.seconds = content["batch"], content["sums"], content["seconds"]
-            self.best = best and best["row"]
+            self.best, self.packed = best and best["row"], content.get("packed", 1)
             self._saved = (self.step, time.monotonic())
             return content
         return None

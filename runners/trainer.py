@@ -17,16 +17,12 @@ from grid.identity import derived_seed
 from grid.protocols import protocol
 from grid.settings import TrainSettings, TrialSettings
 from retrieval import evaluation
-from retrieval.data import Split
 from retrieval.model import build
-from retrieval.prefetch import ahead
 from runners import checkpoints
+from runners.embedding import embedded, precision
 from runners.inputs import Batch, Inputs, batches
 from runners.progress import Cadence, Progress, best_of
 from runners.schedules import learning_rate, ramp
-
-EMBED_BATCH = 512
-"""Feature vectors or captions embedded at a time when evaluating; pixels come in the batches of training."""
 
 
 class NonFinite(UserError):
@@ -125,30 +121,13 @@ class Trainer:
         """Evaluate the test split by several protocols, from the same embeddings of the selected checkpoint."""
         if self.progress.selected is not self.progress.rows[-1]:
             self.model.load_weights(best_of(self.progress.folder, self.inputs.device)["model"])
-        embedded = self._embedded("test")
-        return {name: evaluation.rank_in_folds(*embedded, protocol(name).fold) for name in names}
+        (vectors,), owners = embedded([self.model], self.settings, self.inputs, "test")
+        return {name: evaluation.rank_in_folds(*vectors, owners, protocol(name).fold) for name in names}
 
     def evaluate(self, split_name: str) -> evaluation.Ranks:
         """Ranks of one split, as a whole, with the weights as they are."""
-        return evaluation.rank(*self._embedded(split_name))
-
-    def _embedded(self, split_name: str) -> tuple[Tensor, Tensor, np.ndarray]:
-        """Images, captions and which image each caption describes; of the validation split what settings ask for."""
-        split: Split = getattr(self.inputs.pairs, split_name)
-        images, texts = split.first(self.settings.dataset.val_images if split_name == "val" else None)
-        device, tokens = self.inputs.device, self.inputs.tokens[split_name]
-        size = EMBED_BATCH if len(split.images.shape) < 3 else self.settings.train.batch_size
-        self.model.eval()
-        with torch.inference_mode(), self._precision():
-            image = torch.cat([
-                self.model.embed_images(batch.to(device))
-                for batch in ahead(lambda rows: split.images.gather(rows.numpy()), torch.arange(images).split(size))
-            ])  # fmt: skip
-            text = torch.cat([
-                self.model.embed_texts(*(part.to(device) for part in tokens.gather(rows)))
-                for rows in torch.from_numpy(texts).split(EMBED_BATCH)
-            ])  # fmt: skip
-        return image, text, split.image_of_text[texts]
+        (vectors,), owners = embedded([self.model], self.settings, self.inputs, split_name)
+        return evaluation.rank(*vectors, owners)
 
     def _train_epoch(self) -> dict[str, float]:
         train, progress = self.settings.train, self.progress
@@ -173,15 +152,10 @@ class Trainer:
         progress.seconds = before
         return {"lr": lr, **progress.means(len(epoch))}
 
-    def _precision(self) -> torch.autocast:
-        """Encoders in bfloat16 where the recipe says so; objectives leave it again by themselves."""
-        enabled = self.settings.train.precision == "bf16"
-        return torch.autocast(self.inputs.device.type, torch.bfloat16, enabled=enabled)
-
     def _step(self, objective: objectives.Objective, batch: Batch, factor: float) -> dict[str, Tensor]:
         """One update; what it measured, still on the device."""
         device = self.inputs.device
-        with self._precision():
+        with precision(self.settings, device):
             image = self.model.embed_images(batch.images.to(device))
             text = self.model.embed_texts(*(part.to(device) for part in batch.tokens))
         loss = factor * objective(image, text, torch.from_numpy(np.ascontiguousarray(batch.owners)).to(device))

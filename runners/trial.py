@@ -2,6 +2,7 @@
 
 import json
 import traceback
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -62,6 +63,27 @@ def run_trial(
     Every failure is caught, classed and left with its attempt: one trial never stops the others. Where the policy of
     its class has no further try, `error.txt` reports the trial as failed.
     """
+    with ExitStack() as holds:
+        running = begin(settings, folder, report, machine, holds, origin=origin, stop=stop or Stop())
+        if not isinstance(running, Running):
+            return running
+        try:
+            return _train(running, cadence)
+        except Exception as error:  # whatever it is, it is this trial's failure, not the grid's
+            return running.ended(error)
+
+
+def begin(
+    settings: TrialSettings,
+    folder: TrialFolder,
+    report: Report,
+    machine: Machine,
+    holds: ExitStack,
+    *,
+    origin: Origin,
+    stop: Stop,
+) -> "Running | State":
+    """Begin an attempt at a trial, held until `holds` is closed; or its state, where there is none to make."""
     voice = Voice(folder.trial_id, settings.train.epochs, report)
     if folder.done.exists():
         voice.done()
@@ -70,12 +92,7 @@ def run_trial(
         voice.tell("failed", folder.reason())
         return State.FAILED
     try:
-        with attempts.held(folder, origin, stop or Stop()) as hold:
-            running = Running(settings, folder, hold, voice, machine)
-            try:
-                return _train(running, cadence)
-            except Exception as error:  # whatever it is, it is this trial's failure, not the grid's
-                return running.ended(error)
+        hold = holds.enter_context(attempts.held(folder, origin, stop))
     except attempts.Busy as busy:
         if folder.done.exists():
             voice.done()
@@ -86,6 +103,7 @@ def run_trial(
     except UserError as error:  # no attempt could be begun
         voice.tell("failed", f"{classify(error)}: {error}")
         return State.FAILED
+    return Running(settings, folder, hold, voice, machine)
 
 
 @dataclass(frozen=True)
@@ -235,6 +253,7 @@ def _record(
         "test_i2t_ranks": ranks.i2t.tolist(),
         "test_t2i_ranks": ranks.t2i.tolist(),
         "history": record.long_history(progress.rows),
+        "packed": progress.packed if progress.packed > 1 else None,
         "train_seconds": sum(row["seconds"] for row in progress.rows),
         "data_fingerprint": data_fingerprint(inputs, settings.model),
         "code_fingerprint": provenance.code_fingerprint(),

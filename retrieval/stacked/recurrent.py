@@ -94,7 +94,8 @@ class Gru(nn.Module):
         weight_ih, weight_hh, bias_ih, bias_hh = (
             self.get_parameter(f"{name}_l0{direction}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
         )
-        return Recurrence.apply(linear(values, weight_ih, bias_ih), weight_hh, bias_hh, packing.steps)
+        read = Recurrence.apply if torch.is_grad_enabled() else _read
+        return read(linear(values, weight_ih, bias_ih), weight_hh, bias_hh, packing.steps)
 
 
 class Recurrence(torch.autograd.Function):
@@ -112,28 +113,11 @@ class Recurrence(torch.autograd.Function):
         bias: Float[Tensor, "k g"],
         steps: tuple[slice, ...],
     ) -> Float[Tensor, "k p h"]:
-        hidden = weight.shape[-1]
-        of_state = bias[:, None].expand(-1, steps[0].stop, -1)
-        before = inputs.new_zeros(len(inputs), steps[0].stop, hidden)
-        befores, gates, leads, candidates, states = (list[Tensor]() for _ in range(5))
-        for step in steps:
-            size = step.stop - step.start
-            if states:
-                before = states[-1][:, :size]
-                of_state = torch.baddbmm(bias[:, None], before, weight.mT)
-            of_input = inputs[:, step]
-            gate = _sigmoid_of_sum(of_state[..., : 2 * hidden], of_input[..., : 2 * hidden])
-            lead = of_state[..., 2 * hidden :]
-            candidate = (lead * gate[..., :hidden]).add_(of_input[..., 2 * hidden :]).tanh_()
-            befores.append(before)
-            gates.append(gate)
-            leads.append(lead)
-            candidates.append(candidate)
-            states.append((before - candidate).mul_(gate[..., hidden:]).add_(candidate))
-        kept = (torch.cat(parts, dim=1) for parts in (befores, gates, leads, candidates))
-        ctx.save_for_backward(weight, *kept)
+        kept = tuple(list[Tensor]() for _ in range(4))
+        states = _read(inputs, weight, bias, steps, kept)
+        ctx.save_for_backward(weight, *(torch.cat(parts, dim=1) for parts in kept))
         ctx.steps = steps
-        return torch.cat(states, dim=1)
+        return states
 
     @staticmethod
     def backward(ctx: Any, of_states: Float[Tensor, "k p h"]) -> Any:
@@ -160,6 +144,36 @@ class Recurrence(torch.autograd.Function):
         of_state = of_leads.flatten(-2)
         of_inputs = torch.cat([of_state[..., : 2 * weight.shape[-1]], of_candidate], dim=-1)
         return of_inputs, torch.bmm(of_state.mT, before), of_state.sum(1), None
+
+
+def _read(
+    inputs: Float[Tensor, "k p g"],
+    weight: Float[Tensor, "k g h"],
+    bias: Float[Tensor, "k g"],
+    steps: tuple[slice, ...],
+    kept: tuple[list[Tensor], ...] = (),
+) -> Float[Tensor, "k p h"]:
+    """The states of `Recurrence`.
+
+    Args:
+        kept: takes of each step what the way back needs: state before, gates, lead h_c and candidate c.
+    """
+    hidden = weight.shape[-1]
+    of_state = bias[:, None].expand(-1, steps[0].stop, -1)
+    before = inputs.new_zeros(len(inputs), steps[0].stop, hidden)
+    states: list[Tensor] = []
+    for step in steps:
+        if states:
+            before = states[-1][:, : step.stop - step.start]
+            of_state = torch.baddbmm(bias[:, None], before, weight.mT)
+        of_input = inputs[:, step]
+        gate = _sigmoid_of_sum(of_state[..., : 2 * hidden], of_input[..., : 2 * hidden])
+        lead = of_state[..., 2 * hidden :]
+        candidate = (lead * gate[..., :hidden]).add_(of_input[..., 2 * hidden :]).tanh_()
+        states.append((before - candidate).mul_(gate[..., hidden:]).add_(candidate))
+        for parts, part in zip(kept, (before, gate, lead, candidate), strict=False):
+            parts.append(part)
+    return torch.cat(states, dim=1)
 
 
 def _sigmoid_of_sum(a: Tensor, b: Tensor) -> Tensor:

@@ -75,18 +75,22 @@ def test_reductions_are_each_objectives_own() -> None:
 
 @pytest.mark.parametrize("batch", [3, 20, 33])
 @pytest.mark.parametrize("name", GOAL)
-def test_to_the_bit_a_gradient_does_not_depend_on_the_company(name: str, batch: int) -> None:
+def test_to_the_bit_gradient_and_report_do_not_depend_on_the_company(name: str, batch: int) -> None:
     image, text, owners = embeddings(len(GOAL), batch)
     places = [*range(len(GOAL))]
-    StackedObjective([objectives.build(other) for other in GOAL])(image, text, owners).sum().backward()
+    whole = StackedObjective([objectives.build(other) for other in GOAL])
+    whole(image, text, owners).sum().backward()
     k = GOAL.index(name)
     for some in ([k], [k, *places[:3]], [*places[4:9], k]):
         few = [part.detach()[some].requires_grad_() for part in (image, text)]
-        StackedObjective([objectives.build(GOAL[other]) for other in some])(*few, owners[some]).sum().backward()
+        stacked = StackedObjective([objectives.build(GOAL[other]) for other in some])
+        stacked(*few, owners[some]).sum().backward()
+        place = some.index(k)
+        assert all(value[place].equal(whole.report[name][k]) for name, value in stacked.report.items())
         for part, of_all in zip(few, (image, text), strict=True):
             assert part.grad is not None
             assert of_all.grad is not None
-            assert part.grad[some.index(k)].equal(of_all.grad[k])
+            assert part.grad[place].equal(of_all.grad[k])
 
 
 def test_a_model_that_is_not_finite_spoils_no_other() -> None:

@@ -1,0 +1,48 @@
+"""Embeddings of a whole split, by one model or by several that read it together."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from grid.settings import TrialSettings
+from retrieval.data import Split
+from retrieval.model import Vse
+from retrieval.prefetch import ahead
+from runners.inputs import Inputs
+
+EMBED_BATCH = 512
+"""Feature vectors or captions embedded at a time when evaluating; pixels come in the batches of training."""
+
+
+def precision(settings: TrialSettings, device: torch.device) -> torch.autocast:
+    """Encoders in bfloat16 where the recipe says so; objectives leave it again by themselves."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=settings.train.precision == "bf16")
+
+
+def embedded(
+    models: Sequence[Vse], settings: TrialSettings, inputs: Inputs, split_name: str
+) -> tuple[list[tuple[Tensor, Tensor]], np.ndarray]:
+    """Images and captions by each model, and which image each caption describes.
+
+    Of the validation split, what settings ask for. Stacked models give a first axis of their own.
+    """
+    split: Split = getattr(inputs.pairs, split_name)
+    images, texts = split.first(settings.dataset.val_images if split_name == "val" else None)
+    device, tokens = inputs.device, inputs.tokens[split_name]
+    size = EMBED_BATCH if len(split.images.shape) < 3 else settings.train.batch_size
+    found: list[tuple[list[Tensor], list[Tensor]]] = [([], []) for _ in models]
+    for model in models:
+        model.eval()
+    with torch.inference_mode(), precision(settings, device):
+        for batch in ahead(lambda rows: split.images.gather(rows.numpy()), torch.arange(images).split(size)):
+            some = batch.to(device)
+            for model, (parts, _) in zip(models, found, strict=True):
+                parts.append(model.embed_images(some))
+        for rows in torch.from_numpy(texts).split(EMBED_BATCH):
+            words = [part.to(device) for part in tokens.gather(rows)]
+            for model, (_, parts) in zip(models, found, strict=True):
+                parts.append(model.embed_texts(*words))
+        each = [(torch.cat(image, dim=-2), torch.cat(text, dim=-2)) for image, text in found]
+    return each, split.image_of_text[texts]

@@ -1,0 +1,257 @@
+"""Packs: each trial is the one that it would be alone, whatever happens to the others."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from grid.expansion import Trial, expand, trials_of
+from grid.gridfile import load
+from grid.home import TrialFolder
+from grid.settings import TrialSettings
+from runners import checkpoints
+from runners.inputs import Inputs, prepare
+from runners.machine import Machine
+from runners.packs import Pack, alike, why_not
+from runners.progress import Cadence, Progress
+from runners.stacks import Member
+from runners.trainer import Hooks, NonFinite, Preempted, Trainer
+
+OBJECTIVES = ("con_con", "sig-ms_cir", "infonce")
+CPU = torch.device("cpu")
+TINY = (
+    "model.image.size=8", "model.dim=8", "model.text.word_dim=8", "dataset.max_words=8", "train.epochs=3",
+    "train.batch_size=500",
+)  # fmt: skip
+
+
+class Killed(BaseException):
+    """Stands for the end of a process after some step."""
+
+
+def trials(*overrides: str, names: tuple[str, ...] = OBJECTIVES, seeds: int = 1) -> list[Trial]:
+    axes = f"objectives={list(names)!r}".replace("'", '"'), f"seeds={list(range(seeds))}"
+    return trials_of(expand(load("demo", [*TINY, *axes, *overrides])))
+
+
+def member(folder: Path, trial: Trial, hooks: Hooks = Hooks()) -> Member:  # noqa: B008
+    own = folder / trial.id
+    own.mkdir(parents=True, exist_ok=True)
+    return Member(trial.settings, Progress(trial.settings.train, TrialFolder(own), CPU), hooks)
+
+
+def pack(folder: Path, some: list[Trial], hooks: Hooks = Hooks(), cadence: Cadence = Cadence()) -> Pack:  # noqa: B008
+    """Trials in folders of their own; the first one's hooks are given."""
+    members = [member(folder, trial, hooks if place == 0 else Hooks()) for place, trial in enumerate(some)]
+    left: list[tuple[str, Exception]] = []
+    made = Pack(
+        members, inputs_of(some[0].settings), lambda m, error: left.append((m.settings.objective.name, error)), cadence
+    )
+    made.left = left  # type: ignore[attr-defined]
+    return made
+
+
+def inputs_of(settings: TrialSettings) -> Inputs:
+    return prepare(settings, Machine())
+
+
+def alone(folder: Path, trial: Trial, hooks: Hooks = Hooks()) -> Trainer:  # noqa: B008
+    own = folder / trial.id
+    own.mkdir(parents=True, exist_ok=True)
+    return Trainer(trial.settings, inputs_of(trial.settings), TrialFolder(own), hooks=hooks)
+
+
+def killed_after(step: int) -> Hooks:
+    def beat(steps: int) -> bool:
+        if steps == step:
+            raise Killed
+        return False
+
+    return Hooks(beat=beat)
+
+
+def rows(progress: Progress) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if name != "seconds"} for row in progress.rows]
+
+
+def learnt(row: dict[str, Any]) -> dict[str, Any]:
+    """What training measured; of validation, single ranks turn on a rounding."""
+    return {name: value for name, value in row.items() if not name.startswith("val_")}
+
+
+def weights(folder: Path, trial: Trial) -> dict[str, torch.Tensor]:
+    content = checkpoints.load(folder / trial.id / "best.ckpt", CPU)
+    assert content is not None
+    return dict(content["model"])
+
+
+def assert_same(one: Pack, other: Pack) -> None:
+    """To the bit: histories, selected weights and test ranks."""
+    ranks = [each.by_protocols([each.settings.dataset.protocol]) for each in (one, other)]
+    for a, b in zip(one.members, other.members, strict=True):
+        assert rows(a.progress) == rows(b.progress)
+        first, second = (checkpoints.load(m.progress.folder.best_checkpoint, CPU) for m in (a, b))
+        assert first is not None
+        assert second is not None
+        assert all(value.equal(second["model"][name]) for name, value in first["model"].items())
+        found = [each[a.progress.folder.trial_id][one.settings.dataset.protocol] for each in ranks]
+        assert found[0].i2t.tolist() == found[1].i2t.tolist()
+        assert found[0].t2i.tolist() == found[1].t2i.tolist()
+
+
+LONG = {
+    "cnn-bow": (),
+    "cnn-gru": ("model.text.encoder=gru", "model.text.dropout=0.3"),
+    "fc-bow": ('recipes=["fc-bow"]',),
+    "fc-gru": ('recipes=["fc-gru"]', "model.text.word_drop=0.1"),
+}
+
+
+@pytest.mark.parametrize("recipe", LONG)
+def test_after_200_steps_each_is_the_one_trained_alone(recipe: str, tmp_path: Path, few_of_flickr8k: Path) -> None:
+    few = f'data.few.root="{few_of_flickr8k}"', 'datasets=["few"]'
+    settings = ("train.epochs=40", "train.batch_size=40", *LONG[recipe], "model.dim=16", "model.text.word_dim=16")
+    tiny = [word for word in TINY if "image" not in word or "cnn" in recipe]
+    axes = 'objectives=["con_con","sig-ms_cir"]', "seeds=[0,1]"
+    some = trials_of(expand(load("demo", [*few, *tiny, *axes, *settings])))
+    machine = Machine(roots=(("few", str(few_of_flickr8k)),))
+    members = [member(tmp_path / "packed", trial) for trial in some]
+    together = Pack(members, prepare(some[0].settings, machine), lambda who, error: pytest.fail(f"{error}"))
+    together.fit()
+    for trial, of_pack in zip(some, members, strict=True):
+        (tmp_path / trial.id).mkdir()
+        single = Trainer(trial.settings, prepare(trial.settings, machine), TrialFolder(tmp_path / trial.id))
+        single.fit()
+        assert single.progress.step == of_pack.progress.step == 200
+        last = checkpoints.load(of_pack.progress.folder.last_checkpoint, CPU)
+        assert last is not None
+        for name, value in single.model.weights().items():
+            torch.testing.assert_close(last["model"][name], value, atol=1e-5, rtol=1e-4, msg=lambda m: f"{name}: {m}")  # noqa: B023
+        for mine, its in zip(rows(of_pack.progress), rows(single.progress), strict=True):
+            assert learnt(mine) == pytest.approx(learnt(its), rel=1e-4, abs=1e-3)
+
+
+def test_a_pack_killed_anywhere_and_resumed_is_the_same_to_the_bit(tmp_path: Path) -> None:
+    some = trials("model.text.encoder=gru", "model.text.dropout=0.3", seeds=2)
+    whole = pack(tmp_path / "whole", some)
+    whole.fit()
+    for step in (3, 5, 11):
+        with pytest.raises(Killed):
+            pack(tmp_path / "cut", some, killed_after(step), Cadence(steps=2)).fit()
+    torch.rand(100)
+    begun: list[int] = []
+    resumed = pack(tmp_path / "cut", some, Hooks(begin=begun.append), Cadence(steps=2))
+    resumed.fit()
+    assert begun == [10]
+    assert_same(whole, resumed)
+
+
+def test_those_that_a_kill_left_behind_catch_up_and_join(tmp_path: Path) -> None:
+    """A kill between two checkpoints of one moment leaves trials at different steps."""
+    some = trials(seeds=2)
+    whole = pack(tmp_path / "whole", some)
+    whole.fit()
+    for place, trial in enumerate(some):  # each was killed somewhere else
+        with pytest.raises(Killed):
+            pack(tmp_path / "cut", [trial], killed_after(4 + 3 * (place % 3)), Cadence(steps=1)).fit()
+    resumed = pack(tmp_path / "cut", some)
+    resumed.fit()
+    assert {m.progress.packed for m in resumed.members} == {len(some)}
+    assert_same(whole, resumed)
+
+
+def test_a_trial_in_a_pack_is_the_same_to_the_bit_whoever_stands_beside_it(tmp_path: Path) -> None:
+    some = trials("model.text.encoder=bigru", "model.text.pooling=gpo", seeds=2)
+    whole = pack(tmp_path / "all", some)
+    whole.fit()
+    for trial, its in zip(some, whole.members, strict=True):
+        one = pack(tmp_path / "one", [trial])
+        one.fit()
+        assert rows(one.members[0].progress) == rows(its.progress)
+        a, b = weights(tmp_path / "one", trial), weights(tmp_path / "all", trial)
+        assert all(value.equal(b[name]) for name, value in a.items())
+
+
+@pytest.mark.parametrize("first", ["alone", "packed"])
+def test_a_trial_begun_in_a_pack_goes_on_alone_and_the_other_way_round(first: str, tmp_path: Path) -> None:
+    some = trials()
+    with suppress(Killed):
+        if first == "packed":
+            pack(tmp_path / "changed", some, killed_after(7), Cadence(steps=1)).fit()
+    for trial in some if first == "alone" else ():
+        one = alone(tmp_path / "changed", trial, killed_after(7))
+        one.cadence = Cadence(steps=1)
+        with suppress(Killed):
+            one.fit()
+    begun: list[int] = []
+    if first == "packed":
+        ended = [alone(tmp_path / "changed", trial, Hooks(begin=begun.append)) for trial in some]
+        for one in ended:
+            one.fit()
+        found = [rows(one.progress) for one in ended]
+    else:
+        together = pack(tmp_path / "changed", some, Hooks(begin=begun.append))
+        together.fit()
+        found = [rows(each.progress) for each in together.members]
+    assert set(begun) == {6}
+    for trial, its in zip(some, found, strict=True):
+        one = alone(tmp_path / "whole", trial)
+        one.fit()
+        for mine, expected in zip(its, rows(one.progress), strict=True):
+            assert learnt(mine) == pytest.approx(learnt(expected), rel=1e-4, abs=1e-3)
+
+
+def test_a_trial_that_is_not_finite_leaves_and_the_others_do_not_notice(tmp_path: Path) -> None:
+    some = trials(seeds=2)
+    spoiled = pack(tmp_path / "spoiled", some)
+    original = spoiled._activate
+
+    def activate(members: Any) -> None:
+        original(members)
+        if len(spoiled.members) == len(some):
+            with torch.no_grad():
+                spoiled._stacks[0].model.get_parameter("text.project.weight")[1] = torch.inf
+
+    spoiled._activate = activate  # type: ignore[method-assign]
+    spoiled.fit()
+    ((name, error),) = spoiled.left  # type: ignore[attr-defined]
+    assert name == some[1].settings.objective.name
+    assert isinstance(error, NonFinite)
+    assert "the loss became nan at step 1 (epoch 1)" in str(error)
+    whole = pack(tmp_path / "whole", [some[0], *some[2:]])
+    whole.fit()
+    assert_same(whole, spoiled)
+
+
+def test_asked_to_end_it_leaves_a_checkpoint_of_that_step_of_each(tmp_path: Path) -> None:
+    some = trials()
+    with pytest.raises(Preempted):
+        pack(tmp_path, some, Hooks(beat=lambda step: step == 7)).fit()
+    assert {(checkpoints.load(tmp_path / t.id / "last.ckpt", CPU) or {})["step"] for t in some} == {7}
+
+
+def test_whom_another_process_took_over_leaves_alone(tmp_path: Path) -> None:
+    def beat(step: int) -> bool:
+        if step == 4:
+            raise RuntimeError("fenced")
+        return False
+
+    made = pack(tmp_path, trials(), Hooks(beat=beat))
+    made.fit()
+    assert [name for name, _ in made.left] == ["con_con"]  # type: ignore[attr-defined]
+    assert all(each.progress.over for each in made.members)
+
+
+def test_alike_are_trials_that_differ_in_objective_and_seed() -> None:
+    of = [trial.settings for trial in trials(seeds=2)]
+    assert len({alike(settings) for settings in of}) == 1
+    assert alike(of[0]) != alike(trials("train.lr=1e-4")[0].settings)
+    assert alike(of[0]) == alike(trials("objective.margin=0.3")[0].settings)
+
+
+def test_what_is_not_packed_says_why() -> None:
+    assert why_not(trials()[0].settings) == ""
+    assert "bf16" in why_not(trials("train.precision=bf16")[0].settings)
+    assert "starts from" in why_not(trials('recipes=["vsepp-r152-tiny-ft"]')[-1].settings)
