@@ -1,5 +1,6 @@
 """The command line: its verbs, one file a subject. stdout carries the product, stderr the talk."""
 
+import gc
 import sys
 
 import typer
@@ -8,6 +9,9 @@ from goalgrid.exits import WRONG_USAGE
 from goalgrid.verbs import catalog, data, results, training
 from goalgrid.views import say
 from grid.errors import UserError
+
+COLLECT = (100_000, 50, 1_000)
+"""Trials live as long as the process: with Python's thresholds it looks through a million of them again and again."""
 
 app = typer.Typer(
     help="Ablation grids for image-text retrieval objectives: from one command to the paper's table.",
@@ -23,6 +27,7 @@ app.add_typer(data.verbs, name="data")
 
 def main() -> None:
     """Run the command line; a user's mistake is one message, without a traceback."""
+    gc.set_threshold(*COLLECT)
     try:
         app()
     except UserError as error:

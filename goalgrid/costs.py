@@ -128,12 +128,11 @@ def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str]
     keys = dict.fromkeys(_key(trial) for trial in trials)
     bases = {key: basis for key in keys if (basis := _basis(overview, key))}
     anew = set(replaced)
+    known = [trial for trial in trials if _key(trial) in bases] if bases else []
     seconds = {
         trial.id: bases[_key(trial)].step * _steps_left(overview, trial, bases[_key(trial)], trial.id in anew)
-        for trial in trials
-        if _key(trial) in bases
+        for trial in known
     }
-    known = [trial for trial in trials if trial.id in seconds]
     asked, said = _jobs(overview.grid.resources, known, bases, jobs)
     in_order = chains(known)
     together = max(1, min(asked, len(in_order)))
@@ -156,7 +155,7 @@ def unmeasured(overview: Overview, trials: Iterable[Trial]) -> list[Trial]:
 
 
 def _key(trial: Trial) -> Key:
-    return trial.settings.dataset.name, trial.settings.recipe
+    return trial.shared.dataset.name, trial.shared.recipe
 
 
 def _basis(overview: Overview, key: Key) -> Basis | None:
@@ -179,9 +178,10 @@ def _from_records(overview: Overview, key: Key) -> Basis | None:
 
 
 def _from_probe(overview: Overview, key: Key) -> Basis | None:
-    speeds = {probes.speed_of(trial.settings) for trial in overview.trials if _key(trial) == key}
-    for probe in probes.read(overview.home.grid(overview.grid.name)):
-        if (probe.dataset, probe.recipe) == key and probe.settings in speeds:
+    remembered = [p for p in probes.read(overview.home.grid(overview.grid.name)) if (p.dataset, p.recipe) == key]
+    speeds = _speeds(overview, key) if remembered else set()
+    for probe in remembered:
+        if probe.settings in speeds:
             share, best = probe.evaluation / probe.epoch_steps, Span(probe.best, probe.best)
             step = Span(probe.least + share, probe.most + share)
             kept = best + Span(probe.rest, probe.rest)
@@ -189,10 +189,20 @@ def _from_probe(overview: Overview, key: Key) -> Basis | None:
     return None
 
 
+def _speeds(overview: Overview, key: Key) -> set[str]:
+    """What `probes.speed_of` says of the trials of this data set and recipe, asked once for those alike."""
+    alike = {
+        (id(trial.shared.dataset), id(trial.shared.model), id(trial.shared.train)): trial
+        for trial in overview.trials
+        if _key(trial) == key
+    }
+    return {probes.speed_of(trial.settings) for trial in alike.values()}
+
+
 def _steps_left(overview: Overview, trial: Trial, basis: Basis, anew: bool) -> int:
-    each = epoch_steps(trial.settings) or basis.epoch_steps
+    each = epoch_steps(trial.shared.dataset.name, trial.shared.train) or basis.epoch_steps
     behind = 0 if anew or overview.states[trial.id] is State.PLANNED else reached(overview.folder(trial))[1]
-    return max(0, each * trial.settings.train.epochs - behind)
+    return max(0, each * trial.shared.train.epochs - behind)
 
 
 def _wall(chains: Sequence[Span], together: int) -> Span:
@@ -226,7 +236,7 @@ def _jobs(resources: Resources, trials: Sequence[Trial], bases: dict[Key, Basis]
 
 
 def _gpu(resources: Resources, trial: Trial) -> float:
-    return catalog.recipe(trial.settings.recipe).gpu if resources.gpu is None else resources.gpu
+    return catalog.recipe(trial.shared.recipe).gpu if resources.gpu is None else resources.gpu
 
 
 def _gpus() -> int:

@@ -32,16 +32,22 @@ class Overview:
 
     @classmethod
     def of(cls, grid: Grid, home: Home) -> "Overview":
-        """Expand the grid and look at every trial's folder."""
+        """Expand the grid and look at the folder of every trial that has one."""
         cells = expand(grid)
-        trials = trials_of(cells)
-        return cls(grid, home, cells, trials, {trial.id: home.trial(trial.id).state() for trial in trials})
+        trials, standing = trials_of(cells), home.standing()
+        states = dict.fromkeys([trial.id for trial in trials], State.PLANNED)
+        states |= {trial_id: home.trial(trial_id).state() for trial_id in standing if trial_id in states}
+        return cls(grid, home, cells, trials, states)
 
     def folder(self, trial: Trial) -> TrialFolder:
         return self.home.trial(trial.id)
 
     def count(self, state: State) -> int:
-        return Counter(self.states.values())[state]
+        return self._counts[state]
+
+    @cached_property
+    def _counts(self) -> Counter[State]:
+        return Counter(self.states.values())
 
     def having(self, state: State) -> list[Trial]:
         """The trials in this state."""
@@ -73,7 +79,7 @@ class Overview:
 
     def former(self) -> list[str]:
         """Trials that the grid once had, and whose folders still stand."""
-        standing = {folder.trial_id for folder in self.home.trials()}
+        standing = self.home.standing()
         return [trial_id for trial_id in self.home.grid(self.grid.name).former_ids() if trial_id in standing]
 
     @cached_property

@@ -3,15 +3,16 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from goalgrid.overview import Overview
 from goalgrid.work import reached
 from grid.errors import UserError
-from grid.expansion import Trial, chain
+from grid.expansion import Trial
 from grid.home import State
 
 LEFT = frozenset(State) - {State.DONE}
+PLANNED = State.PLANNED
 
 
 class Why(StrEnum):
@@ -24,6 +25,10 @@ class Why(StrEnum):
     DONE = "done"
     STALE = "stale"
     FORCED = "forced"
+
+
+NEW = (Why.NEW, "new", "")
+"""The reason of most of a large grid's trials."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +48,7 @@ class Choice:
     stale: bool = False
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """One trial's reason.
 
     Args:
@@ -80,12 +84,20 @@ def decide(overview: Overview, choice: Choice = Choice()) -> list[Verdict]:
     """
     wanted = overview.selected(choice.only)
     anew = _anew(overview, choice, wanted)
-    chosen = [t for t in overview.trials if t.id in anew or (t in wanted and overview.states[t.id] in choice.states)]
-    needed = {trial.id for trial in chain(chosen, overview.trials)}
-    trained = {trial_id for trial_id in needed if trial_id in anew or overview.states[trial_id] is not State.DONE}
-    shown = trained | {trial.id for trial in wanted}
-    told = [trial for trial in chain(overview.trials, overview.trials) if trial.id in shown]
-    return [_verdict(overview, trial, anew.get(trial.id), trial.id in trained) for trial in told]
+    asked, needed, verdicts = {trial.id for trial in wanted}, set(anew), []
+    chosen, done = tuple(choice.states), State.DONE  # hashing a member, or looking it up, is Python's own slow code
+    for trial in reversed(overview.trials):  # those that start from others come before these
+        state = overview.states[trial.id]
+        if trial.id in asked and state in chosen:
+            needed.add(trial.id)
+        if trial.parent and trial.id in needed:
+            needed.add(trial.parent)
+        forced = anew.get(trial.id)
+        trains = trial.id in needed and (forced is not None or state is not done)
+        if trains or trial.id in asked:
+            verdicts.append(Verdict(trial, *_reason(overview, trial, forced), trains))
+    verdicts.reverse()
+    return verdicts
 
 
 def to_train(verdicts: Iterable[Verdict]) -> list[Trial]:
@@ -107,7 +119,7 @@ def _anew(overview: Overview, choice: Choice, wanted: Sequence[Trial]) -> dict[s
     if choice.stale:
         stale = [trial.id for trial in wanted if trial.id in overview.stale]
         anew |= {trial_id: f"stale: {_causes(overview, trial_id)}" for trial_id in stale}
-    for trial in chain(overview.trials, overview.trials):
+    for trial in overview.trials:
         if trial.parent not in anew:
             continue
         if overview.states[trial.id] is State.RUNNING:
@@ -125,26 +137,21 @@ def _causes(overview: Overview, trial_id: str) -> str:
     return " and ".join(reason.cause.value for reason in overview.stale.get(trial_id, ()))
 
 
-def _verdict(overview: Overview, trial: Trial, anew: str | None, trains: bool) -> Verdict:
-    why, alike, detail = _reason(overview, trial, anew)
-    return Verdict(trial, why, alike, detail, trains)
-
-
 def _reason(overview: Overview, trial: Trial, anew: str | None) -> tuple[Why, str, str]:
     if anew is not None:
         return Why.FORCED, f"forced, {anew}" if anew else "forced", ""
-    folder, state = overview.folder(trial), overview.states[trial.id]
+    state = overview.states[trial.id]
+    if state is PLANNED:
+        return NEW
     if state is State.DONE:
         stale = _causes(overview, trial.id)
         return (Why.STALE, f"done, stale: {stale}", "") if stale else (Why.DONE, "done", "")
     if state is State.RUNNING:
         return Why.RUNNING, f"running on {_host(overview, trial)}", ""
     if state is State.FAILED:
-        return Why.FAILED, f"failed: {folder.failure() or 'of unknown class'}", ""
-    if state is State.INTERRUPTED:
-        epoch, step = reached(folder)
-        return Why.INTERRUPTED, "interrupted", f"at epoch {epoch} of {trial.settings.train.epochs} (step {step:,})"
-    return Why.NEW, "new", ""
+        return Why.FAILED, f"failed: {overview.folder(trial).failure() or 'of unknown class'}", ""
+    epoch, step = reached(overview.folder(trial))
+    return Why.INTERRUPTED, "interrupted", f"at epoch {epoch} of {trial.shared.train.epochs} (step {step:,})"
 
 
 def _host(overview: Overview, trial: Trial) -> str:

@@ -50,7 +50,7 @@ class Running:
 
     def to_dict(self) -> dict[str, Any]:
         place = {"host": self.host, "step": self.step, "steps": self.steps, "epoch": self.epoch}
-        return {"trial": self.trial.id, **place, "epochs": self.trial.settings.train.epochs}
+        return {"trial": self.trial.id, **place, "epochs": self.trial.shared.train.epochs}
 
 
 def failures(overview: Overview) -> list[Alike]:
@@ -71,8 +71,8 @@ def running(overview: Overview) -> list[Running]:
     found = []
     for trial in overview.having(State.RUNNING):
         latest = overview.folder(trial).latest()
-        lease, each = latest.content() if latest else {}, epoch_steps(trial.settings)
-        steps = each and each * trial.settings.train.epochs
+        lease, each = latest.content() if latest else {}, epoch_steps(trial.shared.dataset.name, trial.shared.train)
+        steps = each and each * trial.shared.train.epochs
         epoch = len(read_json_lines(overview.folder(trial).history))
         found.append(Running(trial, str(lease.get("host", "?")), int(lease.get("step", 0)), steps, epoch))
     return found
@@ -227,7 +227,7 @@ def _only(trial: Trial, overview: Overview) -> str:
     cell = next(cell for cell in overview.cells if trial in cell.trials)
     others = [_axes(other) for other in overview.cells]
     words = [f"{name}={value}" for name, value in _axes(cell).items() if any(o[name] != value for o in others)]
-    return "'" + " ".join([*words, f"seed={trial.settings.seed}"]) + "'"
+    return "'" + " ".join([*words, f"seed={trial.seed}"]) + "'"
 
 
 def _axes(cell: Cell) -> dict[str, Scalar]:

@@ -10,7 +10,7 @@ from grid.expansion import Trial
 from grid.failures import Failure
 from grid.files import read_json_lines
 from grid.home import TrialFolder
-from grid.settings import TrialSettings
+from grid.settings import TrainSettings
 
 
 @dataclass(frozen=True)
@@ -52,20 +52,20 @@ def work_of(trials: Iterable[Trial]) -> list[Work]:
     """What training these would be, by data set, recipe and number of epochs, parents first."""
     groups: dict[tuple[str, str, int], list[Trial]] = {}
     for trial in trials:
-        settings = trial.settings
-        groups.setdefault((settings.dataset.name, settings.recipe, settings.train.epochs), []).append(trial)
+        shared = trial.shared
+        groups.setdefault((shared.dataset.name, shared.recipe, shared.train.epochs), []).append(trial)
     return [_work(*key, members) for key, members in groups.items()]
 
 
-def epoch_steps(settings: TrialSettings) -> int | None:
+def epoch_steps(dataset: str, train: TrainSettings) -> int | None:
     """Steps of one epoch; None for a data set whose size is not known before it is opened."""
-    if settings.dataset.name not in catalog.names("datasets"):
+    if dataset not in catalog.names("datasets"):
         return None
-    splits = catalog.dataset(settings.dataset.name).splits
+    splits = catalog.dataset(dataset).splits
     if not splits:
         return None
-    whole, rest = divmod(splits["train"].captions, settings.train.batch_size)
-    return whole + (rest > 1 and not settings.train.drop_last)
+    whole, rest = divmod(splits["train"].captions, train.batch_size)
+    return whole + (rest > 1 and not train.drop_last)
 
 
 def reached(folder: TrialFolder) -> tuple[int, int]:
@@ -80,9 +80,17 @@ def reached(folder: TrialFolder) -> tuple[int, int]:
 
 
 def _work(dataset: str, recipe: str, epochs: int, trials: list[Trial]) -> Work:
-    settings = trials[0].settings
-    image, views = settings.model.image, None
+    shared = trials[0].shared
+    image, views = shared.model.image, None
     official = catalog.dataset(dataset).splits if dataset in catalog.names("datasets") else {}
     if official and isinstance(image, BackboneSettings) and image.cached:
         views = int(image.crops) * official["train"].images + official["val"].images + official["test"].images
-    return Work(dataset, recipe, len(trials), epochs, epoch_steps(settings), views, catalog.recipe(recipe).starts_from)
+    return Work(
+        dataset,
+        recipe,
+        len(trials),
+        epochs,
+        epoch_steps(dataset, shared.train),
+        views,
+        catalog.recipe(recipe).starts_from,
+    )

@@ -6,6 +6,7 @@ log.
 """
 
 import json
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,8 +81,10 @@ class Attempt:
 
     def live(self) -> bool:
         """Whether a process holds it: on this machine it is looked up, on another its heartbeat counts."""
+        if self.end.exists():
+            return False
         lease = self.content()
-        if not lease or self.end.exists():
+        if not lease:
             return False
         if foreign(lease):
             return bool(abs(time.time() - lease["heartbeat"]) < LEASE_SECONDS)
@@ -90,8 +93,12 @@ class Attempt:
 
 def attempts_in(folder: Path) -> list[Attempt]:
     """All attempts in this folder, the first one first."""
-    numbers = sorted(int(path.stem) for path in folder.glob("*.json") if path.stem.isdigit())
-    return [Attempt(folder, number) for number in numbers]
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name.removesuffix(".json") for entry in entries if entry.name.endswith(".json")]
+    except FileNotFoundError:
+        return []
+    return [Attempt(folder, number) for number in sorted(int(name) for name in names if name.isdigit())]
 
 
 def foreign(lease: dict[str, Any]) -> bool:

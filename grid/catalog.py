@@ -74,8 +74,13 @@ class Dataset(Settings):
 
 def names(shelf: Shelf) -> list[str]:
     """What this shelf holds, by name."""
+    return list(_listed(shelf))
+
+
+@cache
+def _listed(shelf: Shelf) -> tuple[str, ...]:
     folder = resources.files("grid").joinpath(shelf)
-    return sorted(item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml"))
+    return tuple(sorted(item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml")))
 
 
 def read(shelf: Shelf, name: str) -> dict[str, Any]:

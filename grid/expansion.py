@@ -3,18 +3,15 @@
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
-from typing import Any
-
-from pydantic import ValidationError
+from itertools import product, zip_longest
+from typing import Any, NamedTuple
 
 from grid import catalog
 from grid.encoders import ModelSettings
 from grid.errors import UserError, several, unknown
-from grid.fields import Settings
-from grid.gridfile import Grid, Scalar
-from grid.identity import trial_id
-from grid.objectives import accepted, resolve
+from grid.gridfile import Grid
+from grid.identity import CellIds
+from grid.resolution import Common, Point, Resolver, Section
 from grid.settings import (
     DatasetSettings,
     ObjectiveSettings,
@@ -23,27 +20,52 @@ from grid.settings import (
 )
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A cell with a seed."""
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all trials of a cell have in common."""
+
+    dataset: DatasetSettings
+    recipe: str
+    model: ModelSettings
+    train: TrainSettings
+    objective: ObjectiveSettings
+
+
+class Trial(NamedTuple):
+    """A cell with a seed. Of the million that a grid may have, each is small: what a cell shares is kept once.
+
+    Args:
+        parent: id of the trial that this one starts from.
+    """
 
     id: str
-    settings: TrialSettings
+    shared: Shared
+    seed: int
+    parent: str | None = None
 
     @property
-    def parent(self) -> str | None:
-        """Id of the trial that this one starts from."""
-        return self.settings.starts_from
+    def settings(self) -> TrialSettings:
+        """All that its result depends on, put together at each call."""
+        shared = self.shared
+        return TrialSettings(
+            dataset=shared.dataset,
+            recipe=shared.recipe,
+            model=shared.model,
+            train=shared.train,
+            objective=shared.objective,
+            seed=self.seed,
+            starts_from=self.parent,
+        )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Cell:
     """One point of all axes but the seed: what one entry of a table averages over seeds."""
 
     dataset: str
     recipe: str
     objective: str
-    swept: tuple[tuple[str, Scalar], ...]
+    swept: Point
     trials: tuple[Trial, ...]
 
 
@@ -55,54 +77,43 @@ def expand(grid: Grid) -> list[Cell]:
     Raises:
         UserError: settings that do not fit together, all of them at once.
     """
-    problems: dict[str, None] = {}
     cells: list[Cell] = []
-    ids: dict[tuple[Any, ...], list[Any]] = {}
     recipes = list(dict.fromkeys(name for recipe in grid.recipes for name in catalog.lineage(recipe)))
-    sweeps = [tuple(zip(grid.sweep, values, strict=True)) for values in product(*grid.sweep.values())]
-    for dataset, recipe_name, swept in product(grid.datasets, recipes, sweeps):
-        overrides = {**grid.set, **dict(swept)}
-        try:
-            recipe = catalog.recipe(recipe_name)
-            common = _common(dataset, recipe, overrides)
-        except ValidationError as error:
-            problems.update(dict.fromkeys(catalog.explain(error, prefix=f"recipe {recipe_name!r}: ")))
+    parents = {catalog.recipe(name).starts_from for name in recipes}
+    begun: dict[tuple[Any, ...], tuple[Trial, ...]] = {}
+    points = [tuple(zip(grid.sweep, values, strict=True)) for values in product(*grid.sweep.values())]
+    resolver = Resolver(grid)
+    for dataset, recipe, point in product(grid.datasets, recipes, points):
+        common = resolver.common(dataset, recipe, point)
+        if common is None:
             continue
-        for objective in grid.objectives:
-            resolved = _objective(objective, overrides)
-            parents = ids.get((dataset, recipe.starts_from, objective, swept), [None] * len(grid.seeds))
-            trials = tuple(
-                _trial(*common, recipe_name, resolved, seed, parent)
-                for seed, parent in zip(grid.seeds, parents, strict=True)
-            )
-            ids[dataset, recipe_name, objective, swept] = [trial.id for trial in trials]
-            cells.append(Cell(dataset, recipe_name, objective, swept, trials))
-    if problems:
-        raise several(f"grid {grid.name!r}", problems)
+        for name in grid.objectives:
+            before = begun.get((dataset, catalog.recipe(recipe).starts_from, name, point), ())
+            trials = _trials(common, recipe, resolver.objective(name, point), grid.seeds, before)
+            if recipe in parents:
+                begun[dataset, recipe, name, point] = trials
+            cells.append(Cell(dataset, recipe, name, point, trials))
+    if resolver.problems:
+        raise several(f"grid {grid.name!r}", resolver.problems)
     return cells
 
 
 def trials_of(cells: Iterable[Cell]) -> list[Trial]:
-    """Every trial once, first seeds first, so that all cells of a grid fill at the same pace."""
-    by_rank: dict[int, dict[str, Trial]] = {}
-    for cell in cells:
-        for rank, trial in enumerate(cell.trials):
-            by_rank.setdefault(rank, {}).setdefault(trial.id, trial)
-    return list({trial.id: trial for rank in sorted(by_rank) for trial in by_rank[rank].values()}.values())
+    """Every trial once, first seeds first, so that all cells of a grid fill at the same pace; parents before others."""
+    ranks = zip_longest(*(cell.trials for cell in cells))
+    return list({trial.id: trial for trials in ranks for trial in trials if trial is not None}.values())
 
 
 def chain(trials: Iterable[Trial], known: Iterable[Trial]) -> list[Trial]:
     """These trials and those of `known` that they start from, parents first."""
-    by_id = {trial.id: trial for trial in known}
+    by_id: dict[str | None, Trial] = {trial.id: trial for trial in known}
     ordered: dict[str, Trial] = {}
-
-    def add(trial: Trial) -> None:
-        if trial.parent is not None and trial.parent in by_id:
-            add(by_id[trial.parent])
-        ordered.setdefault(trial.id, trial)
-
     for trial in trials:
-        add(trial)
+        line = [trial]
+        while (parent := by_id.get(line[-1].parent)) and parent.id not in ordered:
+            line.append(parent)
+        for member in reversed(line):
+            ordered.setdefault(member.id, member)
     return list(ordered.values())
 
 
@@ -137,74 +148,39 @@ def select(cells: Sequence[Cell], only: str, also: Mapping[str, Mapping[str, str
         if axis not in axes:
             raise UserError(unknown("axis", axis, axes, where=f"in --only {only!r}"))
         conditions.append((axis, pattern))
-    chosen = {trial.id for cell in cells for trial in cell.trials if _meets(cell, trial, conditions, also)}
+    chosen = {trial.id for cell in cells for trial in _meeting(cell, conditions, also)}
     if not chosen:
         raise UserError(f"--only {only!r} names none of the grid's trials.")
     return [trial for trial in trials_of(cells) if trial.id in chosen]
 
 
-def _meets(cell: Cell, trial: Trial, conditions: list[tuple[str, str]], also: Mapping[str, Mapping[str, str]]) -> bool:
-    values = {
+def _meeting(cell: Cell, conditions: list[tuple[str, str]], also: Mapping[str, Mapping[str, str]]) -> list[Trial]:
+    """The cell's trials that meet all conditions; those on the cell itself are looked at once."""
+    own = {
         "dataset": cell.dataset,
         "recipe": cell.recipe,
         "objective": cell.objective,
-        "seed": str(trial.settings.seed),
         **{name: str(value) for name, value in cell.swept},
-        **{name: of[trial.id] for name, of in also.items() if trial.id in of},
     }
-    return all(axis in values and fnmatch.fnmatchcase(values[axis], pattern) for axis, pattern in conditions)
+    if not all(fnmatch.fnmatchcase(own[axis], pattern) for axis, pattern in conditions if axis in own):
+        return []
+    of_each = [(axis, pattern) for axis, pattern in conditions if axis not in own]
+    return [trial for trial in cell.trials if all(_meets(trial, *condition, also) for condition in of_each)]
 
 
-def _trial(
-    dataset: DatasetSettings,
-    model: ModelSettings,
-    train: TrainSettings,
-    recipe: str,
-    objective: ObjectiveSettings,
-    seed: int,
-    parent: str | None,
-) -> Trial:
-    settings = TrialSettings(
-        dataset=dataset, recipe=recipe, model=model, train=train, objective=objective, seed=seed, starts_from=parent
-    )
-    return Trial(trial_id(settings), settings)
+def _meets(trial: Trial, axis: str, pattern: str, also: Mapping[str, Mapping[str, str]]) -> bool:
+    value = str(trial.seed) if axis == "seed" else also[axis].get(trial.id)
+    return value is not None and fnmatch.fnmatchcase(value, pattern)
 
 
-class _Common(Settings):
-    dataset: DatasetSettings
-    model: ModelSettings
-    train: TrainSettings
-
-
-def _common(
-    dataset: str, recipe: catalog.Recipe, overrides: dict[str, Scalar]
-) -> tuple[DatasetSettings, ModelSettings, TrainSettings]:
-    """What all objectives and seeds of one (dataset, recipe, sweep point) have in common."""
-    content: dict[str, Any] = {
-        "dataset": {"name": dataset, "protocol": catalog.protocols(dataset)[0]},
-        "model": recipe.model.model_dump(),
-        "train": recipe.train.model_dump(),
-    }
-    for name, value in sorted(overrides.items(), key=lambda item: not item[0].endswith(".encoder")):
-        section, *path = name.split(".")
-        if section in content:
-            _put(content[section], path, value)
-    settings = _Common.model_validate(content)
-    return settings.dataset, settings.model, settings.train
-
-
-def _put(table: dict[str, Any], path: list[str], value: Scalar) -> None:
-    """Set one value; choosing another encoder drops the settings of the one it replaces."""
-    *parents, last = path
-    for part in parents:
-        table = table[part]
-    if last == "encoder" and table["encoder"] != value:
-        table.clear()
-    table[last] = value
-
-
-def _objective(name: str, overrides: dict[str, Scalar]) -> ObjectiveSettings:
-    given = {key.removeprefix("objective."): value for key, value in overrides.items() if key.startswith("objective.")}
-    variant = str(given.pop("variant", "paper"))
-    parameters = resolve(name, variant=variant, **accepted(name, given))
-    return ObjectiveSettings.model_validate({"name": name, "variant": variant, "parameters": parameters})
+def _trials(
+    common: Common, recipe: str, objective: Section[ObjectiveSettings], seeds: Sequence[int], parents: Sequence[Trial]
+) -> tuple[Trial, ...]:
+    """A cell's trials, each from the parent of its seed where there are parents."""
+    dataset, model, train = common.dataset, common.model, common.train
+    shared = Shared(dataset.settings, recipe, model.settings, train.settings, objective.settings)
+    readable = f"{dataset.settings.name}_{recipe}_{objective.settings.name}"
+    texts = {"dataset": dataset.text, "model": model.text, "train": train.text, "objective": objective.text}
+    ids = CellIds(readable, recipe, **texts)
+    starts: Sequence[str | None] = [parent.id for parent in parents] or [None] * len(seeds)
+    return tuple(Trial(ids.of(seed, start), shared, seed, start) for seed, start in zip(seeds, starts, strict=True))

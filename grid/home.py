@@ -3,6 +3,7 @@
 State is read from the disk and stored nowhere else; every path is a property of one object.
 """
 
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -180,8 +181,15 @@ class Home:
 
     def trials(self) -> list[TrialFolder]:
         """The folders of all trials, of whatever grid."""
-        folders = sorted(self.path.glob("trials/*"))
-        return [TrialFolder(folder) for folder in folders if folder.is_dir() and not folder.name.startswith(".")]
+        return [self.trial(trial_id) for trial_id in sorted(self.standing())]
+
+    def standing(self) -> set[str]:
+        """Ids of all trials that have a folder, of whatever grid, by one look at where they stand."""
+        try:
+            with os.scandir(self.path / "trials") as entries:
+                return {entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")}
+        except FileNotFoundError:
+            return set()
 
     @property
     def summaries(self) -> Path:

@@ -10,6 +10,8 @@ from grid.fields import IdentityDefault
 from grid.objectives import identifying
 from grid.settings import ObjectiveSettings, TrialSettings
 
+SCHEMA_VERSION: int = TrialSettings.model_fields["schema_version"].default
+
 
 def canonical(settings: BaseModel) -> dict[str, Any]:
     """The settings as plain values, without those that equal their frozen identity default."""
@@ -24,20 +26,42 @@ def canonical(settings: BaseModel) -> dict[str, Any]:
     return content
 
 
+def canonical_json(content: Any) -> str:
+    """Sorted keys, no spaces, -0.0 as 0.0; settings as `canonical` gives them."""
+    return json.dumps(_plain(content), sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def digest(content: Any) -> str:
-    """SHA-256 over canonical JSON: sorted keys, no spaces, -0.0 as 0.0."""
-    return _digest(_plain(content))
-
-
-def _digest(plain: Any) -> str:
-    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    """SHA-256 over canonical JSON."""
+    return hashlib.sha256(canonical_json(content).encode()).hexdigest()
 
 
 def trial_id(settings: TrialSettings) -> str:
     """Readable, plus a hash of everything: `flickr8k_fc-bow_sig-ms_cir_s0-3fa94c21`."""
     readable = f"{settings.dataset.name}_{settings.recipe}_{settings.objective.name}_s{settings.seed}"
-    return f"{readable}-{_digest(canonical(settings))[:8]}"
+    return f"{readable}-{digest(canonical(settings))[:8]}"
+
+
+class CellIds:
+    """`trial_id` of trials that differ in seed and parent alone: the rest is written and hashed once.
+
+    Args:
+        dataset, model, train, objective: canonical JSON of these settings.
+        readable: what all ids begin with: `flickr8k_fc-bow_sig-ms_cir`.
+    """
+
+    def __init__(self, readable: str, recipe: str, *, dataset: str, model: str, train: str, objective: str) -> None:
+        before = f'"dataset":{dataset},"model":{model},"objective":{objective},"recipe":{json.dumps(recipe)}'
+        self._begun = hashlib.sha256(f'{{{before},"schema_version":{SCHEMA_VERSION},"seed":'.encode())
+        self._rest = f',"train":{train}}}'.encode()
+        self._readable = readable
+
+    def of(self, seed: int, parent: str | None) -> str:
+        """The id of one trial."""
+        starts_from = b"" if parent is None else f',"starts_from":{json.dumps(parent)}'.encode()
+        hashed = self._begun.copy()
+        hashed.update(b"%d%b%b" % (seed, starts_from, self._rest))
+        return f"{self._readable}_s{seed}-{hashed.hexdigest()[:8]}"
 
 
 def derived_seed(settings: TrialSettings, purpose: str) -> int:

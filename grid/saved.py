@@ -16,9 +16,8 @@ def save_grid(grid: Grid, trials: Sequence[Trial], home: Home) -> None:
         UserError: the runs folder cannot be written.
     """
     folder, ids = home.grid(grid.name), [trial.id for trial in trials]
-    standing = {trial.trial_id for trial in home.trials()}
-    once = dict.fromkeys([*folder.former_ids(), *folder.ids()])
-    former = [trial_id for trial_id in once if trial_id in standing and trial_id not in ids]
+    kept = home.standing() - set(ids)
+    former = [trial_id for trial_id in dict.fromkeys([*folder.former_ids(), *folder.ids()]) if trial_id in kept]
     if former or folder.former.exists():
         _keep(folder.former, "".join(f"{trial_id}\n" for trial_id in former))
     _keep(folder.grid, grid.to_toml())

@@ -22,6 +22,14 @@ def test_first_seeds_come_first() -> None:
     assert seeds == sorted(seeds)
 
 
+def test_a_parent_comes_before_those_that_start_from_it() -> None:
+    found = trials_of(expand(load("goal-table3-coco", ["sweep.objective.tau=[1, 10]"])))
+    place = {trial.id: number for number, trial in enumerate(found)}
+    started = [trial for trial in found if trial.parent]
+    assert started
+    assert all(place[trial.parent or ""] < place[trial.id] for trial in started)
+
+
 def test_cells_without_the_swept_parameter_share_their_trials() -> None:
     cells = expand(load("demo", ["sweep.objective.tau=[1, 10]", 'objectives=["con_con","con_nca"]', "seeds=[0]"]))
     assert len(cells) == 4

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from grid.catalog import names
 from grid.expansion import Trial, expand, trials_of
 from grid.fields import IdentityDefault, Settings
 from grid.gridfile import Grid, check, load
@@ -32,6 +33,13 @@ def trials(*overrides: str) -> list[Trial]:
 def test_the_id_of_a_known_trial_never_changes() -> None:
     """Golden: if this fails, every result that users have is orphaned."""
     assert trials("seeds=[0]", "train.epochs=10")[0].id == "shapes_cnn-bow_con_con_s0-181bc001"
+
+
+@pytest.mark.parametrize("preset", names("presets"))
+@pytest.mark.parametrize("sweep", ["sweep.train.lr=[1e-3, 1e-4]", "sweep.dataset.max_words=[20, 60]"])
+def test_an_expanded_trial_has_the_id_of_its_settings(preset: str, sweep: str) -> None:
+    found = trials_of(expand(load(preset, [sweep, 'objectives=["con_con", "sig-ms_cir", "unified"]'])))
+    assert [trial.id for trial in found] == [trial_id(trial.settings) for trial in found]
 
 
 @settings(deadline=None)

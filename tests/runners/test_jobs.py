@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from grid.errors import UserError
-from grid.expansion import Trial, chains, expand, trials_of
+from grid.expansion import chains, expand, trials_of
 from grid.gridfile import load
 from grid.home import Home
 from grid.running import Resources
@@ -103,7 +103,7 @@ def test_a_child_whose_parent_is_done_is_a_job_of_its_own() -> None:
 
 def test_two_children_of_one_parent_share_its_job() -> None:
     first, second = (trial for trial in trials_of(expand(load("demo", [*CHAINED, "seeds=[0]"])))[:2])
-    twins = [Trial(f"{first.id}-{n}", first.settings.model_copy(update={"starts_from": first.id})) for n in "ab"]
+    twins = [first._replace(id=f"{first.id}-{n}", parent=first.id) for n in "ab"]
     assert [[one.id for one in chain] for chain in chains([first, *twins, second])] == [
         [first.id, twins[0].id, twins[1].id],
         [second.id],
