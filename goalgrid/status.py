@@ -12,7 +12,7 @@ from goalgrid.overview import Overview, many
 from goalgrid.work import epoch_steps
 from grid.expansion import Cell, Trial
 from grid.failures import POLICY, Failure
-from grid.files import read_json_lines
+from grid.files import last_json_line, read_json_lines
 from grid.gridfile import Scalar
 from grid.home import Home, State
 
@@ -81,8 +81,8 @@ def running(overview: Overview) -> list[Running]:
 def collapsed(overview: Overview) -> list[Trial]:
     """Trials whose model, at their last epoch, gave all pairs the same similarity."""
     begun = [trial for trial in overview.trials if overview.states[trial.id] is not State.PLANNED]
-    last = [(trial, read_json_lines(overview.folder(trial).history)[-1:]) for trial in begun]
-    return [trial for trial, rows in last if rows and rows[0].get("val_spread", 1.0) < COLLAPSED]
+    last = [(trial, last_json_line(overview.folder(trial).history)) for trial in begun]
+    return [trial for trial, row in last if row and row.get("val_spread", 1.0) < COLLAPSED]
 
 
 def stale(overview: Overview) -> dict[str, dict[str, list[str]]]:

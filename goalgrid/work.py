@@ -8,7 +8,7 @@ from grid import catalog
 from grid.encoders import BackboneSettings
 from grid.expansion import Trial
 from grid.failures import Failure
-from grid.files import read_json_lines
+from grid.files import last_json_line
 from grid.home import TrialFolder
 from grid.settings import TrainSettings
 
@@ -72,7 +72,7 @@ def reached(folder: TrialFolder) -> tuple[int, int]:
     """Epochs and steps behind a trial's last checkpoint, as far as can be told without opening it."""
     if not (folder.last_checkpoint.exists() or folder.previous_checkpoint.exists()):
         return 0, 0
-    row = next(reversed(read_json_lines(folder.history)), {"epoch": 0, "step": 0})
+    row = last_json_line(folder.history) or {"epoch": 0, "step": 0}
     latest = folder.latest()
     stopped = latest is not None and latest.outcome() == Failure.PREEMPTED  # that leaves a checkpoint, a death does not
     step = latest.step() if latest and stopped else 0

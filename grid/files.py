@@ -114,6 +114,15 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
 
 
+def last_json_line(path: Path) -> dict[str, Any] | None:
+    """The last object of a JSON Lines file; None when there is no file, or nothing in it. Parses no other line."""
+    try:
+        last = path.read_bytes().rstrip().rpartition(b"\n")[2]
+    except FileNotFoundError:
+        return None
+    return json.loads(last) if last else None
+
+
 _syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None) if sys.platform == "linux" else None
 """Flushes the file system that an open file is on; each `fsync` would be a commit of its own."""
 

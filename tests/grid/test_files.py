@@ -7,7 +7,14 @@ import pytest
 
 from grid import files
 from grid.errors import UserError
-from grid.files import make_durable, read_json_lines, write_json_lines, write_text, written_aside
+from grid.files import (
+    last_json_line,
+    make_durable,
+    read_json_lines,
+    write_json_lines,
+    write_text,
+    written_aside,
+)
 
 
 def test_a_full_disk_leaves_the_old_content(tiny_disk: Path) -> None:
@@ -64,3 +71,11 @@ def test_a_folder_is_made_durable_with_what_is_in_it(
     assert (tmp_path / "file").read_text() == "content"
     with pytest.raises(UserError, match=r"cannot write .*nowhere: No such file"):
         make_durable(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("rows", [[], [{"a": 1}], [{"a": 1}, {"a": 2, "text": "line\nbreak"}]])
+def test_the_last_line_is_that_of_all(tmp_path: Path, rows: list[dict[str, object]]) -> None:
+    path = tmp_path / "rows.jsonl"
+    assert last_json_line(path) is None
+    write_json_lines(path, rows)
+    assert last_json_line(path) == (read_json_lines(path)[-1] if rows else None)
