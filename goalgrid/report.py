@@ -13,19 +13,18 @@ from grid.home import State
 from results.report import Measured, Report, Standing, Trouble
 
 
-def write(overview: Overview, path: Path, *, refresh: int = 0, measured: Measured | None = None) -> Measured:
-    """Write the page; what its tables and figures came from, for the next time.
+def render(overview: Overview, *, measured: Measured | None = None, refresh: int = 0) -> str:
+    """The page as HTML.
 
     Args:
-        refresh: seconds after which the page loads itself again while trials are left.
         measured: what to show instead of reading the records anew.
+        refresh: seconds after which the page loads itself again while trials are left.
 
     Raises:
-        UserError: records cannot be read, or the page cannot be written.
+        UserError: records cannot be read.
     """
-    measured = measured or Measured.read(overview.cells, overview.home)
     name, runs = overview.grid.name, status.runs_option(overview.home)
-    report = Report(
+    return Report(
         name,
         overview.grid.axes(),
         overview.grid.to_toml(),
@@ -34,25 +33,25 @@ def write(overview: Overview, path: Path, *, refresh: int = 0, measured: Measure
             "state": f"goalgrid status {name}{runs}",
             "LaTeX": f"goalgrid table {name}{runs} --format latex",
         },
-        measured,
+        measured or Measured.read(overview.cells, overview.home),
         _standing(overview),
         datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"),
         refresh if _unfinished(overview) else 0,
-    )
-    write_text(path, report.render())
-    return measured
+    ).render()
 
 
 def watch(overview: Overview, path: Path, seconds: int) -> Iterator[Overview]:
     """Write the page every so many seconds until every trial is done or failed; what it shows, each time."""
-    measured = write(overview, path, refresh=seconds)
-    yield overview
-    while _unfinished(overview):
-        time.sleep(seconds)
-        before, overview = overview, Overview.of(overview.grid, overview.home)
-        same = before.having(State.DONE) == overview.having(State.DONE)
-        measured = write(overview, path, refresh=seconds, measured=measured if same else None)
+    done, measured = None, Measured()
+    while True:
+        if done != overview.having(State.DONE):
+            done, measured = overview.having(State.DONE), Measured.read(overview.cells, overview.home)
+        write_text(path, render(overview, measured=measured, refresh=seconds))
         yield overview
+        if not _unfinished(overview):
+            return
+        time.sleep(seconds)
+        overview = Overview.of(overview.grid, overview.home)
 
 
 def _unfinished(overview: Overview) -> bool:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from grid.errors import UserError
 from results import renderers
-from results.renderers import latex, markdown, parquet
+from results.renderers import html, latex, markdown, parquet
 from results.request import PROGRAM, Request
 from results.table import Entry, Table
 
@@ -70,6 +70,8 @@ def compare(table: Table, kind: str, path: Path) -> Comparison:
     if kind == "csv":
         rows = [list(csv.DictReader(io.StringIO(text))) for text in (before, new)]
         return Comparison(tuple(_rows(*rows)) or ("the same rows, otherwise written",))
+    if kind == "html":
+        return Comparison(tuple(_cells(html.lines(before), html.lines(new), table)) or ("the same, otherwise written",))
     return Comparison(tuple(_lines(before.splitlines(), new.splitlines(), table, kind)) or ("only line ends",))
 
 
@@ -140,7 +142,7 @@ def _label(keys: Mapping[str, Any], names: Sequence[str]) -> str:
 
 def _lines(old: list[str], new: list[str], table: Table, kind: str) -> Iterator[str]:
     """Entries that differ, and whole lines where they are no rows."""
-    heads = [f"{group.title.text} {column.text}".strip() for group in table.groups for column in group.columns]
+    heads = _heads(table)
     titles = list(_titles(new, table, kind))
     for tag, first, last, start, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag == "equal":
@@ -159,6 +161,30 @@ def _lines(old: list[str], new: list[str], table: Table, kind: str) -> Iterator[
                 )
             else:
                 yield f"line {first + offset + 1}: {before} -> {now}"
+
+
+def _cells(old: Sequence[tuple[str, ...]], new: Sequence[tuple[str, ...]], table: Table) -> Iterator[str]:
+    """Entries of pages that differ, rows that are gone or new, and the rest as it stands."""
+    heads = _heads(table)
+    rows, others = (
+        [{line[:2]: line[2:] for line in lines if len(line) == len(heads) + 2} for lines in (old, new)],
+        [[line for line in lines if len(line) != len(heads) + 2] for lines in (old, new)],
+    )
+    before, now = rows
+    for key in {**now, **before}:
+        place = ", ".join(filter(None, key))
+        if key not in now or key not in before:
+            yield f"{place}: the row is gone" if key not in now else f"{place}: a new row"
+            continue
+        for head, other, entry in zip(heads, before[key], now[key], strict=True):
+            if other != entry:
+                yield f"{place}, {head}: {other} -> {entry}"
+    if others[0] != others[1]:
+        yield " -> ".join(" ".join(word for line in lines for word in line if word) for lines in others)
+
+
+def _heads(table: Table) -> list[str]:
+    return [f"{group.title.text} {column.text}".strip() for group in table.groups for column in group.columns]
 
 
 def _titles(lines: Sequence[str], table: Table, kind: str) -> Iterator[str]:

@@ -32,8 +32,11 @@ def results(cells: Sequence[Cell], home: Home, path: Path) -> int:
     return len(done)
 
 
-def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path) -> None:
+def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path, *, report: str) -> None:
     """Write tables, figures, effects, records, settings, environments, the grid file, checksums and a README.
+
+    Args:
+        report: the report of the grid, as HTML.
 
     Raises:
         UserError: the target cannot be written, or records cannot be read.
@@ -47,6 +50,7 @@ def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path) -> None:
         found = analyse(cells, scores, Ranks.read(cells, home), metrics_of("r1", "both"))
         write_text(target / "effects.md", write_out(found, cells, "markdown"))
         figures.write(figures.Study.read(cells, scores, home), target / "figures", formats=("pdf", "svg", "png"))
+    write_text(target / "report.html", report)
     write_text(target / "grid.toml", grid.to_toml())
     for trial in trials_of(cells):
         folder = home.trial(trial.id)

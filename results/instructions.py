@@ -30,7 +30,8 @@ def readme(grid: Grid, cells: Sequence[Cell], tables: Mapping[Path, Table], envi
 
 {done.total()} of {wanted} trials are done.
 
-- `tables/`: each table as LaTeX, Markdown, CSV and Parquet
+- `report.html`: all of it as one page; it opens from disk
+- `tables/`: each table as LaTeX, Markdown, CSV, HTML and Parquet
 - `figures/`: the matrix, effects, learning curves, diagnostics and ours against the paper's, each as PDF, SVG, PNG
 - `effects.md`: which axis matters, what differs from the baseline, and how sure that is
 - `records.parquet`: one row a trial, with the rank of every test query; the columns' meaning stands in its schema
@@ -48,8 +49,8 @@ trains what is not done and prints the first table. Then, in the same folder, or
 
 {made}
 
-FORMAT is latex, markdown, csv or parquet. Whether a file is still what the records say, byte for byte, and from which
-trials each of its numbers comes:
+FORMAT is latex, markdown, csv, html or parquet. Whether a file is still what the records say, byte for byte, and from
+which trials each of its numbers comes:
 
 ```
 goalgrid table --check {next(iter(tables))}.tex --trials

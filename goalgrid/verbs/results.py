@@ -20,6 +20,7 @@ from goalgrid.views import say, show_findings, show_list
 from grid import catalog
 from grid.errors import UserError
 from grid.expansion import Cell, expand
+from grid.files import write_text
 from grid.home import Home
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def report(
     overview = Overview.of(recall(grid, home), home)
     path = output or home.grid(overview.grid.name).report
     if not watch:
-        page.write(overview, path)
+        write_text(path, page.render(overview))
         say(f"written: {path}")
         return
     try:
@@ -210,14 +211,15 @@ def export(
     target: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
     runs: Runs = RUNS,
 ) -> None:
-    """Everything a paper needs into one folder: tables, figures, effects, records, settings, checksums."""
+    """Everything a paper needs into one folder: report, tables, figures, effects, records, settings, checksums."""
+    from goalgrid import report as page
     from results.export import export as write
 
     home = home_at(runs)
-    found = recall(grid, home)
     if target.exists() and any(target.iterdir()):
         raise UserError(f"{target} is not empty; give a new folder.")
-    write(found, expand(found), home, target)
+    overview = Overview.of(recall(grid, home), home)
+    write(overview.grid, overview.cells, home, target, report=page.render(overview))
     say(f"written: {target}")
 
 

@@ -1,5 +1,7 @@
 """A table as an HTML page of its own; its columns sort where the browser runs scripts."""
 
+from html.parser import HTMLParser
+
 from results.pages import page
 from results.table import Table
 
@@ -7,3 +9,37 @@ from results.table import Table
 def render(table: Table) -> str:
     """One file that needs no network."""
     return page("table.html", table=table)
+
+
+def lines(text: str) -> list[tuple[str, ...]]:
+    """What a reader sees of such a page: its rows, each the block's title and the texts of its cells; its caption."""
+    reader = _Reader()
+    reader.feed(text)
+    return reader.lines
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[tuple[str, ...]] = []
+        self._title, self._cells, self._inside = "", list[str](), False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("tr", "figcaption"):
+            self._cells = []
+        if tag in ("th", "td", "figcaption"):
+            self._cells.append("")
+            self._inside = True
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self._cells[-1] += data
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("th", "td", "figcaption"):
+            self._inside = False
+        if tag in ("tr", "figcaption"):
+            if len(self._cells) == 1 and tag == "tr":
+                self._title = self._cells[0]
+            else:
+                self.lines.append((self._title, *self._cells))

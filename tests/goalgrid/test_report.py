@@ -171,7 +171,7 @@ def test_a_page_that_loads_itself_again_keeps_what_was_chosen(
     seen = overview(pair)
     interrupt(pair.trial(seen.trials[1].id), epoch=1, step=3)
     page = tmp_path / "live.html"
-    report.write(overview(pair), page, refresh=1)
+    page.write_text(report.render(overview(pair), refresh=1))
     visit(chromium, page)
     chromium.execute_script(
         "document.querySelector('#tables th button').click(); document.querySelector('#trials summary').click();"
@@ -189,7 +189,7 @@ def test_a_page_that_loads_itself_again_keeps_what_was_chosen(
 def test_what_came_from_outside_stays_text(chromium: webdriver.Chrome, pair: Home, tmp_path: Path) -> None:
     fail(pair.trial(overview(pair).trials[1].id), Failure.BUG, HOSTILE)
     page = tmp_path / "report.html"
-    report.write(overview(pair), page)
+    page.write_text(report.render(overview(pair)))
     visit(chromium, page)
     assert HOSTILE in chromium.find_element(By.CSS_SELECTOR, ".failure").text
     assert chromium.title == "demo - goalgrid"
@@ -226,11 +226,10 @@ def test_its_numbers_are_those_of_the_tables(verb: Verb, trained: Home, tmp_path
     assert Cells(page.read_text()).cells == [entry.text for entry in table.entries()]
 
 
-def test_every_failure_trial_and_file_is_in_it(pair: Home, tmp_path: Path) -> None:
+def test_every_failure_trial_and_file_is_in_it(pair: Home) -> None:
     seen = overview(pair)
     fail(pair.trial(seen.trials[0].id), Failure.NON_FINITE, "the loss became nan at step 3")
-    report.write(overview(pair), tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text()
+    page = report.render(overview(pair))
     for what in ("non-finite", "nan at step 3", *(trial.id for trial in seen.trials), "torch 2.", "[set]"):
         assert what in page
     assert "data-refresh" not in page

@@ -109,6 +109,9 @@ def test_a_row_that_is_gone_or_new_is_named(kind: str, tmp_path: Path) -> None:
     if kind in ("csv", "parquet"):
         assert sum(each.endswith("-> no such entry") for each in gone) == len(gone) == 7
         assert sum(": no such entry -> " in each for each in new) == len(new) == 7
+    elif kind == "html":
+        assert [each.endswith(": the row is gone") for each in gone] == [True]
+        assert [each.endswith(": a new row") for each in new] == [True]
     else:
         assert sum(" lines -> " in each for each in gone) == 1
         assert sum(" lines -> " in each for each in new) == 1

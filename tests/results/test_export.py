@@ -36,7 +36,7 @@ def cells(grid: Grid) -> list[Cell]:
 @pytest.fixture(scope="module")
 def folder(grid: Grid, cells: list[Cell], trained: Home, tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("export")
-    export(grid, cells, trained, target)
+    export(grid, cells, trained, target, report="<!doctype html>")
     return target
 
 
