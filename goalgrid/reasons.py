@@ -84,17 +84,16 @@ def decide(overview: Overview, choice: Choice = Choice()) -> list[Verdict]:
     """
     wanted = overview.selected(choice.only)
     anew = _anew(overview, choice, wanted)
-    asked, needed, verdicts = {trial.id for trial in wanted}, set(anew), []
+    asked = {trial.id for trial in wanted} if choice.only else overview.states.keys()
     chosen, done = tuple(choice.states), State.DONE  # hashing a member, or looking it up, is Python's own slow code
+    parents, verdicts = set[str](), list[Verdict]()
     for trial in reversed(overview.trials):  # those that start from others come before these
-        state = overview.states[trial.id]
-        if trial.id in asked and state in chosen:
-            needed.add(trial.id)
-        if trial.parent and trial.id in needed:
-            needed.add(trial.parent)
-        forced = anew.get(trial.id)
-        trains = trial.id in needed and (forced is not None or state is not done)
-        if trains or trial.id in asked:
+        state, forced, shown = overview.states[trial.id], anew.get(trial.id), trial.id in asked
+        needed = forced is not None or (shown and state in chosen) or trial.id in parents
+        if needed and trial.parent:
+            parents.add(trial.parent)
+        trains = needed and (forced is not None or state is not done)
+        if trains or shown:
             verdicts.append(Verdict(trial, *_reason(overview, trial, forced), trains))
     verdicts.reverse()
     return verdicts
