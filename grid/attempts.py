@@ -96,7 +96,7 @@ def attempts_in(folder: Path) -> list[Attempt]:
     try:
         with os.scandir(folder) as entries:
             names = [entry.name.removesuffix(".json") for entry in entries if entry.name.endswith(".json")]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     return [Attempt(folder, number) for number in sorted(int(name) for name in names if name.isdigit())]
 

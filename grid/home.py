@@ -186,9 +186,9 @@ class Home:
     def standing(self) -> set[str]:
         """Ids of all trials that have a folder, of whatever grid, by one look at where they stand."""
         try:
-            with os.scandir(self.path / "trials") as entries:
+            with os.scandir(self.trials_folder) as entries:
                 return {entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")}
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return set()
 
     @property

@@ -13,7 +13,7 @@ def states(ids: Iterable[str], home: Home) -> dict[str, State]:
 
     The folder is listed once, so that of a large grid only these cost a look each.
     """
-    standing = {path.name for path in home.trials_folder.iterdir()} if home.trials_folder.exists() else set()
+    standing = home.standing()
     return {trial_id: home.trial(trial_id).state() for trial_id in ids if trial_id in standing}
 
 

@@ -81,7 +81,7 @@ def _summaries(new: Mapping[str, Path]) -> pa.Table:
 
 def _keep(home: Home, found: pa.Table) -> None:
     """Write the latest summary of every trial that still stands; a disk that takes nothing costs the next reader."""
-    standing = {folder.name for folder in (home.path / "trials").iterdir()}
+    standing = home.standing()
     latest = {mark.partition("/")[0]: row for row, mark in enumerate(found[MARK].to_pylist())}
     table = found.take([row for trial_id, row in latest.items() if trial_id in standing])
     with suppress(UserError), written_aside(home.summaries) as aside:
