@@ -206,6 +206,10 @@ class Home:
         """Features of frozen backbones, shared by all trials."""
         return self.path / "features"
 
+    def pack(self, name: str) -> Path:
+        """What training side by side gains, measured for trials that are alike."""
+        return self.path / "packs" / f"{name}.json"
+
     @property
     def mark(self) -> Path:
         """A random word, by which a node knows that it sees this folder and not an empty mount point."""

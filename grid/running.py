@@ -19,6 +19,8 @@ class Resources(Settings):
     """Jobs at a time; None: as many as the CPUs and GPUs hold."""
     workers: Annotated[int, Field(ge=1)] = 2
     """Threads that decode raw images, per trial."""
+    pack: bool = True
+    """Train trials that differ in objective and seed alone side by side, where that is faster."""
     features: str | None = None
     """Folder of the features of frozen backbones; None: `features` in the runs folder."""
 

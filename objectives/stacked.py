@@ -18,8 +18,8 @@ from objectives.triplets import Triplets
 TOGETHER = 512
 """Largest batch of which K matrices of similarities are formed at once."""
 
-VECTOR = 64
-"""Elements that a CPU's loop takes at a time, at most; the last of an array, which fill none, may round otherwise."""
+VECTOR = 32
+"""Elements that a CPU's loop takes at a time, or a multiple; the last of an array, which fill none, round otherwise."""
 
 
 class StackedObjective:
@@ -78,8 +78,8 @@ def is_cell(objective: Objective) -> bool:
 class Cells:
     """Cells of GOAL's matrix, one a model: a batched product and one search for the maxima serve all of them.
 
-    Each triplet weight, pair weight and relative set is evaluated once, for all models that have it. On a CPU no bit of
-    a gradient depends on the other models.
+    Each triplet weight, pair weight and relative set is evaluated once for all models that have it; for each of them by
+    itself where a batch fills no whole vectors, as then not even a rounding depends on the other models.
     """
 
     def __init__(self, objectives: Sequence[Objective]) -> None:
@@ -133,15 +133,15 @@ class Cells:
         found = hardest(sim, -1), hardest(sim, -2)
         s_neg = torch.stack([each.s_neg for each in found])
         m_pos, m_neg = torch.zeros_like(s_neg), torch.zeros_like(s_neg)
-        for relative, models in self.relative.items():
+        for relative, models in _apart(self.relative, batch * batch):
             if relative is not None:
-                some = _padded(models, batch * batch, sim.device)
-                own, kept = s_pos[some], some[: len(models)]
+                some = _index(models, sim.device)
+                own = s_pos[some]
                 rows, columns = (Hardest(each.s_neg[some], each.index[some]) for each in found)
                 sums = counted(sim[some], rows, columns, relative, relative.threshold(own))
                 of_neg = torch.stack([each.mean(relative) for each in sums])
                 of_pos = relative_positives(own, s_neg[:, some].transpose(0, 1), relative).transpose(0, 1)
-                m_neg[:, kept], m_pos[:, kept] = of_neg[:, : len(kept)], of_pos[:, : len(kept)]
+                m_neg[:, some], m_pos[:, some] = of_neg, of_pos
         triplets = Triplets(s_pos[None, ..., None], s_neg[..., None], m_pos[..., None], m_neg[..., None])
         return replace(triplets, always=not self.masked), found
 
@@ -149,15 +149,13 @@ class Cells:
         """T, P+ and P- of every triplet, (2, k, b, 1)."""
         triplets = mined.finite()
         w_tri, w_pos, w_neg = (torch.empty_like(mined.s_neg) for _ in range(3))
-        each = triplets.s_pos[0, 0].numel()
-        for weight, models in self.triplet_weights.items():
-            some = _padded(models, each, w_tri.device)
-            w_tri[:, some[: len(models)]] = weight(_part(triplets, some))[:, : len(models)]
-        for weight, models in self.pair_weights.items():
-            some = _padded(models, each, w_tri.device)
-            own, of_models = some[: len(models)], slice(len(models))
-            of_pos, of_neg = weight(_part(triplets, some))
-            w_pos[:, own], w_neg[:, own] = of_pos[:, of_models], of_neg[:, of_models]
+        batch = triplets.s_pos.shape[2]
+        for weight, models in _apart(self.triplet_weights, 2 * batch):
+            some = _index(models, w_tri.device)
+            w_tri[:, some] = weight(_part(triplets, some))
+        for weight, models in _apart(self.pair_weights, batch):
+            some = _index(models, w_tri.device)
+            w_pos[:, some], w_neg[:, some] = weight(_part(triplets, some))
         return (w_tri if mined.always else w_tri.where(mined.exists, 0.0)), w_pos, w_neg
 
     @torch.no_grad()
@@ -216,14 +214,16 @@ def _groups(keys: Iterable[Any]) -> dict[Any, tuple[int, ...]]:
     return groups
 
 
-@cache
-def _padded(models: tuple[int, ...], each: int, device: torch.device) -> Int[Tensor, " m"]:
-    """These models, and the last again until what no vector of elements is filled by is a repetition.
+def _apart(groups: dict[Any, tuple[int, ...]], elements: int) -> list[tuple[Any, tuple[int, ...]]]:
+    """The groups, or each model as one, where so many elements of a model fill no whole vectors."""
+    if elements % VECTOR == 0:
+        return list(groups.items())
+    return [(key, (model,)) for key, models in groups.items() for model in models]
 
-    Args:
-        each: elements of one model.
-    """
-    return torch.tensor((*models, *[models[-1]] * -(-VECTOR // each)), device=device)
+
+@cache
+def _index(models: tuple[int, ...], device: torch.device) -> Int[Tensor, " m"]:
+    return torch.tensor(models, device=device)
 
 
 def _part(triplets: Triplets, some: Int[Tensor, " m"]) -> Triplets:

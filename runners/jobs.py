@@ -22,8 +22,10 @@ from grid.settings import TrialSettings
 from runners import attempts, folders
 from runners.attempts import Origin
 from runners.events import Event, Report
-from runners.failures import alone, given_up, pause
+from runners.failures import alone, given_up, last_try, pause
+from runners.fusing import gain
 from runners.machine import Machine
+from runners.packs import run_pack
 from runners.progress import Cadence
 from runners.stopping import Stop
 from runners.trial import run_trial
@@ -61,7 +63,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Job:
-    """Plain values only: a job crosses process borders as JSON."""
+    """Plain values only: a job crosses process borders as JSON.
+
+    Args:
+        packed: the trials may be trained side by side.
+    """
 
     trials: tuple[TrialSettings, ...]
     ids: tuple[str, ...]
@@ -69,6 +75,7 @@ class Job:
     machine: Machine
     request: Request
     launched: Launched
+    packed: bool = False
 
     @property
     def place(self) -> Home:
@@ -91,6 +98,8 @@ class Job:
             for trial_id in self.ids:
                 report(Event(trial_id, "failed", message=f"{Failure.STORAGE}: {error}"))
             return
+        if self.packed and self._side_by_side(report, stop, origin):
+            return
         for trial_id, settings in zip(self.ids, self.trials, strict=True):
             stop.look()
             if stop.asked():
@@ -100,6 +109,22 @@ class Job:
             folder, cadence = home.trial(trial_id), self.launched.cadence
             run_trial(settings, folder, report, self.machine, origin=origin, cadence=cadence, stop=stop)
             self.machine.release()
+
+    def _side_by_side(self, report: Report, stop: Stop, origin: Origin) -> bool:
+        """Train as a pack, if that pays; a trial whose last try it is has the process for itself."""
+        try:
+            if gain(self.place, self.trials, self.machine) < 1:
+                return False
+        except Exception:  # each trial finds the same, and says so
+            return False
+        pairs = [(settings, self.place.trial(name)) for name, settings in zip(self.ids, self.trials, strict=True)]
+        together = [pair for pair in pairs if not last_try(pair[1], origin.launch)]
+        for group in (together, *([pair] for pair in pairs if pair not in together)):
+            stop.look()
+            if group and not stop.asked():
+                run_pack(group, report, self.machine, origin=origin, cadence=self.launched.cadence, stop=stop)
+                self.machine.release()
+        return True
 
     def left(self) -> "Job | None":
         """What another try may help: the trials that are neither done, nor failed for good, nor somebody else's."""
@@ -168,6 +193,7 @@ class Job:
             Machine(**content["machine"] | pairs),
             Request(**request),
             Launched(**launched),
+            content["packed"],
         )
 
 

@@ -19,6 +19,7 @@ from runners.interrupts import Interrupts
 from runners.jobs import Driver, Job, Launched, concurrency, jobs_for
 from runners.live import Board, Display
 from runners.mlflow_mirror import Mirror
+from runners.planner import packed
 from runners.precompute import check_inputs, compute_features
 from runners.progress import Cadence
 from runners.replaced import replace
@@ -62,6 +63,8 @@ class Launch:
             launched = Launched(name, folders.mark(self.home), grid.reliability.folder_seconds, cadence)
             jobs = jobs_for(grid, trials, self.home, gpus=capacity.gpus, launched=launched)
             slots = concurrency(grid.resources, jobs, capacity, custom=not self.here)
+            if grid.resources.pack:
+                jobs = packed(jobs, slots)
             self._check_nodes(driver, launched, jobs)
             check_inputs(jobs)
             compute_features(jobs, self.console)

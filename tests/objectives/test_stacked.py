@@ -73,7 +73,7 @@ def test_reductions_are_each_objectives_own() -> None:
     check(made, *embeddings(3, 12))
 
 
-@pytest.mark.parametrize("batch", [3, 20, 33])
+@pytest.mark.parametrize("batch", [3, 16, 20, 32, 33])
 @pytest.mark.parametrize("name", GOAL)
 def test_to_the_bit_gradient_and_report_do_not_depend_on_the_company(name: str, batch: int) -> None:
     image, text, owners = embeddings(len(GOAL), batch)

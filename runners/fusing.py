@@ -1,0 +1,76 @@
+"""Whether a pack pays: a few steps both ways, measured once for its like on this kind of machine, and remembered."""
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+
+from grid.errors import UserError
+from grid.files import write_json
+from grid.home import Home, TrialFolder
+from grid.settings import TrialSettings
+from runners.inputs import prepare
+from runners.machine import Machine
+from runners.packs import Pack, alike
+from runners.progress import Progress
+from runners.stacks import Member
+from runners.trainer import Hooks, Preempted, Trainer
+
+STEPS = 6
+WARMING = 2
+"""First steps, which take longer and are not counted."""
+
+
+def gain(home: Home, trials: Sequence[TrialSettings], machine: Machine) -> float:
+    """How many times faster these trials' steps are side by side than one after the other.
+
+    Measured once in a runs folder for all that are alike: whether a trial is packed may change its last bits, so a
+    later launch, of fewer of them, has to decide alike.
+
+    Raises:
+        UserError: the data cannot be used.
+    """
+    kept = home.pack(f"{alike(trials[0])}-{machine.device.type}-{machine.threads}")
+    if kept.exists():
+        return float(json.loads(kept.read_text(encoding="utf-8"))["gain"])
+    measured = measure(trials, machine)
+    with suppress(UserError):  # a disk that is full now costs another measurement
+        write_json(kept, {"gain": measured, "recipe": trials[0].recipe, "trials": len(trials)}, durable=False)
+    return measured
+
+
+def measure(trials: Sequence[TrialSettings], machine: Machine) -> float:
+    """The same, measured now."""
+    inputs = prepare(trials[0], machine)
+    with tempfile.TemporaryDirectory(prefix="goalgrid-pack-") as name:
+        folders = [TrialFolder(Path(name) / str(place)) for place in range(len(trials) + 1)]
+
+        def alone(hooks: Hooks) -> None:
+            Trainer(trials[0], inputs, folders[-1], hooks=hooks).fit()
+
+        def together(hooks: Hooks) -> None:
+            members = [
+                Member(settings, Progress(settings.train, folder, inputs.device), Hooks() if place else hooks)
+                for place, (settings, folder) in enumerate(zip(trials, folders[:-1], strict=True))
+            ]
+            Pack(members, inputs, lambda member, error: None).fit()
+
+        return len(trials) * _pace(alone) / _pace(together)
+
+
+def _pace(train: Callable[[Hooks], None]) -> float:
+    """Seconds of a step."""
+    times: list[float] = []
+
+    def beat(step: int) -> bool:
+        if step >= len(times):
+            times.append(time.monotonic())
+        return step >= STEPS + WARMING
+
+    with suppress(Preempted):
+        train(Hooks(begin=lambda step: times.append(time.monotonic()), beat=beat))
+    return median([after - before for before, after in pairwise(times)][WARMING:])
