@@ -3,7 +3,7 @@
 import re
 
 from results.notation import mathematics
-from results.table import Entry, Label, Row, Table
+from results.table import Entry, Label, Table
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -82,13 +82,12 @@ def render(table: Table) -> str:
 
 
 def _characters(table: Table, *, tight: bool) -> int:
-    """How wide the widest row is."""
-    rows = (row for block in table.blocks for row in block.rows)
-    return max((_length(row, tight) for row in rows), default=0)
-
-
-def _length(row: Row, tight: bool) -> int:
-    return len(row.label.text) + sum(2 + len(_plain(entry, tight)) for entry in row.entries)
+    """How wide all columns are together."""
+    rows = [row for block in table.blocks for row in block.rows]
+    heads = [column.text for group in table.groups for column in group.columns]
+    columns = zip(*([_plain(entry, tight) for entry in row.entries] for row in rows), strict=True)
+    widths = [max(map(len, (head, *entries))) for head, entries in zip(heads, columns, strict=False)]
+    return max(map(len, (table.corner.text, *(row.label.text for row in rows)))) + sum(2 + width for width in widths)
 
 
 def _head(table: Table) -> list[str]:
