@@ -35,6 +35,8 @@ COUNT_STEPS = "GOALGRID_COUNT_STEPS"
 
 _HELD: set[Attempt] = set()
 """Attempts that this process makes at the moment."""
+_TAKING = threading.Lock()
+"""Held from a lease to its place in `_HELD`: between the two, another thread would take the attempt for an old one."""
 
 
 class Busy(Exception):
@@ -158,15 +160,16 @@ def held(folder: TrialFolder, origin: Origin, stop: Stop) -> Iterator[Hold]:
         UserError: the folder cannot be written.
     """
     try:
-        attempt, lease = _acquire(folder, origin)
-        _tidy(folder, attempt)
-        out = attempt.log.open("a", encoding="utf-8")
+        with _TAKING:
+            attempt, lease = _acquire(folder, origin)
+            _tidy(folder, attempt)
+            out = attempt.log.open("a", encoding="utf-8")
+            _HELD.add(attempt)
     except OSError as error:
         raise UserError(
             f"cannot write {folder.path}: {error.strerror}. Make room or choose another folder with --runs."
         ) from error
     hold = Hold(attempt, lease, stop, out)
-    _HELD.add(attempt)
     beats = threading.Thread(target=hold._live, name="heartbeat", daemon=True)
     with out, _captured(out) if origin.capture else nullcontext():
         beats.start()
