@@ -1,5 +1,6 @@
 """Provenance: what counts as the code of a result, where it came from, and when a finished trial is stale."""
 
+import ast
 import json
 import platform
 import shutil
@@ -65,6 +66,17 @@ def test_only_sources_that_decide_numbers_count_as_the_code_of_a_trial(tmp_path:
     assert other[1] != before[1]
     append(tmp_path / "objectives" / "hinge.py")
     assert fingerprints(tmp_path)[0] != before[0]
+
+
+def test_what_the_trainers_use_counts_as_the_code_of_a_trial() -> None:
+    """But for what only keeps and reports: a file that takes over a part of training has to be named."""
+    keeping = {"runners/checkpoints.py", "runners/machine.py"}
+    files = [name for name in provenance.NUMBERS if name.startswith("runners/")]
+    trees = [ast.parse((ROOT / name).read_text(encoding="utf-8")) for name in files]
+    imports = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    used = {f"{node.module}.{alias.name}" for node in imports for alias in node.names if node.module == "runners"}
+    used |= {str(node.module) for node in imports if str(node.module).startswith("runners.")}
+    assert {f"{name.replace('.', '/')}.py" for name in used} - keeping <= set(provenance.NUMBERS)
 
 
 def append(path: Path) -> None:
