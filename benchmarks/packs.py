@@ -29,7 +29,8 @@ from objectives.stacked import StackedObjective
 from retrieval.data import Pairs, Split
 from runners.inputs import Inputs, batches
 from runners.machine import Machine
-from runners.packs import Pack, Sums, run_pack
+from runners.packed_trials import run_pack
+from runners.packs import Pack, Sums
 from runners.progress import Progress
 from runners.stacks import Member
 from runners.trainer import Hooks, Trainer

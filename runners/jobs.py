@@ -25,7 +25,7 @@ from runners.events import Event, Report
 from runners.failures import alone, given_up, last_try, pause
 from runners.fusing import gain
 from runners.machine import Machine
-from runners.packs import run_pack
+from runners.packed_trials import run_pack
 from runners.progress import Cadence
 from runners.stopping import Stop
 from runners.trial import run_trial

@@ -5,8 +5,6 @@ Each keeps its own checkpoints, record and end, as if it were trained alone.
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -16,24 +14,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 import objectives
-from grid.home import TrialFolder
 from grid.identity import canonical, digest
 from grid.protocols import protocol
 from grid.settings import TrialSettings
 from objectives.stacked import StackedObjective
 from retrieval import evaluation
 from retrieval.stacked import model as stacked
-from runners.attempts import Origin
 from runners.embedding import embedded
-from runners.events import Report
 from runners.inputs import Batch, Inputs, batches
-from runners.machine import Machine
-from runners.progress import Cadence, Progress, best_of
+from runners.progress import Cadence, best_of
 from runners.schedules import learning_rate, ramp
 from runners.stacks import Member, Stack, State, Weights
-from runners.stopping import Stop
 from runners.trainer import NonFinite, Preempted, culprit, validation
-from runners.trial import Running, begin, protocols_of
 
 Made = TypeVar("Made")
 
@@ -290,65 +282,3 @@ class Sums:
         """Give each trial its own."""
         for place, member in enumerate(self.members):
             member.progress.sums = {name: values[place].clone() for name, values in self._sums.items()}
-
-
-def run_pack(
-    trials: Sequence[tuple[TrialSettings, TrialFolder]],
-    report: Report,
-    machine: Machine,
-    *,
-    origin: Origin = Origin(),  # noqa: B008
-    cadence: Cadence = Cadence(),  # noqa: B008
-    stop: Stop | None = None,
-) -> None:
-    """Make one attempt at each of these trials, side by side: `run_trial` for all of them at once.
-
-    What the process prints goes to the log of the first one.
-
-    Args:
-        trials: of the same settings but objective and seed.
-    """
-    with ExitStack() as holds:
-        begun = list[Running]()
-        for settings, folder in trials:
-            own = replace(origin, capture=origin.capture and not begun)
-            running = begin(settings, folder, report, machine, holds, origin=own, stop=stop or Stop())
-            if isinstance(running, Running):
-                begun.append(running)
-        _train_together(begun, cadence)
-
-
-def _train_together(begun: Sequence[Running], cadence: Cadence) -> None:
-    running = dict[Member, Running]()
-    inputs: Inputs | None = None
-    for one in begun:
-        try:
-            inputs = one.start()
-        except Exception as error:
-            one.ended(error)
-            continue
-        one.hold.log(f"packed with {len(begun) - 1} others; what the process prints is in the log of the first")
-        progress = Progress(one.settings.train, one.folder, inputs.device, one.hooks.warn)
-        running[Member(one.settings, progress, one.hooks)] = one
-    if inputs is None:
-        return
-    left = dict(running)
-
-    def leave(member: Member, error: Exception) -> None:
-        left.pop(member).ended(error)
-
-    pack = Pack(list(running), inputs, leave, cadence)
-    try:
-        pack.fit()
-        if not pack.members:
-            return
-        ranks = pack.by_protocols(protocols_of(pack.settings))
-    except Exception as error:  # of what they share
-        for one in left.values():
-            one.ended(error)
-        return
-    for member, one in list(left.items()):
-        try:
-            one.finish(member.progress, inputs, ranks[one.folder.trial_id])
-        except Exception as error:
-            leave(member, error)
