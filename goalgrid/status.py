@@ -10,10 +10,9 @@ from typing import Any
 from goalgrid.options import RUNS
 from goalgrid.overview import Overview, many
 from goalgrid.work import epoch_steps
-from grid.expansion import Cell, Trial
+from grid.expansion import Trial
 from grid.failures import POLICY, Failure
 from grid.files import last_json_line, read_json_lines
-from grid.gridfile import Scalar
 from grid.home import Home, State
 
 COLLAPSED = 1e-3
@@ -225,10 +224,6 @@ def _steps(trials: list[Running]) -> str:
 def _only(trial: Trial, overview: Overview) -> str:
     """The filter that names this trial, as a shell takes it."""
     cell = next(cell for cell in overview.cells if trial in cell.trials)
-    others = [_axes(other) for other in overview.cells]
-    words = [f"{name}={value}" for name, value in _axes(cell).items() if any(o[name] != value for o in others)]
+    others = [other.axes for other in overview.cells]
+    words = [f"{name}={value}" for name, value in cell.axes.items() if any(o[name] != value for o in others)]
     return "'" + " ".join([*words, f"seed={trial.seed}"]) + "'"
-
-
-def _axes(cell: Cell) -> dict[str, Scalar]:
-    return {"dataset": cell.dataset, "recipe": cell.recipe, "objective": cell.objective, **dict(cell.swept)}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from grid import catalog
 from grid.encoders import ModelSettings
 from grid.errors import UserError, several, unknown
-from grid.gridfile import Grid
+from grid.gridfile import Grid, Scalar
 from grid.identity import CellIds
 from grid.resolution import Common, Point, Resolver, Section
 from grid.settings import (
@@ -67,6 +67,11 @@ class Cell:
     objective: str
     swept: Point
     trials: tuple[Trial, ...]
+
+    @property
+    def axes(self) -> dict[str, Scalar]:
+        """Its value on every axis but the seed, by the names that filters use."""
+        return {"dataset": self.dataset, "recipe": self.recipe, "objective": self.objective, **dict(self.swept)}
 
 
 def expand(grid: Grid) -> list[Cell]:

@@ -16,7 +16,7 @@ from grid.errors import UserError
 from results import renderers
 from results.renderers import html, latex, markdown, parquet
 from results.request import PROGRAM, Request
-from results.table import Entry, Table
+from results.table import Table
 
 Rows = list[dict[str, Any]]
 
@@ -80,12 +80,7 @@ def trials(table: Table) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     entries = list(table.entries())
     names = _telling([dict(entry.keys) for entry in entries])
     for entry in entries:
-        yield _label(dict(entry.keys), names), entry.text, _behind(entry)
-
-
-def _behind(entry: Entry) -> tuple[str, ...]:
-    ids = entry.score.tidy().get("trials")
-    return tuple(ids) if isinstance(ids, list) else ()
+        yield _label(dict(entry.keys), names), entry.text, entry.trials
 
 
 def _of_data(old: pa.Table, new: pa.Table, *, same: bool) -> Comparison:

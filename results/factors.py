@@ -38,13 +38,13 @@ def parts_of(cells: Sequence[Cell], across: Sequence[str] = ()) -> list[Part]:
     Raises:
         UserError: the grid has no such axis.
     """
-    known = list(_axes(cells[0]))
+    known = [axis for axis in cells[0].axes if axis != "objective"]
     for axis in across:
         if axis not in known:
             raise UserError(unknown("axis", axis, known, where="in --across"))
     grouped: dict[BlockKey, dict[Place, Cell]] = {}
     for cell in cells:
-        values = _axes(cell)
+        values = {axis: str(value) for axis, value in cell.axes.items()}
         own = {axis: "all" if axis in across else values[axis] for axis in ("dataset", "recipe")}
         key = own["dataset"], own["recipe"], tuple(pair for pair in cell.swept if pair[0] not in across)
         grouped.setdefault(key, {})[cell.objective, *(values[axis] for axis in across)] = cell
@@ -65,10 +65,6 @@ def factors_of(places: Mapping[str, Place], across: Sequence[str] = ()) -> tuple
             order = sorted(named, key=lambda p: [levels[t].index(v) for t, v in zip(every, p, strict=True)])
             return {title: names for title, names in levels.items() if len(names) > 1}, [named[p] for p in order]
     return {"cell": tuple(places)}, list(places)
-
-
-def _axes(cell: Cell) -> dict[str, str]:
-    return {"dataset": cell.dataset, "recipe": cell.recipe, **{name: str(value) for name, value in cell.swept}}
 
 
 def _part(title: str, by_place: dict[Place, Cell], across: tuple[str, ...]) -> Part:

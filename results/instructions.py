@@ -84,7 +84,7 @@ def trials(cells: Sequence[Cell], scores: Scores) -> str:
     rows = [
         {
             "trial_id": trial.id,
-            **_axes(cell),
+            **cell.axes,
             "seed": str(trial.settings.seed),
             "missing": dict(scores.of(cell, "rsum").missing).get(trial.id, ""),
             "command": _train(cell, trial.settings.seed),
@@ -98,14 +98,9 @@ def trials(cells: Sequence[Cell], scores: Scores) -> str:
     return text.getvalue()
 
 
-def _axes(cell: Cell) -> dict[str, str]:
-    swept = {name: str(value) for name, value in cell.swept}
-    return {"dataset": cell.dataset, "recipe": cell.recipe, "objective": cell.objective, **swept}
-
-
 def _train(cell: Cell, seed: int | None = None) -> str:
     """The command that trains one trial, or all seeds of a cell."""
-    words = [f"{name}={value}" for name, value in _axes(cell).items()]
+    words = [f"{name}={value}" for name, value in cell.axes.items()]
     only = " ".join(words if seed is None else [*words, f"seed={seed}"])
     return f"goalgrid run grid.toml --only {shlex.quote(only)}"
 

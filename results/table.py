@@ -44,6 +44,12 @@ class Entry:
         return dict(self.keys).get("metric", "").endswith("medr")
 
     @property
+    def trials(self) -> tuple[str, ...]:
+        """Ids of those behind its value; none of what is not measured."""
+        ids = self.score.tidy().get("trials")
+        return tuple(ids) if isinstance(ids, list) else ()
+
+    @property
     def text(self) -> str:
         """`63.1 ± 0.2`, with a dagger where it cannot be told from the best."""
         return self.score.text + (LIKE_BEST if self.like_best else "")

@@ -50,8 +50,5 @@ def _number(entry: Entry) -> str:
 
 def _behind(entry: Entry) -> str:
     """The trials behind a value and those that are missing, for whoever points at it."""
-    known = entry.tidy()
-    trials = known.get("trials")
-    return "\n".join(
-        [*(trials if isinstance(trials, list) else ()), *str(known.get("missing") or "").split("; ")]
-    ).strip()
+    missing = str(entry.score.tidy().get("missing") or "").split("; ")
+    return "\n".join([*entry.trials, *missing]).strip()
