@@ -42,7 +42,6 @@ def test_an_expanded_trial_has_the_id_of_its_settings(preset: str, sweep: str) -
     assert [trial.id for trial in found] == [trial_id(trial.settings) for trial in found]
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text(), JSON, min_size=2))
 def test_id_ignores_key_order_but_not_values(content: dict[str, object]) -> None:
     backwards = dict(reversed(content.items()))
@@ -97,7 +96,7 @@ def test_seeds_differ_by_seed_and_purpose_and_stay_when_an_axis_grows() -> None:
     assert derived_seed(settings, "weights") != derived_seed(settings, "dropout")
 
 
-FEW = settings(max_examples=25, deadline=None)
+FEW = settings(max_examples=25)
 """Grids are expanded and validated each time."""
 
 OBJECTIVES = st.lists(st.sampled_from(list(OBJECTIVE_NAMES)), min_size=1, max_size=6, unique=True)

@@ -240,7 +240,7 @@ def test_a_neutral_set_gives_the_weights_without_it(name: str) -> None:
     torch.testing.assert_close(gradient(build(name), sim), gradient(build(f"{pair[:-3]}_{triplet}"), sim))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 2**20), size=st.integers(2, 9), dtype=st.sampled_from([torch.float16, torch.bfloat16]))
 @pytest.mark.parametrize("name", ["sig-ms_con", "lin-ms_cir", "con_nca"])
 def test_half_precision_stays_finite_and_near(name: str, seed: int, size: int, dtype: torch.dtype) -> None:

@@ -21,7 +21,7 @@ def embeddings(count: int, batch: int, seed: int = 0) -> tuple[Tensor, Tensor, T
     return unit(image, dim=-1).requires_grad_(), unit(text, dim=-1).requires_grad_(), owners
 
 
-def check(made: list[objectives.Objective], image: Tensor, text: Tensor, owners: Tensor) -> None:
+def assert_each_as_alone(made: list[objectives.Objective], image: Tensor, text: Tensor, owners: Tensor) -> None:
     """Losses, gradients and reports are those of each objective by itself."""
     stacked = StackedObjective(made)
     losses = stacked(image, text, owners)
@@ -46,10 +46,10 @@ def check(made: list[objectives.Objective], image: Tensor, text: Tensor, owners:
 def test_the_whole_matrix_equals_its_cells_one_by_one(variant: str, batch: int) -> None:
     made = [objectives.build(name, variant=variant) for name in GOAL]
     assert all(map(is_cell, made))
-    check(made, *embeddings(len(made), batch))
+    assert_each_as_alone(made, *embeddings(len(made), batch))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     names=st.lists(st.sampled_from(list(OBJECTIVES)), min_size=1, max_size=6),
     batch=st.integers(2, 9),
@@ -60,17 +60,17 @@ def test_any_objectives_side_by_side_equal_themselves_alone(
     names: list[str], batch: int, seed: int, masked: list[bool]
 ) -> None:
     made = [objectives.build(name, ignore_same_image=mask) for name, mask in zip(names, masked, strict=False)]
-    check(made, *embeddings(len(made), batch, seed))
+    assert_each_as_alone(made, *embeddings(len(made), batch, seed))
 
 
 def test_the_same_cell_with_other_parameters_is_another() -> None:
     made = [objectives.build("sig-ms_cir", tau=tau, beta=beta) for tau in (1, 10) for beta in (5, 10)]
-    check(made, *embeddings(4, 12))
+    assert_each_as_alone(made, *embeddings(4, 12))
 
 
 def test_reductions_are_each_objectives_own() -> None:
     made = [objectives.build("lin_nca", reduction=reduction) for reduction in ("sum", "mean", "average")]
-    check(made, *embeddings(3, 12))
+    assert_each_as_alone(made, *embeddings(3, 12))
 
 
 @pytest.mark.parametrize("batch", [3, 16, 20, 32, 33])

@@ -45,7 +45,7 @@ def test_sums_of_squares_are_the_literal_ones() -> None:
     assert found.effects[0].omega2 == pytest.approx((sums["pair"] - 4 * mean_square) / (total + mean_square))
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.integers(2, 5), st.integers(2, 3), st.integers(2, 4), st.integers(0, 999))
 def test_it_is_statsmodels_analysis_of_variance(pairs: int, triplets: int, seeds: int, seed: int) -> None:
     draws = np.random.default_rng(seed)
@@ -67,14 +67,14 @@ def test_one_factor_of_two_levels_is_the_paired_t_test() -> None:
     assert (effect.f, effect.p) == pytest.approx((t**2, p))
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.lists(st.floats(-30, 30), min_size=4, max_size=4))
 def test_what_a_seed_adds_to_all_cells_changes_no_test(shift: list[float]) -> None:
     moved = anova(MATRIX + np.array(shift), LEVELS).effects
     assert [effect.f for effect in moved] == pytest.approx([effect.f for effect in anova(MATRIX, LEVELS).effects])
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.integers(2, 3), st.integers(2, 3), st.integers(2, 3), st.integers(2, 4))
 def test_shares_of_any_number_of_factors_sum_to_one(a: int, b: int, c: int, n: int) -> None:
     y = np.random.default_rng(a + b + c + n).normal(size=(a, b, c, n))

@@ -54,7 +54,7 @@ def test_the_paired_t_test_is_scipys(values: list[float]) -> None:
         assert own.paired_t(values) == (1.0 if values[0] == 0 else 0.0)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(VALUES)
 def test_the_sign_flip_test_is_the_literal_share_of_all_flips(values: list[float]) -> None:
     means = [abs(sum(s * v for s, v in zip(signs, values, strict=True))) for signs in
@@ -84,7 +84,7 @@ def test_holm_is_the_literal_step_down(p: list[float]) -> None:
     assert all(adjusted >= np.array(p) - 1e-12)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=14))
 def test_holm_is_statsmodels(p: list[float]) -> None:
     assert own.holm(p) == pytest.approx(multipletests(p, method="holm")[1])
@@ -99,13 +99,12 @@ def test_the_paired_t_test_and_its_interval_are_statsmodels(values: list[float])
         assert (interval.low, interval.high) == pytest.approx(theirs.tconfint_mean())
 
 
-@settings(deadline=None)
 @given(st.integers(2, 20), st.floats(0.05, 1.2))
 def test_power_is_statsmodels(n: int, difference: float) -> None:
     assert own.power(difference, 1.0, n) == pytest.approx(TTestPower().power(difference, n, 0.05), abs=1e-6)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.floats(0.25, 4))
 def test_the_seeds_needed_are_statsmodels_rounded_up(std: float) -> None:
     n = TTestPower().solve_power(0.5 / std, power=0.8, alpha=0.05)
@@ -118,7 +117,6 @@ def test_power_is_the_share_of_simulated_experiments_that_find_the_difference() 
     assert own.power(0.8, 1.0, 10) == pytest.approx(found.mean(), abs=0.01)
 
 
-@settings(deadline=None)
 @given(st.floats(0.05, 5))
 def test_the_seeds_needed_are_the_fewest(std: float) -> None:
     n = own.seeds_needed(0.5, std)
@@ -153,7 +151,7 @@ def test_tukey_without_blocks_to_remove_is_scipys() -> None:
     assert freedom == 15
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.integers(3, 6), st.integers(3, 6), st.integers(0, 999))
 def test_tukey_rests_on_statsmodels_error_of_cells_and_seeds(cells: int, seeds: int, seed: int) -> None:
     """Its studentized range is an approximation, and a poor one for large p."""

@@ -26,7 +26,7 @@ def literal(sim: np.ndarray, image_of_text: np.ndarray) -> Ranks:
 
 
 @given(st.integers(1, 50), st.integers(1, 120), st.integers(1, 40), st.integers(0, 99), st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_counting_equals_the_literal_loops(images: int, texts: int, chunk: int, seed: int, coarse: bool) -> None:
     rng = np.random.default_rng(seed)
     owner = rng.integers(0, images, texts)  # some images have no caption, others many, in any order
@@ -40,7 +40,7 @@ def test_counting_equals_the_literal_loops(images: int, texts: int, chunk: int, 
 
 
 @given(st.integers(1, 50), st.integers(1, 120), st.integers(1, 40), st.integers(1, 1100), st.integers(0, 99))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_equal_vectors_tie_wherever_they_stand(images: int, texts: int, chunk: int, dim: int, seed: int) -> None:
     """Few vectors, many times: their single precision similarities must not depend on tile or place."""
     rng = np.random.default_rng(seed)

@@ -53,7 +53,7 @@ def literal(name: str, made: Pooling, members: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("name", POOLING)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), sizes=st.lists(st.integers(1, 7), min_size=1, max_size=4))
 def test_it_equals_the_literal_sum_over_members(name: str, seed: int, sizes: list[int]) -> None:
     generator = torch.Generator().manual_seed(seed)

@@ -37,7 +37,7 @@ def grus(bidirectional: bool, count: int = K) -> tuple[list[recurrent.Gru], Gru]
 
 
 class TestGru:
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(lengths=lengths(), bidirectional=st.booleans(), last=st.booleans(), beyond=st.integers(0, 2))
     def test_it_equals_torch_forward_and_backward(
         self, lengths: Tensor, bidirectional: bool, last: bool, beyond: int

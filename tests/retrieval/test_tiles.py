@@ -9,7 +9,7 @@ from retrieval.tiles import GRAIN, tiles
 
 
 @given(st.integers(1, 60), st.integers(1, 150), st.integers(1, 80), st.integers(0, 99))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_pair_stands_in_one_tile_and_right_ones_come_first(
     images: int, texts: int, chunk: int, seed: int
 ) -> None:

@@ -18,7 +18,8 @@ from runners.fusing import gain
 from runners.inputs import Inputs, prepare
 from runners.jobs import Job, jobs_for
 from runners.machine import Machine
-from runners.packs import Pack, alike, run_pack, why_not
+from runners.packed_trials import run_pack
+from runners.packs import Pack, alike, why_not
 from runners.planner import packed
 from runners.progress import Cadence, Progress
 from runners.stacks import Member
@@ -26,16 +27,14 @@ from runners.stopping import Stop
 from runners.trainer import Hooks, NonFinite, Preempted, Trainer
 from runners.trial import run_trial
 
+from .interruptions import Killed, killed_after, without_seconds
+
 OBJECTIVES = ("con_con", "sig-ms_cir", "infonce")
 CPU = torch.device("cpu")
 TINY = (
     "model.image.size=8", "model.dim=8", "model.text.word_dim=8", "dataset.max_words=8", "train.epochs=3",
     "train.batch_size=500",
 )  # fmt: skip
-
-
-class Killed(BaseException):
-    """Stands for the end of a process after some step."""
 
 
 def trials(*overrides: str, names: tuple[str, ...] = OBJECTIVES, seeds: int = 1) -> list[Trial]:
@@ -70,19 +69,6 @@ def alone(folder: Path, trial: Trial, hooks: Hooks = Hooks()) -> Trainer:  # noq
     return Trainer(trial.settings, inputs_of(trial.settings), TrialFolder(own), hooks=hooks)
 
 
-def killed_after(step: int) -> Hooks:
-    def beat(steps: int) -> bool:
-        if steps == step:
-            raise Killed
-        return False
-
-    return Hooks(beat=beat)
-
-
-def rows(progress: Progress) -> list[dict[str, Any]]:
-    return [{name: value for name, value in row.items() if name != "seconds"} for row in progress.rows]
-
-
 def learnt(row: dict[str, Any]) -> dict[str, Any]:
     """What training measured; of validation, single ranks turn on a rounding."""
     return {name: value for name, value in row.items() if not name.startswith("val_")}
@@ -98,7 +84,7 @@ def assert_same(one: Pack, other: Pack) -> None:
     """To the bit: histories, selected weights and test ranks."""
     ranks = [each.by_protocols([each.settings.dataset.protocol]) for each in (one, other)]
     for a, b in zip(one.members, other.members, strict=True):
-        assert rows(a.progress) == rows(b.progress)
+        assert without_seconds(a.progress.rows) == without_seconds(b.progress.rows)
         first, second = (checkpoints.load(m.progress.folder.best_checkpoint, CPU) for m in (a, b))
         assert first is not None
         assert second is not None
@@ -178,7 +164,7 @@ def test_a_trial_in_a_pack_is_the_same_to_the_bit_whoever_stands_beside_it(tmp_p
     for trial, its in zip(some, whole.members, strict=True):
         one = pack(tmp_path / "one", [trial])
         one.fit()
-        assert rows(one.members[0].progress) == rows(its.progress)
+        assert without_seconds(one.members[0].progress.rows) == without_seconds(its.progress.rows)
         a, b = weights(tmp_path / "one", trial), weights(tmp_path / "all", trial)
         assert all(value.equal(b[name]) for name, value in a.items())
 
@@ -199,16 +185,16 @@ def test_a_trial_begun_in_a_pack_goes_on_alone_and_the_other_way_round(first: st
         ended = [alone(tmp_path / "changed", trial, Hooks(begin=begun.append)) for trial in some]
         for one in ended:
             one.fit()
-        found = [rows(one.progress) for one in ended]
+        found = [without_seconds(one.progress.rows) for one in ended]
     else:
         together = pack(tmp_path / "changed", some, Hooks(begin=begun.append))
         together.fit()
-        found = [rows(each.progress) for each in together.members]
+        found = [without_seconds(each.progress.rows) for each in together.members]
     assert set(begun) == {6}
     for trial, its in zip(some, found, strict=True):
         one = alone(tmp_path / "whole", trial)
         one.fit()
-        for mine, expected in zip(its, rows(one.progress), strict=True):
+        for mine, expected in zip(its, without_seconds(one.progress.rows), strict=True):
             assert learnt(mine) == pytest.approx(learnt(expected), rel=1e-4, abs=1e-3)
 
 

@@ -4,7 +4,6 @@ import random
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +26,7 @@ from runners.schedules import ramp
 from runners.trainer import Hooks, NonFinite, Preempted, Trainer
 
 from ..conftest import SMALL
+from .interruptions import Killed, killed_after, without_seconds
 
 
 def settings_of(*overrides: str) -> TrialSettings:
@@ -59,10 +59,6 @@ def order(trainer: Trainer) -> list[torch.Tensor]:
     return batches(trainer.settings, trainer.inputs, 0).rows
 
 
-class Killed(Exception):
-    """Stands for the end of a process after some step."""
-
-
 WITH_EVERYTHING = {
     "dropout": ("model.text.encoder=gru", "model.text.dropout=0.3"),
     "word drop and GPO": (
@@ -72,19 +68,6 @@ WITH_EVERYTHING = {
         'recipes=["vse-inf-wsl-tiny"]', "model.image.size=32", "model.dim=16", "train.warmup_epochs=1",
     ),
 }  # fmt: skip
-
-
-def killed_after(step: int) -> Hooks:
-    def beat(steps: int) -> bool:
-        if steps == step:
-            raise Killed
-        return False
-
-    return Hooks(beat=beat)
-
-
-def without_seconds(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
 
 
 def assert_same(whole: Trainer, resumed: Trainer) -> None:
@@ -134,7 +117,7 @@ def whole(short: TrialSettings, tmp_path_factory: pytest.TempPathFactory) -> Tra
     return trainer
 
 
-@settings_of_hypothesis(max_examples=6, deadline=None)
+@settings_of_hypothesis(max_examples=6)
 @given(kills=st.lists(st.integers(1, 14), max_size=4), every=st.sampled_from([None, 1, 2, 3, 7]))
 def test_killed_at_any_steps_and_resumed_it_is_the_same(
     short: TrialSettings, whole: Trainer, kills: list[int], every: int | None
