@@ -150,7 +150,7 @@ def test_two_drivers_share_a_grid_and_train_nothing_twice(tmp_path: Path, undist
 
 
 def test_a_trial_that_hangs_without_ray_ends_its_process(tmp_path: Path, goalgrid: Goalgrid) -> None:
-    """The features' lock of a process that never lets go: the only place where a trial waits for others."""
+    """Its log says where it hung."""
     hang = (
         "import sys, time; import runners.trainer as trainer\n"
         "trainer.Trainer._train_epoch = lambda self: time.sleep(600)\n"
@@ -162,4 +162,4 @@ def test_a_trial_that_hangs_without_ray_ends_its_process(tmp_path: Path, goalgri
     assert finished.returncode == 3
     (attempt,) = next(iter(folders(Home(tmp_path)).values())).attempts()
     assert attempt.outcome() == "timeout"
-    assert "_train_epoch" in attempt.log.read_text() or "<lambda>" in attempt.log.read_text()
+    assert "runners/trainer.py" in attempt.log.read_text()
