@@ -8,10 +8,9 @@ import ctypes
 import json
 import os
 import sys
-import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from grid.errors import UserError
 
 @contextmanager
 def written_aside(path: Path, *, durable: bool = True) -> Iterator[Path]:
-    """Give a path beside `path` to write to; when the block ends well, it becomes `path` in one step.
+    """Give a path beside `path` to create; when the block ends well, it becomes `path` in one step.
 
     Args:
         durable: wait until it stands on the disk; else a power cut may take it, or leave it empty.
@@ -28,28 +27,24 @@ def written_aside(path: Path, *, durable: bool = True) -> Iterator[Path]:
     Raises:
         UserError: the disk is full, read-only or not ours; what stood at `path` is untouched.
     """
-    aside: Path | None = None
+    aside = _beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
-        aside = Path(name)
         yield aside
-        aside.chmod(0o666 & ~_umask())
         if durable:
             _sync(aside)
         aside.replace(path)
-        aside = None
         if durable:
             _sync(path.parent)
-    except OSError as error:
+    except BaseException as error:
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
+        if not isinstance(error, OSError):
+            raise
         raise UserError(
             f"cannot write {path}: {error.strerror or error}. What was there before is untouched. "
             "Make room or choose another folder with --runs; the same command goes on from here."
         ) from error
-    finally:
-        if aside is not None:
-            aside.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str, *, durable: bool = True) -> None:
@@ -96,7 +91,7 @@ def make_durable(folder: Path) -> None:
 
 def create_json(path: Path, value: Any) -> bool:
     """Make a file appear with its content at once; False if there is one. A link does that on shared folders too."""
-    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    aside = _beside(path)
     try:
         aside.write_text(json.dumps(value), encoding="utf-8")
         os.link(aside, path)
@@ -135,7 +130,6 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _beside(path: Path) -> Path:
+    """A name that nobody has; hidden, and known by the file that it is for."""
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}")

@@ -94,7 +94,7 @@ def build(
 ) -> Vse:
     """A model whose first weights depend on `seed` alone; the global random state is left as it was."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # of the processor alone: it is there that a model is built
         return Vse(settings, image_shape, words, places)
 
 

@@ -50,7 +50,7 @@ class Stack:
         shape, words, seed = inputs.pairs.train.images.shape, len(inputs.reader), derived_seed(settings, "weights")
         one = build(settings.model, shape, words, seed=seed, places=inputs.places).to(inputs.device)
         self.model = StackedVse(one, len(members))
-        torch.manual_seed(derived_seed(settings, "dropout"))
+        checkpoints.seed_torch(derived_seed(settings, "dropout"), inputs.device)
         self._random = checkpoints.random_states(inputs.device)
         for place, member in enumerate(members):
             if member.state is not None:

@@ -84,7 +84,7 @@ class Trainer:
     ) -> None:
         self.settings, self.inputs = settings, inputs
         self.hooks, self.cadence = hooks, cadence
-        torch.manual_seed(derived_seed(settings, "dropout"))
+        checkpoints.seed_torch(derived_seed(settings, "dropout"), inputs.device)
         shape, words, seed = inputs.pairs.train.images.shape, len(inputs.reader), derived_seed(settings, "weights")
         self.model = build(settings.model, shape, words, seed=seed, places=inputs.places).to(inputs.device)
         if start is not None:
