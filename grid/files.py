@@ -41,10 +41,7 @@ def written_aside(path: Path, *, durable: bool = True) -> Iterator[Path]:
             aside.unlink(missing_ok=True)
         if not isinstance(error, OSError):
             raise
-        raise UserError(
-            f"cannot write {path}: {error.strerror or error}. What was there before is untouched. "
-            "Make room or choose another folder with --runs; the same command goes on from here."
-        ) from error
+        raise cannot_write(path, error, "What was there before is untouched. ") from error
 
 
 def write_text(path: Path, text: str, *, durable: bool = True) -> None:
@@ -83,23 +80,37 @@ def make_durable(folder: Path) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise UserError(
-            f"cannot write {folder}: {error.strerror or error}. "
-            "Make room or choose another folder with --runs; the same command goes on from here."
-        ) from error
+        raise cannot_write(folder, error) from error
 
 
-def create_json(path: Path, value: Any) -> bool:
-    """Make a file appear with its content at once; False if there is one. A link does that on shared folders too."""
+def cannot_write(path: Path, error: OSError, consequence: str = "") -> UserError:
+    """What a user is told of a disk that is full, read-only or not theirs."""
+    return UserError(
+        f"cannot write {path}: {error.strerror or error}. {consequence}"
+        "Make room or choose another folder with --runs; the same command goes on from here."
+    )
+
+
+def create_text(path: Path, text: str) -> bool:
+    """Make a file appear with its content at once; False if there is one. A link does that on shared folders too.
+
+    Raises:
+        OSError: the disk is full or read-only.
+    """
     aside = _beside(path)
     try:
-        aside.write_text(json.dumps(value), encoding="utf-8")
+        aside.write_text(text, encoding="utf-8")
         os.link(aside, path)
     except FileExistsError:
         return False
     finally:
         aside.unlink(missing_ok=True)
     return True
+
+
+def create_json(path: Path, value: Any) -> bool:
+    """The same for JSON."""
+    return create_text(path, json.dumps(value))
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:

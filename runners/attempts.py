@@ -20,7 +20,7 @@ from grid import processes
 from grid.attempts import HEARTBEAT_SECONDS, Attempt, foreign
 from grid.errors import UserError
 from grid.failures import Failure
-from grid.files import create_json, write_json
+from grid.files import cannot_write, create_json, write_json
 from grid.home import TrialFolder
 from runners.stopping import Stop
 
@@ -166,9 +166,7 @@ def held(folder: TrialFolder, origin: Origin, stop: Stop) -> Iterator[Hold]:
             out = attempt.log.open("a", encoding="utf-8")
             _HELD.add(attempt)
     except OSError as error:
-        raise UserError(
-            f"cannot write {folder.path}: {error.strerror}. Make room or choose another folder with --runs."
-        ) from error
+        raise cannot_write(folder.path, error) from error
     hold = Hold(attempt, lease, stop, out)
     beats = threading.Thread(target=hold._live, name="heartbeat", daemon=True)
     with out, _captured(out) if origin.capture else nullcontext():

@@ -5,18 +5,22 @@ import uuid
 from pathlib import Path
 
 from grid.errors import UserError
-from grid.files import write_text
+from grid.files import cannot_write, create_text
 from grid.home import Home
 
 
 def mark(home: Home) -> str:
-    """The mark of this runs folder, left there by the first launch.
+    """The mark of this runs folder, left there by the first launch: of several that begin at once, by one.
 
     Raises:
         UserError: the folder cannot be written.
     """
     if not home.mark.exists():
-        write_text(home.mark, uuid.uuid4().hex + "\n")
+        try:
+            home.path.mkdir(parents=True, exist_ok=True)
+            create_text(home.mark, uuid.uuid4().hex + "\n")
+        except OSError as error:
+            raise cannot_write(home.mark, error) from error
     return home.mark.read_text(encoding="ascii").strip()
 
 
