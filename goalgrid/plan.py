@@ -9,7 +9,7 @@ from typing import Any
 from goalgrid import fills
 from goalgrid.costs import Cost
 from goalgrid.overview import Overview
-from goalgrid.reasons import Verdict, to_train
+from goalgrid.reasons import Verdict, starting, to_train
 from goalgrid.work import work_of
 from grid.expansion import Trial
 
@@ -23,7 +23,7 @@ def to_dict(overview: Overview, verdicts: Sequence[Verdict], cost: Cost) -> dict
         **overview.to_dict(),
         "left": [trial.id for trial in to_train(verdicts)],
         "reasons": [verdict.to_dict() for verdict in verdicts],
-        "work": [part.to_dict() for part in work_of(_starting(verdicts))],
+        "work": [part.to_dict() for part in work_of(starting(verdicts))],
         "cost": cost.to_dict(),
         "tables": [fills.to_dict(table) for table in fills.fills(overview)],
     }
@@ -37,12 +37,15 @@ def lines(overview: Overview, verdicts: Sequence[Verdict], cost: Cost, *, each: 
     """
     grid = overview.grid
     axes = [f"{name:{LABEL}}{len(values):3}  {', '.join(map(str, values))}" for name, values in grid.axes().items()]
-    work = _work(verdicts)
+    starts, leaves = list[Verdict](), list[Verdict]()
+    for verdict in verdicts:
+        (starts if verdict.starts else leaves).append(verdict)
+    work = _work([verdict.trial for verdict in starts])
     return [
         f"{grid.name}: {overview.headline()}",
         *(f"  {line}" for line in axes),
-        *_labelled("trains", _grouped([verdict for verdict in verdicts if verdict.starts])),
-        *_labelled("leaves", _grouped([verdict for verdict in verdicts if not verdict.starts])),
+        *_labelled("trains", _grouped(starts)),
+        *_labelled("leaves", _grouped(leaves)),
         *_labelled("tables", fills.lines(fills.fills(overview))),
         *_labelled("work", work),
         *_labelled("costs", cost.lines() if work else ["nothing: nothing is left to train"]),
@@ -50,12 +53,8 @@ def lines(overview: Overview, verdicts: Sequence[Verdict], cost: Cost, *, each: 
     ]
 
 
-def _starting(verdicts: Sequence[Verdict]) -> list[Trial]:
-    return [verdict.trial for verdict in verdicts if verdict.starts]
-
-
-def _work(verdicts: Sequence[Verdict]) -> list[str]:
-    parts = work_of(_starting(verdicts))
+def _work(trials: Sequence[Trial]) -> list[str]:
+    parts = work_of(trials)
     steps = [part.all_steps for part in parts if part.all_steps is not None]
     together = [f"in all {sum(steps):,} steps"] if 1 < len(parts) == len(steps) else []
     return [*(part.line() for part in parts), *together]

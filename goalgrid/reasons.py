@@ -104,6 +104,11 @@ def to_train(verdicts: Iterable[Verdict]) -> list[Trial]:
     return [verdict.trial for verdict in verdicts if verdict.trains]
 
 
+def starting(verdicts: Iterable[Verdict]) -> list[Trial]:
+    """The same without those that are left to who runs them."""
+    return [verdict.trial for verdict in verdicts if verdict.starts]
+
+
 def to_replace(verdicts: Iterable[Verdict]) -> list[str]:
     """Ids of trials whose folders make room for a new beginning."""
     return [verdict.trial.id for verdict in verdicts if verdict.why is Why.FORCED]

@@ -8,6 +8,7 @@ log.
 import json
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ class Attempt:
 
     @property
     def end(self) -> Path:
-        return self.folder / f"{self.number:03}.end.json"
+        return self.folder / _end(self.number)
 
     @property
     def log(self) -> Path:
@@ -80,9 +81,11 @@ class Attempt:
         return step if isinstance(step, int) else None
 
     def live(self) -> bool:
-        """Whether a process holds it: on this machine it is looked up, on another its heartbeat counts."""
-        if self.end.exists():
-            return False
+        """Whether a process holds it."""
+        return not self.end.exists() and self.held()
+
+    def held(self) -> bool:
+        """The same of one that has no end: on this machine its process is looked up, elsewhere its heartbeat counts."""
         lease = self.content()
         if not lease:
             return False
@@ -93,12 +96,31 @@ class Attempt:
 
 def attempts_in(folder: Path) -> list[Attempt]:
     """All attempts in this folder, the first one first."""
+    return [Attempt(folder, number) for number in sorted(_numbers(names_in(folder)))]
+
+
+def live_in(folder: Path) -> bool:
+    """Whether a process holds the latest attempt in this folder, which is looked at once."""
+    names = names_in(folder)
+    number = max(_numbers(names), default=0)
+    return number > 0 and _end(number) not in names and Attempt(folder, number).held()
+
+
+def names_in(folder: Path) -> list[str]:
+    """What stands in a folder; nothing where there is none."""
     try:
-        with os.scandir(folder) as entries:
-            names = [entry.name.removesuffix(".json") for entry in entries if entry.name.endswith(".json")]
+        return os.listdir(folder)  # noqa: PTH208 - as names, without a path for each
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return [Attempt(folder, number) for number in sorted(int(name) for name in names if name.isdigit())]
+
+
+def _end(number: int) -> str:
+    return f"{number:03}.end.json"
+
+
+def _numbers(names: Iterable[str]) -> list[int]:
+    stems = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+    return [int(stem) for stem in stems if stem.isdigit()]
 
 
 def foreign(lease: dict[str, Any]) -> bool:
@@ -108,7 +130,7 @@ def foreign(lease: dict[str, Any]) -> bool:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}

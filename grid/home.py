@@ -6,10 +6,14 @@ State is read from the disk and stored nowhere else; every path is a property of
 import os
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 
-from grid.attempts import Attempt, attempts_in
+from grid.attempts import Attempt, attempts_in, live_in, names_in
 from grid.failures import Failure
+
+_SETTINGS, _ATTEMPTS, _ERROR, _DONE = "settings.json", "attempts", "error.txt", "done"
+"""What a trial's folder holds, of which its state is told."""
 
 
 class State(StrEnum):
@@ -38,7 +42,7 @@ class TrialFolder:
 
     @property
     def settings(self) -> Path:
-        return self.path / "settings.json"
+        return self.path / _SETTINGS
 
     @property
     def environment(self) -> Path:
@@ -71,11 +75,11 @@ class TrialFolder:
 
     @property
     def error(self) -> Path:
-        return self.path / "error.txt"
+        return self.path / _ERROR
 
     @property
     def attempts_folder(self) -> Path:
-        return self.path / "attempts"
+        return self.path / _ATTEMPTS
 
     def attempts(self) -> list[Attempt]:
         """All attempts at it, the first one first."""
@@ -87,18 +91,18 @@ class TrialFolder:
     @property
     def done(self) -> Path:
         """Written last: where it stands, the record is whole."""
-        return self.path / "done"
+        return self.path / _DONE
 
     def state(self) -> State:
-        """Derived from which files stand here."""
-        if self.done.exists():
+        """Derived from which files stand here, by one look at them."""
+        names = names_in(self.path)
+        if _DONE in names:
             return State.DONE
-        latest = self.latest()
-        if latest and latest.live():
+        if _ATTEMPTS in names and live_in(self.attempts_folder):
             return State.RUNNING
-        if self.error.exists():
+        if _ERROR in names:
             return State.FAILED
-        return State.INTERRUPTED if self.settings.exists() else State.PLANNED
+        return State.INTERRUPTED if _SETTINGS in names else State.PLANNED
 
     def failure(self) -> Failure | None:
         """The class of a failed trial's last failure."""
@@ -164,7 +168,7 @@ class Home:
 
     path: Path
 
-    @property
+    @cached_property
     def trials_folder(self) -> Path:
         return self.path / "trials"
 

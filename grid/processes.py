@@ -5,6 +5,8 @@ import socket
 from functools import cache
 from pathlib import Path
 
+_HAS_PROC = Path("/proc/self/stat").exists()
+
 
 @cache
 def machine() -> str:
@@ -21,13 +23,12 @@ def started(pid: int) -> float | None:
 
     On Linux in ticks since the machine's start: unlike a time of day they stay as they are when the clock is set.
     """
-    stat = Path(f"/proc/{pid}/stat")
-    if Path("/proc/self/stat").exists():
+    if _HAS_PROC:
         try:
-            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         except OSError:
             return None
-        return None if fields[0] in "ZX" else float(fields[19])
+        return None if fields[0] in b"ZX" else float(fields[19])
     import psutil
 
     try:

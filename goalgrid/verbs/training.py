@@ -28,7 +28,7 @@ from goalgrid.options import (
     Weights,
 )
 from goalgrid.overview import Overview, home_at, named_tables_exist, recall
-from goalgrid.reasons import Choice, decide, to_replace, to_train
+from goalgrid.reasons import Choice, decide, starting, to_replace, to_train
 from goalgrid.views import (
     err,
     out,
@@ -167,8 +167,7 @@ def _overview(grid: Grid, runs: Path) -> Overview:
 
 def _plan(overview: Overview, choice: Choice, *, jobs: int | None, each: bool = False, as_json: bool = False) -> None:
     verdicts = decide(overview, choice)
-    starting = [verdict.trial for verdict in verdicts if verdict.starts]
-    cost = cost_of(overview, starting, to_replace(verdicts), jobs=jobs)
+    cost = cost_of(overview, starting(verdicts), to_replace(verdicts), jobs=jobs)
     if as_json:
         show_json(planning.to_dict(overview, verdicts, cost))
     else:
