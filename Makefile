@@ -1,5 +1,6 @@
 # make demo   install, then train the 5 x 3 matrix x 3 seeds on the embedded data and print the table
-# make test   install, then format check, lint, types and all tests but the slow ones
+# make test   install, then format check, lint, types and all tests but the slow ones; shapes and types of tensors are
+#             checked at each call in the rooms that name them, which takes as long as small networks themselves
 # make slow   the slow ones: whole launches under faults, on this machine and on a cluster of several nodes here
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -16,10 +17,11 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	$(BIN)/pytest --ignore=tests/objectives --ignore=tests/retrieval
+	$(BIN)/pytest tests/objectives tests/retrieval --jaxtyping-packages=objectives,retrieval,beartype.beartype
 
 slow: $(READY)
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -n 0 -m slow
 
 $(READY): pyproject.toml constraints.txt
 	python3 -m venv $(VENV)

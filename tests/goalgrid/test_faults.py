@@ -63,6 +63,7 @@ def listening_addresses(process: subprocess.Popen[str]) -> set[str]:
     return {connection.laddr.ip for connection in connections if connection.status == psutil.CONN_LISTEN}
 
 
+@pytest.mark.slow
 def test_in_one_launch_a_worker_is_killed_one_hangs_and_one_wants_too_much_memory(
     tmp_path: Path, undisturbed: Home, goalgrid: Goalgrid
 ) -> None:
@@ -95,6 +96,7 @@ def test_in_one_launch_a_worker_is_killed_one_hangs_and_one_wants_too_much_memor
     assert_as_if_nothing_happened(home, undisturbed)
 
 
+@pytest.mark.slow
 def test_sigterm_leaves_checkpoints_kill_9_none_and_the_same_command_completes(
     tmp_path: Path, undisturbed: Home, goalgrid: Goalgrid
 ) -> None:
