@@ -34,13 +34,18 @@ def gain(home: Home, trials: Sequence[TrialSettings], machine: Machine) -> float
     Raises:
         UserError: the data cannot be used.
     """
-    kept = home.pack(f"{alike(trials[0])}-{machine.device.type}-{machine.threads}")
+    kept = remembered(home, trials[0], machine)
     if kept.exists():
         return float(json.loads(kept.read_text(encoding="utf-8"))["gain"])
     measured = measure(trials, machine)
     with suppress(UserError):  # a disk that is full now costs another measurement
         write_json(kept, {"gain": measured, "recipe": trials[0].recipe, "trials": len(trials)}, durable=False)
     return measured
+
+
+def remembered(home: Home, settings: TrialSettings, machine: Machine) -> Path:
+    """Where it stands what trials like this one gain on this kind of machine."""
+    return home.pack(f"{alike(settings)}-{machine.device.type}-{machine.threads}")
 
 
 def measure(trials: Sequence[TrialSettings], machine: Machine) -> float:
