@@ -2,11 +2,12 @@
 # make test   install, then format check, lint, types and all tests but the slow ones; shapes and types of tensors are
 #             checked at each call in the rooms that name them, which takes as long as small networks themselves
 # make slow   the slow ones: whole launches under faults, on this machine and on a cluster of several nodes here
+# make bench  every benchmark in short form, as one table; ROOT=DIR: Flickr8k, as docs/flickr8k.md says
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.installed
 
-.PHONY: demo test check slow clean
+.PHONY: demo test check slow bench clean
 
 demo: $(READY)
 	$(BIN)/goalgrid run demo
@@ -19,6 +20,9 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/pytest --ignore=tests/objectives --ignore=tests/retrieval
 	$(BIN)/pytest tests/objectives tests/retrieval --jaxtyping-packages=objectives,retrieval,beartype.beartype
+
+bench: $(READY)
+	$(BIN)/python benchmarks $(if $(ROOT),--root $(ROOT))
 
 slow: $(READY)
 	$(BIN)/pytest -n 0 -m slow

@@ -13,7 +13,6 @@ import argparse
 import itertools
 import json
 import os
-import platform
 import resource
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
+import measuring
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -122,15 +122,22 @@ def metrics(folder: Path, repeats: int) -> None:
     assert np.allclose(sums, sums[0]), sums
     assert {run["cells"] for each in runs.values() for run in each} == {2160}
     best = {name: min(each, key=lambda run: run["seconds"]) for name, each in runs.items()}
-    what = f"{size:,} rows, {path.stat().st_size / 2**20:.0f} MB, to 2,160 cells"
-    print(f"\n| {what} | s | CPU s | MB | ratio | goal | met |\n|---|---|---|---|---|---|---|")
-    for name, run in best.items():
-        ours = name == "duckdb"
-        met = "yes" if run["seconds"] <= SECONDS_GOAL and run["mb"] <= MEMORY_GOAL else "no"
-        goal = f"{SECONDS_GOAL} s, {MEMORY_GOAL:.0f} MB | {met}" if ours else " | "
-        ratio = run["seconds"] / best["duckdb"]["seconds"]
-        cost = f"{run['seconds']:.2f} | {run['cpu']:.2f} | {run['mb']:.0f}"
-        print(f"| {name} | {cost} | {ratio:.1f} | {goal} |")
+    ours, what = best["duckdb"], f"{size:,} metric rows to 2,160 cells"
+    spent = f"{ours['seconds']:.2f} s"
+    rows = [
+        measuring.row(what, spent, goal=f"<= {SECONDS_GOAL} s", met=ours["seconds"] <= SECONDS_GOAL),
+        measuring.row(
+            f"{what}: memory", f"{ours['mb']:.0f} MB", goal=f"<= {MEMORY_GOAL:.0f} MB", met=ours["mb"] <= MEMORY_GOAL
+        ),
+    ]
+    for name in ("pyarrow", "pandas"):
+        peer, ratio = best[name], best[name]["seconds"] / ours["seconds"]
+        rows.append(
+            measuring.row(
+                what, spent, peer=f"{peer['seconds']:.2f} s and {peer['mb']:.0f} MB, {name}", ratio=f"{ratio:.1f}x"
+            )
+        )
+    measuring.show(rows)
 
 
 def grid_of(trials: int, folder: Path) -> Path:
@@ -183,7 +190,8 @@ def timed(what: str) -> Iterator[None]:
     """Print what the block took."""
     started, worked = time.perf_counter(), time.process_time()
     yield
-    print(f"| {what} | {time.perf_counter() - started:.1f} | {time.process_time() - worked:.1f} |  |", flush=True)
+    spent = f"{time.perf_counter() - started:.1f} s, {time.process_time() - worked:.1f} s of CPU"
+    measuring.show([measuring.row(what, spent)])
 
 
 def command(what: str, *arguments: str) -> None:
@@ -194,7 +202,8 @@ def command(what: str, *arguments: str) -> None:
     _, status, usage = os.wait4(process.pid, 0)
     assert status == 0, words
     seconds, worked = time.perf_counter() - started, usage.ru_utime + usage.ru_stime
-    print(f"| {what} | {seconds:.1f} | {worked:.1f} | {usage.ru_maxrss / 1024:.0f} |", flush=True)
+    spent = f"{seconds:.1f} s, {worked:.1f} s of CPU, {usage.ru_maxrss / 1024:.0f} MB"
+    measuring.show([measuring.row(what, spent)])
 
 
 def collected(folder: Path, count: int) -> None:
@@ -215,17 +224,15 @@ def tables(folder: Path, trials: int) -> None:
     path, home = grid_of(trials, folder), Home(folder / "runs")
     wanted = trials_of(expand(load(str(path))))
     leave(wanted, home)
-    size = home.trial(wanted[0].id).record.stat().st_size
-    what = f"{len(wanted):,} trials of {EPOCHS} epochs, records of {size / 1024:.0f} KB each"
-    print(f"\n| {what} | s | CPU s | MB |\n|---|---|---|---|")
+    many = f"`goalgrid table` of {len(wanted):,} trials"
     words = ("table", str(path), "--format", "csv", "--runs", str(home.path))
-    command("`goalgrid table`, no record read before", *words)
-    command("`goalgrid table` again", *words)
+    command(f"{many}, no record read before", *words)
+    command(f"{many}, again", *words)
     leave(wanted[:ANEW], home)
-    command(f"`goalgrid table`, {ANEW} trials trained anew", *words)
+    command(f"{many}, {ANEW} trained anew", *words)
     leave(wanted[: 10 * ANEW], home)
-    command(f"`goalgrid table`, {10 * ANEW:,} trials trained anew", *words)
-    with timed("expanding the grid alone"):
+    command(f"{many}, {10 * ANEW:,} trained anew", *words)
+    with timed(f"expanding {len(wanted):,} trials alone"):
         expand(load(str(path)))
     collected(folder, min(10_000, len(wanted)))
 
@@ -241,8 +248,7 @@ def main() -> None:
     if given.engine:
         engine(*given.engine)
         return
-    versions = ", ".join(f"{name} {__import__(name).__version__}" for name in ("duckdb", "pyarrow", "pandas"))
-    print(f"{os.cpu_count()} cores, Python {platform.python_version()}, {versions}")
+    measuring.begin("duckdb", "pyarrow", "pandas")
     with tempfile.TemporaryDirectory() as folder:
         if given.only != "records":
             metrics(Path(folder), given.repeats)

@@ -13,7 +13,6 @@ lost, trained twice or came out different, or if a kill cost more steps than lie
 import argparse
 import itertools
 import os
-import platform
 import random
 import subprocess
 import sys
@@ -31,9 +30,8 @@ os.environ |= {
     "OMP_NUM_THREADS": "1",
 }
 
+import measuring
 import psutil
-import ray
-import torch
 from ray.cluster_utils import Cluster
 
 from grid.expansion import expand, trials_of
@@ -174,7 +172,7 @@ def report(chaos: Chaos, spent: Cost, lost: int, wrong: list[str], seconds: dict
     repeated = spent.steps - chaos.steps
     rows: list[tuple[str, Any, str, bool | None]] = [
         (
-            "kills",
+            "given",
             f"{sum(chaos.killed.values())}: {kinds}",
             f"{chaos.kills}",
             sum(chaos.killed.values()) == chaos.kills,
@@ -188,9 +186,7 @@ def report(chaos: Chaos, spent: Cost, lost: int, wrong: list[str], seconds: dict
         ("commands given", chaos.commands, "", None),
         *((f"time, {how}", f"{taken:.0f} s", "", None) for how, taken in seconds.items()),
     ]
-    print("| what | found | goal | met |\n|---|---|---|---|")
-    for what, found, goal, met in rows:
-        print(f"| {what} | {found} | {goal} | {'' if met is None else 'yes' if met else 'no'} |")
+    measuring.show(measuring.row(f"kills: {what}", str(found), goal=goal, met=met) for what, found, goal, met in rows)
     print(*wrong[:20], sep="\n")
     return all(met is not False for *_, met in rows)
 
@@ -206,9 +202,8 @@ def main() -> int:
     overrides = settings(given.trials)
     cells = expand(load("demo", overrides))
     trials = trials_of(cells)
-    versions = f"Python {platform.python_version()}, torch {torch.__version__}, ray {ray.__version__}"
     grid = f"{len(trials)} trials of {EPOCHS * 20} steps, a checkpoint every {EVERY}, seed {given.seed}"
-    print(f"{os.cpu_count()} cores, {versions}, {grid}\n", flush=True)
+    measuring.begin("torch", "ray", note=grid)
     with tempfile.TemporaryDirectory() as scratch:
         place = given.folder or Path(scratch)
         place.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,6 @@ Embeddings are random unit vectors, d = 1024, five texts an image, a text 0.3 of
 
 import argparse
 import os
-import platform
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -101,23 +100,30 @@ def compare(images: int, sample: int, rounds: int) -> list[str]:
     size = f"{images:,} x {EACH * images:,}"
     measured = "" if share == 1 else f", {len(queries)} images' queries times {share:.0f}"
     goals = images >= 5000  # a small product leaves more to the counting
+    ours = f"{times[OURS]:.2f} s"
     rows = [
-        measuring.row(f"{size}: {PRODUCT}", f"{times[PRODUCT]:.2f} s", "1.00"),
         measuring.row(
-            f"{size}: {OURS}",
-            f"{times[OURS]:.2f} s",
-            f"{within:.2f} of the product",
-            f"<= {WITHIN}" if goals else "",
+            f"ranks, {size}",
+            ours,
+            limit=f"{times[PRODUCT]:.2f} s, the bare product",
+            ratio=f"{within:.2f}",
+            goal=f"<= {WITHIN}" if goals else "",
             met=within <= WITHIN if goals else None,
         ),
-        measuring.row(f"{size}: {OURS}, memory", f"{memory:.0f} MB", "", f"<= {MEMORY:.0f} MB", met=memory <= MEMORY),
+        measuring.row(f"ranks, {size}: memory", f"{memory:.0f} MB", goal=f"<= {MEMORY:.0f} MB", met=memory <= MEMORY),
     ]
     for name, goal in ((INFINITY, FASTER_THAN_INFINITY), (VSEPP, FASTER_THAN_VSEPP)):
         factor = times[name] / times[OURS]
-        what = f"{size}: {name}{measured if name == VSEPP else ''}"
-        asked = f"ours >= {goal:.0f}x faster" if goals else ""
-        met = factor >= goal if goals else None
-        rows.append(measuring.row(what, f"{times[name]:.1f} s", f"ours {factor:.1f}x faster", asked, met=met))
+        rows.append(
+            measuring.row(
+                f"ranks, {size}",
+                ours,
+                peer=f"{times[name]:.1f} s, {name}{measured if name == VSEPP else ''}",
+                ratio=f"{factor:.1f}x",
+                goal=f">= {goal:.0f}x" if goals else "",
+                met=factor >= goal if goals else None,
+            )
+        )
     few = np.asarray(queries)
     texts = (few[:, None] * EACH + np.arange(EACH)).ravel()
     differ = {
@@ -125,7 +131,7 @@ def compare(images: int, sample: int, rounds: int) -> list[str]:
         VSEPP: np.sum(found[OURS].i2t[few] != found[VSEPP].i2t) + np.sum(found[OURS].t2i[texts] != found[VSEPP].t2i),
     }
     said = ", ".join(f"{count} from {name}" for name, count in differ.items())
-    return [*rows, measuring.row(f"{size}: ranks that differ", said)]
+    return [*rows, measuring.row(f"ranks, {size}: that differ", said)]
 
 
 def main() -> None:
@@ -135,8 +141,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=100, help="images that VSE++'s loop takes of 5,000")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    versions = f"Python {platform.python_version()}, torch {torch.__version__}, NumPy {np.__version__}"
-    print(f"{measuring.processor()}, 1 thread, {versions}, d = {DIM}\n\n{measuring.HEADER}", flush=True)
+    measuring.begin("torch", "numpy", note=f"1 thread, d = {DIM}")
     measuring.show(compare(1000, 1000, given.rounds))
     measuring.show(compare(5000, given.sample, given.rounds))
 

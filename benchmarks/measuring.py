@@ -1,6 +1,7 @@
 """How benchmarks measure and print: interleaved medians of CPU time, peaks of memory, rows of one table."""
 
 import ctypes
+import importlib
 import platform
 import random
 import statistics
@@ -8,7 +9,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-HEADER = "| what | cost | ratio | goal | met |\n|---|---|---|---|---|"
+COLUMNS = ("what", "ours", "peer", "limit", "ratio", "goal", "met")
+HEADER = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
+"""`peer`: what people use today; `limit`: what nobody can do without; `ratio`: of ours and what stands there."""
 
 
 def interleaved(cases: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
@@ -48,10 +51,31 @@ def processor() -> str:
     return f"{len(names)} x {names[0]}" if names else platform.processor()
 
 
-def row(what: str, cost: str, ratio: str = "", goal: str = "", *, met: bool | None = None) -> str:
+def begin(*packages: str, note: str = "") -> None:
+    """Print on what is measured, and the head of the table.
+
+    Args:
+        packages: those whose versions matter.
+        note: what else does.
+    """
+    versions = [f"{name} {importlib.import_module(name).__version__}" for name in packages]
+    said = ", ".join([processor(), *([note] if note else []), f"Python {platform.python_version()}", *versions])
+    print(f"{said}\n\n{HEADER}", flush=True)
+
+
+def row(
+    what: str,
+    ours: str,
+    *,
+    peer: str = "",
+    limit: str = "",
+    ratio: str = "",
+    goal: str = "",
+    met: bool | None = None,
+) -> str:
     """A line of the table; `met` is left empty where there is no goal."""
     said = "" if met is None else "yes" if met else "no"
-    return f"| {' | '.join((what, cost, ratio, goal, said))} |"
+    return f"| {' | '.join((what, ours, peer, limit, ratio, goal, said))} |"
 
 
 def show(rows: Iterable[str]) -> None:

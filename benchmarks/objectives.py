@@ -11,7 +11,6 @@ objectives than the mined triplet: their rows compare costs.
 """
 
 import argparse
-import platform
 import random
 import statistics
 import subprocess
@@ -22,6 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+import measuring
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
@@ -215,16 +215,7 @@ def peak_megabytes(name: str, batch: int, device: str) -> float:
         before = torch.cuda.memory_allocated()
         step(case, image, text)
         return (torch.cuda.max_memory_allocated() - before) / 2**20
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts from here
-    before = _status("VmRSS")
-    step(case, image, text)
-    return (_status("VmHWM") - before) / 2**10
-
-
-def _status(key: str) -> int:
-    """Kilobytes, as Linux counts them."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(key))
+    return measuring.peak_megabytes(lambda: step(case, image, text))
 
 
 def memory(name: str, batch: int, device: str, threads: int) -> float:
@@ -233,55 +224,46 @@ def memory(name: str, batch: int, device: str, threads: int) -> float:
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def verdict(name: str, batch: int, times: dict[str, float], slowest: float) -> tuple[str, str]:
-    """The goal, and whether it is met."""
-    if name in (PML_MS, PML_CIRCLE) and batch in FASTER_THAN_PML:
-        factor = times[name] / slowest
-        return (
-            f"slowest cell {FASTER_THAN_PML[batch]:.0f}x faster",
-            f"{_yes(factor >= FASTER_THAN_PML[batch])} ({factor:.1f}x)",
-        )
-    goals = GOALS.get(name, GOALS["cell"] if name in GOAL else {})
-    if batch not in goals:
-        return "", ""
-    return f"<= {goals[batch]:.2f}", _yes(times[name] / times[HINGE] <= goals[batch])
-
-
-def _yes(met: bool) -> str:
-    return "yes" if met else "no"
-
-
 def table(batch: int, times: dict[str, float]) -> list[str]:
-    slowest = max((times[name] for name in GOAL if name in times), default=float("nan"))
+    """Each cell beside the hinge and the product; then each other loss beside the slowest cell."""
+    measured = {name: times[name] for name in times if name not in PLAIN and not name.startswith("PML")}
+    slowest = max((value for name, value in measured.items() if name in GOAL), default=float("nan"))
+    peer, limit = f"{times[HINGE]:.2f} ms, {HINGE}", f"{times[PRODUCT]:.2f} ms, {PRODUCT}"
     rows = []
-    for name, value in times.items():
-        goal, met = verdict(name, batch, times, slowest)
-        rows.append(f"| {batch} | {name} | {value:.2f} ms | {value / times[HINGE]:.3f} | {goal} | {met} |")
-    if PML_MS not in times:
-        rows.append(f"| {batch} | PML MultiSimilarity, Circle, TripletMargin | left out, or not installed | | | |")
+    for name, value in measured.items():
+        ratio = value / times[HINGE]
+        asked = GOALS.get(name, GOALS["cell"] if name in GOAL else {}).get(batch)
+        goal = "" if asked is None else f"<= {asked:.2f}"
+        met = None if asked is None else ratio <= asked
+        cost = f"{value:.2f} ms"
+        rows.append(
+            measuring.row(f"{name}, {batch}", cost, peer=peer, limit=limit, ratio=f"{ratio:.3f}", goal=goal, met=met)
+        )
+    for name in [name for name in times if name not in measured and name not in (HINGE, PRODUCT)]:
+        ratio = times[name] / slowest
+        asked = FASTER_THAN_PML.get(batch) if name in (PML_MS, PML_CIRCLE) else None
+        goal = "" if asked is None else f">= {asked:.0f}x"
+        met = None if asked is None else ratio >= asked
+        what, cost = f"slowest cell, {batch}", f"{slowest:.2f} ms"
+        rows.append(
+            measuring.row(what, cost, peer=f"{times[name]:.2f} ms, {name}", ratio=f"{ratio:.1f}x", goal=goal, met=met)
+        )
     return rows
 
 
 def memory_table(names: list[str], batch: int, device: str, threads: int) -> list[str]:
-    used = {name: memory(name, batch, device, threads) for name in [HINGE, *names]}
+    """Peaks of these beside the hinge's."""
+    hinge = memory(HINGE, batch, device, threads)
     rows = []
-    for name, value in used.items():
-        ratio = value / used[HINGE]
-        goal, met = (
-            (f"<= {MEMORY_GOAL:.2f}", _yes(ratio <= MEMORY_GOAL)) if name in GOAL and batch == 8192 else ("", "")
+    for name in names:
+        value = memory(name, batch, device, threads)
+        asked = name in GOAL and batch == 8192
+        goal, met = (f"<= {MEMORY_GOAL:.2f}", value / hinge <= MEMORY_GOAL) if asked else ("", None)
+        cost, peer = f"{value:.0f} MB", f"{hinge:.0f} MB, {HINGE}"
+        rows.append(
+            measuring.row(f"{name}, {batch}: memory", cost, peer=peer, ratio=f"{value / hinge:.3f}", goal=goal, met=met)
         )
-        rows.append(f"| {batch} | {name} | {value:.0f} MB | {ratio:.3f} | {goal} | {met} |")
     return rows
-
-
-def machine(device: str, threads: int) -> str:
-    chip = torch.cuda.get_device_name() if device == "cuda" else _chip()
-    return f"{chip}, {threads} thread(s), Python {platform.python_version()}, torch {torch.__version__}, d = {DIM}"
-
-
-def _chip() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.split(": ")[1] for line in lines if line.startswith("model name")), platform.processor())
 
 
 def main() -> None:
@@ -303,15 +285,15 @@ def main() -> None:
     if arguments.peak_of:
         print(peak_megabytes(arguments.peak_of, arguments.batch[0], arguments.device))
         return
-    print(f"{machine(arguments.device, arguments.threads)}\n")
-    print("| batch | what | cost | ratio to hinge | goal | met |\n|---|---|---|---|---|---|", flush=True)
+    chip = [torch.cuda.get_device_name()] if arguments.device == "cuda" else []
+    measuring.begin("torch", note=", ".join([*chip, f"{arguments.threads} thread(s)", f"d = {DIM}"]))
     for batch in arguments.batch:
         selected = cases(arguments.objectives)
         selected = {name: case for name, case in selected.items() if not (arguments.no_pml and name.startswith("PML"))}
         rounds = arguments.rounds or max(3, min(30, 2**23 // batch**2))
-        print("\n".join(table(batch, measure(selected, batch, arguments.device, rounds))), flush=True)
+        measuring.show(table(batch, measure(selected, batch, arguments.device, rounds)))
         if arguments.memory:
-            print("\n".join(memory_table(arguments.memory, batch, arguments.device, arguments.threads)), flush=True)
+            measuring.show(memory_table(arguments.memory, batch, arguments.device, arguments.threads))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ and the table at the end are in the time of the whole command. The exit code is 
 
 import argparse
 import os
-import platform
 import pty
 import subprocess
 import sys
@@ -29,6 +28,7 @@ os.environ |= {
     "RAY_AIR_NEW_OUTPUT": "0",
 }
 
+import measuring
 import numpy as np
 
 WORKERS = 2
@@ -164,40 +164,48 @@ def main() -> None:
     if arguments.bare:
         print(bare(arguments.bare))
         return
-    import ray
-    import torch
-
-    print(f"Python {platform.python_version()}, torch {torch.__version__}, ray {ray.__version__}, {WORKERS} workers\n")
-    print("| what | trials | found | goal | met |\n|---|---|---|---|---|", flush=True)
-    for peer, trials in {} if arguments.no_peers else PEERS.items():
-        found = f"{measured('--peer', peer):.1f} ms a trial"
-        print(f"| Ray Tune alone, actors: {peer} | {trials:,} | {found} | | |", flush=True)
-    raise SystemExit(0 if all(_ours(sorted(arguments.trials))) else 1)
+    measuring.begin("torch", "ray", note=f"{WORKERS} workers")
+    peers = {} if arguments.no_peers else {peer: measured("--peer", peer) for peer in PEERS}
+    raise SystemExit(0 if all(_ours(sorted(arguments.trials), peers)) else 1)
 
 
-def _ours(sizes: list[int]) -> list[bool]:
+def _ours(sizes: list[int], peers: dict[str, float]) -> list[bool]:
     """Measure and print our launches; which goals are met."""
     met, costs = list[bool](), list[float]()
     with tempfile.TemporaryDirectory(prefix="goalgrid-orchestration-") as name:
         folder = Path(name)
         write_data(folder)
         training = measured("--bare", str(grid_file(folder, BARE + 1))) / WORKERS
-        print(f"| the training alone, over {WORKERS} workers | {BARE:,} | {training:.1f} ms a trial | | |")
         for trials in sizes:
             cost, start, whole = launch(grid_file(folder, trials), folder / f"runs-{trials}")
             costs.append(cost - training)
             met += [costs[-1] <= GOAL_MS, start <= GOAL_START]
-            _say("goalgrid, beyond training", trials, f"{costs[-1]:.1f} ms a trial", f"<= {GOAL_MS:g} ms", met[-2])
-            _say("from the command to the first epoch's end", trials, f"{start:.1f} s", f"<= {GOAL_START:g} s", met[-1])
-            print(f"| the whole command | {trials:,} | {whole:.0f} s | | |", flush=True)
+            words = {"goal": f"<= {GOAL_MS:g} ms", "limit": f"{training:.1f} ms of training, not counted"}
+            what, ours = f"a trial beyond its training, of {trials:,}", f"{costs[-1]:.1f} ms"
+            measuring.show([measuring.row(what, ours, **words, met=met[-2])])
+            measuring.show(
+                measuring.row(
+                    what, ours, peer=f"{each:.0f} ms, Ray Tune, actors {how}", ratio=f"{each / costs[-1]:.0f}x"
+                )
+                for how, each in peers.items()
+            )
+            measuring.show(
+                [
+                    measuring.row(
+                        f"from the command to the first epoch's end, {trials:,} trials",
+                        f"{start:.1f} s",
+                        goal=f"<= {GOAL_START:g} s",
+                        met=met[-1],
+                    ),
+                    measuring.row(f"the whole command, {trials:,} trials", f"{whole:.0f} s"),
+                ]
+            )
     if len(sizes) > 1:
-        met.append(costs[-1] <= GOAL_FLAT * costs[0])
-        _say("most trials against fewest", sizes[-1], f"{costs[-1] / costs[0]:.2f}", f"<= {GOAL_FLAT:g}", met[-1])
+        growth = costs[-1] / costs[0]
+        met.append(growth <= GOAL_FLAT)
+        what = f"a trial of {sizes[-1]:,} against one of {sizes[0]:,}"
+        measuring.show([measuring.row(what, "", ratio=f"{growth:.2f}", goal=f"<= {GOAL_FLAT:g}", met=met[-1])])
     return met
-
-
-def _say(what: str, trials: int, found: str, goal: str, met: bool) -> None:
-    print(f"| {what} | {trials:,} | {found} | {goal} | {'yes' if met else 'no'} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,11 +14,13 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
-
-import numpy as np
-import torch
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import measuring
+import numpy as np
+import torch
 
 from grid.encoders import FeatureSettings, GruSettings, ModelSettings
 from grid.expansion import expand, trials_of
@@ -36,7 +38,8 @@ from runners.stacks import Member
 from runners.trainer import Hooks, Trainer
 from runners.trial import run_trial
 
-SIZES = ((16, 16, 15.0), (32, 32, 5.0), (64, 32, 3.0), (128, 64, 0.95))
+NEVER_SLOWER = 0.95
+SIZES = ((16, 16, 15.0), (32, 32, 5.0), (64, 32, 3.0), (128, 64, NEVER_SLOWER))
 """Hidden size, pairs of a batch, goal."""
 
 FEATURES = 64
@@ -131,18 +134,30 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--demo", type=int, default=0, metavar="EPOCHS", help="also the whole demo grid")
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    print("| what | one after another | packed | ratio | goal | met |\n|---|---|---|---|---|---|")
+    measuring.begin("torch", note="1 thread")
     for hidden, batch, goal in SIZES:
         alone, together = step_times(hidden, batch, given.repeats)
-        ratio = alone / together
-        what = f"step of 45 trials, hidden {hidden}, batch {batch}"
-        met = "yes" if ratio >= goal else "no"
-        print(f"| {what} | {1e3 * alone:.0f} ms | {1e3 * together:.1f} ms | {ratio:.1f}x | {goal:g}x | {met} |")
+        measuring.show(
+            [
+                measuring.row(
+                    f"a step of 45 trials, hidden {hidden}, batch {batch}",
+                    f"{1e3 * together:.1f} ms packed",
+                    peer=f"{1e3 * alone:.0f} ms, one after another",
+                    **_against(alone / together, goal),
+                )
+            ]
+        )
     if given.demo:
         alone, together = demo(given.demo)
-        what = f"`demo`, 45 trials of {given.demo} epochs, one process"
-        met = "yes" if alone / together >= 0.95 else "no"
-        print(f"| {what} | {alone:.0f} s | {together:.0f} s | {alone / together:.2f}x | 0.95x | {met} |")
+        what = f"`demo` in one process, 45 trials of {given.demo} epochs"
+        ratio = _against(alone / together, NEVER_SLOWER)
+        measuring.show(
+            [measuring.row(what, f"{together:.0f} s packed", peer=f"{alone:.0f} s, one after another", **ratio)]
+        )
+
+
+def _against(ratio: float, goal: float) -> dict[str, Any]:
+    return {"ratio": f"{ratio:.1f}x", "goal": f">= {goal:g}x", "met": ratio >= goal}
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ Both alternate in one process on one thread, medians over steps; parts of the re
 """
 
 import argparse
-import platform
 import statistics
 import sys
 import tempfile
@@ -86,18 +85,16 @@ def shares(dataset: str, recipe: str, root: Path | None, steps: int) -> list[str
     each["reading a batch"] = measuring.cpu_seconds(lambda: list(epoch.since(0))) / len(epoch)
     share = bare / whole
     name = f"{recipe} on {dataset}"
-    rows = [
-        measuring.row(f"{name}: a step", f"{1e3 * whole:.2f} ms", "1.00"),
-        measuring.row(
-            f"{name}: encoders and objective",
-            f"{1e3 * bare:.2f} ms",
-            f"{share:.2f}",
-            f">= {SHARE:.2f}",
-            met=share >= SHARE,
-        ),
-    ]
-    return rows + [
-        measuring.row(f"{name}: {part}", f"{1e3 * value:.2f} ms", f"{value / whole:.2f}")
+    whole_row = measuring.row(
+        f"a step of {name}",
+        f"{1e3 * whole:.2f} ms",
+        limit=f"{1e3 * bare:.2f} ms, encoders and objective",
+        ratio=f"{share:.2f}",
+        goal=f">= {SHARE:.2f}",
+        met=share >= SHARE,
+    )
+    return [whole_row] + [
+        measuring.row(f"a step of {name}: {part}", f"{1e3 * value:.2f} ms", ratio=f"{value / whole:.2f}")
         for part, value in each.items()
     ]
 
@@ -109,8 +106,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    versions = f"Python {platform.python_version()}, torch {torch.__version__}"
-    print(f"{measuring.processor()}, 1 thread, {versions}\n\n{measuring.HEADER}", flush=True)
+    measuring.begin("torch", note="1 thread")
     for dataset, recipe in (("flickr8k", "fc-gru"), ("flickr8k", "fc-bow"), ("shapes", "cnn-bow")):
         if dataset == "shapes" or given.root:
             root = None if dataset == "shapes" else given.root
