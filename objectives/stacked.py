@@ -49,7 +49,7 @@ class StackedObjective:
             return self._together(image, text, image_of_text)
         losses = dict[int, Tensor]()
         if self._cells:
-            rows = torch.tensor(self._cells, device=image.device)
+            rows = _index(tuple(self._cells), image.device)
             some = self._together(*(values.index_select(0, rows) for values in (image, text, image_of_text)))
             losses |= zip(self._cells, some.unbind(), strict=True)
         images, texts = image.unbind(), text.unbind()
@@ -64,8 +64,11 @@ class StackedObjective:
         of_cells = self._together.report if self._cells else {}
         each = {k: {name: values[place] for name, values in of_cells.items()} for place, k in enumerate(self._cells)}
         each |= {k: self.objectives[k].report for k in self._others}
-        names = dict.fromkeys(name for report in each.values() for name in report)
-        return {name: torch.stack([each[k].get(name, UNKNOWN) for k in range(len(each))]) for name in names}
+        shown = {name: value for report in each.values() for name, value in report.items()}
+        return {
+            name: torch.stack([each[k].get(name, torch.full_like(one, torch.nan)) for k in range(len(each))])
+            for name, one in shown.items()
+        }
 
 
 def is_cell(objective: Objective) -> bool:
