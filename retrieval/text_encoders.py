@@ -87,7 +87,7 @@ def _embedding(words: int, dim: int) -> nn.Embedding:
 
 
 def _present(ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Bool[Tensor, "b n"]:
-    return torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+    return torch.arange(ids.shape[1], device=ids.device) < lengths.to(ids.device, non_blocking=True)[:, None]
 
 
 def build(settings: TextSettings, words: int, dim: int, places: pretrained.Places) -> nn.Module:

@@ -41,8 +41,9 @@ def embedded(
             for model, (parts, _) in zip(models, found, strict=True):
                 parts.append(model.embed_images(some))
         for rows in torch.from_numpy(texts).split(EMBED_BATCH):
-            words = [part.to(device) for part in tokens.gather(rows)]
+            ids, lengths = tokens.gather(rows)
+            words = ids.to(device)
             for model, (_, parts) in zip(models, found, strict=True):
-                parts.append(model.embed_texts(*words))
+                parts.append(model.embed_texts(words, lengths))
         each = [(torch.cat(image, dim=-2), torch.cat(text, dim=-2)) for image, text in found]
     return each, split.image_of_text[texts]

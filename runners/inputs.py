@@ -59,6 +59,18 @@ class Batch:
     images: Tensor
     tokens: tuple[Tensor, Tensor]
 
+    def pinned(self) -> "Batch":
+        """The same in memory that a GPU copies from while the host goes on."""
+        ids, lengths = self.tokens
+        return Batch(self.owners, self.images.pin_memory(), (ids.pin_memory(), lengths))
+
+    def on(self, device: torch.device) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
+        """Images, tokens and owners on the device; only lengths stay on the host, which recurrent encoders ask."""
+        ids, lengths = self.tokens
+        owners = torch.from_numpy(np.ascontiguousarray(self.owners))
+        images, ids, owners = (part.to(device, non_blocking=True) for part in (self.images, ids, owners))
+        return images, (ids, lengths), owners
+
 
 def prepare(settings: TrialSettings, machine: Machine) -> Inputs:
     """Open the trial's data and encode its captions; kept for the next trial that needs the same.
@@ -127,7 +139,8 @@ class Epoch:
         split, tokens, texts = self.inputs.pairs.train, self.inputs.tokens["train"], self.rows[place]
         owners = split.image_of_text[texts.numpy()]
         images = split.images.gather(owners, self.views + place)
-        return Batch(owners, images, tokens.gather(texts, self.words + place))
+        batch = Batch(owners, images, tokens.gather(texts, self.words + place))
+        return batch.pinned() if self.inputs.device.type == "cuda" else batch
 
 
 @lru_cache(maxsize=4)

@@ -159,12 +159,12 @@ class Pack:
         self, objective: StackedObjective, read: Sequence[Batch], factor: float, sums: "Sums"
     ) -> dict[Member, Exception]:
         """One update of all; those that failed, and why."""
-        device, images, texts, owners = self.inputs.device, list[Tensor](), list[Tensor](), list[Tensor]()
+        images, texts, owners = list[Tensor](), list[Tensor](), list[Tensor]()
         for stack, batch in zip(self._stacks, read, strict=True):
+            pixels, tokens, own = batch.on(self.inputs.device)
             with stack.drawing():
-                images.append(stack.model.embed_images(batch.images.to(device)))
-                texts.append(stack.model.embed_texts(*(part.to(device) for part in batch.tokens)))
-            own = torch.from_numpy(np.ascontiguousarray(batch.owners)).to(device)
+                images.append(stack.model.embed_images(pixels))
+                texts.append(stack.model.embed_texts(*tokens))
             owners.append(own.expand(len(stack.members), -1))
         losses = factor * objective(torch.cat(images), torch.cat(texts), torch.cat(owners))
         self._weights.clear()

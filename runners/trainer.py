@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -154,11 +153,10 @@ class Trainer:
 
     def _step(self, objective: objectives.Objective, batch: Batch, factor: float) -> dict[str, Tensor]:
         """One update; what it measured, still on the device."""
-        device = self.inputs.device
-        with precision(self.settings, device):
-            image = self.model.embed_images(batch.images.to(device))
-            text = self.model.embed_texts(*(part.to(device) for part in batch.tokens))
-        loss = factor * objective(image, text, torch.from_numpy(np.ascontiguousarray(batch.owners)).to(device))
+        images, tokens, owners = batch.on(self.inputs.device)
+        with precision(self.settings, self.inputs.device):
+            image, text = self.model.embed_images(images), self.model.embed_texts(*tokens)
+        loss = factor * objective(image, text, owners)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.train.clip_norm)

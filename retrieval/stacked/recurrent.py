@@ -37,8 +37,8 @@ class Packing:
     mirrored: Int[Tensor, " p"]
 
     @classmethod
-    def of(cls, lengths: Int[Tensor, " b"], n: int) -> "Packing":
-        """Sort sequences of these lengths, each at least 1."""
+    def of(cls, lengths: Int[Tensor, " b"], n: int, device: torch.device) -> "Packing":
+        """Sort sequences of these lengths, each at least 1; places are on the device, which lengths need not be on."""
         host = lengths.cpu()
         ordered, order = host.sort(descending=True, stable=True)
         alive = torch.arange(int(ordered[0]))[:, None] < ordered
@@ -49,8 +49,10 @@ class Packing:
         last[order] = starts[ordered - 1] + torch.arange(len(order))
         mirrored = starts[ordered[row] - 1 - time] + row
         steps = tuple(slice(*ends) for ends in pairwise(accumulate(sizes.tolist(), initial=0)))
-        device = lengths.device
-        return cls((order[row] * n + time).to(device), steps, last.to(device), mirrored.to(device))
+        taken, last, mirrored = (
+            places.to(device, non_blocking=True) for places in (order[row] * n + time, last, mirrored)
+        )
+        return cls(taken, steps, last, mirrored)
 
     def pack(self, values: Float[Tensor, "k b n d"]) -> Float[Tensor, "k p d"]:
         return values.flatten(1, 2).index_select(1, self.taken)
@@ -72,13 +74,13 @@ class Gru(nn.Module):
 
     def last(self, values: Float[Tensor, "*k b n d"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "k b h"]:
         """State of the first direction after the last member of each sequence."""
-        packing = Packing.of(lengths, values.shape[-2])
+        packing = Packing.of(lengths, values.shape[-2], values.device)
         return self._read(packing, self._packed(packing, values), "").index_select(1, packing.last)
 
     def states(self, values: Float[Tensor, "*k b n d"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "k b n h"]:
         """State after each member, of both directions one after the other along h; 0 at padding."""
         b, n = values.shape[-3:-1]
-        packing = Packing.of(lengths, n)
+        packing = Packing.of(lengths, n, values.device)
         packed = self._packed(packing, values)
         states = self._read(packing, packed, "")
         if self.bidirectional:

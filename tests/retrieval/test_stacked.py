@@ -74,7 +74,7 @@ class TestGru:
     @given(lengths=lengths())
     def test_packing_is_undone_by_padding_and_mirroring_by_itself(self, lengths: Tensor) -> None:
         b, n = len(lengths), int(lengths.max())
-        packing = Packing.of(lengths, n)
+        packing = Packing.of(lengths, n, torch.device("cpu"))
         present = torch.arange(n) < lengths[:, None]
         values = (1 + torch.arange(b * n, dtype=torch.float)).reshape(1, b, n, 1) * present[..., None]
         packed = packing.pack(values)
