@@ -24,7 +24,7 @@ from runners.embedding import embedded
 from runners.inputs import Batch, Inputs, batches
 from runners.progress import Cadence, best_of
 from runners.schedules import learning_rate, ramp
-from runners.stacks import Member, Stack, State, Weights
+from runners.stacks import Member, Stack, State, Weights, on_host
 from runners.trainer import NonFinite, Preempted, culprit, validation
 
 Made = TypeVar("Made")
@@ -117,7 +117,10 @@ class Pack:
     def _park(self) -> None:
         """Keep the state of those that are stacked, with them."""
         for member, state in self._states():
-            member.state = state
+            member.state = on_host(state)
+        if self._stacks:  # gone before others are stacked: a device may have no room for both
+            self._stacks = []
+            del self._weights
 
     def _states(self) -> Iterator[tuple[Member, State]]:
         """Those that are stacked, each with the state of its trainer."""
@@ -236,7 +239,8 @@ class Pack:
         return asked
 
     def _begin(self, member: Member) -> None:
-        member.state = member.progress.restore()
+        state = member.progress.restore()
+        member.state = None if state is None else on_host(state)
         member.hooks.begin(member.progress.step)
 
     def _try(self, member: Member, action: Callable[[Member], Made]) -> Made | None:

@@ -143,10 +143,21 @@ class Weights:
     def _load(self, own: Sequence[nn.Parameter], content: State) -> None:
         for place, values in content["state"].items():
             weight = own[place]
-            state = {key: value.clone() for key, value in values.items()}
+            state = {key: value.to(weight.device, copy=True) for key, value in values.items()}
             for key in ("exp_avg", "exp_avg_sq"):
                 state[key] = torch.empty_like(weight).copy_(state[key])
             self.optimizer.state[weight] = state
+
+
+def on_host(state: State) -> dict[str, Any]:
+    """The same in the host's memory: on a device, all that waits to be stacked would stand beside the stacks."""
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: moved(each) for key, each in value.items()}
+        return value.cpu() if isinstance(value, Tensor) else value
+
+    return {name: moved(state[name]) for name in ("model", "optimizer", "random")}
 
 
 def _gradient(weight: nn.Parameter) -> Tensor:
