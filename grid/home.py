@@ -215,6 +215,11 @@ class Home:
         return self.path / "packs" / f"{name}.json"
 
     @property
+    def memory(self) -> Path:
+        """What trials need of a GPU's memory, measured for each kind of them and each GPU."""
+        return self.path / "memory"
+
+    @property
     def mark(self) -> Path:
         """A random word, by which a node knows that it sees this folder and not an empty mount point."""
         return self.path / ".goalgrid"

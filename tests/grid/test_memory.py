@@ -1,0 +1,85 @@
+"""GPU memory: shares of a device from what was measured on it."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grid import memory
+from grid.home import Home
+from grid.memory import MARGIN, RESERVED, Need, PackNeed
+
+GB = 1e9
+A100 = Need("NVIDIA A100-SXM4-40GB", 40 * GB, 0.5 * GB, 3 * GB, PackNeed(1 * GB, 0.5 * GB, 0.25 * GB))
+
+
+def test_a_share_is_the_peak_with_its_margin_and_the_context_rounded_up() -> None:
+    exact = (MARGIN * 3 * GB + 0.5 * GB) / (40 * GB - RESERVED)
+    assert exact < A100.share() == pytest.approx(exact, abs=0.01)
+    assert A100.share() == 0.11
+
+
+def test_what_fits_without_all_of_the_margin_has_the_device_for_itself() -> None:
+    assert Need("small", 4 * GB, 0.5 * GB, 3.4 * GB).share() == 1.0
+
+
+def test_what_a_seed_and_a_trial_add_is_told_from_three_packs() -> None:
+    real = PackNeed(5.0, 3.0, 2.0)
+    assert PackNeed.of(real.peak([2]), real.peak([4]), real.peak([2, 2])) == real
+
+
+def test_a_pack_never_needs_less_for_a_trial_more() -> None:
+    """Measurements in pieces of an allocator may be the same, or even smaller."""
+    measured = PackNeed.of(two=10.0, four=8.0, two_and_two=7.0)
+    assert measured.peak([4]) <= measured.peak([5]) <= measured.peak([5, 2])
+
+
+def test_packs_grow_until_they_do_not_fit() -> None:
+    shares = [A100.pack_share([trials]) for trials in range(2, 200)]
+    assert shares == sorted(shares)
+    assert shares[0] == 0.08
+    assert shares[-1] > 1
+
+
+@given(
+    total=st.floats(4 * GB, 200 * GB),
+    context=st.floats(0, GB),
+    peaks=st.lists(st.floats(GB / 100, 50 * GB), min_size=1, max_size=30),
+)
+def test_jobs_whose_shares_fit_on_a_device_never_exceed_its_memory(
+    total: float, context: float, peaks: list[float]
+) -> None:
+    needs = [Need("any", total, context, peak) for peak in peaks if MARGIN * peak + context <= total - RESERVED]
+    placed, left = [], 1.0
+    for need in needs:
+        if need.share() <= left + 1e-9:
+            placed.append(need)
+            left -= need.share()
+    room = [need.bound(need.share()) * total for need in placed]
+    assert all(need.alone <= bound for need, bound in zip(placed, room, strict=True))
+    if len(placed) > 1:
+        assert sum(bound + context for bound in room) <= total - RESERVED + 1
+
+
+def test_what_is_measured_is_remembered_by_kind_and_device(tmp_path: Path) -> None:
+    home, other = Home(tmp_path), Need("NVIDIA H100", 80 * GB, 0.5 * GB, 3 * GB)
+    memory.remember(home, "kind", A100)
+    memory.remember(home, "kind", other)
+    assert {need.device: need for need in memory.read(home, "kind")} == {A100.device: A100, other.device: other}
+    assert memory.known(home, "kind", A100.device) == A100
+    assert memory.known(home, "kind", "another") is None
+    assert memory.read(home, "another") == []
+    assert memory.smallest([other, A100]) == A100
+
+
+def test_a_trial_that_is_too_large_is_told_what_it_needs_what_there_is_and_what_helps() -> None:
+    error = str(memory.too_large("vse-inf-wsl", 128, "NVIDIA T4", taken=15.2 * GB, free=15.5 * GB, total=15.8 * GB))
+    assert "vse-inf-wsl at a batch of 128 needs more than 15.2 GB" in error
+    assert "NVIDIA T4 has 15.8 GB, 15.5 GB were free" in error
+    assert "train.batch_size" in error
+    assert "resources.replicas" in error
+
+
+def test_a_need_says_its_share_and_its_bytes() -> None:
+    assert A100.text() == "0.11 of NVIDIA A100-SXM4-40GB: 3.9 of 40 GB, each further trial of a pack 0.29 GB"
