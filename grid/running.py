@@ -12,7 +12,7 @@ class Resources(Settings):
 
     cpu: Annotated[int, Field(ge=1)] = 1
     gpu: Annotated[float, Field(ge=0)] | None = None
-    """Share of one GPU, or a whole number of them; None: the recipe's share where there is a GPU, else none."""
+    """Share of one GPU, or a whole number of them; None: what its memory probe says where there is a GPU, else none."""
     custom: dict[str, Annotated[float, Field(gt=0)]] = {}
     """Further resources by the names that a Ray cluster's nodes give them, e.g. `"accelerator_type:A100" = 0.001`."""
     concurrency: Annotated[int, Field(ge=1)] | None = None

@@ -2,12 +2,14 @@
 
 import faulthandler
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from grid.attempts import Attempt
 from grid.home import Home
+from runners.apart import apart
 from runners.events import Report
 from runners.jobs import Capacity, Job
 from runners.stopping import INCOMPLETE, Stop
@@ -34,6 +36,9 @@ class Here:
     def run(self, jobs: Sequence[Job], report: Report, *, slots: int) -> None:
         for job in jobs:
             job.run(report, self.stop)
+
+    def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        return [apart(function, *arguments)]
 
     def kill(self, attempt: Attempt) -> None:
         """End this process, which hangs; where it does stands in the attempt's log."""

@@ -2,11 +2,11 @@
 
 import json
 import os
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -19,7 +19,7 @@ from grid.gridfile import Grid
 from grid.home import Home, State
 from grid.running import Resources
 from grid.settings import TrialSettings
-from runners import attempts, folders
+from runners import attempts, folders, gpu
 from runners.attempts import Origin
 from runners.events import Event, Report
 from runners.failures import alone, given_up, last_try, pause
@@ -49,11 +49,16 @@ class Launched:
 
 @dataclass(frozen=True)
 class Request:
-    """What a job asks of the machine."""
+    """What a job asks of the machine.
+
+    Args:
+        memory: the part of a GPU's memory that it may allocate.
+    """
 
     cpu: int
     gpu: float
     custom: tuple[tuple[str, float], ...] = ()
+    memory: float = 1.0
 
     @property
     def resources(self) -> dict[str, float]:
@@ -98,6 +103,8 @@ class Job:
             for trial_id in self.ids:
                 report(Event(trial_id, "failed", message=f"{Failure.STORAGE}: {error}"))
             return
+        if self.machine.device.type == "cuda":  # a worker's jobs may have different shares
+            gpu.bound(1.0 if self.alone() else self.request.memory)
         if self.packed and self._side_by_side(report, stop, origin):
             return
         for trial_id, settings in zip(self.ids, self.trials, strict=True):
@@ -243,6 +250,9 @@ class Driver(Protocol):
     def run(self, jobs: Sequence[Job], report: Report, *, slots: int) -> None:
         """Run these, so many at a time; returns when none is left or they were asked to end."""
 
+    def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """What a function returns in a process of its own on each node that has a GPU, and these resources."""
+
     def kill(self, attempt: Attempt) -> None:
         """End the process that makes this attempt."""
 
@@ -272,7 +282,7 @@ def jobs_for(
         share = max(gpu_share(resources, trial.settings.recipe) for trial in chain) if gpus else 0.0
         machine = Machine(resources.cpu, resources.workers, share > 0, roots, weights, cache)
         settings, ids = tuple(trial.settings for trial in chain), tuple(trial.id for trial in chain)
-        request = Request(resources.cpu, share, tuple(resources.custom.items()))
+        request = Request(resources.cpu, share, tuple(resources.custom.items()), min(share, 1.0) or 1.0)
         jobs.append(Job(settings, ids, str(home.path.absolute()), machine, request, launched))
     return jobs
 

@@ -2,9 +2,10 @@
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -12,11 +13,12 @@ from rich.console import Console
 from grid.expansion import Cell, Trial
 from grid.gridfile import Grid
 from grid.home import Home
-from runners import folders
+from grid.running import Resources
+from runners import folders, shares
 from runners.events import Event, Report
 from runners.here import Here
 from runners.interrupts import Interrupts
-from runners.jobs import Driver, Job, Launched, concurrency, jobs_for
+from runners.jobs import Driver, Job, Launched, Request, concurrency, jobs_for
 from runners.live import Board, Display
 from runners.mlflow_mirror import Mirror
 from runners.planner import packed
@@ -25,6 +27,9 @@ from runners.progress import Cadence
 from runners.replaced import replace
 from runners.stopping import Stop
 from runners.watchdog import Watchdog
+
+Slots = Callable[[Sequence[Job]], int]
+"""How many of these run at a time."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +67,12 @@ class Launch:
             cadence = Cadence(grid.reliability.checkpoint_steps, grid.reliability.checkpoint_minutes)
             launched = Launched(name, folders.mark(self.home), grid.reliability.folder_seconds, cadence)
             jobs = jobs_for(grid, trials, self.home, gpus=capacity.gpus, launched=launched)
-            slots = concurrency(grid.resources, jobs, capacity, custom=not self.here)
-            if grid.resources.pack:
-                jobs = packed(jobs, slots)
+            slots = partial(concurrency, grid.resources, capacity=capacity, custom=not self.here)
+            slots(jobs)  # or nothing is begun
             self._check_nodes(driver, launched, jobs)
             check_inputs(jobs)
             compute_features(jobs, self.console)
+            jobs = self._arranged(jobs, driver, grid.resources, slots, gpus=capacity.gpus)
             for trial_id in reversed(anew):  # children first: none is left that started from what is gone
                 replace(self.home, trial_id)
             board = Board(cells, {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials})
@@ -84,6 +89,20 @@ class Launch:
             finally:
                 if mirror:
                     mirror.close()
+
+    def _arranged(
+        self, jobs: Sequence[Job], driver: Driver, resources: Resources, slots: Slots, *, gpus: int
+    ) -> list[Job]:
+        """The same trials in packs where they can be, each job with its share of a GPU where there is one."""
+        needs = shares.measured(driver, jobs, resources, self.home, self._warn)
+        if resources.gpu is None:
+            jobs = shares.sized(jobs, needs)
+        if not resources.pack:
+            return list(jobs)
+        at_a_time = slots(jobs)
+        if gpus and resources.gpu is None:  # beside a pack, others would wait for the GPU, not use what it leaves
+            at_a_time = min(at_a_time, gpus)
+        return packed(jobs, at_a_time, shares.room(needs, resources))
 
     def _driver(self, stop: Stop, grace: float) -> Driver:
         if self.here:
@@ -124,16 +143,19 @@ class _Fan:
             self.mirror.sync(self.home.trial(event.trial_id))
 
 
-def _rounds(driver: Driver, jobs: Sequence[Job], report: Report, stop: Stop, slots: int) -> None:
+def _rounds(driver: Driver, jobs: Sequence[Job], report: Report, stop: Stop, slots: Slots) -> None:
     """Run the jobs, then again those that another try may help, as long as tries are made.
 
-    The others go first; what ran out of memory has the machine for itself then.
+    Those that ask for the same run together, as many at a time as fit; what ran out of memory has the machine for
+    itself then.
     """
     left = list(jobs)
     while left and not stop.asked():
         before = sum(job.attempts() for job in jobs)
-        together, alone = [job for job in left if not job.alone()], [job for job in left if job.alone()]
-        for some, at_a_time in ((together, slots), (alone, 1)):
+        together, alone = dict[Request, list[Job]](), list[Job]()
+        for job in left:
+            (alone if job.alone() else together.setdefault(job.request, [])).append(job)
+        for some, at_a_time in (*((some, slots(some)) for some in together.values()), (alone, 1)):
             if some and not stop.asked():
                 driver.run(some, report, slots=at_a_time)
         if sum(job.attempts() for job in jobs) == before:

@@ -30,7 +30,7 @@ import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -49,6 +49,7 @@ from grid.failures import Failure
 from grid.home import Home
 from results import provenance
 from runners import folders
+from runners.apart import apart
 from runners.events import Event, Report
 from runners.head import HeadWatch, answers, parsed
 from runners.jobs import Capacity, Job, Request
@@ -119,6 +120,19 @@ class RayTune:
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """What a function returns in a process on each of these nodes; all of them run at once."""
         returned: list[Any] = ray.get([_on(node, function, *arguments) for node in self.nodes()])
+        return returned
+
+    def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """What a function returns in a process of its own on each such node, once a GPU is free there."""
+        if self.address is None:
+            return [apart(function, *arguments)]
+        self._connect()
+        there = [_there(node["NodeID"]) for node in _nodes() if node["Resources"].keys() >= {"GPU", *custom}]
+        called = ray.remote(max_calls=1)(function)  # the process, and what it holds of the GPU, ends with the call
+        options = {"num_cpus": 0, "num_gpus": 1}
+        returned: list[Any] = ray.get(
+            [called.options(**options, scheduling_strategy=node).remote(*arguments) for node in there]
+        )
         return returned
 
     def __enter__(self) -> "RayTune":
@@ -376,8 +390,11 @@ def _nodes() -> list[dict[str, Any]]:
 
 def _on(node: str, function: Any, *arguments: Any) -> Any:
     """Call a function in a process on this node."""
-    there = NodeAffinitySchedulingStrategy(node, soft=False)
-    return ray.remote(function).options(num_cpus=0, scheduling_strategy=there).remote(*arguments)
+    return ray.remote(function).options(num_cpus=0, scheduling_strategy=_there(node)).remote(*arguments)
+
+
+def _there(node: str) -> NodeAffinitySchedulingStrategy:
+    return NodeAffinitySchedulingStrategy(node, soft=False)
 
 
 def _look(home: str, mark: str, paths: list[str], patience: float, code: str) -> str:

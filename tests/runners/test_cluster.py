@@ -16,6 +16,7 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
+import torch
 
 from grid.home import Home
 
@@ -27,6 +28,15 @@ RAY = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--objec
 SHORT = ("--set", 'objectives=["sig-ms_cir"]', "--mlflow-uri", "", *SMALL)
 ONE = (*SHORT, "--set", "seeds=[0]")
 THREE = (*SHORT, "--set", "seeds=[0,1,2]", "--set", "train.epochs=6")
+
+ASK_GPUS = """
+import os
+from runners.ray_tune import RayTune
+from runners.stopping import Stop
+with RayTune(Stop(), address=os.environ["RAY_ADDRESS"], grace=1.0, warn=print) as driver:
+    assert driver.on_gpus(["fast"], lambda: os.getpid()) == []
+    print(len({pid for _ in range(2) for pid in driver.on_gpus([], lambda: os.getpid())}))
+"""
 
 RESOURCES = "import ray; ray.init(log_to_driver=False); print([(n['NodeID'], n['Resources']) for n in ray.nodes()])"
 
@@ -125,6 +135,21 @@ def test_a_job_goes_only_to_nodes_that_have_what_it_asks_for(
     assert finished.returncode == 0, finished.stderr
     assert len(leases(tmp_path)) == 2
     assert {lease["node"] for lease in leases(tmp_path)} == fast
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="its GPU is one that Ray was told of, and torch does not see")
+def test_memory_is_probed_where_a_gpu_is_in_a_process_that_ends_then(
+    cluster: Cluster, tmp_path: Path, goalgrid: Goalgrid
+) -> None:
+    with started(f"--address={cluster.address}", "--num-cpus=1", "--num-gpus=1"):
+        asked = subprocess.run([sys.executable, "-c", ASK_GPUS], capture_output=True, text=True, cwd=ROOT)
+        assert asked.stdout.split() == ["2"], asked.stderr
+        there = cluster.nodes_with("GPU")
+        finished = goalgrid("run", "demo", *ONE, runs=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    assert "torch sees no GPU where there should be one" in finished.stderr
+    assert {lease["node"] for lease in leases(tmp_path)} == there
+    assert not Home(tmp_path).memory.exists()
 
 
 def test_what_no_node_has_is_refused_before_anything_starts(

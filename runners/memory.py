@@ -1,0 +1,168 @@
+"""The memory probe: what the heaviest steps of a trial, of small packs of its like and of their evaluation take."""
+
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch.nn.functional import normalize
+
+import objectives
+from grid import memory
+from grid.errors import UserError
+from grid.home import Home, TrialFolder
+from grid.memory import Need, PackNeed
+from grid.objectives import OBJECTIVES
+from grid.probes import speed_of
+from grid.settings import ObjectiveSettings, TrialSettings
+from retrieval.tokens import Tokens
+from runners import gpu
+from runners.inputs import Inputs, prepare
+from runners.machine import Machine
+from runners.packs import Pack
+from runners.progress import Progress
+from runners.stacks import Member
+from runners.trainer import Hooks, Trainer
+from runners.trial import protocols_of
+
+STEPS = 3
+"""Of an epoch: the second one has the optimiser's moments too."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A trial that stands for all of its kind.
+
+    Args:
+        packs: whether enough of them may be packed.
+    """
+
+    settings: TrialSettings
+    machine: Machine
+    packs: bool
+
+    @property
+    def kind(self) -> str:
+        return speed_of(self.settings)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a probe found on one node.
+
+    Args:
+        devices: bytes and name of each GPU there; none where torch sees none.
+        needs: by kind, on the smallest of them.
+        problem: why a trial does not fit on it; empty where all do.
+    """
+
+    devices: list[tuple[int, str]]
+    needs: dict[str, Need]
+    problem: str = ""
+
+
+def probe(samples: Sequence[Sample], home: Home) -> Found:
+    """Measure what is not known of these on the smallest GPU that this process sees, and keep it in the runs folder.
+
+    To be called in a process that ends then: the GPU's memory that it takes comes back only so.
+
+    Raises:
+        UserError: the data cannot be used.
+    """
+    if not torch.cuda.is_available():
+        return Found([], {})
+    gpu.take_smallest()
+    found = Found(gpu.devices(), {})
+    for sample in samples:
+        need = memory.known(home, sample.kind, gpu.name())
+        if need is None or (sample.packs and need.pack is None):
+            free, total = gpu.free_and_total()
+            try:
+                need = _measure(sample)
+            except torch.OutOfMemoryError:
+                settings, taken = sample.settings, gpu.allocated_at_peak()
+                sizes = {"taken": taken, "free": free, "total": total}
+                problem = memory.too_large(settings.recipe, settings.train.batch_size, gpu.name(), **sizes)
+                return replace(found, problem=str(problem))
+            with suppress(UserError):  # a disk that is full now costs another measurement
+                memory.remember(home, sample.kind, need)
+        found.needs[sample.kind] = need
+    return found
+
+
+def _measure(sample: Sample) -> Need:
+    torch.set_num_threads(sample.machine.threads)
+    settings = heavy(sample.settings)
+    settings = settings.model_copy(update={"objective": _heaviest_objective(settings, sample.machine.device)})
+    inputs = longest(prepare(settings, sample.machine), STEPS * settings.train.batch_size)
+    alone = gpu.peak_of(partial(train, settings, inputs))
+    context, total = gpu.context(), gpu.free_and_total()[1]
+    need = Need(gpu.name(), total, context, alone)
+    if not sample.packs:
+        return need
+    try:
+        pack = PackNeed.of(
+            two=gpu.peak_of(partial(train_pack, settings, inputs, seeds=(0, 0))),
+            four=gpu.peak_of(partial(train_pack, settings, inputs, seeds=(0, 0, 0, 0))),
+            two_and_two=gpu.peak_of(partial(train_pack, settings, inputs, seeds=(0, 0, 1, 1))),
+        )
+    except torch.OutOfMemoryError:
+        pack = PackNeed(total, 0, 0)  # no pack fits
+    return replace(need, pack=pack)
+
+
+def heavy(settings: TrialSettings) -> TrialSettings:
+    """The same in as few epochs as show the most that one takes: all that learns does, and on all negatives if ever."""
+    warmed = min(1, settings.train.warmup_epochs)
+    short = {"epochs": 1 + warmed, "warmup_epochs": warmed, "frozen_epochs": 0, "ramp_epochs": 0}
+    return settings.model_copy(update={"train": settings.train.model_copy(update=short)})
+
+
+def longest(inputs: Inputs, count: int) -> Inputs:
+    """The same with so many captions to train on, the longest, and whole: no batch takes more memory."""
+    tokens, split = inputs.tokens["train"], inputs.pairs.train
+    rows = tokens.lengths.argsort(descending=True, stable=True)[:count].numpy()
+    captions = [split.captions[row] for row in rows]
+    train = replace(split, captions=captions, image_of_text=split.image_of_text[rows])
+    whole = Tokens(tokens.ids.numpy()[rows], tokens.lengths.numpy()[rows])
+    return replace(inputs, pairs=replace(inputs.pairs, train=train), tokens={**inputs.tokens, "train": whole})
+
+
+def train(settings: TrialSettings, inputs: Inputs) -> None:
+    """One trial from its first step to its test, in a folder that is thrown away."""
+    with tempfile.TemporaryDirectory(prefix="goalgrid-memory-") as name:
+        trainer = Trainer(settings, inputs, TrialFolder(Path(name)))
+        trainer.fit()
+        trainer.by_protocols(protocols_of(settings))
+
+
+def train_pack(settings: TrialSettings, inputs: Inputs, seeds: Sequence[int]) -> None:
+    """The same of a trial for each of these seeds, side by side."""
+    with tempfile.TemporaryDirectory(prefix="goalgrid-memory-") as name:
+        members = list[Member]()
+        for place, seed in enumerate(seeds):
+            folder = TrialFolder(Path(name) / str(place))
+            one = settings.model_copy(update={"seed": seed})
+            members.append(Member(one, Progress(one.train, folder, inputs.device), Hooks()))
+        pack = Pack(members, inputs, _fail)
+        pack.fit()
+        pack.by_protocols(protocols_of(settings))
+
+
+def _fail(member: Member, error: Exception) -> None:
+    raise error
+
+
+def _heaviest_objective(settings: TrialSettings, device: torch.device) -> ObjectiveSettings:
+    """What takes the most memory of all objectives there are, so that a kind's need is that of any of its trials."""
+
+    def cost(goal: ObjectiveSettings) -> int:
+        objective = objectives.build(goal.name, variant=goal.variant, **goal.parameters).to(device)
+        shape, owners = (settings.train.batch_size, settings.model.dim), torch.arange(settings.train.batch_size)
+        image, text = (normalize(torch.randn(shape, device=device)).requires_grad_() for _ in range(2))
+        return gpu.peak_of(lambda: objective(image, text, owners.to(device)).backward())
+
+    return max([settings.objective, *(ObjectiveSettings(name=name) for name in OBJECTIVES)], key=cost)

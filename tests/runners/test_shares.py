@@ -1,0 +1,177 @@
+"""Shares of a GPU: what jobs and packs ask for, by what was measured, stated in the grid, or stated by the recipe."""
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grid.errors import UserError
+from grid.expansion import expand, trials_of
+from grid.gridfile import load
+from grid.home import Home
+from grid.memory import Need, PackNeed
+from grid.probes import speed_of
+from grid.running import Resources
+from runners import shares
+from runners.here import Here
+from runners.jobs import Job, jobs_for
+from runners.memory import Found, Sample
+from runners.planner import LEAST, packed
+from runners.stopping import Stop
+
+GB = 1e9
+CHAIN = ('recipes=["vsepp-r152-tiny-ft"]', 'objectives=["con_con","infonce"]', "seeds=[0]")
+
+
+def jobs(*overrides: str, gpus: int = 1) -> list[Job]:
+    grid = load("demo", overrides)
+    return jobs_for(grid, trials_of(expand(grid)), Home(Path("/tmp/runs")), gpus=gpus)
+
+
+def need(alone: float = 1.0, trial: float = 0.1, *, total: float = 24.0, device: str = "a GPU") -> Need:
+    """In GB."""
+    return Need(device, total * GB, 0.5 * GB, alone * GB, PackNeed(GB, 0.5 * GB, trial * GB))
+
+
+def needs(some: list[Job], found: Need) -> dict[str, Need]:
+    return {speed_of(settings): found for job in some for settings in job.trials}
+
+
+class Replies(Here):
+    """The in-process driver, on whose GPUs a probe found this."""
+
+    def __init__(self, *replies: Found | Exception) -> None:
+        super().__init__(Stop())
+        self.replies, self.asked = replies, list[Sample]()
+
+    def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        self.asked += arguments[0]
+        for reply in self.replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return list(self.replies)
+
+
+def measured(driver: Replies, some: Sequence[Job]) -> tuple[shares.Needs, list[str]]:
+    """What is found, and what is said of it."""
+    said = list[str]()
+    return shares.measured(driver, some, Resources(), Home(Path("/tmp/runs")), said.append), said
+
+
+def test_a_measured_share_replaces_the_recipes_and_bounds_what_is_allocated() -> None:
+    some, found = jobs(), need()
+    for job in shares.sized(some, needs(some, found)):
+        assert job.request.gpu == found.share() == 0.08
+        assert 0 < job.request.memory < job.request.gpu
+        assert Job.from_json(job.to_json()) == job
+
+
+def test_without_a_measurement_the_recipes_share_counts_and_is_the_bound() -> None:
+    (job, *_) = shares.sized(jobs(), {})
+    assert (job.request.gpu, job.request.memory) == (0.25, 0.25)
+
+
+def test_a_whole_gpu_is_not_bounded_and_no_gpu_is_none() -> None:
+    assert jobs("resources.gpu=2")[0].request.memory == 1.0
+    assert jobs(gpus=0)[0].request.memory == 1.0
+
+
+def test_a_chain_asks_for_what_its_largest_trial_needs() -> None:
+    (job, *_) = some = jobs(*CHAIN)
+    parent, child = (speed_of(settings) for settings in job.trials)
+    both = {parent: need(1.0), child: need(9.0)}
+    assert shares.sized(some, both)[0].request.gpu == need(9.0).share()
+    assert shares.sized(some, {child: need(9.0)})[0].request == job.request
+
+
+def test_one_trial_of_each_kind_is_probed_and_packs_where_there_are_enough() -> None:
+    every = jobs("sweep.model.dim=[16,32]")
+    assert [sample.packs for sample in shares.samples(every, Resources())] == [True, True]
+    assert [sample.packs for sample in shares.samples(every[: LEAST - 1], Resources())] == [False]
+    assert [sample.packs for sample in shares.samples(every, Resources(pack=False))] == [False, False]
+    assert [sample.packs for sample in shares.samples(jobs(*CHAIN), Resources())] == [False, False]
+
+
+def test_a_stated_share_leaves_only_the_size_of_packs_to_measure() -> None:
+    stated = Resources(gpu=0.5)
+    assert [sample.packs for sample in shares.samples(jobs("resources.gpu=0.5"), stated)] == [True]
+    assert shares.samples(jobs(*CHAIN, "resources.gpu=0.5"), stated) == []
+    assert shares.samples(jobs(gpus=0), Resources()) == []
+
+
+def sizes(made: list[Job]) -> list[int]:
+    return sorted(len(job.ids) for job in made)
+
+
+def test_a_pack_has_the_share_that_it_needs() -> None:
+    some = jobs()
+    found = need()
+    (pack,) = packed(some, 1, shares.room(needs(some, found), Resources()))
+    assert sizes([pack]) == [45]
+    assert pack.request.gpu == found.pack_share([15, 15, 15])
+    assert pack.request.memory == found.bound(pack.request.gpu)
+
+
+def test_a_pack_that_does_not_fit_becomes_several_that_do() -> None:
+    some, found = jobs(), need(trial=1.0)
+    room = shares.room(needs(some, found), Resources())
+    made = packed(some, 1, room)
+    assert sizes(made) == [15, 15, 15]
+    assert all(job.request.gpu <= 1 for job in made)
+    assert sorted(name for job in made for name in job.ids) == sorted(job.ids[0] for job in some)
+    assert room(some[:23]) is None
+
+
+def test_trials_of_which_not_even_a_small_pack_fits_stay_jobs_of_their_own() -> None:
+    some, found = jobs(), need(alone=9.0, trial=9.0)
+    some = shares.sized(some, needs(some, found))
+    assert packed(some, 1, shares.room(needs(some, found), Resources())) == some
+
+
+def test_a_pack_of_a_stated_share_is_no_larger_than_fits_into_it() -> None:
+    some, resources = jobs("resources.gpu=0.25"), Resources(gpu=0.25)
+    made = packed(some, 1, shares.room(needs(some, need()), resources))
+    assert max(sizes(made)) < 45
+    assert {job.request.gpu for job in made} == {0.25}
+    (whole,) = packed(jobs("resources.gpu=2"), 1, shares.room(needs(some, need()), Resources(gpu=2)))
+    assert whole.request.gpu == 2
+
+
+def test_without_a_measurement_a_pack_has_what_its_trials_would_have_one_by_one() -> None:
+    some = jobs()
+    made = packed(some, 1, shares.room({}, Resources()))
+    assert max(sizes(made)) == 4
+    assert {job.request.gpu for job in made if len(job.ids) == 4} == {1.0}
+
+
+def test_on_a_cpu_packs_ask_for_what_their_jobs_asked_for() -> None:
+    some = jobs(gpus=0)
+    assert packed(some, 2, shares.room({}, Resources())) == packed(some, 2)
+
+
+def test_of_different_gpus_the_smallest_decides_and_that_is_said() -> None:
+    some = jobs()
+    small, large = need(device="small", total=16), need(device="large", total=80)
+    driver = Replies(*(Found([(int(it.total), it.device)], needs(some, it)) for it in (large, small)))
+    found, said = measured(driver, some)
+    assert set(found.values()) == {small}
+    assert said == ["different GPUs, of which the smallest decides the shares: small (16 GB), large (80 GB)"]
+    assert [sample.settings for sample in driver.asked] == [some[0].trials[0]]
+
+
+def test_a_trial_that_does_not_fit_is_an_error_before_anything_starts() -> None:
+    with pytest.raises(UserError, match="needs more than"):
+        measured(Replies(Found([], {}, "out of memory: it needs more than there is")), jobs())
+
+
+def test_a_probe_that_fails_costs_a_warning() -> None:
+    found, said = measured(Replies(RuntimeError("no driver")), jobs())
+    assert found == {}
+    assert said == ["the memory of trials could not be measured, so their recipes' shares of a GPU count: no driver"]
+
+
+def test_nothing_is_probed_where_there_is_no_gpu() -> None:
+    driver = Replies(RuntimeError("asked"))
+    assert measured(driver, jobs(gpus=0)) == ({}, [])
+    assert driver.asked == []
