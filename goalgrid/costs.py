@@ -10,18 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from goalgrid import gpus
+from goalgrid.gpus import Key
 from goalgrid.overview import Overview, many
 from goalgrid.work import epoch_steps, reached
-from grid import catalog, probes
+from grid import probes
 from grid.expansion import Trial, chains
 from grid.home import State, TrialFolder
 from grid.running import Resources
 
 RUNNING = 7
 """Times the best checkpoint that a trial needs while it runs: two checkpoints of weights and both moments of Adam."""
-
-Key = tuple[str, str]
-"""Data set and recipe: trials alike in these are taken to cost alike, a step at a time."""
 
 
 @dataclass(frozen=True)
@@ -133,11 +132,12 @@ def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str]
         trial.id: bases[_key(trial)].step * _steps_left(overview, trial, bases[_key(trial)], trial.id in anew)
         for trial in known
     }
-    asked, said = _jobs(overview.grid.resources, known, bases, jobs)
+    shares = gpus.shares(overview, known)
+    asked, said = _jobs(overview.grid.resources, known, bases, shares, jobs)
     in_order = chains(known)
     together = max(1, min(asked, len(in_order)))
     return Cost(
-        _hours(overview.grid.resources, in_order, seconds, bases),
+        _hours(overview.grid.resources, in_order, seconds, bases, shares),
         _wall([_sum(seconds[trial.id] for trial in chain) for chain in in_order], together),
         _sum(bases[_key(trial)].kept for trial in known),
         Span.of(end for basis in bases.values() for end in basis.best.to_list()) * (RUNNING * together),
@@ -213,30 +213,36 @@ def _wall(chains: Sequence[Span], together: int) -> Span:
 
 
 def _hours(
-    resources: Resources, jobs: Iterable[Sequence[Trial]], seconds: dict[str, Span], bases: dict[Key, Basis]
+    resources: Resources,
+    jobs: Iterable[Sequence[Trial]],
+    seconds: dict[str, Span],
+    bases: dict[Key, Basis],
+    shares: dict[Key, float],
 ) -> dict[str, Span]:
     """A job on half a GPU for an hour is half a GPU hour, one with two CPUs two CPU hours; a chain is one job."""
     hours: dict[str, Span] = {}
     for chain in jobs:
         what = "GPU" if any(bases[_key(trial)].gpu for trial in chain) else "CPU"
-        share = max(_gpu(resources, trial) for trial in chain) if what == "GPU" else resources.cpu
+        share = max(shares[_key(trial)] for trial in chain) if what == "GPU" else resources.cpu
         hours[what] = hours.get(what, Span(0, 0)) + _sum(seconds[trial.id] for trial in chain) * (share / 3600)
     return hours
 
 
-def _jobs(resources: Resources, trials: Sequence[Trial], bases: dict[Key, Basis], asked: int | None) -> tuple[int, str]:
+def _jobs(
+    resources: Resources,
+    trials: Sequence[Trial],
+    bases: dict[Key, Basis],
+    shares: dict[Key, float],
+    asked: int | None,
+) -> tuple[int, str]:
     """How many at a time, and what says so."""
     if asked:
         return asked, "--jobs"
     if resources.concurrency:
         return resources.concurrency, "resources.concurrency"
-    share = max((_gpu(resources, trial) for trial in trials if bases[_key(trial)].gpu), default=0.0)
+    share = max((shares[_key(trial)] for trial in trials if bases[_key(trial)].gpu), default=0.0)
     fitting = (os.cpu_count() or 1) // resources.cpu
     return min(fitting, int(_gpus() / share)) if share and _gpus() else fitting, "what fits here"
-
-
-def _gpu(resources: Resources, trial: Trial) -> float:
-    return catalog.recipe(trial.shared.recipe).gpu if resources.gpu is None else resources.gpu
 
 
 def _gpus() -> int:

@@ -6,7 +6,7 @@ The axes, why each trial would be trained or not, which of the papers' tables it
 from collections.abc import Sequence
 from typing import Any
 
-from goalgrid import fills
+from goalgrid import fills, gpus
 from goalgrid.costs import Cost
 from goalgrid.overview import Overview
 from goalgrid.reasons import Verdict, starting, to_train
@@ -25,6 +25,10 @@ def to_dict(overview: Overview, verdicts: Sequence[Verdict], cost: Cost) -> dict
         "reasons": [verdict.to_dict() for verdict in verdicts],
         "work": [part.to_dict() for part in work_of(starting(verdicts))],
         "cost": cost.to_dict(),
+        "gpu_shares": {
+            f"{recipe} on {dataset}": share
+            for (dataset, recipe), share in gpus.shares(overview, _starting(verdicts)).items()
+        },
         "tables": [fills.to_dict(table) for table in fills.fills(overview)],
     }
 
@@ -49,6 +53,7 @@ def lines(overview: Overview, verdicts: Sequence[Verdict], cost: Cost, *, each: 
         *_labelled("tables", fills.lines(fills.fills(overview))),
         *_labelled("work", work),
         *_labelled("costs", cost.lines() if work else ["nothing: nothing is left to train"]),
+        *_labelled("GPU", gpus.lines(overview, _starting(verdicts))),
         *(_each(verdicts) if each else ()),
     ]
 

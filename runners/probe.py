@@ -4,6 +4,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import quantiles
@@ -16,11 +17,13 @@ from grid.gridfile import Grid
 from grid.home import Home, TrialFolder
 from grid.probes import Probe, speed_of
 from grid.settings import TrialSettings
-from runners import checkpoints
+from runners import checkpoints, shares
+from runners.here import Here
 from runners.inputs import Inputs, batches, prepare
 from runners.jobs import jobs_for
 from runners.machine import Machine
 from runners.precompute import check_inputs, compute_features
+from runners.stopping import Stop
 from runners.trainer import Hooks, Preempted, Trainer
 
 STEPS = 20
@@ -42,6 +45,19 @@ def probe(grid: Grid, trials: Sequence[Trial], home: Home, console: Console) -> 
     check_inputs(jobs)
     compute_features(jobs, console)
     return [measure(job.trials[0], job.machine) for job in jobs]
+
+
+def probe_memory(grid: Grid, trials: Sequence[Trial], home: Home, console: Console) -> None:
+    """Measure what trials need of this machine's GPU, where it has one, and keep it in the runs folder.
+
+    Raises:
+        UserError: the data cannot be used, or a trial does not fit on the GPU.
+    """
+    gpus = torch.cuda.device_count()
+    jobs = jobs_for(grid, trials, home, gpus=gpus) if gpus else []
+    check_inputs(jobs)
+    compute_features(jobs, console)
+    shares.measured(Here(Stop()), jobs, grid.resources, home, partial(console.print, markup=False, soft_wrap=True))
 
 
 def measure(settings: TrialSettings, machine: Machine, steps: int = STEPS) -> Probe:

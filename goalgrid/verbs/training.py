@@ -175,11 +175,13 @@ def _plan(overview: Overview, choice: Choice, *, jobs: int | None, each: bool = 
 
 
 def _probe(overview: Overview, choice: Choice) -> None:
-    """Measure what no finished trial tells, and keep it for later plans."""
-    trials = unmeasured(overview, to_train(decide(overview, choice)))
-    if trials:
-        from runners.probe import probe
+    """Measure what no finished trial tells, and what trials need of a GPU; keep it for later plans and runs."""
+    from runners.probe import probe, probe_memory
 
+    wanted = to_train(decide(overview, choice))
+    probe_memory(overview.grid, wanted, overview.home, err)
+    trials = unmeasured(overview, wanted)
+    if trials:
         say(f"probing: {', '.join(trial.id for trial in trials)}")
         found = probe(overview.grid, trials, overview.home, err)
         probes.remember(overview.home.grid(overview.grid.name), found)

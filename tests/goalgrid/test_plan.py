@@ -6,10 +6,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from goalgrid import gpus
 from goalgrid.costs import RUNNING, Span, cost_of
 from goalgrid.overview import Overview
 from goalgrid.reasons import Choice, Verdict, decide, to_replace, to_train
-from grid import probes
+from grid import memory, probes
 from grid.errors import UserError
 from grid.failures import Failure
 from grid.gridfile import Grid, load
@@ -222,6 +223,19 @@ class TestCosts:
         assert taken.wall.least / 4 < guess.wall.most < taken.wall.most * 4
         assert guess.disk.most == pytest.approx(taken.disk.most, rel=0.2)
         assert found.left() == []
+
+    def test_a_measured_share_of_a_gpu_is_shown_and_counts(self, tmp_path: Path, verb: Verb) -> None:
+        home, (trial, *_) = Home(tmp_path), Overview.of(grid(), Home(tmp_path)).trials
+        kind = probes.speed_of(trial.settings)
+        for total in (80e9, 24e9):
+            memory.remember(home, kind, memory.Need(f"GPU of {total / 1e9:g} GB", total, 5e8, 1e9))
+        shown = verb("plan", "demo", *PAIR, runs=home).stdout
+        assert "cnn-bow on shapes: 0.08 of GPU of 24 GB: 1.6 of 24 GB" in shown
+        assert gpus.shares(overview(home), [trial]) == {("shapes", "cnn-bow"): 0.08}
+        stated = Overview.of(grid("resources.gpu=0.5"), home)
+        assert gpus.shares(stated, [trial]) == {("shapes", "cnn-bow"): 0.5}
+        other = Overview.of(grid("model.dim=16"), home)
+        assert gpus.shares(other, other.trials) == {("shapes", "cnn-bow"): 0.25}
 
     def test_the_concurrency_says_where_it_is_from(self, pair: Home) -> None:
         found = Overview.of(grid("seeds=[0,1,2]", "resources.concurrency=3"), pair)
