@@ -32,16 +32,17 @@ WITHIN, FASTER_THAN_INFINITY, FASTER_THAN_VSEPP, MEMORY = 1.3, 4.0, 40.0, 150.0
 OURS, PRODUCT, INFINITY, VSEPP = "ours", "bare product", "VSE-infinity's evaluation", "VSE++'s evaluation"
 
 
-def embeddings(images: int) -> tuple[torch.Tensor, torch.Tensor]:
+def embeddings(images: int, device: str = "cpu") -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
     image = normalize(torch.randn(images, DIM, generator=generator), dim=1)
     noise = normalize(torch.randn(EACH * images, DIM, generator=generator), dim=1)
-    return image, normalize(0.3 * image.repeat_interleave(EACH, dim=0) + 0.7 * noise, dim=1)
+    text = normalize(0.3 * image.repeat_interleave(EACH, dim=0) + 0.7 * noise, dim=1)
+    return image.to(device), text.to(device)
 
 
-def product(image: torch.Tensor, text: torch.Tensor) -> None:
-    out = torch.empty(CHUNK, len(text))
-    for block in image.split(CHUNK):
+def product(image: torch.Tensor, text: torch.Tensor, chunk: int = CHUNK) -> None:
+    out = torch.empty(chunk, len(text), device=image.device)
+    for block in image.split(chunk):
         torch.mm(block, text.T, out=out[: len(block)])
 
 
@@ -74,6 +75,16 @@ def vsepp(image: np.ndarray, text: np.ndarray, queries: Iterable[int]) -> Ranks:
     return Ranks(np.array(i2t), np.array(t2i))
 
 
+def beside_product(
+    image: torch.Tensor, text: torch.Tensor, rounds: int, chunk: int = CHUNK
+) -> tuple[dict[str, float], float, Ranks]:
+    """Seconds of the product and of ours, the megabytes that ours takes, and its ranks."""
+    device, owner, found = image.device.type, np.repeat(np.arange(len(image)), EACH), list[Ranks]()
+    memory = measuring.peak_megabytes(lambda: found.append(rank(image, text, owner, chunk=chunk)), device)
+    cases = {PRODUCT: lambda: product(image, text, chunk), OURS: lambda: rank(image, text, owner, chunk=chunk)}
+    return measuring.interleaved(cases, rounds, device), memory, found[0]
+
+
 def compare(images: int, sample: int, rounds: int) -> list[str]:
     """Rows of one size.
 
@@ -81,7 +92,6 @@ def compare(images: int, sample: int, rounds: int) -> list[str]:
         sample: images that VSE++'s loop is measured on, with their texts.
     """
     image, text = embeddings(images)
-    owner = np.repeat(np.arange(images), EACH)
     doubles = image.double().numpy(), text.double().numpy()
     queries = range(0, images, images // sample)
     found: dict[str, Ranks] = {}
@@ -89,10 +99,7 @@ def compare(images: int, sample: int, rounds: int) -> list[str]:
     def keep(name: str, ranks: Ranks) -> None:
         found[name] = ranks
 
-    memory = measuring.peak_megabytes(lambda: keep(OURS, rank(image, text, owner, chunk=CHUNK)))
-    times = measuring.interleaved(
-        {PRODUCT: lambda: product(image, text), OURS: lambda: rank(image, text, owner, chunk=CHUNK)}, rounds
-    )
+    times, memory, found[OURS] = beside_product(image, text, rounds)
     times[INFINITY] = measuring.cpu_seconds(lambda: keep(INFINITY, infinity(*doubles)))
     share = images / len(queries)
     times[VSEPP] = share * measuring.cpu_seconds(lambda: keep(VSEPP, vsepp(*doubles, queries)))

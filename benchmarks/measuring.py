@@ -1,4 +1,4 @@
-"""How benchmarks measure and print: interleaved medians of CPU time, peaks of memory, rows of one table."""
+"""How benchmarks measure and print: interleaved medians of CPU or GPU time, peaks of memory, rows of one table."""
 
 import ctypes
 import importlib
@@ -14,13 +14,28 @@ HEADER = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
 """`peer`: what people use today; `limit`: what nobody can do without; `ratio`: of ours and what stands there."""
 
 
-def interleaved(cases: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median CPU seconds of each case, all of them in every round, in another order each."""
+def interleaved(cases: Mapping[str, Callable[[], object]], rounds: int, device: str = "cpu") -> dict[str, float]:
+    """Median seconds of each case, all of them in every round, in another order each."""
     times: dict[str, list[float]] = {name: [] for name in cases}
     for turn in range(rounds):
         for name in random.Random(turn).sample(list(cases), len(cases)):
-            times[name].append(cpu_seconds(cases[name]))
+            times[name].append(seconds(cases[name], device))
     return {name: statistics.median(values) for name, values in times.items()}
+
+
+def seconds(work: Callable[[], object], device: str = "cpu") -> float:
+    """CPU seconds on a CPU; on a GPU those between two events around the work, once all before it is over."""
+    if device == "cpu":
+        return cpu_seconds(work)
+    import torch
+
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    start.record()
+    work()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) / 1e3
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
@@ -30,8 +45,15 @@ def cpu_seconds(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def peak_megabytes(work: Callable[[], object]) -> float:
-    """How far the resident set grows above what it is now. Linux only."""
+def peak_megabytes(work: Callable[[], object], device: str = "cpu") -> float:
+    """How far the resident set grows above what it is now, Linux only; on a GPU, what tensors take."""
+    if device != "cpu":
+        import torch
+
+        torch.cuda.reset_peak_memory_stats()
+        allocated = torch.cuda.memory_allocated()
+        work()
+        return (torch.cuda.max_memory_allocated() - allocated) / 2**20
     ctypes.CDLL("libc.so.6").malloc_trim(0)  # memory that was freed before would hide the growth
     Path("/proc/self/clear_refs").write_text("5")  # the peak starts from here
     before = _kilobytes("VmRSS")

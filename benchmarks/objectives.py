@@ -15,7 +15,6 @@ import random
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -168,16 +167,8 @@ def step(case: Step, image: Tensor, text: Tensor) -> None:
 
 
 def seconds(case: Step, image: Tensor, text: Tensor) -> float:
-    """CPU seconds of a step on a CPU, elapsed ones on a GPU."""
-    if image.is_cuda:
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        step(case, image, text)
-        torch.cuda.synchronize()
-        return time.perf_counter() - start
-    start = time.process_time()
-    step(case, image, text)
-    return time.process_time() - start
+    """Of a step: CPU seconds on a CPU, those between two events on a GPU."""
+    return measuring.seconds(lambda: step(case, image, text), image.device.type)
 
 
 def is_slow(name: str, batch: int) -> bool:

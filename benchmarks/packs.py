@@ -4,7 +4,7 @@
 
 Steps are timed in turn, one of the pack and one of each of the matrix's 15 trials alone, counted three times; in one
 thread, CPU time, medians. A trial of hidden size H has a GRU of H units on word vectors of H values, and a linear map
-on 64 features of an image; captions have 6 to 19 words.
+on 64 features of an image; captions have 6 to 19 words. `gpu.py` measures one such size on a GPU.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -29,7 +30,7 @@ from grid.home import Home, TrialFolder
 from grid.settings import TrialSettings
 from objectives.stacked import StackedObjective
 from retrieval.data import Pairs, Split
-from runners.inputs import Inputs, batches
+from runners.inputs import Batch, Inputs, batches
 from runners.machine import Machine
 from runners.packed_trials import run_pack
 from runners.packs import Pack, Sums
@@ -39,22 +40,48 @@ from runners.trainer import Hooks, Trainer
 from runners.trial import run_trial
 
 NEVER_SLOWER = 0.95
-SIZES = ((16, 16, 15.0), (32, 32, 5.0), (64, 32, 3.0), (128, 64, NEVER_SLOWER))
-"""Hidden size, pairs of a batch, goal."""
+SEEDS = 3
 
-FEATURES = 64
-WORDS = 400
+
+@dataclass(frozen=True)
+class Size:
+    """What 45 trials are made of.
+
+    Args:
+        hidden: units of the GRU, and dimensions of the embedding.
+        batch: pairs.
+        word: values of a word vector.
+        features: values of an image.
+        words: of the vocabulary.
+        images: to train on; a tenth as many to validate and to test on.
+    """
+
+    hidden: int
+    batch: int
+    word: int
+    features: int = 64
+    words: int = 400
+    images: int = 400
+
+
+SIZES = (
+    (Size(16, 16, 16), 15.0),
+    (Size(32, 32, 32), 5.0),
+    (Size(64, 32, 64), 3.0),
+    (Size(128, 64, 128), NEVER_SLOWER),
+)
+"""Each with its goal."""
 
 
 class Vectors:
     """Random feature vectors as the images of a split."""
 
-    def __init__(self, count: int) -> None:
-        self.values = torch.randn(count, FEATURES, generator=torch.Generator().manual_seed(count))
+    def __init__(self, count: int, width: int) -> None:
+        self.values = torch.randn(count, width, generator=torch.Generator().manual_seed(count))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (FEATURES,)
+        return (self.values.shape[1],)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -66,46 +93,64 @@ class Vectors:
         return "random"
 
 
-def split(images: int) -> Split:
+def split(images: int, size: Size) -> Split:
     """Images with five captions of 6 to 20 random words each."""
     rng = np.random.default_rng(images)
-    captions = [" ".join(f"w{word}" for word in rng.integers(0, WORDS, rng.integers(6, 20))) for _ in range(5 * images)]
-    return Split(Vectors(images), captions, np.repeat(np.arange(images), 5))
+    captions = [
+        " ".join(f"w{word}" for word in rng.integers(0, size.words, rng.integers(6, 20))) for _ in range(5 * images)
+    ]
+    return Split(Vectors(images, size.features), captions, np.repeat(np.arange(images), 5))
 
 
-def settings_of(hidden: int, batch: int) -> list[TrialSettings]:
-    """45 trials of this size."""
+def settings_of(size: Size) -> list[TrialSettings]:
+    """45 trials of this size, of one epoch."""
     image = FeatureSettings(encoder="linear")
-    model = ModelSettings(image=image, text=GruSettings(encoder="gru", word_dim=hidden), dim=hidden)
-    trials = trials_of(expand(load("demo", [f"train.batch_size={batch}"])))
+    model = ModelSettings(image=image, text=GruSettings(encoder="gru", word_dim=size.word), dim=size.hidden)
+    trials = trials_of(expand(load("demo", [f"train.batch_size={size.batch}", "train.epochs=1"])))
     return [trial.settings.model_copy(update={"model": model}) for trial in trials]
 
 
-def step_times(hidden: int, batch: int, repeats: int) -> tuple[float, float]:
+def inputs_of(size: Size, device: str = "cpu") -> Inputs:
+    """What they read."""
+    one, pairs = settings_of(size)[0], Pairs(*(split(size.images // part, size) for part in (1, 10, 10)))
+    return Inputs.prepare(pairs, one.dataset, one.model.text, device=torch.device(device), places={})
+
+
+class Stepping:
+    """The 45 trials of a size as a pack whose steps can be taken one by one, in a folder that is thrown away."""
+
+    def __init__(self, size: Size, inputs: Inputs, folder: TrialFolder) -> None:
+        trials = settings_of(size)
+        members = [Member(each, Progress(each.train, folder, inputs.device), Hooks()) for each in trials]
+        self.pack = Pack(members, inputs, lambda member, error: print(error))
+        self.pack._activate(self.pack.members)
+        self.objective = StackedObjective(self.pack._objectives, size.batch)
+        self.sums = Sums(self.pack._active, inputs.device)
+        for stack in self.pack._stacks:
+            stack.model.train()
+
+    def step(self, read: Sequence[Batch]) -> None:
+        """One of all trials, on a batch for each seed."""
+        self.pack._step(self.objective, read, 1.0, self.sums)
+
+
+def step_times(size: Size, repeats: int) -> tuple[float, float]:
     """CPU seconds of a step of 45 trials one after another, and packed."""
-    trials = settings_of(hidden, batch)
-    pairs, machine = Pairs(split(400), split(40), split(40)), Machine()
-    inputs = Inputs.prepare(pairs, trials[0].dataset, trials[0].model.text, device=machine.device, places={})
+    trials, inputs = settings_of(size), inputs_of(size)
     with tempfile.TemporaryDirectory() as name:
         folder = TrialFolder(Path(name))
-        members = [Member(each, Progress(each.train, folder, inputs.device), Hooks()) for each in trials]
-        pack = Pack(members, inputs, lambda member, error: print(error))
-        pack._activate(pack.members)
+        pack = Stepping(size, inputs, folder)
         singles = [Trainer(each, inputs, folder) for each in trials[:15]]
-        objective = StackedObjective(pack._objectives, batch)
-        sums = Sums(pack._active, inputs.device)
-        for model in [stack.model for stack in pack._stacks] + [single.model for single in singles]:
-            model.train()
-        read = [[batch for _, batch in batches(s.members[0].settings, inputs, 0).since(0)] for s in pack._stacks]
+        for single in singles:
+            single.model.train()
+        read = [[batch for _, batch in batches(one, inputs, 0).since(0)] for one in trials[:: len(trials) // SEEDS]]
         alone, together = [], []
         for place in range(repeats + 2):
-            started = time.process_time()
-            pack._step(objective, [each[place] for each in read], 1.0, sums)
-            together.append(time.process_time() - started)
-            started = time.process_time()
-            for single in singles:
-                single._step(single.objective, read[0][place], 1.0)
-            alone.append((time.process_time() - started) * len(trials) / len(singles))
+            together.append(measuring.seconds(lambda: pack.step([each[place] for each in read])))  # noqa: B023
+            taken = measuring.seconds(
+                lambda: [single._step(single.objective, read[0][place], 1.0) for single in singles]  # noqa: B023
+            )
+            alone.append(taken * len(trials) / len(singles))
     return median(alone[2:]), median(together[2:])
 
 
@@ -135,12 +180,12 @@ def main(arguments: Sequence[str]) -> None:
     given = parser.parse_args(arguments)
     torch.set_num_threads(1)
     measuring.begin("torch", note="1 thread")
-    for hidden, batch, goal in SIZES:
-        alone, together = step_times(hidden, batch, given.repeats)
+    for size, goal in SIZES:
+        alone, together = step_times(size, given.repeats)
         measuring.show(
             [
                 measuring.row(
-                    f"a step of 45 trials, hidden {hidden}, batch {batch}",
+                    f"a step of 45 trials, hidden {size.hidden}, batch {size.batch}",
                     f"{1e3 * together:.1f} ms packed",
                     peer=f"{1e3 * alone:.0f} ms, one after another",
                     **_against(alone / together, goal),

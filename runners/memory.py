@@ -1,7 +1,7 @@
 """The memory probe: what the heaviest steps of a trial, of small packs of its like and of their evaluation take."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -99,19 +99,26 @@ def _measure(sample: Sample) -> Need:
     settings = settings.model_copy(update={"objective": _heaviest_objective(settings, sample.machine.device)})
     inputs = longest(prepare(settings, sample.machine), STEPS * settings.train.batch_size)
     alone = gpu.peak_of(partial(train, settings, inputs))
-    context, total = gpu.context(), gpu.free_and_total()[1]
-    need = Need(gpu.name(), total, context, alone)
+    need = Need(gpu.name(), gpu.free_and_total()[1], gpu.context(), alone)
     if not sample.packs:
         return need
     try:
-        pack = PackNeed.of(
-            two=gpu.peak_of(partial(train_pack, settings, inputs, seeds=(0, 0))),
-            four=gpu.peak_of(partial(train_pack, settings, inputs, seeds=(0, 0, 0, 0))),
-            two_and_two=gpu.peak_of(partial(train_pack, settings, inputs, seeds=(0, 0, 1, 1))),
-        )
+        return replace(need, pack=pack_need(settings, inputs, gpu.peak_of))
     except torch.OutOfMemoryError:
-        pack = PackNeed(total, 0, 0)  # no pack fits
-    return replace(need, pack=pack)
+        return replace(need, pack=PackNeed(need.total, 0, 0))  # no pack fits
+
+
+def pack_need(settings: TrialSettings, inputs: Inputs, peak_of: Callable[[Callable[[], None]], float]) -> PackNeed:
+    """What packs of such trials allocate, told from three small ones.
+
+    Args:
+        peak_of: measures what work takes.
+    """
+
+    def peak(*seeds: int) -> float:
+        return peak_of(partial(train_pack, settings, inputs, seeds))
+
+    return PackNeed.of(two=peak(0, 0), four=peak(0, 0, 0, 0), two_and_two=peak(0, 0, 1, 1))
 
 
 def heavy(settings: TrialSettings) -> TrialSettings:

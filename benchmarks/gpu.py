@@ -1,0 +1,234 @@
+"""Objectives, training step, packs, evaluation and the memory probe on a GPU: `python benchmarks/gpu.py`, 8 minutes.
+
+Times are between CUDA events, with everything before over, medians. Objectives: as `objectives.py`. The step: VSE++'s
+heads, a GRU of 1,024 units and a linear map on 2,048 values of an image, batches of 128. "tuned" is that step as one
+would write it for speed: VSE++'s hinge, fused Adam, clipping, batches pinned and read ahead, and nothing that waits for
+the GPU. Beside it stand the trainer's step, and the step of a pack of 45, all reading included. Evaluation: as
+`evaluation.py`, both tile sizes. Memory: the probe's prediction for that pack, from small ones on the longest captions,
+beside the most that an epoch of the pack reserves.
+
+`--device cpu --small` runs the same code in less than a minute, to see that it runs: its figures say nothing.
+"""
+
+import argparse
+import gc
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import evaluation
+import measuring
+import packs
+import torch
+from torch import nn
+
+from benchmarks import objectives as cells
+from grid.home import TrialFolder
+from grid.memory import MARGIN
+from grid.objectives import GOAL
+from grid.settings import TrialSettings
+from retrieval.model import build
+from runners import gpu, memory
+from runners.inputs import Batch, Inputs, batches
+from runners.progress import Progress
+from runners.stacks import Member
+from runners.trainer import Hooks, Trainer, optimizer
+
+TRIALS = 45
+FASTER = 10.0
+"""Times that a pack's step of 45 trials is to be faster than 45 tuned steps."""
+
+WHOLE = {
+    "batches": (128, 1024, 4096),
+    "size": packs.Size(hidden=1024, batch=128, word=300, features=2048, words=10_000, images=4000),
+    "images": 5000,
+    "steps": 20,
+    "rounds": 7,
+}
+SMALL = {
+    "batches": (32,),
+    "size": packs.Size(hidden=16, batch=32, word=16, images=100),
+    "images": 200,
+    "steps": 2,
+    "rounds": 2,
+}
+
+
+def objective_rows(batch: int, device: str, rounds: int) -> list[str]:
+    """Cells beside the hinge; and what they take beyond their inputs."""
+    selected = {name: case for name, case in cells.cases(list(GOAL)).items() if not name.startswith("PML")}
+    rows = cells.table(batch, cells.measure(selected, batch, device, rounds))
+    if device == "cpu":  # there, a fresh process each: `objectives.py` measures it
+        return rows
+    peer = f"{cells.peak_megabytes(cells.HINGE, batch, device):.1f} MB, {cells.HINGE}"
+    used = {name: cells.peak_megabytes(name, batch, device) for name in ("con_con", "sig-ms_cir")}
+    return [
+        *rows,
+        *(measuring.row(f"{name}, {batch}: memory", f"{value:.1f} MB", peer=peer) for name, value in used.items()),
+    ]
+
+
+def reading(settings: TrialSettings, inputs: Inputs) -> Iterator[Batch]:
+    """Batch after batch, each read while the one before is learnt from."""
+    for epoch in count():
+        for _, batch in batches(settings, inputs, epoch).since(0):
+            yield batch
+
+
+def tuned(settings: TrialSettings, inputs: Inputs) -> Callable[[], None]:
+    """The next step of one trial, as one would write it for speed."""
+    device, read = inputs.device, reading(settings, inputs)
+    shape, words = inputs.pairs.train.images.shape, len(inputs.reader)
+    model = build(settings.model, shape, words, seed=0).to(device).train()
+    adam = optimizer(model.groups(), settings.train)
+
+    def step() -> None:
+        images, tokens, _ = next(read).on(device)
+        loss = cells.hinge(model.embed_images(images), model.embed_texts(*tokens))
+        adam.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), settings.train.clip_norm)
+        adam.step()
+
+    return step
+
+
+def trained(settings: TrialSettings, inputs: Inputs, folder: TrialFolder) -> Callable[[], None]:
+    """The next step of the trainer."""
+    trainer, read = Trainer(settings, inputs, folder), reading(settings, inputs)
+    trainer.model.train()
+    return lambda: trainer._step(trainer.objective, next(read), 1.0) and None
+
+
+def packed(size: packs.Size, inputs: Inputs, folder: TrialFolder) -> Callable[[], None]:
+    """The next step of all 45 trials."""
+    pack = packs.Stepping(size, inputs, folder)
+    each = [reading(stack.members[0].settings, inputs) for stack in pack.pack._stacks]
+    return lambda: pack.step([next(read) for read in each])
+
+
+def cost(make: Callable[[], Callable[[], None]], device: str, steps: int, rounds: int) -> tuple[float, float]:
+    """Seconds of a step, median of rounds of so many, and the most megabytes that its tensors take."""
+    found: list[float] = []
+
+    def run() -> None:
+        step = make()
+
+        def several() -> None:
+            for _ in range(steps):
+                step()
+
+        several()  # moments, and kernels that are chosen at first
+        found.extend(measuring.seconds(several, device) / steps for _ in range(rounds))
+
+    gc.collect()
+    peak = measuring.peak_megabytes(run, device)
+    return statistics.median(found), peak
+
+
+def step_rows(size: packs.Size, device: str, steps: int, rounds: int) -> list[str]:
+    inputs, one = packs.inputs_of(size, device), packs.settings_of(size)[0]
+    with tempfile.TemporaryDirectory() as name:
+        folder = TrialFolder(Path(name))
+        alone, alone_peak = cost(lambda: tuned(one, inputs), device, steps, rounds)
+        ours, ours_peak = cost(lambda: trained(one, inputs, folder), device, steps, rounds)
+        pack, pack_peak = cost(lambda: packed(size, inputs, folder), device, steps, rounds)
+    faster, what = TRIALS * alone / pack, f"hidden {size.hidden}, batch {size.batch}"
+    tuned_step = f"{1e3 * alone:.2f} ms and {alone_peak:.0f} MB, a tuned step"
+    return [
+        measuring.row(
+            f"the trainer's step, {what}",
+            f"{1e3 * ours:.2f} ms and {ours_peak:.0f} MB",
+            peer=tuned_step,
+            ratio=f"{ours / alone:.2f}",
+        ),
+        measuring.row(
+            f"a step of {TRIALS} trials, {what}",
+            f"{1e3 * pack:.1f} ms and {pack_peak:.0f} MB, packed",
+            peer=tuned_step,
+            ratio=f"{faster:.1f}x {TRIALS} of them",
+            goal=f">= {FASTER:.0f}x",
+            met=faster >= FASTER,
+        ),
+    ]
+
+
+def evaluation_rows(images: int, device: str, rounds: int) -> list[str]:
+    image, text = evaluation.embeddings(images, device)
+    rows, size = [], f"{images:,} x {evaluation.EACH * images:,}"
+    for chunk in (evaluation.CHUNK, 1024):
+        times, peak, _ = evaluation.beside_product(image, text, rounds, chunk)
+        product, ours = times[evaluation.PRODUCT], times[evaluation.OURS]
+        within, what = ours / product, f"{size}, {chunk:,} images at a time"
+        goal = chunk == evaluation.CHUNK
+        rows.append(
+            measuring.row(
+                f"ranks, {what}",
+                f"{1e3 * ours:.1f} ms and {peak:.0f} MB",
+                limit=f"{1e3 * product:.1f} ms, the bare product",
+                ratio=f"{within:.2f}",
+                goal=f"<= {evaluation.WITHIN}" if goal else "",
+                met=within <= evaluation.WITHIN if goal else None,
+            )
+        )
+    return rows
+
+
+def memory_rows(size: packs.Size, device: str) -> list[str]:
+    """The probe's prediction for a pack of 45 beside what an epoch of it takes."""
+    inputs, trials = packs.inputs_of(size, device), packs.settings_of(size)
+    peak_of = gpu.peak_of if device == "cuda" else lambda work: 2**20 * measuring.peak_megabytes(work)
+    few = memory.longest(inputs, memory.STEPS * size.batch)
+    predicted = memory.pack_need(memory.heavy(trials[0]), few, peak_of).peak([TRIALS // packs.SEEDS] * packs.SEEDS)
+    real = peak_of(partial(epoch_of_pack, trials, inputs))
+    within = real / max(predicted, 1)
+    return [
+        measuring.row(
+            f"memory of a pack of {TRIALS}",
+            f"{predicted / 2**20:.0f} MB, as the probe predicts",
+            limit=f"{real / 2**20:.0f} MB, the peak of an epoch and its tests",
+            ratio=f"{within:.2f} of it",
+            goal=f"<= {MARGIN}",
+            met=within <= MARGIN,
+        )
+    ]
+
+
+def epoch_of_pack(trials: list[TrialSettings], inputs: Inputs) -> None:
+    """One epoch of these side by side, validation and test included."""
+    with tempfile.TemporaryDirectory() as name:
+        members = [
+            Member(each, Progress(each.train, TrialFolder(Path(name) / str(place)), inputs.device), Hooks())
+            for place, each in enumerate(trials)
+        ]
+        pack = packs.Pack(members, inputs, lambda member, error: print(error))
+        pack.fit()
+        pack.by_protocols([trials[0].dataset.protocol])
+
+
+def main() -> None:
+    """Measure and print tables for RESULTS.md."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda", choices=["cpu", "cuda"])
+    parser.add_argument("--small", action="store_true", help="tiny sizes, to see that it runs")
+    given = parser.parse_args()
+    if given.device == "cuda" and not torch.cuda.is_available():
+        sys.exit("no GPU that torch sees; `--device cpu --small` runs the same code, for no figures")
+    torch.set_num_threads(1)
+    chosen = SMALL if given.small else WHOLE
+    measuring.begin("torch", note=torch.cuda.get_device_name() if given.device == "cuda" else "")
+    for batch in chosen["batches"]:
+        measuring.show(objective_rows(batch, given.device, chosen["rounds"]))
+    measuring.show(step_rows(chosen["size"], given.device, chosen["steps"], chosen["rounds"]))
+    measuring.show(evaluation_rows(chosen["images"], given.device, chosen["rounds"]))
+    measuring.show(memory_rows(chosen["size"], given.device))
+
+
+if __name__ == "__main__":
+    main()
