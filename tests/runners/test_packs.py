@@ -279,6 +279,21 @@ def test_of_a_pack_only_what_is_left_is_trained_again(tmp_path: Path) -> None:
     assert all(folder.state() is State.DONE for _, folder in pairs)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="trains on a GPU")
+@pytest.mark.parametrize("text", ["bow", "gru", "bigru"])
+def test_on_a_gpu_trials_of_a_pack_learn_what_they_learn_alone(text: str, tmp_path: Path) -> None:
+    some = trials(f"model.text.encoder={text}", "train.epochs=1", names=("con_con", "sig-ms_cir", "infonce", "adopt"))
+    machine, pairs = Machine(gpu=True), [(each.settings, Home(tmp_path / "packed").trial(each.id)) for each in some]
+    run_pack(pairs, lambda event: None, machine)
+    for settings, folder in pairs:
+        single = Home(tmp_path / "alone").trial(folder.trial_id)
+        assert run_trial(settings, single, lambda event: None, machine) is State.DONE
+        ours, theirs = (pd.read_parquet(each.record).iloc[0] for each in (folder, single))
+        assert ours["packed"] == len(some)
+        same = ["diagnostic_s_pos", "diagnostic_s_neg", "diagnostic_grad_norm"]
+        assert dict(ours[same]) == pytest.approx(dict(theirs[same]), rel=0.05)
+
+
 @pytest.mark.parametrize(("slots", "sizes"), [(1, [45]), (2, [22, 23]), (4, [11, 11, 11, 12])])
 def test_jobs_are_packed_as_many_as_run_at_a_time(slots: int, sizes: list[int]) -> None:
     grid = load("demo")
