@@ -12,8 +12,6 @@ after some trials were trained anew. Collecting alone is measured beside pyarrow
 import argparse
 import itertools
 import json
-import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -23,8 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import measuring
 import numpy as np
@@ -101,12 +98,11 @@ ENGINES: dict[str, Callable[[str], list[float]]] = {"duckdb": by_duckdb, "pyarro
 def engine(name: str, path: str) -> None:
     """Print what grouping took in this process: seconds, those of its processors, MB more than before, a check sum."""
     __import__(name)
-    before = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    found = list[float]()
     started, worked = time.perf_counter(), time.process_time()
-    found = ENGINES[name](path)
+    megabytes = measuring.peak_megabytes(lambda: found.extend(ENGINES[name](path)))
     took = {"seconds": time.perf_counter() - started, "cpu": time.process_time() - worked}
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({**took, "mb": (peak - before) / 2**20, "cells": len(found), "sum": sum(found)}))
+    print(json.dumps({**took, "mb": megabytes, "cells": len(found), "sum": sum(found)}))
 
 
 def metrics(folder: Path, repeats: int) -> None:
@@ -194,16 +190,10 @@ def timed(what: str) -> Iterator[None]:
     measuring.show([measuring.row(what, spent)])
 
 
-def command(what: str, *arguments: str) -> None:
-    """Print what a command took from start to end, and its memory at most."""
-    started = time.perf_counter()
-    words = [sys.executable, "-m", "goalgrid", *arguments]
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, cwd=ROOT)
-    _, status, usage = os.wait4(process.pid, 0)
-    assert status == 0, words
-    seconds, worked = time.perf_counter() - started, usage.ru_utime + usage.ru_stime
-    spent = f"{seconds:.1f} s, {worked:.1f} s of CPU, {usage.ru_maxrss / 1024:.0f} MB"
-    measuring.show([measuring.row(what, spent)])
+def command(what: str, *words: str) -> None:
+    """Print what a command took."""
+    spent = measuring.goalgrid(*words)
+    measuring.show([measuring.row(what, f"{spent.seconds:.1f} s, {spent.cpu:.1f} s of CPU, {spent.megabytes:.0f} MB")])
 
 
 def collected(folder: Path, count: int) -> None:

@@ -2,12 +2,18 @@
 
 import ctypes
 import importlib
+import json
 import platform
 import random
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
 
 COLUMNS = ("what", "ours", "peer", "limit", "ratio", "goal", "met")
 HEADER = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
@@ -59,6 +65,33 @@ def peak_megabytes(work: Callable[[], object], device: str = "cpu") -> float:
     before = _kilobytes("VmRSS")
     work()
     return (_kilobytes("VmHWM") - before) / 2**10
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a command took, its start included."""
+
+    seconds: float
+    cpu: float
+    megabytes: float
+    """At its peak. `ru_maxrss` would count what the process that started it held."""
+
+
+def goalgrid(*words: str) -> Spent:
+    """Run the command line in a process of its own."""
+    code = (
+        f"import json, resource, sys\nfrom pathlib import Path\nsys.argv = {['goalgrid', *words]!r}\n"
+        "from goalgrid.app import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert end.code in (None, 0, 3, 4), end\n"
+        "used = resource.getrusage(resource.RUSAGE_SELF)\n"
+        "peak = next(int(l.split()[1]) for l in Path('/proc/self/status').read_text().splitlines() if 'VmHWM' in l)\n"
+        "print(json.dumps([used.ru_utime + used.ru_stime, peak / 2**10]), file=sys.stderr)"
+    )
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    cpu, megabytes = json.loads(done.stderr.splitlines()[-1])
+    return Spent(time.monotonic() - began, cpu, megabytes)
 
 
 def _kilobytes(key: str) -> int:

@@ -10,13 +10,11 @@ command runs in a process of its own: CPU time, its start included, and peak mem
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import measuring
 
@@ -77,27 +75,15 @@ def _populate(folder: TrialFolder, kind: int, alive: str, dead: str, rows: str) 
         folder.error.write_text(f"{failure}: no memory\n")
 
 
-def measured(*words: str) -> tuple[float, float]:
-    """CPU seconds and peak megabytes of a command."""
-    code = (
-        "import resource, sys\nfrom goalgrid.app import main\n"
-        f"sys.argv = {['goalgrid', *words]!r}\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "used = resource.getrusage(resource.RUSAGE_SELF)\n"
-        "print(used.ru_utime + used.ru_stime, used.ru_maxrss / 2**10, file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    print(done.stdout.splitlines()[0][:120], file=sys.stderr)
-    seconds, megabytes = done.stderr.split()[-2:]
-    return float(seconds), float(megabytes)
-
-
 def rows(what: str, *words: str) -> list[str]:
-    seconds, megabytes = measured(*words)
+    spent = measuring.goalgrid(*words)
     return [
-        measuring.row(what, f"{seconds:.1f} s", goal=f"<= {SECONDS:.0f} s", met=seconds <= SECONDS),
+        measuring.row(what, f"{spent.cpu:.1f} s", goal=f"<= {SECONDS:.0f} s", met=spent.cpu <= SECONDS),
         measuring.row(
-            f"{what}: memory", f"{megabytes:.0f} MB", goal=f"<= {MEGABYTES:.0f} MB", met=megabytes <= MEGABYTES
+            f"{what}: memory",
+            f"{spent.megabytes:.0f} MB",
+            goal=f"<= {MEGABYTES:.0f} MB",
+            met=spent.megabytes <= MEGABYTES,
         ),
     ]
 
