@@ -29,7 +29,7 @@ from grid.gridfile import load
 from grid.home import Home, TrialFolder
 from grid.settings import TrialSettings
 from objectives.stacked import StackedObjective
-from retrieval.data import Pairs, Split
+from retrieval.data import WHOLE, Pairs, Split
 from runners.inputs import Batch, Inputs, batches
 from runners.machine import Machine
 from runners.packed_trials import run_pack
@@ -86,8 +86,8 @@ class Vectors:
     def __len__(self) -> int:
         return len(self.values)
 
-    def gather(self, rows: np.ndarray, draw: int | None = None) -> torch.Tensor:
-        return self.values[torch.from_numpy(rows)]
+    def gather(self, rows: np.ndarray, draw: int | None = None, part: slice = WHOLE) -> torch.Tensor:
+        return self.values[torch.from_numpy(rows[part])]
 
     def fingerprint(self) -> str:
         return "random"

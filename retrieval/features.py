@@ -22,7 +22,7 @@ from grid.errors import UserError
 from grid.files import write_json
 from grid.identity import digest
 from retrieval import pretrained
-from retrieval.data import Images, Pairs, Split, backbone_view
+from retrieval.data import WHOLE, Images, Pairs, Split, backbone_view
 from retrieval.growing import GrowingArray
 from retrieval.image_encoders import Vision
 from retrieval.prefetch import ahead
@@ -54,11 +54,13 @@ class Bank:
     def __len__(self) -> int:
         return len(self.array) // self.crops
 
-    def gather(self, rows: Int[np.ndarray, " b"], draw: int | None = None) -> Float[Tensor, "b *shape"]:
+    def gather(
+        self, rows: Int[np.ndarray, " b"], draw: int | None = None, part: slice = WHOLE
+    ) -> Float[Tensor, "p *shape"]:
         """Features of these images; with a draw, each of one of its crops."""
         if draw is not None and self.crops > 1:
             rows = np.random.default_rng(draw).integers(self.crops, size=len(rows)) * len(self) + rows
-        return torch.from_numpy(self.array[rows])
+        return torch.from_numpy(self.array[rows[part]])
 
     def fingerprint(self) -> str:
         """Of the images, not of the features' bytes: those differ from device to device."""

@@ -10,10 +10,11 @@ from grid.encoders import BackboneSettings, CnnSettings, FeatureSettings
 from grid.errors import UserError
 from retrieval.data import annotations, precomp, shapes
 from retrieval.data.images import ImageFiles, View
-from retrieval.data.pairs import DataError, Images, Listing, Pairs, Split
+from retrieval.data.pairs import WHOLE, DataError, Images, Listing, Pairs, Split
 from retrieval.data.problems import Problem
 
 __all__ = [
+    "WHOLE",
     "DataError",
     "Images",
     "Listing",

@@ -12,7 +12,7 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from grid.encoders import Augmentation, Framing
-from retrieval.data.pairs import DataError
+from retrieval.data.pairs import WHOLE, DataError
 
 KEPT_BYTES = 1 << 30
 """A split whose evaluation views fit here is decoded once and kept; a larger one is decoded as it is read."""
@@ -104,15 +104,18 @@ class ImageFiles:
     def __len__(self) -> int:
         return len(self.files)
 
-    def gather(self, rows: Int[np.ndarray, " b"], draw: int | None = None) -> UInt8[Tensor, "b 3 h w"]:
+    def gather(
+        self, rows: Int[np.ndarray, " b"], draw: int | None = None, part: slice = WHOLE
+    ) -> UInt8[Tensor, "p 3 h w"]:
         """Decode these images, or take their evaluation views from memory.
 
         Raises:
             DataError: a file is missing or is no readable image.
         """
         if draw is not None and self.view.random:
-            views = self.pool.map(self._decode, rows.tolist(), draws(draw, len(rows)))
+            views = self.pool.map(self._decode, rows[part].tolist(), draws(draw, len(rows))[part])
             return torch.stack(list(views))
+        rows = rows[part]
         if self.kept is None:
             return torch.stack(list(self.pool.map(self._decode, rows.tolist())))
         missing = np.unique(rows[~self.read[rows]]).tolist()

@@ -17,6 +17,10 @@ class DataError(UserError):
     """Something is wrong with the user's copy of a data set: the message says what, in which file, and the fix."""
 
 
+WHOLE = slice(None)
+"""Of a batch: all of it."""
+
+
 @runtime_checkable
 class Images(Protocol):
     """The images of one split, read by index: pixels as uint8 (3, h, w), or features as float (d) or (n, d)."""
@@ -27,11 +31,12 @@ class Images(Protocol):
 
     def __len__(self) -> int: ...
 
-    def gather(self, rows: Int[np.ndarray, " b"], draw: int | None = None) -> Tensor:
+    def gather(self, rows: Int[np.ndarray, " b"], draw: int | None = None, part: slice = WHOLE) -> Tensor:
         """The images of these rows, (b, *shape).
 
         Args:
             draw: seed of a training batch's random views; None: the views of evaluation.
+            part: of the batch, if not all of it is wanted; each view is as in the whole.
 
         Raises:
             DataError: an image is missing or unreadable, or features are not finite.

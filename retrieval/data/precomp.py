@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from retrieval.data.pairs import DataError, Pairs, Split
+from retrieval.data.pairs import WHOLE, DataError, Pairs, Split
 from retrieval.data.problems import Problem, lines_of, refuse
 
 SCAN_BYTES = 1 << 30
@@ -39,13 +39,15 @@ class Features:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def gather(self, rows: Int[np.ndarray, " b"], draw: int | None = None) -> Float[Tensor, "b *shape"]:
+    def gather(
+        self, rows: Int[np.ndarray, " b"], draw: int | None = None, part: slice = WHOLE
+    ) -> Float[Tensor, "p *shape"]:
         """Read these images' features as they are on disk; the encoder casts.
 
         Raises:
             DataError: a value is NaN or infinite.
         """
-        places = self.rows[rows]
+        places = self.rows[rows[part]]
         block = self.array[places]
         if self.array.nbytes > SCAN_BYTES:
             self._finite(block, places)

@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw
 from torch import Tensor
 
 from retrieval.data.images import View, draws, planes
-from retrieval.data.pairs import Pairs, Split
+from retrieval.data.pairs import WHOLE, Pairs, Split
 
 SPLITS = {"train": 1000, "val": 250, "test": 500}
 
@@ -71,11 +71,14 @@ class RenderedImages:
     def __len__(self) -> int:
         return len(self.pixels)
 
-    def gather(self, rows: Int[np.ndarray, " b"], draw: int | None = None) -> UInt8[Tensor, "b 3 h w"]:
+    def gather(
+        self, rows: Int[np.ndarray, " b"], draw: int | None = None, part: slice = WHOLE
+    ) -> UInt8[Tensor, "p 3 h w"]:
         if draw is None or not self.view.random:
-            return self.pixels[torch.from_numpy(rows)]
-        canvases = [_canvas(self.scenes[row]) for row in rows]
-        views = [self.view.of(canvas, one) for canvas, one in zip(canvases, draws(draw, len(rows)), strict=True)]
+            return self.pixels[torch.from_numpy(rows[part])]
+        canvases = [_canvas(self.scenes[row]) for row in rows[part]]
+        each = zip(canvases, draws(draw, len(rows))[part], strict=True)
+        views = [self.view.of(canvas, one) for canvas, one in each]
         return torch.stack([planes(view) for view in views])
 
     def fingerprint(self) -> str:

@@ -96,6 +96,7 @@ def test_a_bank_gives_each_look_one_of_its_crops(tmp_path: Path) -> None:
     assert len(looks.unique(dim=0)) == 3
     assert looks.equal(bank.gather(rows, 1))
     assert not looks.equal(bank.gather(rows, 2))
+    assert looks[3:5].equal(bank.gather(rows, 1, slice(3, 5)))
     first = Vision(image, {}).eval()(ours.pairs.train.images.gather(np.arange(256), 0)).detach()
     assert torch.allclose(bank.gather(np.arange(256)).float(), first, rtol=2e-3, atol=1e-3)
 

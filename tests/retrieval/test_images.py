@@ -54,6 +54,12 @@ def test_training_views_depend_on_the_draw_and_the_place_alone(files: list[Path]
     assert not first[0].equal(first[3]), "the same picture twice in a batch is seen twice"
 
 
+def test_a_part_of_a_batch_is_as_in_the_whole(files: list[Path]) -> None:
+    images, part = ImageFiles(files, RANDOM), slice(1, 3)
+    for draw in (None, 7):
+        assert images.gather(ROWS, draw, part).equal(images.gather(ROWS, draw)[part])
+
+
 def test_evaluation_views_are_the_same_each_time(files: list[Path]) -> None:
     ours = ImageFiles(files, RANDOM)
     assert ours.gather(ROWS).equal(ours.gather(ROWS))
