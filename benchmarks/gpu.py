@@ -36,9 +36,10 @@ from grid.settings import TrialSettings
 from retrieval.model import build
 from runners import gpu, memory
 from runners.inputs import Batch, Inputs, batches
+from runners.learner import optimizer
 from runners.progress import Progress
 from runners.stacks import Member
-from runners.trainer import Hooks, Trainer, optimizer
+from runners.trainer import Hooks, Trainer
 
 TRIALS = 45
 FASTER = 10.0
@@ -103,7 +104,7 @@ def trained(settings: TrialSettings, inputs: Inputs, folder: TrialFolder) -> Cal
     """The next step of the trainer."""
     trainer, read = Trainer(settings, inputs, folder), reading(settings, inputs)
     trainer.model.train()
-    return lambda: trainer._step(trainer.objective, next(read), 1.0) and None
+    return lambda: trainer._step(next(read), 0.0) and None
 
 
 def packed(size: packs.Size, inputs: Inputs, folder: TrialFolder) -> Callable[[], None]:

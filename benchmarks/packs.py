@@ -148,7 +148,7 @@ def step_times(size: Size, repeats: int) -> tuple[float, float]:
         for place in range(repeats + 2):
             together.append(measuring.seconds(lambda: pack.step([each[place] for each in read])))  # noqa: B023
             taken = measuring.seconds(
-                lambda: [single._step(single.objective, read[0][place], 1.0) for single in singles]  # noqa: B023
+                lambda: [single._step(read[0][place], 0.0) for single in singles]  # noqa: B023
             )
             alone.append(taken * len(trials) / len(singles))
     return median(alone[2:]), median(together[2:])

@@ -27,7 +27,7 @@ def to_dict(overview: Overview, verdicts: Sequence[Verdict], cost: Cost) -> dict
         "cost": cost.to_dict(),
         "gpu_shares": {
             f"{recipe} on {dataset}": share
-            for (dataset, recipe), share in gpus.shares(overview, _starting(verdicts)).items()
+            for (dataset, recipe), share in gpus.shares(overview, starting(verdicts)).items()
         },
         "tables": [fills.to_dict(table) for table in fills.fills(overview)],
     }
@@ -53,7 +53,7 @@ def lines(overview: Overview, verdicts: Sequence[Verdict], cost: Cost, *, each: 
         *_labelled("tables", fills.lines(fills.fills(overview))),
         *_labelled("work", work),
         *_labelled("costs", cost.lines() if work else ["nothing: nothing is left to train"]),
-        *_labelled("GPU", gpus.lines(overview, _starting(verdicts))),
+        *_labelled("GPU", gpus.lines(overview, starting(verdicts))),
         *(_each(verdicts) if each else ()),
     ]
 

@@ -24,7 +24,7 @@ DECIDING = ("python", "torch", "numpy", "pillow", "transformers")
 """Those that compute a trial's numbers: another version makes it stale."""
 
 NUMBERS = (
-    "objectives", "retrieval", "runners/trainer.py", "runners/inputs.py", "runners/embedding.py",
+    "objectives", "retrieval", "runners/trainer.py", "runners/learner.py", "runners/inputs.py", "runners/embedding.py",
     "runners/schedules.py", "runners/progress.py", "runners/packs.py", "runners/stacks.py",
 )  # fmt: skip
 """Sources that decide a trial's numbers."""

@@ -15,8 +15,9 @@ from retrieval.model import build
 from retrieval.stacked.model import StackedVse
 from runners import checkpoints
 from runners.inputs import Inputs
+from runners.learner import optimizer
 from runners.progress import Progress
-from runners.trainer import Hooks, optimizer
+from runners.trainer import Hooks
 
 State = Mapping[str, Any]
 """Of one trial's trainer, as a checkpoint has it: "model", "optimizer" and "random"."""

@@ -7,21 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-import objectives
 from grid.errors import UserError
 from grid.home import TrialFolder
-from grid.identity import derived_seed
 from grid.protocols import protocol
-from grid.settings import TrainSettings, TrialSettings
+from grid.settings import TrialSettings
 from retrieval import evaluation
-from retrieval.model import build
 from runners import checkpoints
-from runners.embedding import embedded, precision
-from runners.inputs import Batch, Inputs, batches
+from runners.embedding import embedded
+from runners.inputs import Batch, Inputs
+from runners.learner import Learner
 from runners.progress import Cadence, Progress, best_of
-from runners.schedules import learning_rate, ramp
 
 
 class NonFinite(UserError):
@@ -83,14 +80,10 @@ class Trainer:
     ) -> None:
         self.settings, self.inputs = settings, inputs
         self.hooks, self.cadence = hooks, cadence
-        checkpoints.seed_torch(derived_seed(settings, "dropout"), inputs.device)
-        shape, words, seed = inputs.pairs.train.images.shape, len(inputs.reader), derived_seed(settings, "weights")
-        self.model = build(settings.model, shape, words, seed=seed, places=inputs.places).to(inputs.device)
+        self.learner = Learner(settings, inputs)
+        self.model, self.objective, self.optimizer = self.learner.model, self.learner.objective, self.learner.optimizer
         if start is not None:
             self.model.start_from(best_of(start, inputs.device)["model"])
-        goal = settings.objective
-        self.objective = objectives.build(goal.name, variant=goal.variant, **goal.parameters).to(inputs.device)
-        self.optimizer = optimizer(self.model.groups(), settings.train)
         self.progress = Progress(settings.train, folder, inputs.device, hooks.warn)
 
     def fit(self) -> None:
@@ -129,18 +122,10 @@ class Trainer:
         return evaluation.rank(*vectors, owners)
 
     def _train_epoch(self) -> dict[str, float]:
-        train, progress = self.settings.train, self.progress
-        lr = learning_rate(train, progress.epoch)
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr * group["factor"]
-        self.model.hold_image_backbone(progress.epoch < train.frozen_epochs)
-        self.model.train()
-        warming = progress.epoch < train.warmup_epochs
-        objective = objectives.with_mining(self.objective, "all") if warming else self.objective
-        epoch, started, before = batches(self.settings, self.inputs, progress.epoch), time.monotonic(), progress.seconds
+        progress = self.progress
+        epoch, started, before = self.learner.begin(progress.epoch), time.monotonic(), progress.seconds
         for place, batch in epoch.since(progress.batch):
-            factor = ramp(train, progress.epoch, place / len(epoch))
-            for name, value in self._step(objective, batch, factor).items():
+            for name, value in self._step(batch, place / len(epoch)).items():
                 progress.sums[name] = progress.sums.get(name, 0) + value.double()
             progress.batch, progress.seconds = place + 1, before + time.monotonic() - started
             asked = self.hooks.beat(progress.step)
@@ -149,43 +134,32 @@ class Trainer:
             if asked:
                 raise Preempted
         progress.seconds = before
-        return {"lr": lr, **progress.means(len(epoch))}
+        return {"lr": self.learner.lr, **progress.means(len(epoch))}
 
-    def _step(self, objective: objectives.Objective, batch: Batch, factor: float) -> dict[str, Tensor]:
+    def _step(self, batch: Batch, passed: float) -> dict[str, Tensor]:
         """One update; what it measured, still on the device."""
-        images, tokens, owners = batch.on(self.inputs.device)
-        with precision(self.settings, self.inputs.device):
-            image, text = self.model.embed_images(images), self.model.embed_texts(*tokens)
-        loss = factor * objective(image, text, owners)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.train.clip_norm)
-        self._check_finite(loss, norm)
-        self.optimizer.step()
+        measured = self.learner.gradient(batch, passed)
+        self._check_finite(measured["loss"], measured["grad_norm"])
+        self.learner.update()
         self.progress.step += 1
-        return {"loss": loss.detach(), "grad_norm": norm, **objective.report}
+        return measured
 
     def _check_finite(self, loss: Tensor, norm: Tensor) -> None:
         """Stop before a step that would spoil the weights, naming the step and the term."""
         if bool(torch.isfinite(loss + norm)):
             return
-        raise NonFinite.of(float(loss.detach()), float(norm), self._culprit, self.progress)
+        raise NonFinite.of(float(loss), float(norm), self._culprit, self.progress)
 
     def _culprit(self) -> str:
         return culprit({name: weight.grad for name, weight in self.model.named_parameters() if weight.grad is not None})
 
     def _state(self) -> dict[str, Any]:
-        return {
-            "model": self.model.weights(),
-            "optimizer": self.optimizer.state_dict(),
-            "random": checkpoints.random_states(self.inputs.device),
-        }
+        return {**self.learner.state(), "random": checkpoints.random_states(self.inputs.device)}
 
     def _resume(self) -> None:
         state = self.progress.restore()
         if state is not None:
-            self.model.load_weights(state["model"])
-            self.optimizer.load_state_dict(state["optimizer"])
+            self.learner.load(state)
             checkpoints.restore_random_states(state["random"], self.inputs.device)
 
 
@@ -198,15 +172,3 @@ def culprit(gradients: Mapping[str, Tensor]) -> str:
 def validation(ranks: evaluation.Ranks) -> dict[str, float]:
     """What an epoch's row holds of a validation."""
     return {**{f"val_{name}": value for name, value in ranks.metrics().items()}, "val_spread": ranks.spread}
-
-
-def optimizer(parameters: Mapping[str, list[nn.Parameter]], train: TrainSettings) -> torch.optim.Optimizer:
-    """Adam or AdamW with one group a learning rate; each group knows its factor.
-
-    Args:
-        parameters: by learning rate, as `Vse.groups` gives them.
-    """
-    factors = {"heads": 1.0, "image": train.image_lr_factor, "text": train.text_lr_factor}
-    groups = [{"params": members, "factor": factors[kind]} for kind, members in parameters.items()]
-    kind = torch.optim.AdamW if train.optimizer == "adamw" else torch.optim.Adam
-    return kind(groups, lr=train.lr, weight_decay=train.weight_decay, fused=True)
