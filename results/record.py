@@ -105,6 +105,9 @@ SCHEMA = pa.schema([
         "packed", pa.int32(), "trials that trained side by side with it, itself included; null: alone", "trials"
     ).with_nullable(True),
     _column(
+        "replicas", pa.int32(), "processes that trained it together, at most; null: one", "processes"
+    ).with_nullable(True),
+    _column(
         "train_seconds", pa.float64(), "wall time of all epochs, validation included; of a pack, its share", "seconds"
     ),
     _column("data_fingerprint", pa.string(), "hash of the data set's content"),

@@ -34,9 +34,7 @@ def save(path: Path, content: dict[str, Any], *, previous: Path | None = None, d
     Raises:
         UserError: the disk is full or read-only; the checkpoint before is untouched.
     """
-    buffer = io.BytesIO()  # torch, writing by itself, hides a full disk behind an error of its own
-    torch.save(content, buffer)
-    body = buffer.getbuffer()[:-2]
+    body = dumped(content)[:-2]  # torch, writing by itself, hides a full disk behind an error of its own
     length = _COMMENT.to_bytes(2, "little")
     digest = hashlib.sha256(body)
     digest.update(length)
@@ -63,9 +61,21 @@ def load(path: Path, device: torch.device) -> dict[str, Any] | None:
     if comment != _MARK + hashlib.sha256(body).hexdigest().encode():
         raise Corrupt(f"{path} is not whole: its checksum is wrong")
     try:
-        return dict(torch.load(io.BytesIO(data), map_location=device, weights_only=True))
+        return loaded(data, device)
     except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise Corrupt(f"{path} cannot be read: {error}") from error
+
+
+def dumped(content: dict[str, Any]) -> memoryview:
+    """Tensors and plain values as bytes."""
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    return buffer.getbuffer()
+
+
+def loaded(data: bytes, device: torch.device) -> dict[str, Any]:
+    """What `dumped` gave, on a device; without unpickling code."""
+    return dict(torch.load(io.BytesIO(data), map_location=device, weights_only=True))
 
 
 def set_aside(path: Path) -> Path:

@@ -10,6 +10,7 @@ from grid.failures import POLICY, Failure
 from grid.files import write_text
 from grid.home import TrialFolder
 from retrieval.data import DataError
+from runners.replicas import ReplicaDied
 from runners.trainer import NonFinite
 
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
@@ -30,6 +31,8 @@ def classify(error: BaseException) -> Failure:
 def _class_of(error: BaseException) -> Failure | None:
     if isinstance(error, NonFinite):
         return Failure.NON_FINITE
+    if isinstance(error, ReplicaDied):
+        return Failure.KILLED
     if isinstance(error, DataError):
         return Failure.DATA
     if isinstance(error, MemoryError | torch.OutOfMemoryError):

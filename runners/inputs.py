@@ -1,6 +1,6 @@
 """What a trial reads: its data set as its encoders take it, and the batches of each epoch."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -10,8 +10,9 @@ from jaxtyping import Int
 from torch import Tensor
 
 from grid.encoders import BackboneSettings, ImageSettings, ModelSettings, TextSettings
+from grid.errors import UserError
 from grid.identity import derived_seed, digest
-from grid.settings import DatasetSettings, TrialSettings
+from grid.settings import DatasetSettings, TrainSettings, TrialSettings
 from retrieval import data, pretrained, readers
 from retrieval.data import Pairs
 from retrieval.features import Source
@@ -19,6 +20,7 @@ from retrieval.model import pretrained_parts
 from retrieval.prefetch import ahead
 from retrieval.pretrained import Places
 from retrieval.tokens import Reader, Tokens
+from runners.exchange import ALONE, Exchange
 from runners.machine import Machine
 
 
@@ -55,7 +57,7 @@ class Batch:
     """What one step reads, on the host."""
 
     owners: Int[np.ndarray, " b"]
-    """Row of each caption's image."""
+    """Row of each caption's image; of all, where images and tokens are one replica's part."""
     images: Tensor
     tokens: tuple[Tensor, Tensor]
 
@@ -103,15 +105,40 @@ def _inputs(dataset: DatasetSettings, image: ImageSettings, text: TextSettings, 
     return Inputs.prepare(pairs, dataset, text, device=machine.device, places=machine.places)
 
 
-def batches(settings: TrialSettings, inputs: Inputs, epoch: int) -> "Epoch":
-    """The batches of one epoch, as seed and epoch decide; a single pair at the end is left out."""
-    train, tokens = settings.train, inputs.tokens["train"]
+def batches(settings: TrialSettings, inputs: Inputs, epoch: int, exchange: Exchange = ALONE) -> "Epoch":
+    """The batches of one epoch, as seed and epoch decide; a single pair at the end is left out.
+
+    Args:
+        exchange: of the replica that reads them; it reads its part of each.
+    """
+    tokens = inputs.tokens["train"]
     generator = torch.Generator().manual_seed(derived_seed(settings, f"batches of epoch {epoch}"))
     order = torch.randperm(len(tokens), generator=generator)
-    least = train.batch_size if train.drop_last and len(order) >= train.batch_size else 2
-    rows = [some for some in order.split(train.batch_size) if len(some) >= least]
+    rows = _split(order, settings.train)
     views, words = (derived_seed(settings, f"{what} of epoch {epoch}") for what in ("views", "words"))
-    return Epoch(inputs, rows, views, words)
+    return Epoch(inputs, rows, views, words, exchange)
+
+
+def check_replicas(train: TrainSettings, captions: int, replicas: int) -> None:
+    """See that every batch has a part for every replica.
+
+    Args:
+        captions: of the training split.
+
+    Raises:
+        UserError: one has not.
+    """
+    least = min(map(len, _split(torch.arange(captions), train)), default=0)
+    if replicas > 1 and least < replicas:
+        raise UserError(
+            f"the smallest batch of an epoch has {least} pairs, of {captions:,} in batches of {train.batch_size}: too "
+            f"few for resources.replicas = {replicas}, of which each takes a part. Use at most {max(least, 1)}."
+        )
+
+
+def _split(order: Int[Tensor, " t"], train: TrainSettings) -> Sequence[Int[Tensor, " b"]]:
+    least = train.batch_size if train.drop_last and len(order) >= train.batch_size else 2
+    return [some for some in order.split(train.batch_size) if len(some) >= least]
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,9 +151,10 @@ class Epoch:
     """
 
     inputs: Inputs
-    rows: list[Int[Tensor, " b"]]
+    rows: Sequence[Int[Tensor, " b"]]
     views: int
     words: int
+    exchange: Exchange = ALONE
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -138,8 +166,10 @@ class Epoch:
     def _read(self, place: int) -> Batch:
         split, tokens, texts = self.inputs.pairs.train, self.inputs.tokens["train"], self.rows[place]
         owners = split.image_of_text[texts.numpy()]
-        images = split.images.gather(owners, self.views + place)
-        batch = Batch(owners, images, tokens.gather(texts, self.words + place))
+        part = self.exchange.part(len(texts))
+        images = split.images.gather(owners, self.views + place, part)
+        ids, lengths = tokens.gather(texts, self.words + place)
+        batch = Batch(owners, images, (ids[part], lengths[part]))
         return batch.pinned() if self.inputs.device.type == "cuda" else batch
 
 

@@ -1,4 +1,4 @@
-"""What learns: a model, its objective and its optimiser, and one update of them."""
+"""What learns: a model, its objective and its optimiser, and one update; alone, or as one of several replicas."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,13 +12,17 @@ from grid.settings import TrainSettings, TrialSettings
 from retrieval.model import build
 from runners import checkpoints
 from runners.embedding import precision
+from runners.exchange import ALONE, Exchange
 from runners.inputs import Batch, Epoch, Inputs, batches
+from runners.norms import synchronised
 from runners.schedules import learning_rate, ramp
 
 
 class Learner:
-    """Learns from batches, and knows of nothing that is written or told."""
+    """Learns from batches. Several replicas that learn from the parts of each do what one does that sees it whole."""
 
+    exchange: Exchange = ALONE
+    """With the other replicas."""
     epoch = 0
     lr = 0.0
 
@@ -42,21 +46,23 @@ class Learner:
         self.model.train()
         warming = epoch < train.warmup_epochs
         self._mining = objectives.with_mining(self.objective, "all") if warming else self.objective
-        return batches(self.settings, self.inputs, epoch)
+        return batches(self.settings, self.inputs, epoch, self.exchange)
 
     def gradient(self, batch: Batch, passed: float) -> dict[str, Tensor]:
-        """Compute the gradient, clipped, of a batch; what was measured, still on the device.
+        """Compute the gradient, clipped, of the whole batch; what was measured, still on the device.
 
         Args:
             passed: share of the epoch that lies behind.
         """
         objective = self._mining
         images, tokens, owners = batch.on(self.inputs.device)
-        with precision(self.settings, self.inputs.device):
+        with precision(self.settings, self.inputs.device), synchronised(self.exchange):
             image, text = self.model.embed_images(images), self.model.embed_texts(*tokens)
+        image, text = (self.exchange.together(part, len(owners)) for part in (image, text))
         loss = ramp(self.settings.train, self.epoch, passed) * objective(image, text, owners)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        self.exchange.sum_gradients(self.model.parameters())
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.train.clip_norm)
         return {"loss": loss.detach(), "grad_norm": norm, **objective.report}
 

@@ -20,6 +20,8 @@ class Machine:
     """(name, folder) of pretrained weights that lie on this machine."""
     cache: str = "features"
     """Folder of the features of frozen backbones."""
+    replicas: int = 1
+    """Processes that train a trial together, each with a GPU where one trains, and with so many threads and workers."""
 
     @property
     def device(self) -> torch.device:

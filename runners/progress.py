@@ -40,6 +40,7 @@ class Progress:
         batch, sums, seconds: of the epoch that is begun: batches behind, sums of what they measured, time they took.
         best: the row of the epoch whose weights validated best.
         packed: the most trials that it trained side by side with, itself included.
+        replicas: the most processes that trained it together.
     """
 
     train: TrainSettings
@@ -54,6 +55,7 @@ class Progress:
     rows: list[dict[str, Any]] = field(default_factory=list)
     best: dict[str, Any] | None = None
     packed: int = 1
+    replicas: int = 1
     _saved: tuple[int, float] = field(default_factory=lambda: (0, time.monotonic()))
     """Step and time of the last checkpoint."""
 
@@ -112,7 +114,7 @@ class Progress:
         """Write a checkpoint of where the trial stands.
 
         Args:
-            state: of the trainer: "model", "optimizer" and "random".
+            state: of the trainer: "model", "optimizer" and "random"; "random_of_others", where replicas train it.
         """
         content = {
             "epoch": self.epoch,
@@ -122,6 +124,7 @@ class Progress:
             "seconds": self.seconds,
             "rows": self.rows,
             "packed": self.packed,
+            "replicas": self.replicas,
             **state,
         }
         checkpoints.save(self.folder.last_checkpoint, content, previous=self.folder.previous_checkpoint)
@@ -143,6 +146,7 @@ class Progress:
             self.epoch, self.step, self.rows = content["epoch"], content["step"], content["rows"]
             self.batch, self.sums, self.seconds = content["batch"], content["sums"], content["seconds"]
             self.best, self.packed = best and best["row"], content.get("packed", 1)
+            self.replicas = content.get("replicas", 1)
             self._saved = (self.step, time.monotonic())
             return content
         return None

@@ -19,6 +19,7 @@ from runners.embedding import embedded
 from runners.inputs import Batch, Inputs
 from runners.learner import Learner
 from runners.progress import Cadence, Progress, best_of
+from runners.replicas import Replicas
 
 
 class NonFinite(UserError):
@@ -66,6 +67,7 @@ class Trainer:
 
     Args:
         start: of the parent, where this trial fine-tunes another's best model.
+        replicas: that learn with this process, which alone writes, validates and decides; None: it learns alone.
     """
 
     def __init__(
@@ -77,9 +79,11 @@ class Trainer:
         hooks: Hooks = Hooks(),
         cadence: Cadence = Cadence(),  # noqa: B008
         start: TrialFolder | None = None,
+        replicas: Replicas | None = None,
     ) -> None:
         self.settings, self.inputs = settings, inputs
         self.hooks, self.cadence = hooks, cadence
+        self.replicas = replicas or Replicas(settings)
         self.learner = Learner(settings, inputs)
         self.model, self.objective, self.optimizer = self.learner.model, self.learner.objective, self.learner.optimizer
         if start is not None:
@@ -91,6 +95,7 @@ class Trainer:
 
         Raises:
             NonFinite: the loss or a gradient is not finite; says at which step.
+            ReplicaDied: a process that learns with this one did.
             Preempted: it was asked to end; the checkpoint stands.
             UserError: data cannot be read or a checkpoint cannot be written.
         """
@@ -124,6 +129,7 @@ class Trainer:
     def _train_epoch(self) -> dict[str, float]:
         progress = self.progress
         epoch, started, before = self.learner.begin(progress.epoch), time.monotonic(), progress.seconds
+        self.replicas.begin(progress.epoch, progress.batch)
         for place, batch in epoch.since(progress.batch):
             for name, value in self._step(batch, place / len(epoch)).items():
                 progress.sums[name] = progress.sums.get(name, 0) + value.double()
@@ -138,8 +144,9 @@ class Trainer:
 
     def _step(self, batch: Batch, passed: float) -> dict[str, Tensor]:
         """One update; what it measured, still on the device."""
-        measured = self.learner.gradient(batch, passed)
-        self._check_finite(measured["loss"], measured["grad_norm"])
+        with self.replicas.step():
+            measured = self.learner.gradient(batch, passed)
+            self._check_finite(measured["loss"], measured["grad_norm"])
         self.learner.update()
         self.progress.step += 1
         return measured
@@ -154,13 +161,20 @@ class Trainer:
         return culprit({name: weight.grad for name, weight in self.model.named_parameters() if weight.grad is not None})
 
     def _state(self) -> dict[str, Any]:
-        return {**self.learner.state(), "random": checkpoints.random_states(self.inputs.device)}
+        random = checkpoints.random_states(self.inputs.device)
+        return {**self.learner.state(), "random": random, "random_of_others": self.replicas.random_states()}
 
     def _resume(self) -> None:
-        state = self.progress.restore()
+        state, others = self.progress.restore(), list[dict[str, Any]]()
         if state is not None:
             self.learner.load(state)
             checkpoints.restore_random_states(state["random"], self.inputs.device)
+            others = state.get("random_of_others", [])
+            before, now = len(others) + 1, self.replicas.count
+            if before != now:
+                self.hooks.warn(f"it goes on with resources.replicas = {now} after {before}: dropout draws differently")
+        self.replicas.start(self.learner, others, self.progress.step)
+        self.progress.replicas = max(self.progress.replicas, self.replicas.count)
 
 
 def culprit(gradients: Mapping[str, Tensor]) -> str:

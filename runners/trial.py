@@ -26,6 +26,7 @@ from runners.failures import classify, given_up
 from runners.inputs import Inputs, data_fingerprint, prepare
 from runners.machine import Machine
 from runners.progress import Cadence, Progress
+from runners.replicas import Replicas
 from runners.stopping import Stop
 from runners.trainer import Hooks, Preempted, Trainer
 
@@ -196,10 +197,15 @@ class Running:
 
 
 def _train(running: Running, cadence: Cadence) -> State:
-    inputs = running.start()
-    start = _parent(running.settings, running.folder)
-    trainer = Trainer(running.settings, inputs, running.folder, hooks=running.hooks, cadence=cadence, start=start)
-    trainer.fit()
+    settings, folder = running.settings, running.folder
+    with Replicas(settings, running.machine) as replicas:
+        inputs, start = running.start(), _parent(settings, folder)
+        if replicas.count > 1:
+            running.hold.log(replicas.said())
+        trainer = Trainer(
+            settings, inputs, folder, hooks=running.hooks, cadence=cadence, start=start, replicas=replicas
+        )
+        trainer.fit()
     return running.finish(trainer.progress, inputs, trainer.by_protocols(protocols_of(running.settings)))
 
 
@@ -254,6 +260,7 @@ def _record(
         "test_t2i_ranks": ranks.t2i.tolist(),
         "history": record.long_history(progress.rows),
         "packed": progress.packed if progress.packed > 1 else None,
+        "replicas": progress.replicas if progress.replicas > 1 else None,
         "train_seconds": sum(row["seconds"] for row in progress.rows),
         "data_fingerprint": data_fingerprint(inputs, settings.model),
         "code_fingerprint": provenance.code_fingerprint(),
