@@ -223,7 +223,7 @@ def _hours(
     hours: dict[str, Span] = {}
     for chain in jobs:
         what = "GPU" if any(bases[_key(trial)].gpu for trial in chain) else "CPU"
-        share = max(shares[_key(trial)] for trial in chain) if what == "GPU" else resources.cpu
+        share = max(shares[_key(trial)] for trial in chain) if what == "GPU" else resources.cpus
         hours[what] = hours.get(what, Span(0, 0)) + _sum(seconds[trial.id] for trial in chain) * (share / 3600)
     return hours
 
@@ -241,7 +241,7 @@ def _jobs(
     if resources.concurrency:
         return resources.concurrency, "resources.concurrency"
     share = max((shares[_key(trial)] for trial in trials if bases[_key(trial)].gpu), default=0.0)
-    fitting = (os.cpu_count() or 1) // resources.cpu
+    fitting = (os.cpu_count() or 1) // resources.cpus
     return min(fitting, int(_gpus() / share)) if share and _gpus() else fitting, "what fits here"
 
 

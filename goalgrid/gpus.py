@@ -14,9 +14,9 @@ Key = tuple[str, str]
 
 def shares(overview: Overview, trials: Sequence[Trial]) -> dict[Key, float]:
     """The largest share of each data set and recipe."""
-    stated, keys = overview.grid.resources.gpu, dict.fromkeys(map(_key, trials))
-    if stated is not None:
-        return dict.fromkeys(keys, stated)
+    resources, keys = overview.grid.resources, dict.fromkeys(map(_key, trials))
+    if resources.gpu is not None or resources.replicas > 1:
+        return dict.fromkeys(keys, resources.gpus(0.0))
     needs = measured(overview, trials)
     return {key: needs[key].share() if key in needs else catalog.recipe(key[1]).gpu for key in keys}
 

@@ -38,7 +38,9 @@ class Policy:
 
 
 POLICY: dict[Failure, Policy] = {
-    Failure.OUT_OF_MEMORY: Policy(2, "a larger resources.gpu or resources.cpu share, or a smaller batch", 2.0, True),
+    Failure.OUT_OF_MEMORY: Policy(
+        2, "a larger resources.gpu or resources.cpu share, more resources.replicas, or a smaller batch", 2.0, True
+    ),
     Failure.NON_FINITE: Policy(1, "a smaller train.lr or objective.tau; another try gives the same"),
     Failure.TIMEOUT: Policy(2, "its log shows where it hung; reliability.stall_minutes says for how long", 1.0),
     Failure.KILLED: Policy(3, "the system may be out of memory: fewer --jobs, or a larger resources.cpu", 1.0),

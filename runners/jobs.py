@@ -280,20 +280,20 @@ def jobs_for(
     jobs = []
     for chain in chains(trials):
         share = max(gpu_share(resources, trial.settings.recipe) for trial in chain) if gpus else 0.0
-        machine = Machine(resources.cpu, resources.workers, share > 0, roots, weights, cache)
+        machine = Machine(resources.cpu, resources.workers, share > 0, roots, weights, cache, resources.replicas)
         settings, ids = tuple(trial.settings for trial in chain), tuple(trial.id for trial in chain)
-        request = Request(resources.cpu, share, tuple(resources.custom.items()), min(share, 1.0) or 1.0)
+        request = Request(resources.cpus, share, tuple(resources.custom.items()), min(share, 1.0) or 1.0)
         jobs.append(Job(settings, ids, str(home.path.absolute()), machine, request, launched))
     return jobs
 
 
 def gpu_share(resources: Resources, recipe: str) -> float:
-    """The grid file's share of a GPU, else the recipe's.
+    """GPUs of a job: the grid file's share, else the recipe's; one for each replica.
 
     Raises:
         UserError: it is neither below 1 nor whole; Ray cannot place 1.5 GPUs.
     """
-    share = catalog.recipe(recipe).gpu if resources.gpu is None else resources.gpu
+    share = resources.gpus(catalog.recipe(recipe).gpu)
     if share > 1 and share != int(share):
         raise UserError(f"resources.gpu = {share}: give a share of one GPU, up to 1, or a whole number of GPUs.")
     return share

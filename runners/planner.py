@@ -27,7 +27,7 @@ def packed(jobs: Sequence[Job], slots: int, room: Room = lambda jobs: jobs[0].re
     kept, groups = list[Job](), dict[object, dict[int, list[Job]]]()
     for job in jobs:
         settings = job.trials[0]
-        if len(job.trials) > 1 or why_not(settings):
+        if len(job.trials) > 1 or job.machine.replicas > 1 or why_not(settings):
             kept.append(job)
         else:
             like = (alike(settings), job.home, job.machine, job.request, job.launched)

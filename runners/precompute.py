@@ -15,7 +15,7 @@ from grid.home import Home
 from retrieval import data, pretrained
 from retrieval.features import Source
 from retrieval.model import pretrained_parts
-from runners.inputs import feature_source
+from runners.inputs import check_replicas, feature_source
 from runners.jobs import Job, jobs_for
 from runners.machine import Machine
 
@@ -23,17 +23,20 @@ from runners.machine import Machine
 def check_inputs(jobs: Sequence[Job]) -> None:
     """Open every data set and find every network's weights, so that a wrong path is one message, not 45.
 
+    And see that their batches are large enough for the replicas that share them.
+
     Raises:
         UserError: what is wrong with the first that is.
     """
-    wanted = ((settings.dataset, settings.model, job.machine) for job in jobs for settings in job.trials)
-    for dataset, model, machine in dict.fromkeys(wanted):
+    wanted = ((job.machine, each.dataset, each.model, each.train) for job in jobs for each in job.trials)
+    for machine, dataset, model, train in dict.fromkeys(wanted):
         keep = not (isinstance(model.image, BackboneSettings) and model.image.cached)
         view, root = data.view_of(model.image), machine.root(dataset.name)
         pairs = data.load(dataset.name, root, view, workers=machine.workers, keep=keep)
         data.check_protocol(pairs, dataset.name, dataset.protocol)
         for part in pretrained_parts(model):
             pretrained.locate(part, machine.places)
+        check_replicas(train, len(pairs.train.captions), machine.replicas)
 
 
 def feature_jobs(grid: Grid, cells: Sequence[Cell], home: Home) -> list[Job]:

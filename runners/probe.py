@@ -23,6 +23,7 @@ from runners.inputs import Inputs, batches, prepare
 from runners.jobs import jobs_for
 from runners.machine import Machine
 from runners.precompute import check_inputs, compute_features
+from runners.replicas import Replicas
 from runners.stopping import Stop
 from runners.trainer import Hooks, Preempted, Trainer
 
@@ -66,7 +67,8 @@ def measure(settings: TrialSettings, machine: Machine, steps: int = STEPS) -> Pr
     inputs = prepare(settings, machine)
     with tempfile.TemporaryDirectory(prefix="goalgrid-probe-") as name:
         folder = TrialFolder(Path(name))
-        least, most, measured, evaluation = _timed(settings, inputs, folder, steps)
+        with Replicas(settings, machine) as replicas:
+            least, most, measured, evaluation = _timed(settings, inputs, folder, steps, replicas)
         inputs.reader.save(folder.vocabulary)
         best, words = folder.best_checkpoint.stat().st_size, folder.vocabulary.stat().st_size
     return Probe(
@@ -84,7 +86,9 @@ def measure(settings: TrialSettings, machine: Machine, steps: int = STEPS) -> Pr
     )
 
 
-def _timed(settings: TrialSettings, inputs: Inputs, folder: TrialFolder, steps: int) -> tuple[float, float, int, float]:
+def _timed(
+    settings: TrialSettings, inputs: Inputs, folder: TrialFolder, steps: int, replicas: Replicas
+) -> tuple[float, float, int, float]:
     """Seconds of a step, from the lower to the upper quarter, how many were measured, and seconds of a validation."""
     times: list[float] = []
 
@@ -94,7 +98,7 @@ def _timed(settings: TrialSettings, inputs: Inputs, folder: TrialFolder, steps: 
         return step >= steps + WARMING
 
     hooks = Hooks(begin=lambda step: times.append(time.monotonic()), beat=beat)
-    trainer = Trainer(settings, inputs, folder, hooks=hooks)
+    trainer = Trainer(settings, inputs, folder, hooks=hooks, replicas=replicas)
     with suppress(Preempted):
         trainer.fit()
     each = [after - before for before, after in pairwise(times)]

@@ -56,8 +56,11 @@ def measured(
 def samples(jobs: Sequence[Job], resources: Resources) -> list[Sample]:
     """One trial of each kind whose memory has to be known.
 
-    Where the grid states the share of a job, that counts, and only the size of packs depends on a measurement.
+    Where the grid states the share of a job, that counts, and only the size of packs depends on a measurement. Several
+    replicas have a whole GPU each.
     """
+    if resources.replicas > 1:
+        return []
     count, first = Counter[str](), dict[str, Sample]()
     for job in jobs:
         for settings in job.trials if job.machine.gpu else ():

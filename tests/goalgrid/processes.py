@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+
 from grid.home import Home, State, TrialFolder
 
 from ..conftest import ROOT
@@ -44,3 +46,10 @@ def pid_of(folder: TrialFolder) -> int:
     latest = folder.latest()
     assert latest
     return int(latest.content()["pid"])
+
+
+def listening_addresses(process: subprocess.Popen[str]) -> set[str]:
+    """Where a process and all its children wait for connections."""
+    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    connections = [connection for member in family for connection in member.net_connections("inet")]
+    return {connection.laddr.ip for connection in connections if connection.status == psutil.CONN_LISTEN}

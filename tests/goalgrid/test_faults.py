@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 
 import pandas as pd
-import psutil
 import pytest
 
 from grid.home import Home, State, TrialFolder
 
 from ..conftest import ROOT, SMALL, Goalgrid
-from .processes import pid_of, running, start, wait_until
+from .processes import listening_addresses, pid_of, running, start, wait_until
 
 GRID = ("--set", 'objectives=["con_con"]', "--set", "seeds=[0,1,2]", *SMALL, "--set", "train.epochs=12")
 RUN = ("run", "demo", *GRID, "--mlflow-uri", "")
@@ -54,13 +53,6 @@ def assert_as_if_nothing_happened(home: Home, undisturbed: Home) -> None:
         assert ours_history == theirs_history
     tables = [(each.grid("demo").tables / "goal.csv").read_bytes() for each in (home, undisturbed)]
     assert tables[0] == tables[1]
-
-
-def listening_addresses(process: subprocess.Popen[str]) -> set[str]:
-    """Where a process and all its children wait for connections."""
-    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-    connections = [connection for member in family for connection in member.net_connections("inet")]
-    return {connection.laddr.ip for connection in connections if connection.status == psutil.CONN_LISTEN}
 
 
 @pytest.mark.slow

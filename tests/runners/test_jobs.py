@@ -10,6 +10,7 @@ from grid.gridfile import load
 from grid.home import Home
 from grid.running import Resources
 from runners.jobs import Capacity, Job, Launched, concurrency, gpu_share, jobs_for
+from runners.planner import packed
 from runners.progress import Cadence
 
 
@@ -41,7 +42,30 @@ def test_a_share_that_ray_cannot_place_is_an_error() -> None:
         gpu_share(Resources(gpu=1.5), "cnn-bow")
 
 
-@pytest.mark.parametrize("setting", ["cpu=0", "gpu=-1", "concurrency=0", "workers=0"])
+def test_each_replica_has_cpus_and_a_gpu_of_its_own() -> None:
+    two = ("resources.replicas=2", "resources.cpu=3")
+    (on_cpus, on_gpus, kept) = (jobs(*two)[0], jobs(*two, gpus=4)[0], jobs(*two, "resources.gpu=0", gpus=4)[0])
+    assert [(job.request.cpu, job.request.gpu) for job in (on_cpus, on_gpus, kept)] == [(6, 0), (6, 2), (6, 0)]
+    assert [job.machine.replicas for job in (on_cpus, on_gpus, kept)] == [2, 2, 2]
+    assert jobs("resources.replicas=2", "resources.gpu=2", gpus=2)[0].request.gpu == 2
+    assert Job.from_json(on_gpus.to_json()) == on_gpus
+    with pytest.raises(UserError, match="the largest node has 8 CPU and 1 GPU"):
+        concurrency(Resources(), [on_gpus], Capacity(({"CPU": 8, "GPU": 1},)))
+
+
+@pytest.mark.parametrize("gpu", [0.5, 1, 3])
+def test_replicas_share_no_gpu_and_leave_none_idle(gpu: float) -> None:
+    with pytest.raises(UserError, match=f"resources: .*gpu = {gpu:g} does not go with replicas = 2.* or give 2"):
+        load("demo", ["resources.replicas=2", f"resources.gpu={gpu}"])
+
+
+def test_trials_of_replicas_are_not_packed() -> None:
+    some = jobs("resources.replicas=2")
+    assert packed(some, 2) == some
+    assert len(packed(jobs(), 2)) < len(some)
+
+
+@pytest.mark.parametrize("setting", ["cpu=0", "gpu=-1", "concurrency=0", "workers=0", "replicas=0"])
 def test_less_than_nothing_is_an_error(setting: str) -> None:
     with pytest.raises(UserError, match=rf"resources\.{setting.split('=')[0]}.*: Input should be greater"):
         load("demo", [f"resources.{setting}"])
