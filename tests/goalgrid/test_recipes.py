@@ -26,7 +26,7 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [word for name, folder in folders.items() for word in ("--weights", f"{name}={folder}")]
 
 
-@pytest.mark.parametrize("recipes", [RAW, FEATURES], ids=["raw", "features"])
+@pytest.mark.parametrize("recipes", [pytest.param(RAW, marks=pytest.mark.slow), FEATURES], ids=["raw", "features"])
 def test_every_published_recipe_trains_two_epochs_and_is_evaluated(
     recipes: list[str], weights: list[str], goalgrid: Goalgrid, few_of_flickr8k: Path, tmp_path: Path
 ) -> None:
@@ -44,6 +44,7 @@ def test_every_published_recipe_trains_two_epochs_and_is_evaluated(
         assert row["test_rsum"] > 0
 
 
+@pytest.mark.slow
 def test_a_chained_grid_trains_parents_first_and_its_rows_stand_side_by_side(
     goalgrid: Goalgrid, tmp_path: Path
 ) -> None:
