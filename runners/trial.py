@@ -154,10 +154,10 @@ class Running:
             Fenced: another process holds the trial now.
             UserError: the disk is full or read-only.
         """
-        folder, ranks = self.folder, by_protocol[self.settings.dataset.protocol]
-        others = {name: each.metrics() for name, each in by_protocol.items() if each is not ranks}
+        folder, own = self.folder, self.settings.dataset.protocol
+        metrics = {name: each.metrics() for name, each in by_protocol.items()}
         self.hold.commit()
-        content = _record(self.settings, folder, progress, inputs, ranks, others, self.environment)
+        content = _record(self.settings, folder, progress, inputs, by_protocol[own], metrics, self.environment)
         record.write(folder.record, content, durable=False)
         make_durable(folder.path)  # before `done` says so
         write_text(folder.done, datetime.now(UTC).isoformat(timespec="seconds") + "\n", durable=False)
@@ -165,7 +165,7 @@ class Running:
         for checkpoint in (folder.last_checkpoint, folder.previous_checkpoint):
             checkpoint.unlink(missing_ok=True)  # three times the model each; what may start from it takes the best
         self.hold.end(DONE)
-        self.voice.done({f"test_{name}": value for name, value in ranks.metrics().items()})
+        self.voice.done({f"test_{name}": value for name, value in metrics[own].items()})
         return State.DONE
 
     def ended(self, error: Exception) -> State:
@@ -234,10 +234,17 @@ def _record(
     progress: Progress,
     inputs: Inputs,
     ranks: Ranks,
-    others: dict[str, dict[str, float]],
+    metrics: dict[str, dict[str, float]],
     environment: dict[str, Any],
 ) -> dict[str, Any]:
+    """What is kept of a trial.
+
+    Args:
+        ranks: by its own protocol.
+        metrics: by all of its data set's protocols.
+    """
     selected = progress.selected
+    others = {name: each for name, each in metrics.items() if name != settings.dataset.protocol}
     return {
         "trial_id": folder.trial_id,
         "dataset": settings.dataset.name,
@@ -253,7 +260,7 @@ def _record(
         "epochs": progress.epoch,
         "steps": progress.step,
         **{f"val_{name}": selected[f"val_{name}"] for name in record.METRICS},
-        **{f"test_{name}": value for name, value in ranks.metrics().items()},
+        **{f"test_{name}": value for name, value in metrics[settings.dataset.protocol].items()},
         "other_metrics": record.other_metrics(others),
         **record.diagnostics(selected),
         "test_i2t_ranks": ranks.i2t.tolist(),
