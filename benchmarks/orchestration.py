@@ -2,7 +2,8 @@
 
 Trials as short as real ones can be (a linear map on 8 features of 8 images, one step, one validation, one test) through
 `goalgrid run`, two at a time, on a terminal with the live matrix, with attempts, weights and records, and once with
-MLflow's mirror; beside trivial trainables through Ray Tune as it comes, and with actors that are reused. All in processes of their own.
+MLflow's mirror; beside trivial trainables through Ray Tune as it comes, and with actors that are reused. All in
+processes of their own.
 
 A trial's cost is the time from the first that is finished to the last, divided by how many came between. Of ours, the
 same training without any file, in one process and divided by the number of workers, is taken off. Starting, planning

@@ -10,7 +10,7 @@ from grid import catalog
 from grid.encoders import ModelSettings
 from grid.errors import UserError, several, unknown
 from grid.gridfile import Grid, Scalar
-from grid.identity import CellIds
+from grid.identity import cell_ids
 from grid.resolution import Common, Point, Resolver, Section
 from grid.settings import (
     DatasetSettings,
@@ -186,6 +186,6 @@ def _trials(
     shared = Shared(dataset.settings, recipe, model.settings, train.settings, objective.settings)
     readable = f"{dataset.settings.name}_{recipe}_{objective.settings.name}"
     texts = {"dataset": dataset.text, "model": model.text, "train": train.text, "objective": objective.text}
-    ids = CellIds(readable, recipe, **texts)
     starts: Sequence[str | None] = [parent.id for parent in parents] or [None] * len(seeds)
-    return tuple(Trial(ids.of(seed, start), shared, seed, start) for seed, start in zip(seeds, starts, strict=True))
+    ids = cell_ids(readable, recipe, seeds, starts, **texts)
+    return tuple([Trial(own, shared, seed, start) for own, seed, start in zip(ids, seeds, starts, strict=True)])

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
+from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any
 
 from pydantic import BaseModel
@@ -42,26 +44,33 @@ def trial_id(settings: TrialSettings) -> str:
     return f"{readable}-{digest(canonical(settings))[:8]}"
 
 
-class CellIds:
+def cell_ids(
+    readable: str,
+    recipe: str,
+    seeds: Iterable[int],
+    parents: Iterable[str | None],
+    *,
+    dataset: str,
+    model: str,
+    train: str,
+    objective: str,
+) -> list[str]:
     """`trial_id` of trials that differ in seed and parent alone: the rest is written and hashed once.
 
     Args:
-        dataset, model, train, objective: canonical JSON of these settings.
         readable: what all ids begin with: `flickr8k_fc-bow_sig-ms_cir`.
+        parents: ids of those that they start from, seed by seed.
+        dataset, model, train, objective: canonical JSON of these settings.
     """
-
-    def __init__(self, readable: str, recipe: str, *, dataset: str, model: str, train: str, objective: str) -> None:
-        before = f'"dataset":{dataset},"model":{model},"objective":{objective},"recipe":{json.dumps(recipe)}'
-        self._begun = hashlib.sha256(f'{{{before},"schema_version":{SCHEMA_VERSION},"seed":'.encode())
-        self._rest = f',"train":{train}}}'.encode()
-        self._readable = readable
-
-    def of(self, seed: int, parent: str | None) -> str:
-        """The id of one trial."""
-        starts_from = b"" if parent is None else f',"starts_from":{json.dumps(parent)}'.encode()
-        hashed = self._begun.copy()
-        hashed.update(b"%d%b%b" % (seed, starts_from, self._rest))
-        return f"{self._readable}_s{seed}-{hashed.hexdigest()[:8]}"
+    before = f'"dataset":{dataset},"model":{model},"objective":{objective},"recipe":{_quoted(recipe)}'
+    begun = hashlib.sha256(f'{{{before},"schema_version":{SCHEMA_VERSION},"seed":'.encode())
+    rest, ids = f',"train":{train}}}'.encode(), list[str]()
+    for seed, parent in zip(seeds, parents, strict=True):
+        starts_from = b"" if parent is None else f',"starts_from":{_quoted(parent)}'.encode()
+        hashed = begun.copy()
+        hashed.update(b"%d%b%b" % (seed, starts_from, rest))
+        ids.append(f"{readable}_s{seed}-{hashed.hexdigest()[:8]}")
+    return ids
 
 
 def derived_seed(settings: TrialSettings, purpose: str) -> int:

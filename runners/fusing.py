@@ -20,9 +20,12 @@ from runners.progress import Progress
 from runners.stacks import Member
 from runners.trainer import Hooks, Preempted, Trainer
 
-STEPS = 6
-WARMING = 2
-"""First steps, which take longer and are not counted."""
+STEPS = 9
+WARMING = 4
+"""First steps, which take longer and are not counted: memory is new to the process, and kernels are chosen."""
+
+WORTHWHILE = 1.1
+"""The least gain for which trials are packed. A few steps show it within some percent, and it must not be a loss."""
 
 
 def gain(home: Home, trials: Sequence[TrialSettings], machine: Machine) -> float:
@@ -49,8 +52,9 @@ def remembered(home: Home, settings: TrialSettings, machine: Machine) -> Path:
 
 
 def measure(trials: Sequence[TrialSettings], machine: Machine) -> float:
-    """The same, measured now."""
+    """The same, measured now: in CPU time where one thread computes, as other workers begin at the same moment."""
     inputs = prepare(trials[0], machine)
+    clock = time.process_time if machine.device.type == "cpu" and machine.threads == 1 else time.monotonic
     with tempfile.TemporaryDirectory(prefix="goalgrid-pack-") as name:
         folders = [TrialFolder(Path(name) / str(place)) for place in range(len(trials) + 1)]
 
@@ -64,18 +68,18 @@ def measure(trials: Sequence[TrialSettings], machine: Machine) -> float:
             ]
             Pack(members, inputs, lambda member, error: None).fit()
 
-        return len(trials) * _pace(alone) / _pace(together)
+        return len(trials) * _pace(alone, clock) / _pace(together, clock)
 
 
-def _pace(train: Callable[[Hooks], None]) -> float:
+def _pace(train: Callable[[Hooks], None], clock: Callable[[], float]) -> float:
     """Seconds of a step."""
     times: list[float] = []
 
     def beat(step: int) -> bool:
         if step >= len(times):
-            times.append(time.monotonic())
+            times.append(clock())
         return step >= STEPS + WARMING
 
     with suppress(Preempted):
-        train(Hooks(begin=lambda step: times.append(time.monotonic()), beat=beat))
+        train(Hooks(begin=lambda step: times.append(clock()), beat=beat))
     return median([after - before for before, after in pairwise(times)][WARMING:])

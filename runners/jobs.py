@@ -23,7 +23,7 @@ from runners import attempts, folders, gpu
 from runners.attempts import Origin
 from runners.events import Event, Report
 from runners.failures import alone, given_up, last_try, pause
-from runners.fusing import gain
+from runners.fusing import WORTHWHILE, gain
 from runners.machine import Machine
 from runners.packed_trials import run_pack
 from runners.progress import Cadence
@@ -120,7 +120,7 @@ class Job:
     def _side_by_side(self, report: Report, stop: Stop, origin: Origin) -> bool:
         """Train as a pack, if that pays; a trial whose last try it is has the process for itself."""
         try:
-            if gain(self.place, self.trials, self.machine) < 1:
+            if gain(self.place, self.trials, self.machine) < WORTHWHILE:
                 return False
         except Exception:  # each trial finds the same, and says so
             return False
