@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 RAY = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--object-store-memory=80000000"]
 SHORT = ("--set", 'objectives=["sig-ms_cir"]', "--mlflow-uri", "", *SMALL)
 ONE = (*SHORT, "--set", "seeds=[0]")
-THREE = (*SHORT, "--set", "seeds=[0,1,2]", "--set", "train.epochs=6")
+THREE = (*SHORT, "--set", "seeds=[0,1,2]", "--set", "train.epochs=16")
 
 ASK_GPUS = """
 import os
