@@ -9,29 +9,20 @@ last holds for the others. Wall time; every process computes in one thread.
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-os.environ |= {
-    "PYTHONPATH": os.pathsep.join(filter(None, [sys.path[0], os.environ.get("PYTHONPATH")])),
-    "OMP_NUM_THREADS": "1",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_AIR_NEW_OUTPUT": "0",
-}
-
 import measuring
+from peers import WORKERS, tune_alone
 
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
 
 LOOP, REUSED, DEFAULTS = "a process each", "Ray Tune, actors reused", "Ray Tune's defaults"
 GOALS = {"demo": {REUSED: 5.0, DEFAULTS: 40.0}, "flickr8k": {LOOP: 3.0}}
-WORKERS = 2
 
 
 def ours(words: list[str]) -> float:
@@ -63,11 +54,8 @@ def _seconds(command: list[str]) -> float:
     return time.monotonic() - began
 
 
-def tune_alone(words: list[str], root: str, sample: int, reuse: bool) -> float:
+def by_tune(words: list[str], root: str, sample: int, *, reuse: bool) -> float:
     """Seconds of all trials as Tune trials, from the start of Ray on and the pace of the first ones."""
-    import ray
-    from ray import tune
-
     from grid.home import Home
     from runners.machine import Machine
     from runners.trial import run_trial
@@ -75,31 +63,16 @@ def tune_alone(words: list[str], root: str, sample: int, reuse: bool) -> float:
     began = time.monotonic()
     trials = trials_of(expand(load(words[0], words[2::2])))
     machine = Machine(roots=(("flickr8k", root),) if root else ())
-    ray.init("local", num_cpus=WORKERS, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    with tempfile.TemporaryDirectory() as runs:
+        home = Home(Path(runs))
 
-    class Clock(tune.Callback):
-        def on_trial_complete(self, iteration: int, trials: list[object], trial: object, **info: object) -> None:
-            times.append(time.monotonic())
+        def train(number: int) -> None:
+            run_trial(trials[number].settings, home.trial(trials[number].id), lambda event: None, machine)
 
-    times: list[float] = []
-    with tempfile.TemporaryDirectory() as storage:
-        home = Home(Path(storage) / "runs")
-
-        def train(config: dict[str, int]) -> None:
-            trial = trials[config["number"]]
-            run_trial(trial.settings, home.trial(trial.id), lambda event: None, machine)
-            tune.report({"value": 1.0})
-
-        tune.Tuner(
-            train,
-            param_space={"number": tune.grid_search(list(range(sample)))},
-            tune_config=tune.TuneConfig(reuse_actors=reuse),
-            run_config=tune.RunConfig(storage_path=storage, verbose=0, callbacks=[Clock()]),
-        ).fit()
+        ends = tune_alone(train, sample, reuse=reuse)
         assert len(list(home.path.glob("trials/*/done"))) == sample
-    ray.shutdown()
-    pace = (times[-1] - times[1]) / (sample - 2)  # two at a time: the second one ends with the first
-    return times[1] - began + pace * (len(trials) - 2)
+    pace = (ends[-1] - ends[1]) / (sample - 2)  # two at a time: the second one ends with the first
+    return ends[1] - began + pace * (len(trials) - 2)
 
 
 def compare(name: str, words: list[str], root: str, sample: int) -> list[str]:
@@ -133,7 +106,7 @@ def main() -> None:
     parser.add_argument("--words", type=json.loads, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.peer:
-        print(tune_alone(given.words, given.root, given.sample, given.peer == "reused"))
+        print(by_tune(given.words, given.root, given.sample, reuse=given.peer == "reused"))
         return
     measuring.begin("torch", "ray", note=f"{WORKERS} at a time")
     epochs = ["--set", f"train.epochs={given.epochs}"]

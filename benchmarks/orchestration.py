@@ -21,18 +21,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
-os.environ |= {
-    "PYTHONPATH": os.pathsep.join(filter(None, [sys.path[0], os.environ.get("PYTHONPATH")])),
-    "OMP_NUM_THREADS": "1",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_AIR_NEW_OUTPUT": "0",
-}
-
 import measuring
 import numpy as np
+from peers import WORKERS, tune_alone
 
-WORKERS = 2
 GOAL_MS, GOAL_START, GOAL_FLAT = 5.0, 12.0, 1.25
 """Milliseconds a trial beyond its training; seconds to the end of the first epoch; most trials against fewest."""
 
@@ -96,29 +88,10 @@ def bare(path: Path) -> float:
     return 1000 * (time.perf_counter() - began) / BARE
 
 
-def tune_alone(reuse: bool, trials: int) -> float:
+def trivial_by_tune(trials: int, *, reuse: bool) -> float:
     """Milliseconds of a trivial trainable through Ray Tune."""
-    import ray
-    from ray import tune
-
-    def trivial(config: dict[str, object]) -> None:
-        tune.report({"value": 1.0})
-
-    class Clock(tune.Callback):
-        def on_trial_complete(self, iteration: int, trials: list[object], trial: object, **info: object) -> None:
-            times.append(time.perf_counter())
-
-    times: list[float] = []
-    ray.init("local", num_cpus=WORKERS, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    with tempfile.TemporaryDirectory() as storage:
-        tune.Tuner(
-            trivial,
-            param_space={"number": tune.grid_search(list(range(trials)))},
-            tune_config=tune.TuneConfig(reuse_actors=reuse),
-            run_config=tune.RunConfig(storage_path=storage, verbose=0, callbacks=[Clock()]),
-        ).fit()
-    ray.shutdown()
-    return 1000 * (times[-1] - times[0]) / (trials - 1)
+    ends = tune_alone(lambda number: None, trials, reuse=reuse)
+    return 1000 * (ends[-1] - ends[0]) / (trials - 1)
 
 
 def measured(*arguments: str) -> float:
@@ -160,7 +133,7 @@ def main() -> None:
     parser.add_argument("--bare", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.peer:
-        print(tune_alone(arguments.peer == "reused", PEERS[arguments.peer]))
+        print(trivial_by_tune(PEERS[arguments.peer], reuse=arguments.peer == "reused"))
         return
     if arguments.bare:
         print(bare(arguments.bare))

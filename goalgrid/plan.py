@@ -44,7 +44,8 @@ def lines(overview: Overview, verdicts: Sequence[Verdict], cost: Cost, *, each: 
     starts, leaves = list[Verdict](), list[Verdict]()
     for verdict in verdicts:
         (starts if verdict.starts else leaves).append(verdict)
-    work = _work([verdict.trial for verdict in starts])
+    trials = [verdict.trial for verdict in starts]
+    work = _work(trials)
     return [
         f"{grid.name}: {overview.headline()}",
         *(f"  {line}" for line in axes),
@@ -53,7 +54,7 @@ def lines(overview: Overview, verdicts: Sequence[Verdict], cost: Cost, *, each: 
         *_labelled("tables", fills.lines(fills.fills(overview))),
         *_labelled("work", work),
         *_labelled("costs", cost.lines() if work else ["nothing: nothing is left to train"]),
-        *_labelled("GPU", gpus.lines(overview, starting(verdicts))),
+        *_labelled("GPU", gpus.lines(overview, trials)),
         *(_each(verdicts) if each else ()),
     ]
 
