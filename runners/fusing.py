@@ -1,16 +1,17 @@
 """Whether a pack pays: a few steps both ways, measured once for its like on this kind of machine, and remembered."""
 
+import fcntl
 import json
+import os
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from grid.errors import UserError
-from grid.files import write_json
+from grid.files import create_json
 from grid.home import Home, TrialFolder
 from grid.settings import TrialSettings
 from runners.inputs import prepare
@@ -20,31 +21,35 @@ from runners.progress import Progress
 from runners.stacks import Member
 from runners.trainer import Hooks, Preempted, Trainer
 
-STEPS = 9
-WARMING = 4
-"""First steps, which take longer and are not counted: memory is new to the process, and kernels are chosen."""
+SECONDS, STEPS = 1.5, 4
+"""What is measured of each way: steps for so long, but at least so many."""
 
-WORTHWHILE = 1.5
-"""The least gain for which trials are packed. What many small steps share, other workers' packs take from caches and
-memory: two packs of `demo`, each 1.3 times as fast by itself, came out even with single trials."""
+WORTHWHILE = 0.75
+"""The least gain for which trials are packed: where several workers train, single trials are more in one another's way
+than packs. Those of `demo` gain 0.8 to 1.2 here and 1.28 two at a time; of fc-bow 0.6 to 0.7 here, 0.8 there."""
 
 
 def gain(home: Home, trials: Sequence[TrialSettings], machine: Machine) -> float:
     """How many times faster these trials' steps are side by side than one after the other.
 
     Measured once in a runs folder for all that are alike: whether a trial is packed may change its last bits, so a
-    later launch, of fewer of them, has to decide alike.
+    later launch, of fewer of them, has to decide alike. Where that cannot be kept, it is measured again.
 
     Raises:
         UserError: the data cannot be used.
     """
     kept = remembered(home, trials[0], machine)
-    if kept.exists():
-        return float(json.loads(kept.read_text(encoding="utf-8"))["gain"])
-    measured = measure(trials, machine)
-    with suppress(UserError):  # a disk that is full now costs another measurement
-        write_json(kept, {"gain": measured, "recipe": trials[0].recipe, "trials": len(trials)}, durable=False)
-    return measured
+    with suppress(FileNotFoundError):
+        return _read(kept)
+    with turn():
+        with suppress(FileNotFoundError):  # measured while this one waited
+            return _read(kept)
+        measured = measure(trials, machine)
+        with suppress(OSError):
+            kept.parent.mkdir(exist_ok=True)
+            if not create_json(kept, {"gain": measured, "recipe": trials[0].recipe, "trials": len(trials)}):
+                return _read(kept)  # another node was first
+        return measured
 
 
 def remembered(home: Home, settings: TrialSettings, machine: Machine) -> Path:
@@ -52,10 +57,25 @@ def remembered(home: Home, settings: TrialSettings, machine: Machine) -> Path:
     return home.pack(f"{alike(settings)}-{machine.device.type}-{machine.threads}")
 
 
+@contextmanager
+def turn() -> Iterator[None]:
+    """Wait until no other process of this machine measures: side by side, they would slow one another down."""
+    with (Path(tempfile.gettempdir()) / f"goalgrid-measuring-{os.getuid()}").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # let go of with the process, however that ends
+        try:
+            yield
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def _read(kept: Path) -> float:
+    return float(json.loads(kept.read_text(encoding="utf-8"))["gain"])
+
+
 def measure(trials: Sequence[TrialSettings], machine: Machine) -> float:
-    """The same, measured now: in CPU time where one thread computes, as other workers begin at the same moment."""
+    """The same, measured now: in this thread's CPU time where it computes alone, as others begin at the same moment."""
     inputs = prepare(trials[0], machine)
-    clock = time.process_time if machine.device.type == "cpu" and machine.threads == 1 else time.monotonic
+    clock = time.thread_time if machine.device.type == "cpu" and machine.threads == 1 else time.monotonic
     with tempfile.TemporaryDirectory(prefix="goalgrid-pack-") as name:
         folders = [TrialFolder(Path(name) / str(place)) for place in range(len(trials) + 1)]
 
@@ -73,14 +93,14 @@ def measure(trials: Sequence[TrialSettings], machine: Machine) -> float:
 
 
 def _pace(train: Callable[[Hooks], None], clock: Callable[[], float]) -> float:
-    """Seconds of a step."""
+    """Seconds of a step: the median of the later half, as the first find memory that is new to the process."""
     times: list[float] = []
 
     def beat(step: int) -> bool:
         if step >= len(times):
             times.append(clock())
-        return step >= STEPS + WARMING
+        return step >= STEPS and times[-1] - times[0] > SECONDS
 
     with suppress(Preempted):
         train(Hooks(begin=lambda step: times.append(clock()), beat=beat))
-    return median([after - before for before, after in pairwise(times)][WARMING:])
+    return median([after - before for before, after in pairwise(times)][len(times) // 2 :])

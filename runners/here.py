@@ -35,7 +35,8 @@ class Here:
 
     def run(self, jobs: Sequence[Job], report: Report, *, slots: int) -> None:
         for job in jobs:
-            job.run(report, self.stop)
+            for part in job.parts() or [job]:
+                part.run(report, self.stop)
 
     def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
         return [apart(function, *arguments)]

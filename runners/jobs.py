@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -71,7 +72,7 @@ class Job:
     """Plain values only: a job crosses process borders as JSON.
 
     Args:
-        packed: the trials may be trained side by side.
+        packed: the trials are to be trained side by side, if that pays.
     """
 
     trials: tuple[TrialSettings, ...]
@@ -105,7 +106,8 @@ class Job:
             return
         if self.machine.device.type == "cuda":  # a worker's jobs may have different shares
             gpu.bound(1.0 if self.alone() else self.request.memory)
-        if self.packed and self._side_by_side(report, stop, origin):
+        if self.packed:
+            self._side_by_side(report, stop, origin)
             return
         for trial_id, settings in zip(self.ids, self.trials, strict=True):
             stop.look()
@@ -117,13 +119,25 @@ class Job:
             run_trial(settings, folder, report, self.machine, origin=origin, cadence=cadence, stop=stop)
             self.machine.release()
 
-    def _side_by_side(self, report: Report, stop: Stop, origin: Origin) -> bool:
-        """Train as a pack, if that pays; a trial whose last try it is has the process for itself."""
+    def parts(self) -> "list[Job]":
+        """A job of each trial, where these were to be a pack that does not pay; else none.
+
+        Found out by training a few steps, unless the runs folder remembers.
+        """
+        if not self.packed:
+            return []
         try:
-            if gain(self.place, self.trials, self.machine) < WORTHWHILE:
-                return False
-        except Exception:  # each trial finds the same, and says so
-            return False
+            folders.wait_for(self.place, self.launched.mark, self.launched.patience)
+        except UserError:  # it says so when it runs
+            return []
+        with suppress(Exception):  # each trial finds the same, and says so
+            if gain(self.place, self.trials, self.machine) >= WORTHWHILE:
+                return []
+        pairs = zip(self.ids, self.trials, strict=True)
+        return [replace(self, ids=(name,), trials=(settings,), packed=False) for name, settings in pairs]
+
+    def _side_by_side(self, report: Report, stop: Stop, origin: Origin) -> None:
+        """Train as a pack; a trial whose last try it is has the process for itself."""
         pairs = [(settings, self.place.trial(name)) for name, settings in zip(self.ids, self.trials, strict=True)]
         together = [pair for pair in pairs if not last_try(pair[1], origin.launch)]
         for group in (together, *([pair] for pair in pairs if pair not in together)):
@@ -131,7 +145,6 @@ class Job:
             if group and not stop.asked():
                 run_pack(group, report, self.machine, origin=origin, cadence=self.launched.cadence, stop=stop)
                 self.machine.release()
-        return True
 
     def left(self) -> "Job | None":
         """What another try may help: the trials that are neither done, nor failed for good, nor somebody else's."""
@@ -146,9 +159,9 @@ class Job:
             return None
         return replace(self, ids=tuple(name for name, _ in kept), trials=tuple(settings for _, settings in kept))
 
-    def attempts(self) -> int:
-        """How many attempts at its trials there were."""
-        return sum(len(self.place.trial(trial_id).attempts()) for trial_id in self.ids)
+    def attempts(self) -> list[list[Attempt]]:
+        """All that there were at each of its trials."""
+        return [self.place.trial(trial_id).attempts() for trial_id in self.ids]
 
     def live(self) -> bool:
         """Whether one of its trials is being trained."""

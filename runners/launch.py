@@ -151,14 +151,14 @@ def _rounds(driver: Driver, jobs: Sequence[Job], report: Report, stop: Stop, slo
     """
     left = list(jobs)
     while left and not stop.asked():
-        before = sum(job.attempts() for job in jobs)
+        before = [job.attempts() for job in jobs]
         together, alone = dict[Request, list[Job]](), list[Job]()
         for job in left:
             (alone if job.alone() else together.setdefault(job.request, [])).append(job)
         for some, at_a_time in (*((some, slots(some)) for some in together.values()), (alone, 1)):
             if some and not stop.asked():
                 driver.run(some, report, slots=at_a_time)
-        if sum(job.attempts() for job in jobs) == before:
+        if [job.attempts() for job in jobs] == before:
             return
         left = [rest for job in left if (rest := job.left())]
         until = time.monotonic() + max((job.pause() for job in left), default=0.0)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from grid.home import TrialFolder
+from grid.home import State, TrialFolder
 from grid.settings import TrialSettings
 from runners.attempts import Origin
 from runners.events import Report
@@ -28,7 +28,8 @@ def run_pack(
 ) -> None:
     """Make one attempt at each of these trials, side by side: `run_trial` for all of them at once.
 
-    What the process prints goes to the log of the first one.
+    What the process prints goes to the log of the first one. Which worker of a launch begins that one has them all;
+    another leaves them to it.
 
     Args:
         trials: of the same settings but objective and seed.
@@ -40,7 +41,14 @@ def run_pack(
             running = begin(settings, folder, report, machine, holds, origin=own, stop=stop or Stop())
             if isinstance(running, Running):
                 begun.append(running)
+            elif not begun and running is State.RUNNING and _made_by(folder, origin.launch):
+                return
         _train_together(begun, cadence)
+
+
+def _made_by(folder: TrialFolder, launch: str) -> bool:
+    latest = folder.latest()
+    return latest is not None and latest.content().get("launch") == launch
 
 
 def _train_together(begun: Sequence[Running], cadence: Cadence) -> None:

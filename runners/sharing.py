@@ -1,14 +1,15 @@
 """How the workers of a launch share its jobs: each takes the next one that nobody has had; the folders tell which.
 
 No worker idles while a job is left, and nobody hands jobs out: that a trial has one trainer is what attempts are for.
+A pack that does not pay is shared trial by trial.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grid.failures import Failure
-from grid.home import Home, State
+from grid.home import Home, State, TrialFolder
 from runners.jobs import Job
 from runners.stopping import Stop
 
@@ -22,40 +23,54 @@ class Offer:
 
     Args:
         ids: of its trials.
-        tried: attempts at them before this was offered.
+        tried: attempts at each of them before this was offered.
         job: as JSON.
     """
 
     home: str
     ids: tuple[str, ...]
-    tried: int
+    tried: tuple[int, ...]
     job: str
+    packed: bool
 
     @classmethod
     def of(cls, job: Job) -> "Offer":
-        return cls(job.home, job.ids, job.attempts(), job.to_json())
+        return cls(job.home, job.ids, tuple(map(len, job.attempts())), job.to_json(), job.packed)
+
+    def left(self) -> TrialFolder | None:
+        """Of the first of its trials that is not done."""
+        return next((folder for folder in map(Home(Path(self.home)).trial, self.ids) if not folder.done.exists()), None)
 
     def open(self) -> bool:
         """Whether nobody has begun it since it was offered, or whoever had is gone without having finished."""
-        home = Home(Path(self.home))
-        folder = next((folder for folder in map(home.trial, self.ids) if not folder.done.exists()), None)
+        folder = self.left()
         if folder is None:
             return False
-        latest = folder.latest()
-        if latest is None or sum(len(home.trial(trial_id).attempts()) for trial_id in self.ids) == self.tried:
+        latest, home = folder.latest(), Home(Path(self.home))
+        if latest is None or sum(len(home.trial(trial_id).attempts()) for trial_id in self.ids) == sum(self.tried):
             return True
         return folder.state() is State.INTERRUPTED and latest.failure() in GOES_ON
+
+    def parts(self) -> list["Offer"]:
+        """An offer of each trial, where these were to be a pack that does not pay, whoever has begun them."""
+        if not self.packed or self.left() is None:
+            return []
+        each = zip(Job.from_json(self.job).parts(), self.tried, strict=False)
+        return [replace(Offer.of(part), tried=(tried,)) for part, tried in each]
 
 
 def share(offers: Sequence[Offer], run: Callable[[Job], None], stop: Stop) -> None:
     """Take one job after the other, each at most once, until none is open or it is asked to end."""
-    had = set[int]()
-    before = -1
-    while before < len(had):
-        before = len(had)
-        for place, offer in enumerate(offers):
+    left, taken = list(offers), True
+    while taken:
+        taken, waiting, left = False, left, []
+        for offer in waiting:  # grows by the parts of packs
             if stop.asked():
                 return
-            if place not in had and offer.open():
-                had.add(place)
+            if parts := offer.parts():
+                waiting += parts
+            elif offer.open():
+                taken = True
                 run(Job.from_json(offer.job))
+            else:
+                left.append(offer)

@@ -1,5 +1,6 @@
 """Packs: each trial is the one that it would be alone, whatever happens to the others."""
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,14 @@ import pytest
 import torch
 
 from grid.expansion import Trial, expand, trials_of
+from grid.files import write_json
 from grid.gridfile import load
 from grid.home import Home, State, TrialFolder
 from grid.settings import TrialSettings
 from runners import checkpoints
+from runners.attempts import Origin, held
 from runners.events import Event
-from runners.fusing import gain
+from runners.fusing import gain, remembered, turn
 from runners.inputs import Inputs, prepare
 from runners.jobs import Job, jobs_for
 from runners.machine import Machine
@@ -316,6 +319,29 @@ def test_what_a_pack_gains_is_measured_once(tmp_path: Path) -> None:
     first = gain(Home(tmp_path), some, Machine())
     assert first > 0
     assert gain(Home(tmp_path), some[:2], Machine()) == first
+
+
+def test_one_process_measures_while_others_wait_for_what_it_finds(tmp_path: Path) -> None:
+    some = [trial.settings for trial in trials()]
+    kept = remembered(Home(tmp_path), some[0], Machine())
+    with ThreadPoolExecutor() as pool:
+        with turn():
+            waiting = pool.submit(gain, Home(tmp_path), some, Machine())
+            with pytest.raises(TimeoutError):
+                waiting.result(timeout=0.5)
+            write_json(kept, {"gain": -1.0})  # which no measurement finds
+        assert waiting.result(timeout=60) == -1.0
+
+
+def test_a_pack_is_left_to_the_worker_that_began_its_first_trial(tmp_path: Path) -> None:
+    some = trials(names=("con_con", "sig-ms_cir"))
+    pairs = [(trial.settings, Home(tmp_path).trial(trial.id)) for trial in some]
+    with held(pairs[0][1], Origin("a launch"), Stop()):
+        run_pack(pairs, lambda event: None, Machine(), origin=Origin("a launch"))
+        assert [folder.attempts() for _, folder in pairs[1:]] == [[]]
+        run_pack(pairs, lambda event: None, Machine(), origin=Origin("another launch"))
+    assert [len(folder.attempts()) for _, folder in pairs] == [1, 1]
+    assert pairs[1][1].state() is State.DONE
 
 
 def test_alike_are_trials_that_differ_in_objective_and_seed() -> None:
