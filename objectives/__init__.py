@@ -19,7 +19,7 @@ The names are PAIR_TRIPLET, and losses have the same call:
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from inspect import signature
 from typing import Any
 
@@ -103,4 +103,9 @@ def _loss(name: str, values: dict[str, Any]) -> tuple[Loss, Relative | None]:
 
 def _with(equation: Callable[..., Any], values: dict[str, Any]) -> Callable[..., Any]:
     """The equation with those parameters set that it has."""
-    return partial(equation, **{key: values[key] for key in signature(equation).parameters if key in values})
+    return partial(equation, **{key: values[key] for key in _names(equation) if key in values})
+
+
+@cache
+def _names(equation: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(signature(equation).parameters)

@@ -161,9 +161,11 @@ class Running:
         record.write(folder.record, content, durable=False)
         make_durable(folder.path)  # before `done` says so
         write_text(folder.done, datetime.now(UTC).isoformat(timespec="seconds") + "\n", durable=False)
-        make_durable(folder.path)
-        for checkpoint in (folder.last_checkpoint, folder.previous_checkpoint):
-            checkpoint.unlink(missing_ok=True)  # three times the model each; what may start from it takes the best
+        # Three times the model each; what may start from it takes the best. A trial without any is as soon done again.
+        if checkpoints := [path for path in (folder.last_checkpoint, folder.previous_checkpoint) if path.exists()]:
+            make_durable(folder.path)  # before they go
+            for path in checkpoints:
+                path.unlink()
         self.hold.end(DONE)
         self.voice.done({f"test_{name}": value for name, value in metrics[own].items()})
         return State.DONE
