@@ -224,7 +224,7 @@ class Pack:
             Preempted: they are.
         """
         asked = self._asked()
-        if asked or self._active[0].progress.due(self.cadence):
+        if asked or any(member.progress.due(self.cadence) for member in self._active):  # they differ after a kill
             sums.settle()
             for member, state in self._states():
                 self._try(member, partial(_save, state=state))

@@ -160,6 +160,17 @@ def test_those_that_a_kill_left_behind_catch_up_and_join(tmp_path: Path) -> None
     assert_same(whole, resumed)
 
 
+def test_whose_last_checkpoint_is_older_than_the_others_has_its_next_in_time(tmp_path: Path) -> None:
+    some = trials(names=("con_con", "sig-ms_cir"))
+    for trial, step in zip(some, (3, 2), strict=True):
+        with pytest.raises(Preempted):
+            alone(tmp_path, trial, Hooks(beat=lambda steps, step=step: steps == step)).fit()
+    with pytest.raises(Killed):
+        pack(tmp_path, some, killed_after(7), Cadence(steps=4)).fit()
+    last = [checkpoints.load(tmp_path / trial.id / "last.ckpt", CPU) for trial in some]
+    assert [content and content["step"] for content in last] == [6, 6]
+
+
 def test_a_trial_in_a_pack_is_the_same_to_the_bit_whoever_stands_beside_it(tmp_path: Path) -> None:
     some = trials("model.text.encoder=bigru", "model.text.pooling=gpo", seeds=2)
     whole = pack(tmp_path / "all", some)
