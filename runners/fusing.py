@@ -14,7 +14,7 @@ from statistics import median
 from grid.files import create_json
 from grid.home import Home, TrialFolder
 from grid.settings import TrialSettings
-from runners.inputs import prepare
+from runners.inputs import batches, prepare
 from runners.machine import Machine
 from runners.packs import Pack, alike
 from runners.progress import Progress
@@ -23,6 +23,9 @@ from runners.trainer import Hooks, Preempted, Trainer
 
 SECONDS, STEPS = 1.5, 4
 """What is measured of each way: steps for so long, but at least so many."""
+
+SHORT = 20.0
+"""Seconds of training one after the other, below which a pack gains less than it takes to measure it."""
 
 WORTHWHILE = 0.75
 """The least gain for which trials are packed: where several workers train, single trials are more in one another's way
@@ -73,7 +76,10 @@ def _read(kept: Path) -> float:
 
 
 def measure(trials: Sequence[TrialSettings], machine: Machine) -> float:
-    """The same, measured now: in this thread's CPU time where it computes alone, as others begin at the same moment."""
+    """The same, measured now: in this thread's CPU time where it computes alone, as others begin at the same moment.
+
+    0 where all of them together take less long than it is worth to find out.
+    """
     inputs = prepare(trials[0], machine)
     clock = time.thread_time if machine.device.type == "cpu" and machine.threads == 1 else time.monotonic
     with tempfile.TemporaryDirectory(prefix="goalgrid-pack-") as name:
@@ -89,7 +95,11 @@ def measure(trials: Sequence[TrialSettings], machine: Machine) -> float:
             ]
             Pack(members, inputs, lambda member, error: None).fit()
 
-        return len(trials) * _pace(alone, clock) / _pace(together, clock)
+        pace = _pace(alone, clock)
+        steps = trials[0].train.epochs * len(batches(trials[0], inputs, 0))
+        if steps * pace * len(trials) < SHORT:
+            return 0.0
+        return len(trials) * pace / _pace(together, clock)
 
 
 def _pace(train: Callable[[Hooks], None], clock: Callable[[], float]) -> float:
@@ -103,4 +113,4 @@ def _pace(train: Callable[[Hooks], None], clock: Callable[[], float]) -> float:
 
     with suppress(Preempted):
         train(Hooks(begin=lambda step: times.append(clock()), beat=beat))
-    return median([after - before for before, after in pairwise(times)][len(times) // 2 :])
+    return median([after - before for before, after in pairwise(times)][(len(times) - 1) // 2 :])

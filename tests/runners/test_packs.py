@@ -326,10 +326,16 @@ def test_few_trials_of_a_seed_and_chains_stay_jobs_of_their_own() -> None:
 
 
 def test_what_a_pack_gains_is_measured_once(tmp_path: Path) -> None:
-    some = [trial.settings for trial in trials(names=("con_con", "sig-ms_cir", "lin_nca", "sig_con"))]
+    names = ("con_con", "sig-ms_cir", "lin_nca", "sig_con")
+    some = [trial.settings for trial in trials("train.epochs=9999", names=names)]
     first = gain(Home(tmp_path), some, Machine())
     assert first > 0
     assert gain(Home(tmp_path), some[:2], Machine()) == first
+
+
+@pytest.mark.parametrize("steps", ["train.epochs=3", "train.batch_size=5000"])
+def test_trials_that_are_soon_done_are_not_worth_measuring(steps: str, tmp_path: Path) -> None:
+    assert gain(Home(tmp_path), [trial.settings for trial in trials(steps)], Machine()) == 0.0
 
 
 def test_one_process_measures_while_others_wait_for_what_it_finds(tmp_path: Path) -> None:
