@@ -216,7 +216,8 @@ def _tuner(jobs: Sequence[Job], passing: "_Passing", scratch: str, slots: int, e
     for job in jobs:
         offers[job.request].append(Offer.of(job))
     requests = list(offers)
-    places = [(place, group) for place in range(slots) for group, r in enumerate(requests) if place < len(offers[r])]
+    most = [sum(offer.most for offer in some) for some in offers.values()]
+    places = [(place, group) for place in range(slots) for group, number in enumerate(most) if place < number]
     workers = [{"worker": f"{group}-{place}", "group": group} for place, group in places]
 
     def resources(config: dict[str, Any]) -> tune.PlacementGroupFactory:

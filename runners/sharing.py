@@ -37,6 +37,11 @@ class Offer:
     def of(cls, job: Job) -> "Offer":
         return cls(job.home, job.ids, tuple(map(len, job.attempts())), job.to_json(), job.packed)
 
+    @property
+    def most(self) -> int:
+        """Workers that may find work here."""
+        return len(self.ids) if self.packed else 1
+
     def left(self) -> TrialFolder | None:
         """Of the first of its trials that is not done."""
         return next((folder for folder in map(Home(Path(self.home)).trial, self.ids) if not folder.done.exists()), None)

@@ -143,6 +143,7 @@ def test_a_pack_that_pays_is_one_job(tmp_path: Path) -> None:
 def test_a_pack_that_does_not_pay_is_shared_by_all_workers_trial_by_trial(tmp_path: Path) -> None:
     whole = pack(tmp_path, 0.5)
     offers, late = [Offer.of(whole)], list[str]()
+    assert offers[0].most == 4
 
     def run(job: Job) -> None:
         attempt(job)
