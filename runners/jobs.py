@@ -24,7 +24,7 @@ from runners import attempts, folders, gpu
 from runners.attempts import Origin
 from runners.events import Event, Report
 from runners.failures import alone, given_up, last_try, pause
-from runners.fusing import WORTHWHILE, gain
+from runners.fusing import pays
 from runners.machine import Machine
 from runners.packed_trials import run_pack
 from runners.progress import Cadence
@@ -104,8 +104,7 @@ class Job:
             for trial_id in self.ids:
                 report(Event(trial_id, "failed", message=f"{Failure.STORAGE}: {error}"))
             return
-        if self.machine.device.type == "cuda":  # a worker's jobs may have different shares
-            gpu.bound(1.0 if self.alone() else self.request.memory)
+        self._bound()
         if self.packed:
             self._side_by_side(report, stop, origin)
             return
@@ -130,11 +129,18 @@ class Job:
             folders.wait_for(self.place, self.launched.mark, self.launched.patience)
         except UserError:  # it says so when it runs
             return []
+        self._bound()
         with suppress(Exception):  # each trial finds the same, and says so
-            if gain(self.place, self.trials, self.machine) >= WORTHWHILE:
+            if pays(self.place, self.trials, self.machine):
                 return []
+        self.machine.release()
         pairs = zip(self.ids, self.trials, strict=True)
         return [replace(self, ids=(name,), trials=(settings,), packed=False) for name, settings in pairs]
+
+    def _bound(self) -> None:
+        """Keep to its share of a GPU's memory; a worker's jobs may have different ones."""
+        if self.machine.device.type == "cuda":
+            gpu.bound(1.0 if self.alone() else self.request.memory)
 
     def _side_by_side(self, report: Report, stop: Stop, origin: Origin) -> None:
         """Train as a pack; a trial whose last try it is has the process for itself."""
