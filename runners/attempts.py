@@ -199,7 +199,7 @@ def _acquire(folder: TrialFolder, origin: Origin) -> tuple[Attempt, dict[str, An
         message = f"process {lease.get('pid')} on {lease.get('host')} trains this trial; it is left to that one"
         raise Busy(message, ours=lease.get("launch") == origin.launch)
     if before and folder.done.exists():  # looked up after its end, which is written later than `done`
-        raise Busy("another process has just finished this trial", ours=before.content().get("launch") == origin.launch)
+        raise Busy("another process has just finished this trial", ours=before.made_by(origin.launch))
     attempt = Attempt(folder.attempts_folder, before.number + 1 if before else 1)
     lease = {
         "launch": origin.launch,
@@ -217,7 +217,7 @@ def _acquire(folder: TrialFolder, origin: Origin) -> tuple[Attempt, dict[str, An
         "progress": 0,
     }
     if not create_json(attempt.lease, lease):
-        ours = attempt.content().get("launch") == origin.launch
+        ours = attempt.made_by(origin.launch)
         raise Busy("another process has just begun to train this trial; it is left to that one", ours=ours)
     if before and before.outcome() is None:
         end(before, Failure.KILLED, "its process is gone")

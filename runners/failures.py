@@ -82,7 +82,7 @@ def last_try(folder: TrialFolder, launch: str) -> bool:
 
 def _failures(folder: TrialFolder, launch: str) -> list[tuple[Failure, str]]:
     """How the attempts of a launch failed, in their order."""
-    own = (attempt for attempt in folder.attempts() if attempt.content().get("launch") == launch)
+    own = (attempt for attempt in folder.attempts() if attempt.made_by(launch))
     return [(failure, attempt.message()) for attempt in own if (failure := attempt.failure())]
 
 

@@ -1,15 +1,16 @@
 """Whether a pack pays: a few steps both ways, measured once for its like on this kind of machine, and remembered."""
 
-import fcntl
 import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
+
+from filelock import FileLock
 
 from grid.files import create_json
 from grid.home import Home, TrialFolder
@@ -23,6 +24,9 @@ from runners.trainer import Hooks, Preempted, Trainer
 
 SECONDS, STEPS = 1.5, 4
 """What is measured of each way: steps for so long, but at least so many."""
+
+TURN = Path(tempfile.gettempdir()) / f"goalgrid-measuring-{os.getuid()}.lock"
+"""Held by the one process of this machine that measures: side by side, several would slow one another down."""
 
 SHORT = 20.0
 """Seconds of training one after the other, below which a pack gains less than it takes to measure it."""
@@ -54,7 +58,7 @@ def gain(home: Home, trials: Sequence[TrialSettings], machine: Machine) -> float
     kept = remembered(home, trials[0], machine)
     with suppress(FileNotFoundError):
         return _read(kept)
-    with turn():
+    with FileLock(TURN):
         with suppress(FileNotFoundError):  # measured while this one waited
             return _read(kept)
         measured = measure(trials, machine)
@@ -68,17 +72,6 @@ def gain(home: Home, trials: Sequence[TrialSettings], machine: Machine) -> float
 def remembered(home: Home, settings: TrialSettings, machine: Machine) -> Path:
     """Where it stands what trials like this one gain on this kind of machine."""
     return home.pack(f"{alike(settings)}-{machine.device.type}-{machine.threads}")
-
-
-@contextmanager
-def turn() -> Iterator[None]:
-    """Wait until no other process of this machine measures: side by side, they would slow one another down."""
-    with (Path(tempfile.gettempdir()) / f"goalgrid-measuring-{os.getuid()}").open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # let go of with the process, however that ends
-        try:
-            yield
-        finally:
-            fcntl.flock(file, fcntl.LOCK_UN)
 
 
 def _read(kept: Path) -> float:

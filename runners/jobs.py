@@ -192,7 +192,7 @@ class Job:
         for trial_id in self.ids:
             folder = self.place.trial(trial_id)
             latest = folder.latest()
-            if not latest or latest in buried or not _made_by(latest, self.launched.name, worker):
+            if not latest or latest in buried or not latest.made_by(self.launched.name, worker):
                 continue
             if folder.done.exists() or latest.outcome() not in (None, Failure.TIMEOUT):
                 continue  # it ended by itself; only the watchdog says before a death how that ended
@@ -338,11 +338,6 @@ def concurrency(resources: Resources, jobs: Sequence[Job], capacity: Capacity, *
             )
     fitting = min(map(capacity.slots, requests))
     return min(fitting, resources.concurrency or fitting)
-
-
-def _made_by(attempt: Attempt, launch: str, worker: str) -> bool:
-    lease = attempt.content()
-    return (lease.get("launch"), lease.get("worker")) == (launch, worker)
 
 
 def _listed(resources: Mapping[str, float]) -> str:

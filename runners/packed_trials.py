@@ -41,14 +41,11 @@ def run_pack(
             running = begin(settings, folder, report, machine, holds, origin=own, stop=stop or Stop())
             if isinstance(running, Running):
                 begun.append(running)
-            elif not begun and running is State.RUNNING and _made_by(folder, origin.launch):
+            elif (
+                not begun and running is State.RUNNING and (holder := folder.latest()) and holder.made_by(origin.launch)
+            ):
                 return
         _train_together(begun, cadence)
-
-
-def _made_by(folder: TrialFolder, launch: str) -> bool:
-    latest = folder.latest()
-    return latest is not None and latest.content().get("launch") == launch
 
 
 def _train_together(begun: Sequence[Running], cadence: Cadence) -> None:

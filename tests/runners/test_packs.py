@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
+from filelock import FileLock
 
 from grid.expansion import Trial, expand, trials_of
 from grid.files import write_json
@@ -17,7 +18,7 @@ from grid.settings import TrialSettings
 from runners import checkpoints
 from runners.attempts import Origin, held
 from runners.events import Event
-from runners.fusing import gain, remembered, turn
+from runners.fusing import TURN, gain, remembered
 from runners.inputs import Inputs, prepare
 from runners.jobs import Job, jobs_for
 from runners.machine import Machine
@@ -342,7 +343,7 @@ def test_one_process_measures_while_others_wait_for_what_it_finds(tmp_path: Path
     some = [trial.settings for trial in trials()]
     kept = remembered(Home(tmp_path), some[0], Machine())
     with ThreadPoolExecutor() as pool:
-        with turn():
+        with FileLock(TURN):
             waiting = pool.submit(gain, Home(tmp_path), some, Machine())
             with pytest.raises(TimeoutError):
                 waiting.result(timeout=0.5)
