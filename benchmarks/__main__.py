@@ -19,7 +19,6 @@ SHORT: dict[str, list[str]] = {
     "objectives": ["--batch", "128", "1024", "4096", "--rounds", "3", "--no-pml"],
     "evaluation": ["--rounds", "3"],
     "step": [],
-    "packs": [],
     "grids": ["--epochs", "1", "--sample", "2"],
     "orchestration": ["--trials", "2000", "6000"],
     "scale": [],

@@ -19,7 +19,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,15 +34,12 @@ import measuring
 import psutil
 from ray.cluster_utils import Cluster
 
-from grid.expansion import Trial, expand, trials_of
-from grid.files import write_json
+from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.home import Home
 from grid.objectives import GOAL
 from results.comparison import differences
 from runners.disturbance import Command, Cost, cost, done_at, folders, live, strike, trained_after_done
-from runners.fusing import remembered
-from runners.jobs import jobs_for
 
 EVERY, EPOCHS = 10, 10
 """Steps between two checkpoints; epochs, of 20 steps each, of a trial."""
@@ -195,19 +191,12 @@ def report(chaos: Chaos, spent: Cost, lost: int, wrong: list[str], seconds: dict
     return all(met is not False for *_, met in rows)
 
 
-def pack(home: Home, trials: Sequence[Trial], overrides: Sequence[str]) -> None:
-    """Have a runs folder remember that packs pay."""
-    job = jobs_for(load("demo", overrides), trials, home, gpus=0)[0]
-    write_json(remembered(home, job.trials[0], job.machine), {"gain": 2.0})
-
-
 def main() -> int:
     """Train both ways, compare, and print a table for RESULTS.md."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=45, help="up to 45: objectives of GOAL's matrix by seeds")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0, help="of the moments and the victims")
-    parser.add_argument("--packed", action="store_true", help="train in packs, whatever a measure of them would say")
     parser.add_argument("--folder", type=Path, help="keep everything here; default: a temporary folder")
     given = parser.parse_args()
     overrides = settings(given.trials)
@@ -219,9 +208,6 @@ def main() -> int:
         place = given.folder or Path(scratch)
         place.mkdir(parents=True, exist_ok=True)
         calm, wild = Home(place / "undisturbed"), Home(place / "disturbed")
-        if given.packed:
-            for home in (calm, wild):
-                pack(home, trials, overrides)
         words = ("demo", *(word for setting in overrides for word in ("--set", setting)))
         began = time.monotonic()
         code = Command(words, calm, place / "undisturbed.txt").start().wait()

@@ -1,11 +1,10 @@
-"""Objectives, training step, packs, evaluation and the memory probe on a GPU: `python benchmarks/gpu.py`, 8 minutes.
+"""Objectives, training step, evaluation and the memory probe on a GPU: `python benchmarks/gpu.py`, 8 minutes.
 
-Times are between CUDA events, with everything before over, medians. Objectives: as `objectives.py`. The step: VSE++'s
-heads, a GRU of 1,024 units and a linear map on 2,048 values of an image, batches of 128. "tuned" is that step as one
-would write it for speed: VSE++'s hinge, fused Adam, clipping, batches pinned and read ahead, and nothing that waits for
-the GPU. Beside it stand the trainer's step, and the step of a pack of 45, all reading included. Evaluation: as
-`evaluation.py`, both tile sizes. Memory: the probe's prediction for that pack, from small ones on the longest captions,
-beside the most that an epoch of the pack reserves.
+Times are between CUDA events, medians, after everything before has ended. Objectives: as `objectives.py`. The step:
+VSE++'s heads, a GRU of 1,024 units and a linear map on 2,048 values of an image, batches of 128. "tuned" is that step
+written for speed: VSE++'s hinge, fused Adam, clipping, batches pinned and read ahead, and nothing that waits for the
+GPU. Beside it stands the trainer's step, reading included. Evaluation: as `evaluation.py`, both tile sizes. Memory: the
+probe's prediction for one trial, from three steps on the longest captions, beside the peak of a whole epoch.
 
 `--device cpu --small` runs the same code in less than a minute, to see that it runs: its figures say nothing.
 """
@@ -16,6 +15,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -24,41 +24,105 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import evaluation
 import measuring
-import packs
+import numpy as np
 import torch
 from torch import nn
 
 from benchmarks import objectives as cells
+from grid.encoders import FeatureSettings, GruSettings, ModelSettings
+from grid.expansion import expand, trials_of
+from grid.gridfile import load
 from grid.home import TrialFolder
 from grid.memory import MARGIN
 from grid.objectives import GOAL
 from grid.settings import TrialSettings
+from retrieval.data import WHOLE as ALL
+from retrieval.data import Pairs, Split
 from retrieval.model import build
 from runners import gpu, memory
 from runners.inputs import Batch, Inputs, batches
 from runners.learner import optimizer
-from runners.progress import Progress
-from runners.stacks import Member
-from runners.trainer import Hooks, Trainer
+from runners.trainer import Trainer
 
-TRIALS = 45
-FASTER = 10.0
-"""Times that a pack's step of 45 trials is to be faster than 45 tuned steps."""
+
+@dataclass(frozen=True)
+class Size:
+    """What a trial is made of.
+
+    Args:
+        hidden: units of the GRU, and dimensions of the embedding.
+        batch: pairs.
+        word: values of a word vector.
+        features: values of an image.
+        words: of the vocabulary.
+        images: to train on; a tenth as many to validate and to test on.
+    """
+
+    hidden: int
+    batch: int
+    word: int
+    features: int = 64
+    words: int = 400
+    images: int = 400
+
 
 WHOLE = {
     "batches": (128, 1024, 4096),
-    "size": packs.Size(hidden=1024, batch=128, word=300, features=2048, words=10_000, images=4000),
+    "size": Size(hidden=1024, batch=128, word=300, features=2048, words=10_000, images=4000),
     "images": 5000,
     "steps": 20,
     "rounds": 7,
 }
 SMALL = {
     "batches": (32,),
-    "size": packs.Size(hidden=16, batch=32, word=16, images=100),
+    "size": Size(hidden=16, batch=32, word=16, images=100),
     "images": 200,
     "steps": 2,
     "rounds": 2,
 }
+
+
+class Vectors:
+    """Random feature vectors as the images of a split."""
+
+    def __init__(self, count: int, width: int) -> None:
+        self.values = torch.randn(count, width, generator=torch.Generator().manual_seed(count))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.values.shape[1],)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def gather(self, rows: np.ndarray, draw: int | None = None, part: slice = ALL) -> torch.Tensor:
+        return self.values[torch.from_numpy(rows[part])]
+
+    def fingerprint(self) -> str:
+        return "random"
+
+
+def split(images: int, size: Size) -> Split:
+    """Images with five captions of 6 to 19 random words each."""
+    rng = np.random.default_rng(images)
+    captions = [
+        " ".join(f"w{word}" for word in rng.integers(0, size.words, rng.integers(6, 20))) for _ in range(5 * images)
+    ]
+    return Split(Vectors(images, size.features), captions, np.repeat(np.arange(images), 5))
+
+
+def settings_of(size: Size) -> TrialSettings:
+    """A trial of this size, of one epoch."""
+    image = FeatureSettings(encoder="linear")
+    model = ModelSettings(image=image, text=GruSettings(encoder="gru", word_dim=size.word), dim=size.hidden)
+    trials = trials_of(expand(load("demo", [f"train.batch_size={size.batch}", "train.epochs=1"])))
+    return trials[0].settings.model_copy(update={"model": model})
+
+
+def inputs_of(size: Size, device: str) -> Inputs:
+    """What it reads."""
+    settings, pairs = settings_of(size), Pairs(*(split(size.images // part, size) for part in (1, 10, 10)))
+    return Inputs.prepare(pairs, settings.dataset, settings.model.text, device=torch.device(device), places={})
 
 
 def objective_rows(batch: int, device: str, rounds: int) -> list[str]:
@@ -107,13 +171,6 @@ def trained(settings: TrialSettings, inputs: Inputs, folder: TrialFolder) -> Cal
     return lambda: trainer._step(next(read), 0.0) and None
 
 
-def packed(size: packs.Size, inputs: Inputs, folder: TrialFolder) -> Callable[[], None]:
-    """The next step of all 45 trials."""
-    pack = packs.Stepping(size, inputs, folder)
-    each = [reading(stack.members[0].settings, inputs) for stack in pack.pack._stacks]
-    return lambda: pack.step([next(read) for read in each])
-
-
 def cost(make: Callable[[], Callable[[], None]], device: str, steps: int, rounds: int) -> tuple[float, float]:
     """Seconds of a step, median of rounds of so many, and the most megabytes that its tensors take."""
     found: list[float] = []
@@ -133,30 +190,18 @@ def cost(make: Callable[[], Callable[[], None]], device: str, steps: int, rounds
     return statistics.median(found), peak
 
 
-def step_rows(size: packs.Size, device: str, steps: int, rounds: int) -> list[str]:
-    inputs, one = packs.inputs_of(size, device), packs.settings_of(size)[0]
+def step_rows(size: Size, device: str, steps: int, rounds: int) -> list[str]:
+    inputs, settings = inputs_of(size, device), settings_of(size)
     with tempfile.TemporaryDirectory() as name:
-        folder = TrialFolder(Path(name))
-        alone, alone_peak = cost(lambda: tuned(one, inputs), device, steps, rounds)
-        ours, ours_peak = cost(lambda: trained(one, inputs, folder), device, steps, rounds)
-        pack, pack_peak = cost(lambda: packed(size, inputs, folder), device, steps, rounds)
-    faster, what = TRIALS * alone / pack, f"hidden {size.hidden}, batch {size.batch}"
-    tuned_step = f"{1e3 * alone:.2f} ms and {alone_peak:.0f} MB, a tuned step"
+        alone, alone_peak = cost(lambda: tuned(settings, inputs), device, steps, rounds)
+        ours, ours_peak = cost(lambda: trained(settings, inputs, TrialFolder(Path(name))), device, steps, rounds)
     return [
         measuring.row(
-            f"the trainer's step, {what}",
+            f"the trainer's step, hidden {size.hidden}, batch {size.batch}",
             f"{1e3 * ours:.2f} ms and {ours_peak:.0f} MB",
-            peer=tuned_step,
+            peer=f"{1e3 * alone:.2f} ms and {alone_peak:.0f} MB, a tuned step",
             ratio=f"{ours / alone:.2f}",
-        ),
-        measuring.row(
-            f"a step of {TRIALS} trials, {what}",
-            f"{1e3 * pack:.1f} ms and {pack_peak:.0f} MB, packed",
-            peer=tuned_step,
-            ratio=f"{faster:.1f}x {TRIALS} of them",
-            goal=f">= {FASTER:.0f}x",
-            met=faster >= FASTER,
-        ),
+        )
     ]
 
 
@@ -181,17 +226,17 @@ def evaluation_rows(images: int, device: str, rounds: int) -> list[str]:
     return rows
 
 
-def memory_rows(size: packs.Size, device: str) -> list[str]:
-    """The probe's prediction for a pack of 45 beside what an epoch of it takes."""
-    inputs, trials = packs.inputs_of(size, device), packs.settings_of(size)
+def memory_rows(size: Size, device: str) -> list[str]:
+    """The probe's prediction for a trial beside what an epoch of it takes."""
+    inputs, settings = inputs_of(size, device), settings_of(size)
     peak_of = gpu.peak_of if device == "cuda" else lambda work: 2**20 * measuring.peak_megabytes(work)
     few = memory.longest(inputs, memory.STEPS * size.batch)
-    predicted = memory.pack_need(memory.heavy(trials[0]), few, peak_of).peak([TRIALS // packs.SEEDS] * packs.SEEDS)
-    real = peak_of(partial(epoch_of_pack, trials, inputs))
+    predicted = peak_of(partial(memory.train, memory.heavy(settings), few))
+    real = peak_of(partial(memory.train, settings, inputs))
     within = real / max(predicted, 1)
     return [
         measuring.row(
-            f"memory of a pack of {TRIALS}",
+            "memory of a trial",
             f"{predicted / 2**20:.0f} MB, as the probe predicts",
             limit=f"{real / 2**20:.0f} MB, the peak of an epoch and its tests",
             ratio=f"{within:.2f} of it",
@@ -199,18 +244,6 @@ def memory_rows(size: packs.Size, device: str) -> list[str]:
             met=within <= MARGIN,
         )
     ]
-
-
-def epoch_of_pack(trials: list[TrialSettings], inputs: Inputs) -> None:
-    """One epoch of these side by side, validation and test included."""
-    with tempfile.TemporaryDirectory() as name:
-        members = [
-            Member(each, Progress(each.train, TrialFolder(Path(name) / str(place)), inputs.device), Hooks())
-            for place, each in enumerate(trials)
-        ]
-        pack = packs.Pack(members, inputs, lambda member, error: print(error))
-        pack.fit()
-        pack.by_protocols([trials[0].dataset.protocol])
 
 
 def main() -> None:

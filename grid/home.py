@@ -210,10 +210,6 @@ class Home:
         """Features of frozen backbones, shared by all trials."""
         return self.path / "features"
 
-    def pack(self, name: str) -> Path:
-        """What training side by side gains, measured for trials that are alike."""
-        return self.path / "packs" / f"{name}.json"
-
     @property
     def memory(self) -> Path:
         """What trials need of a GPU's memory, measured for each kind of them and each GPU."""

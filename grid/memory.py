@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 from grid.errors import UserError
 from grid.files import write_json
@@ -21,31 +21,6 @@ STEP = 0.01
 
 
 @dataclass(frozen=True)
-class PackNeed:
-    """Bytes that a pack allocates at its peak, which grow with its trials.
-
-    Args:
-        base: of any pack.
-        seed: what each seed adds, whose batches are read for all of its trials.
-        trial: what each trial adds.
-    """
-
-    base: float
-    seed: float
-    trial: float
-
-    @classmethod
-    def of(cls, two: float, four: float, two_and_two: float) -> "PackNeed":
-        """From the peaks of two and of four trials of one seed, and of two trials of each of two seeds."""
-        trial, seed = max(0.0, (four - two) / 2), max(0.0, two_and_two - four)
-        return cls(max(0.0, two - seed - 2 * trial), seed, trial)
-
-    def peak(self, trials: Sequence[int]) -> float:
-        """Of a pack with so many trials of each seed."""
-        return self.base + self.seed * len(trials) + self.trial * sum(trials)
-
-
-@dataclass(frozen=True)
 class Need:
     """Bytes of a GPU's memory that trials of one kind need.
 
@@ -54,23 +29,16 @@ class Need:
         total: bytes that it has.
         context: of a process, beside what it allocates.
         alone: that a trial allocates at its peak.
-        pack: of trials side by side; None: not measured.
     """
 
     device: str
     total: float
     context: float
     alone: float
-    pack: PackNeed | None = None
 
     def share(self) -> float:
         """Of one trial; what was measured fits, if without all of the margin."""
         return min(1.0, self._share(self.alone))
-
-    def pack_share(self, trials: Sequence[int]) -> float:
-        """Of a pack with so many trials of each seed; above 1 it does not fit."""
-        assert self.pack is not None
-        return self._share(self.pack.peak(trials))
 
     def bound(self, share: float) -> float:
         """The part of the GPU's memory that a process with this share may allocate."""
@@ -79,8 +47,7 @@ class Need:
     def text(self) -> str:
         """`0.11 of NVIDIA A100-SXM4-40GB: 3.9 of 40 GB`."""
         needed, total = ((value / 1e9) for value in (MARGIN * self.alone + self.context, self.total))
-        further = "" if self.pack is None else f", each further trial of a pack {MARGIN * self.pack.trial / 1e9:.2g} GB"
-        return f"{self.share():.2f} of {self.device}: {needed:.2g} of {total:.2g} GB{further}"
+        return f"{self.share():.2f} of {self.device}: {needed:.2g} of {total:.2g} GB"
 
     def _share(self, peak: float) -> float:
         return rounded_up((MARGIN * peak + self.context) / (self.total - RESERVED))
@@ -137,6 +104,6 @@ def too_large(recipe: str, batch: int, device: str, *, taken: float, free: float
 
 
 def _parsed(text: str) -> Need:
+    """What `remember` wrote, by this version or an earlier one, which kept more."""
     content = json.loads(text)
-    pack = content.pop("pack")
-    return Need(**content, pack=pack and PackNeed(**pack))
+    return Need(**{field.name: content[field.name] for field in fields(Need)})

@@ -25,8 +25,6 @@ class Resources(Settings):
     """Jobs at a time; None: as many as the CPUs and GPUs hold."""
     workers: Annotated[int, Field(ge=1)] = 2
     """Threads that decode raw images, in each process that trains."""
-    pack: bool = True
-    """Train trials that differ in objective and seed alone side by side, where that is faster."""
     features: str | None = None
     """Folder of the features of frozen backbones; None: `features` in the runs folder."""
 

@@ -34,21 +34,21 @@ PIECE = 256
 class Hardest:
     """Each anchor's hardest negative, and its relative negatives in sum."""
 
-    s_neg: Float[Tensor, "*a"]
-    index: Int[Tensor, "*a"]
+    s_neg: Float[Tensor, " a"]
+    index: Int[Tensor, " a"]
     """The first of a tie."""
-    count: Float[Tensor, "*a"] | None = None
+    count: Float[Tensor, " a"] | None = None
     """Number of relative negatives; the hardest is none."""
-    total: Float[Tensor, "*a"] | None = None
+    total: Float[Tensor, " a"] | None = None
     """Sum of k(s_neg - r) over them."""
-    ties: Float[Tensor, "*a"] | None = None
+    ties: Float[Tensor, " a"] | None = None
     """How many of them are exactly as hard as the hardest."""
 
     def moved(self, start: int) -> "Hardest":
         """The same with candidates numbered from `start` on."""
         return replace(self, index=self.index + start) if start else self
 
-    def mean(self, relative: Relative) -> Float[Tensor, "*a"]:
+    def mean(self, relative: Relative) -> Float[Tensor, " a"]:
         assert self.count is not None
         assert self.total is not None
         count = self.count if self.ties is None else self.count - self.ties
@@ -56,34 +56,27 @@ class Hardest:
 
 
 def scan(
-    sim: Float[Tensor, "*k a c"], relative: Relative | None = None, threshold: Tensor | None = None
+    sim: Float[Tensor, "a c"], relative: Relative | None = None, threshold: Tensor | None = None
 ) -> tuple[Hardest, Hardest]:
     """The hardest negative of each row and of each column, with m-'s sums beside it; what is no negative is -inf."""
-    rows, columns = hardest(sim, -1), hardest(sim, -2)
-    return (
-        (rows, columns) if relative is None or threshold is None else counted(sim, rows, columns, relative, threshold)
-    )
+    if relative is None or threshold is None:
+        return hardest(sim, 1), hardest(sim, 0)
+    over = (sim - threshold).relu_()
+    member = relative.members(sim, threshold, over)
 
-
-def counted(
-    sim: Float[Tensor, "*k a c"], rows: Hardest, columns: Hardest, relative: Relative, threshold: Float[Tensor, "*k 1"]
-) -> tuple[Hardest, Hardest]:
-    """The hardest of each row and column with m-'s sums: over the members of N, without the hardest itself."""
-    over = (sim - threshold[..., None]).relu_()
-    member = relative.members(sim, threshold[..., None], over)
-
-    def summed(found: Hardest, dim: int) -> Hardest:
+    def summed(dim: int) -> Hardest:
+        found = hardest(sim, dim)
         itself = relative.above(found.s_neg, threshold).to(sim.dtype)
         count = member.sum(dim)
         total = relative.neg.total(over, member, count, (found.s_neg - threshold).relu_(), found.index, dim)
         ties = ((sim == found.s_neg.unsqueeze(dim)).sum(dim) - 1) * itself if relative.drop_ties else None
         return replace(found, count=count - itself, total=total, ties=ties)
 
-    return summed(rows, -1), summed(columns, -2)
+    return summed(1), summed(0)
 
 
-def hardest(sim: Float[Tensor, "*k a c"], dim: int) -> Hardest:
-    """The maximum along the last dimension or the one before, and where it is first."""
+def hardest(sim: Float[Tensor, "a c"], dim: int) -> Hardest:
+    """The maximum along `dim`, and where it is first."""
     if sim.device.type != "cpu" or sim.numel() < VECTORISED:
         return Hardest(*sim.max(dim))
     # The same in passes that are vectorised, in half the time: a lead's sign is 0 at the maximum, else -1.
@@ -91,7 +84,7 @@ def hardest(sim: Float[Tensor, "*k a c"], dim: int) -> Hardest:
     last = sim.shape[dim] - 1
     after = torch.arange(last, -1, -1, dtype=sim.dtype, device=sim.device)
     sign = (sim - s_neg.clamp(min=torch.finfo(sim.dtype).min)).sign_()
-    first = torch.add(after if dim in (-1, sim.ndim - 1) else after[:, None], sign, alpha=last).amax(dim)
+    first = torch.add(after if dim else after[:, None], sign, alpha=last).amax(dim)
     return Hardest(s_neg.squeeze(dim), (last - first).long())
 
 
@@ -326,7 +319,7 @@ def _same_image(pairs: Pairs) -> Tensor:
 @torch.no_grad()
 def _with_relative(triplets: Triplets, anchors: Float[Tensor, "a c"], relative: Relative) -> Triplets:
     s_pos = triplets.s_pos[:, 0].detach()
-    m_pos = relative_positives(s_pos, anchors.detach().amax(1)[None], relative)[0, :, None]
+    m_pos = relative_positives(s_pos, anchors.detach().amax(1), relative)[:, None]
     threshold = relative.threshold(s_pos)
     m_neg = relative_negatives(triplets.s_neg.detach(), anchors.detach(), threshold, relative)
     return replace(triplets, m_pos=m_pos, m_neg=m_neg)

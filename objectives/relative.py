@@ -89,19 +89,17 @@ class Relative:
     drop_ties: bool
     """Whether members without any lead do not count in the mean."""
 
-    def threshold(self, s_pos: Float[Tensor, "*k t"]) -> Float[Tensor, "*k 1"]:
+    def threshold(self, s_pos: Float[Tensor, " t"]) -> Float[Tensor, ""]:
         """Smallest positive of the batch - eps: what a relative negative is above.
 
-        One number for all anchors, as the positives of the other pairs belong to the minimum.
+        One scalar for all anchors, as the positives of the other pairs belong to the minimum.
         """
-        return s_pos.amin(-1, keepdim=True) - self.eps
+        return s_pos.min() - self.eps
 
     def above(self, value: Tensor, threshold: Tensor) -> Tensor:
         return value >= threshold if self.closed else value > threshold
 
-    def members(
-        self, sim: Float[Tensor, "*k a c"], threshold: Tensor, over: Float[Tensor, "*k a c"]
-    ) -> Float[Tensor, "*k a c"]:
+    def members(self, sim: Float[Tensor, "a c"], threshold: Tensor, over: Float[Tensor, "a c"]) -> Float[Tensor, "a c"]:
         """The set N as zeros and ones, which are several times faster to form and to sum than booleans.
 
         Args:
@@ -114,29 +112,26 @@ class Relative:
 
 
 def relative_positives(
-    s_pos: Float[Tensor, "*k t"], s_neg: Float[Tensor, "*k a t"], relative: Relative
-) -> Float[Tensor, "*k a t"]:
+    s_pos: Float[Tensor, " t"], s_neg: Float[Tensor, "*a t"], relative: Relative
+) -> Float[Tensor, "*a t"]:
     """m+ = mean of k(s_pos - r) over P, the other pairs' positives r < s_neg + eps. GOAL Eq. (12), (13).
 
     P is a head of the sorted positives, so its sum is a prefix sum. In float64: the anchor itself is subtracted from
     it, and where its exponential is the largest of the set, float32 would lose the others.
     """
     s_pos, threshold = s_pos.contiguous(), (s_neg + relative.eps).contiguous()
-    own = s_pos[..., None, :]
-    positive = own.double()
+    positive = s_pos.double()
     ascending = s_pos.sort().values
-    origin = ascending[..., :1].double()
-    sums = torch.nn.functional.pad(relative.pos.encode(ascending.double(), origin).cumsum(-1), (1, 0))
-    cut = torch.searchsorted(ascending, threshold.flatten(-2), right=relative.closed)
-    itself = relative.above(threshold, own)
-    head = sums.gather(-1, cut).view_as(threshold)
-    count = cut.view_as(threshold) - itself.long()
-    origin = origin[..., None]
-    total = head - relative.pos.encode(positive, origin) * itself
+    origin = ascending[0].double()
+    sums = torch.nn.functional.pad(relative.pos.encode(ascending.double(), origin).cumsum(0), (1, 0))
+    cut = torch.searchsorted(ascending, threshold, right=relative.closed)
+    itself = relative.above(threshold, s_pos)
+    count = cut - itself.long()
+    total = sums[cut] - relative.pos.encode(positive, origin) * itself
     lead = relative.pos.decode(total, count, positive, origin)
     if relative.drop_ties:
         equals = torch.searchsorted(ascending, s_pos, right=True) - torch.searchsorted(ascending, s_pos)
-        count = count - (equals[..., None, :] - 1) * itself
+        count = count - (equals - 1) * itself
     return relative.mean(lead, count).to(s_pos.dtype)
 
 

@@ -25,7 +25,7 @@ DECIDING = ("python", "torch", "numpy", "pillow", "transformers")
 
 NUMBERS = (
     "objectives", "retrieval", "runners/trainer.py", "runners/learner.py", "runners/inputs.py", "runners/embedding.py",
-    "runners/schedules.py", "runners/progress.py", "runners/packs.py", "runners/stacks.py", "runners/exchange.py",
+    "runners/schedules.py", "runners/progress.py", "runners/exchange.py",
     "runners/norms.py", "runners/replicas.py", "runners/replica_process.py",
 )  # fmt: skip
 """Sources that decide a trial's numbers."""

@@ -102,14 +102,9 @@ SCHEMA = pa.schema([
     _column("test_t2i_ranks", pa.list_(pa.int32()), "rank of each test caption's image", "rank, from 0"),
     _column("history", _HISTORY, "every value logged at the end of an epoch"),
     _column(
-        "packed", pa.int32(), "trials that trained side by side with it, itself included; null: alone", "trials"
-    ).with_nullable(True),
-    _column(
         "replicas", pa.int32(), "processes that trained it together, at most; null: one", "processes"
     ).with_nullable(True),
-    _column(
-        "train_seconds", pa.float64(), "wall time of all epochs, validation included; of a pack, its share", "seconds"
-    ),
+    _column("train_seconds", pa.float64(), "wall time of all epochs, validation included", "seconds"),
     _column("data_fingerprint", pa.string(), "hash of the data set's content"),
     _column("code_fingerprint", pa.string(), "hash of the source that trained it"),
     _column("environment", pa.string(), "versions, device and threads, as JSON"),
@@ -209,7 +204,9 @@ def _together(paths: Sequence[Path], columns: list[str] | None) -> pa.Table | No
 
 def _read(path: Path, columns: list[str] | None) -> pa.Table:
     try:
-        return pq.ParquetFile(path).read(columns=columns, use_threads=False)
+        file = pq.ParquetFile(path)
+        known = [name for name in columns or SCHEMA.names if name in file.schema_arrow.names]
+        return file.read(columns=known, use_threads=False)  # an earlier version may have written further columns
     except (OSError, pa.ArrowInvalid) as error:
         raise unreadable(path, error) from error
 

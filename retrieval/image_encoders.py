@@ -46,15 +46,15 @@ class Cnn(nn.Module):
         self.pool = POOLING[settings.pooling](dim, settings.pool_k)
         self.flip = settings.flip
 
-    def forward(self, images: UInt8[Tensor, "b 3 h w"]) -> Float[Tensor, "*k b d"]:
+    def forward(self, images: UInt8[Tensor, "b 3 h w"]) -> Float[Tensor, "b d"]:
         pixels = images.float() / 127.5 - 1
         if self.flip and self.training:
             mirrored = torch.rand(len(pixels), device=pixels.device) < 0.5
             pixels = torch.where(mirrored[:, None, None, None], pixels.flip(-1), pixels)
-        cells = self.body(pixels.contiguous(memory_format=torch.channels_last)).flatten(-2).transpose(-1, -2)
+        cells = self.body(pixels.contiguous(memory_format=torch.channels_last)).flatten(2).transpose(1, 2)
         if self.pool is mean:  # which commutes with a linear map
-            return self.project(cells.mean(dim=-2))
-        return self.pool(self.project(cells), torch.ones(cells.shape[-3:-1], dtype=torch.bool, device=cells.device))
+            return self.project(cells.mean(dim=1))
+        return self.pool(self.project(cells), torch.ones(cells.shape[:2], dtype=torch.bool, device=cells.device))
 
 
 class Features(nn.Module):
@@ -74,7 +74,7 @@ class Features(nn.Module):
             nn.init.xavier_uniform_(self.project.weight)
             nn.init.zeros_(self.project.bias)
 
-    def forward(self, features: Tensor) -> Float[Tensor, "*k b d"]:
+    def forward(self, features: Tensor) -> Float[Tensor, "b d"]:
         """From features (b, k) or (b, n, k) of any float type."""
         values = features.float()
         if self.normalize:
@@ -89,13 +89,13 @@ class Features(nn.Module):
             present = torch.ones(values.shape[:2], dtype=torch.bool, device=values.device)
         return self.pool(self.head(values), present)
 
-    def head(self, values: Float[Tensor, "*b k"]) -> Float[Tensor, "*kb d"]:
+    def head(self, values: Float[Tensor, "*b k"]) -> Float[Tensor, "*b d"]:
         """linear: W v; linear-mlp: W v + M v (VSE-infinity); mlp: M W v; residual-mlp: M W v + W v (SelHN Fig. 2)."""
         projected = self.project(values)
         if self.kind == "linear":
             return projected
         source = values if self.kind == "linear-mlp" else projected
-        further = self.mlp(source)
+        further = self.mlp(source.flatten(0, -2)).unflatten(0, source.shape[:-1])
         return further if self.kind == "mlp" else projected + further
 
     def kept(self, values: Float[Tensor, "b n k"]) -> Tensor | None:
@@ -118,7 +118,7 @@ class Backbone(Features):
         super().__init__(settings, vision.width, dim)
         self.backbone = vision
 
-    def forward(self, images: UInt8[Tensor, "b 3 h w"]) -> Float[Tensor, "*k b d"]:
+    def forward(self, images: UInt8[Tensor, "b 3 h w"]) -> Float[Tensor, "b d"]:
         return super().forward(self.backbone(images))
 
 
@@ -186,16 +186,9 @@ class Vision(nn.Module):
 _CLASS_TOKENS = ("cls_token", "class_embedding")
 
 
-class VectorNorm(nn.BatchNorm1d):
-    """Batch norm over all vectors, in whatever sets they stand."""
-
-    def forward(self, values: Float[Tensor, "*b k"]) -> Float[Tensor, "*b k"]:
-        return super().forward(values.flatten(0, -2)).unflatten(0, values.shape[:-1])
-
-
 def _mlp(width: int, hidden: int, dim: int) -> nn.Sequential:
-    """Linear, batch norm, ReLU, linear."""
-    return nn.Sequential(nn.Linear(width, hidden), VectorNorm(hidden), nn.ReLU(), nn.Linear(hidden, dim))
+    """Linear, batch norm over all vectors, ReLU, linear."""
+    return nn.Sequential(nn.Linear(width, hidden), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Linear(hidden, dim))
 
 
 def build(settings: ImageSettings, shape: tuple[int, ...], dim: int, places: pretrained.Places) -> nn.Module:

@@ -36,11 +36,11 @@ class Vse(nn.Module):
         parts = {"image": settings.image, "text": settings.text}
         self.frozen = tuple(BACKBONES[name] for name, part in parts.items() if getattr(part, "frozen", False))
 
-    def embed_images(self, images: Tensor) -> Float[Tensor, "*k b d"]:
+    def embed_images(self, images: Tensor) -> Float[Tensor, "b d"]:
         """Unit vectors of a batch of images."""
         return nn.functional.normalize(self.image(images).float(), dim=-1)
 
-    def embed_texts(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "*k b d"]:
+    def embed_texts(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
         """Unit vectors of a batch of captions."""
         return nn.functional.normalize(self.text(ids, lengths).float(), dim=-1)
 

@@ -1,7 +1,6 @@
 """From a set of vectors to one; padding never counts, so an embedding does not depend on its batch.
 
-Each pooling takes values (b, n, d) and which of them are present (b, n); at least one is present in every row. Further
-leading axes of the values are independent sets with the same members present: stacked models (`retrieval.stacked`).
+Each pooling takes values (b, n, d) and which of them are present (b, n); at least one is present in every row.
 """
 
 import math
@@ -15,31 +14,31 @@ from torch import Tensor, nn
 from grid.encoders import PoolingName
 from retrieval.recurrent import Gru
 
-Pooling = Callable[[Float[Tensor, "*k b n d"], Bool[Tensor, "b n"]], Float[Tensor, "*k b d"]]
+Pooling = Callable[[Float[Tensor, "b n d"], Bool[Tensor, "b n"]], Float[Tensor, "b d"]]
 
 
-def mean(values: Float[Tensor, "*k b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "*k b d"]:
+def mean(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
     """Average over the members."""
-    total = (values * present[..., None]).sum(dim=-2)
+    total = (values * present[..., None]).sum(dim=1)
     return total / present.sum(dim=1, keepdim=True).clamp(min=1)
 
 
-def maximum(values: Float[Tensor, "*k b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "*k b d"]:
+def maximum(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
     """Largest value of each dimension over the members."""
-    return values.masked_fill(~present[..., None], -torch.inf).amax(dim=-2)
+    return values.masked_fill(~present[..., None], -torch.inf).amax(dim=1)
 
 
-def k_max(values: Float[Tensor, "*k b n d"], present: Bool[Tensor, "b n"], *, k: int) -> Float[Tensor, "*k b d"]:
+def k_max(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"], *, k: int) -> Float[Tensor, "b d"]:
     """Mean of the k largest values of each dimension, or of all where there are fewer. VSE+2AD §3.2.1."""
     counted = present.sum(dim=1, keepdim=True).clamp(max=k)
-    weight = (torch.arange(values.shape[-2], device=values.device) < counted) / counted
-    return (descending(values, present) * weight[..., None]).sum(dim=-2)
+    weight = (torch.arange(values.shape[1], device=values.device) < counted) / counted
+    return (descending(values, present) * weight[..., None]).sum(dim=1)
 
 
-def soft_max(values: Float[Tensor, "*k b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "*k b d"]:
+def soft_max(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
     """Mean weighted by the softmax of the values themselves, each dimension by itself. VSE+2AD Eq. (4)."""
-    weight = values.masked_fill(~present[..., None], -torch.inf).softmax(dim=-2)
-    return (values * weight).sum(dim=-2)
+    weight = values.masked_fill(~present[..., None], -torch.inf).softmax(dim=1)
+    return (values * weight).sum(dim=1)
 
 
 class Gpo(nn.Module):
@@ -57,12 +56,12 @@ class Gpo(nn.Module):
         self.gru = Gru(self.WIDTH, self.WIDTH, bidirectional=True)
         self.score = nn.Linear(self.WIDTH, 1, bias=False)
 
-    def forward(self, values: Float[Tensor, "*k b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "*k b d"]:
+    def forward(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
         sizes, kind = present.sum(dim=1).unique(return_inverse=True)
-        weight = self.weights(sizes, values.shape[-2])[..., kind, :]
-        return (descending(values, present) * weight[..., None]).sum(dim=-2)
+        weight = self.weights(sizes, values.shape[1])[kind]
+        return (descending(values, present) * weight[..., None]).sum(dim=1)
 
-    def weights(self, sizes: Int[Tensor, " s"], n: int) -> Float[Tensor, "*k s n"]:
+    def weights(self, sizes: Int[Tensor, " s"], n: int) -> Float[Tensor, "s n"]:
         """theta of sets of these sizes, 0 beyond the size."""
         places = positions(n, self.WIDTH).to(self.score.weight).expand(len(sizes), -1, -1)
         forward, backward = self.gru.states(places, sizes).chunk(2, dim=-1)
@@ -85,24 +84,24 @@ class AdPool(nn.Module):
         self.balance = nn.Linear(dim, 1, bias=per_dimension)
         self.rectified = per_dimension
 
-    def forward(self, values: Float[Tensor, "*k b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "*k b d"]:
-        both = torch.stack([self.token_level(values, present), soft_max(values, present)], dim=-2)
-        return (self.balance(both).softmax(dim=-2) * both).sum(dim=-2)
+    def forward(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
+        both = torch.stack([self.token_level(values, present), soft_max(values, present)], dim=1)
+        return (self.balance(both).softmax(dim=1) * both).sum(dim=1)
 
-    def token_level(self, values: Float[Tensor, "*k b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "*k b d"]:
+    def token_level(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
         """Sum over m of theta_m u_m, u sorted, theta = softmax(u W). VSE+2AD Eq. (3)."""
         ordered = descending(values, present)
         score = self.weigh(ordered)
         if self.rectified:
             score = score.relu()
-        beyond = torch.arange(values.shape[-2], device=values.device) >= present.sum(dim=1, keepdim=True)
-        return (ordered * score.masked_fill(beyond[..., None], -torch.inf).softmax(dim=-2)).sum(dim=-2)
+        beyond = torch.arange(values.shape[1], device=values.device) >= present.sum(dim=1, keepdim=True)
+        return (ordered * score.masked_fill(beyond[..., None], -torch.inf).softmax(dim=1)).sum(dim=1)
 
 
-def descending(values: Float[Tensor, "*k b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "*k b n d"]:
+def descending(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b n d"]:
     """Members of each dimension from the largest to the smallest, then zeros for those that are not present."""
     hidden = values.masked_fill(~present[..., None], -torch.inf)
-    ordered = hidden.transpose(-1, -2).sort(dim=-1, descending=True).values.transpose(-1, -2)
+    ordered = hidden.transpose(1, 2).sort(dim=-1, descending=True).values.transpose(1, 2)
     return ordered.masked_fill(ordered == -torch.inf, 0.0)
 
 

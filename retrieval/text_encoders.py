@@ -19,7 +19,7 @@ class Bow(nn.Module):
         self.project = nn.Linear(settings.word_dim, dim)
         self.pool = POOLING[settings.pooling](settings.word_dim, settings.pool_k)
 
-    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "*k b d"]:
+    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
         return self.project(self.pool(self.dropout(self.embed(ids)), _present(ids, lengths)))
 
 
@@ -32,7 +32,7 @@ class Gru(nn.Module):
         self.dropout = nn.Dropout(settings.dropout)
         self.gru = recurrent.Gru(settings.word_dim, dim)
 
-    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "*k b d"]:
+    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
         return self.gru.last(self.dropout(self.embed(ids)), lengths)
 
 
@@ -46,7 +46,7 @@ class BiGru(nn.Module):
         self.gru = recurrent.Gru(settings.word_dim, dim, bidirectional=True)
         self.pool = POOLING[settings.pooling](dim, settings.pool_k)
 
-    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "*k b d"]:
+    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
         forward, backward = self.gru.states(self.dropout(self.embed(ids)), lengths).chunk(2, dim=-1)
         return self.pool((forward + backward) / 2, _present(ids, lengths))
 
@@ -65,7 +65,7 @@ class Transformer(nn.Module):
         nn.init.zeros_(self.project.bias)
         self.pool = POOLING[settings.pooling](dim, settings.pool_k)
 
-    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "*k b d"]:
+    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
         present = _present(ids, lengths)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             states = self.backbone(input_ids=ids, attention_mask=present.long()).last_hidden_state

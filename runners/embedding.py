@@ -1,6 +1,4 @@
-"""Embeddings of a whole split, by one model or by several that read it together."""
-
-from collections.abc import Sequence
+"""Embeddings of a whole split."""
 
 import numpy as np
 import torch
@@ -21,29 +19,21 @@ def precision(settings: TrialSettings, device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=settings.train.precision == "bf16")
 
 
-def embedded(
-    models: Sequence[Vse], settings: TrialSettings, inputs: Inputs, split_name: str
-) -> tuple[list[tuple[Tensor, Tensor]], np.ndarray]:
-    """Images and captions by each model, and which image each caption describes.
+def embedded(model: Vse, settings: TrialSettings, inputs: Inputs, split_name: str) -> tuple[Tensor, Tensor, np.ndarray]:
+    """Images and captions by the model, and which image each caption describes.
 
-    Of the validation split, what settings ask for. Stacked models give a first axis of their own.
+    Of the validation split, what settings ask for.
     """
     split: Split = getattr(inputs.pairs, split_name)
     images, texts = split.first(settings.dataset.val_images if split_name == "val" else None)
     device, tokens = inputs.device, inputs.tokens[split_name]
     size = EMBED_BATCH if len(split.images.shape) < 3 else settings.train.batch_size
-    found: list[tuple[list[Tensor], list[Tensor]]] = [([], []) for _ in models]
-    for model in models:
-        model.eval()
+    image, text = list[Tensor](), list[Tensor]()
+    model.eval()
     with torch.inference_mode(), precision(settings, device):
         for batch in ahead(lambda rows: split.images.gather(rows.numpy()), torch.arange(images).split(size)):
-            some = batch.to(device)
-            for model, (parts, _) in zip(models, found, strict=True):
-                parts.append(model.embed_images(some))
+            image.append(model.embed_images(batch.to(device)))
         for rows in torch.from_numpy(texts).split(EMBED_BATCH):
             ids, lengths = tokens.gather(rows)
-            words = ids.to(device)
-            for model, (_, parts) in zip(models, found, strict=True):
-                parts.append(model.embed_texts(words, lengths))
-        each = [(torch.cat(image, dim=-2), torch.cat(text, dim=-2)) for image, text in found]
-    return each, split.image_of_text[texts]
+            text.append(model.embed_texts(ids.to(device), lengths))
+        return torch.cat(image), torch.cat(text), split.image_of_text[texts]

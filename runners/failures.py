@@ -74,12 +74,6 @@ def alone(folder: TrialFolder, launch: str) -> bool:
     return bool(ended) and POLICY[ended[-1][0]].alone
 
 
-def last_try(folder: TrialFolder, launch: str) -> bool:
-    """Whether the next try is the last one that the policy of its failures allows."""
-    ended = [failure for failure, _ in _failures(folder, launch)]
-    return any(ended.count(failure) == POLICY[failure].tries - 1 for failure in ended)
-
-
 def _failures(folder: TrialFolder, launch: str) -> list[tuple[Failure, str]]:
     """How the attempts of a launch failed, in their order."""
     own = (attempt for attempt in folder.attempts() if attempt.made_by(launch))

@@ -35,8 +35,7 @@ class Here:
 
     def run(self, jobs: Sequence[Job], report: Report, *, slots: int) -> None:
         for job in jobs:
-            for part in job.parts() or [job]:
-                part.run(report, self.stop)
+            job.run(report, self.stop)
 
     def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
         return [apart(function, *arguments)]

@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -23,10 +22,8 @@ from grid.settings import TrialSettings
 from runners import attempts, folders, gpu
 from runners.attempts import Origin
 from runners.events import Event, Report
-from runners.failures import alone, given_up, last_try, pause
-from runners.fusing import pays
+from runners.failures import alone, given_up, pause
 from runners.machine import Machine
-from runners.packed_trials import run_pack
 from runners.progress import Cadence
 from runners.stopping import Stop
 from runners.trial import run_trial
@@ -69,11 +66,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Job:
-    """Plain values only: a job crosses process borders as JSON.
-
-    Args:
-        packed: the trials are to be trained side by side, if that pays.
-    """
+    """Plain values only: a job crosses process borders as JSON."""
 
     trials: tuple[TrialSettings, ...]
     ids: tuple[str, ...]
@@ -81,7 +74,6 @@ class Job:
     machine: Machine
     request: Request
     launched: Launched
-    packed: bool = False
 
     @property
     def place(self) -> Home:
@@ -105,9 +97,6 @@ class Job:
                 report(Event(trial_id, "failed", message=f"{Failure.STORAGE}: {error}"))
             return
         self._bound()
-        if self.packed:
-            self._side_by_side(report, stop, origin)
-            return
         for trial_id, settings in zip(self.ids, self.trials, strict=True):
             stop.look()
             if stop.asked():
@@ -118,39 +107,10 @@ class Job:
             run_trial(settings, folder, report, self.machine, origin=origin, cadence=cadence, stop=stop)
             self.machine.release()
 
-    def parts(self) -> "list[Job]":
-        """A job of each trial, where these were to be a pack that does not pay; else none.
-
-        Found out by training a few steps, unless the runs folder remembers.
-        """
-        if not self.packed:
-            return []
-        try:
-            folders.wait_for(self.place, self.launched.mark, self.launched.patience)
-        except UserError:  # it says so when it runs
-            return []
-        self._bound()
-        with suppress(Exception):  # each trial finds the same, and says so
-            if pays(self.place, self.trials, self.machine):
-                return []
-        self.machine.release()
-        pairs = zip(self.ids, self.trials, strict=True)
-        return [replace(self, ids=(name,), trials=(settings,), packed=False) for name, settings in pairs]
-
     def _bound(self) -> None:
         """Keep to its share of a GPU's memory; a worker's jobs may have different ones."""
         if self.machine.device.type == "cuda":
             gpu.bound(1.0 if self.alone() else self.request.memory)
-
-    def _side_by_side(self, report: Report, stop: Stop, origin: Origin) -> None:
-        """Train as a pack; a trial whose last try it is has the process for itself."""
-        pairs = [(settings, self.place.trial(name)) for name, settings in zip(self.ids, self.trials, strict=True)]
-        together = [pair for pair in pairs if not last_try(pair[1], origin.launch)]
-        for group in (together, *([pair] for pair in pairs if pair not in together)):
-            stop.look()
-            if group and not stop.asked():
-                run_pack(group, report, self.machine, origin=origin, cadence=self.launched.cadence, stop=stop)
-                self.machine.release()
 
     def left(self) -> "Job | None":
         """What another try may help: the trials that are neither done, nor failed for good, nor somebody else's."""
@@ -219,7 +179,6 @@ class Job:
             Machine(**content["machine"] | pairs),
             Request(**request),
             Launched(**launched),
-            content["packed"],
         )
 
 

@@ -13,7 +13,6 @@ from rich.console import Console
 from grid.expansion import Cell, Trial
 from grid.gridfile import Grid
 from grid.home import Home
-from grid.running import Resources
 from runners import folders, shares
 from runners.events import Event, Report
 from runners.here import Here
@@ -21,7 +20,6 @@ from runners.interrupts import Interrupts
 from runners.jobs import Driver, Job, Launched, Request, concurrency, jobs_for
 from runners.live import Board, Display
 from runners.mlflow_mirror import Mirror
-from runners.planner import packed
 from runners.precompute import check_inputs, compute_features
 from runners.progress import Cadence
 from runners.replaced import replace
@@ -72,7 +70,7 @@ class Launch:
             self._check_nodes(driver, launched, jobs)
             check_inputs(jobs)
             compute_features(jobs, self.console)
-            jobs = self._arranged(jobs, driver, grid.resources, slots, gpus=capacity.gpus)
+            jobs = shares.sized(jobs, shares.measured(driver, jobs, grid.resources, self.home, self._warn))
             for trial_id in reversed(anew):  # children first: none is left that started from what is gone
                 replace(self.home, trial_id)
             board = Board(cells, {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials})
@@ -89,20 +87,6 @@ class Launch:
             finally:
                 if mirror:
                     mirror.close()
-
-    def _arranged(
-        self, jobs: Sequence[Job], driver: Driver, resources: Resources, slots: Slots, *, gpus: int
-    ) -> list[Job]:
-        """The same trials in packs where they can be, each job with its share of a GPU where there is one."""
-        needs = shares.measured(driver, jobs, resources, self.home, self._warn)
-        if resources.gpu is None:
-            jobs = shares.sized(jobs, needs)
-        if not resources.pack:
-            return list(jobs)
-        at_a_time = slots(jobs)
-        if gpus and resources.gpu is None:  # beside a pack, others would wait for the GPU, not use what it leaves
-            at_a_time = min(at_a_time, gpus)
-        return packed(jobs, at_a_time, shares.room(needs, resources))
 
     def _driver(self, stop: Stop, grace: float) -> Driver:
         if self.here:

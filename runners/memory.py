@@ -1,7 +1,7 @@
-"""The memory probe: what the heaviest steps of a trial, of small packs of its like and of their evaluation take."""
+"""The memory probe: what the heaviest steps of a trial and its evaluation take of a GPU."""
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +14,7 @@ import objectives
 from grid import memory
 from grid.errors import UserError
 from grid.home import Home, TrialFolder
-from grid.memory import Need, PackNeed
+from grid.memory import Need
 from grid.objectives import OBJECTIVES
 from grid.probes import speed_of
 from grid.settings import ObjectiveSettings, TrialSettings
@@ -22,10 +22,7 @@ from retrieval.tokens import Tokens
 from runners import gpu
 from runners.inputs import Inputs, prepare
 from runners.machine import Machine
-from runners.packs import Pack
-from runners.progress import Progress
-from runners.stacks import Member
-from runners.trainer import Hooks, Trainer
+from runners.trainer import Trainer
 from runners.trial import protocols_of
 
 STEPS = 3
@@ -34,15 +31,10 @@ STEPS = 3
 
 @dataclass(frozen=True)
 class Sample:
-    """A trial that stands for all of its kind.
-
-    Args:
-        packs: whether enough of them may be packed.
-    """
+    """A trial that stands for all of its kind."""
 
     settings: TrialSettings
     machine: Machine
-    packs: bool
 
     @property
     def kind(self) -> str:
@@ -78,7 +70,7 @@ def probe(samples: Sequence[Sample], home: Home) -> Found:
     found = Found(gpu.devices(), {})
     for sample in samples:
         need = memory.known(home, sample.kind, gpu.name())
-        if need is None or (sample.packs and need.pack is None):
+        if need is None:
             free, total = gpu.free_and_total()
             try:
                 need = _measure(sample)
@@ -99,26 +91,7 @@ def _measure(sample: Sample) -> Need:
     settings = settings.model_copy(update={"objective": _heaviest_objective(settings, sample.machine.device)})
     inputs = longest(prepare(settings, sample.machine), STEPS * settings.train.batch_size)
     alone = gpu.peak_of(partial(train, settings, inputs))
-    need = Need(gpu.name(), gpu.free_and_total()[1], gpu.context(), alone)
-    if not sample.packs:
-        return need
-    try:
-        return replace(need, pack=pack_need(settings, inputs, gpu.peak_of))
-    except torch.OutOfMemoryError:
-        return replace(need, pack=PackNeed(need.total, 0, 0))  # no pack fits
-
-
-def pack_need(settings: TrialSettings, inputs: Inputs, peak_of: Callable[[Callable[[], None]], float]) -> PackNeed:
-    """What packs of such trials allocate, told from three small ones.
-
-    Args:
-        peak_of: measures what work takes.
-    """
-
-    def peak(*seeds: int) -> float:
-        return peak_of(partial(train_pack, settings, inputs, seeds))
-
-    return PackNeed.of(two=peak(0, 0), four=peak(0, 0, 0, 0), two_and_two=peak(0, 0, 1, 1))
+    return Need(gpu.name(), gpu.free_and_total()[1], gpu.context(), alone)
 
 
 def heavy(settings: TrialSettings) -> TrialSettings:
@@ -144,23 +117,6 @@ def train(settings: TrialSettings, inputs: Inputs) -> None:
         trainer = Trainer(settings, inputs, TrialFolder(Path(name)))
         trainer.fit()
         trainer.by_protocols(protocols_of(settings))
-
-
-def train_pack(settings: TrialSettings, inputs: Inputs, seeds: Sequence[int]) -> None:
-    """The same of a trial for each of these seeds, side by side."""
-    with tempfile.TemporaryDirectory(prefix="goalgrid-memory-") as name:
-        members = list[Member]()
-        for place, seed in enumerate(seeds):
-            folder = TrialFolder(Path(name) / str(place))
-            one = settings.model_copy(update={"seed": seed})
-            members.append(Member(one, Progress(one.train, folder, inputs.device), Hooks()))
-        pack = Pack(members, inputs, _fail)
-        pack.fit()
-        pack.by_protocols(protocols_of(settings))
-
-
-def _fail(member: Member, error: Exception) -> None:
-    raise error
 
 
 def _heaviest_objective(settings: TrialSettings, device: torch.device) -> ObjectiveSettings:

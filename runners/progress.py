@@ -39,7 +39,6 @@ class Progress:
         warn: told what a user should know.
         batch, sums, seconds: of the epoch that is begun: batches behind, sums of what they measured, time they took.
         best: the row of the epoch whose weights validated best.
-        packed: the most trials that it trained side by side with, itself included.
         replicas: the most processes that trained it together.
     """
 
@@ -54,15 +53,9 @@ class Progress:
     seconds: float = 0.0
     rows: list[dict[str, Any]] = field(default_factory=list)
     best: dict[str, Any] | None = None
-    packed: int = 1
     replicas: int = 1
     _saved: tuple[int, float] = field(default_factory=lambda: (0, time.monotonic()))
     """Step and time of the last checkpoint."""
-
-    @property
-    def position(self) -> tuple[int, int]:
-        """Epochs behind, and batches of the one that is begun."""
-        return self.epoch, self.batch
 
     @property
     def over(self) -> bool:
@@ -123,7 +116,6 @@ class Progress:
             "sums": self.sums,
             "seconds": self.seconds,
             "rows": self.rows,
-            "packed": self.packed,
             "replicas": self.replicas,
             **state,
         }
@@ -145,7 +137,7 @@ class Progress:
                 return None
             self.epoch, self.step, self.rows = content["epoch"], content["step"], content["rows"]
             self.batch, self.sums, self.seconds = content["batch"], content["sums"], content["seconds"]
-            self.best, self.packed = best and best["row"], content.get("packed", 1)
+            self.best = best and best["row"]
             self.replicas = content.get("replicas", 1)
             self._saved = (self.step, time.monotonic())
             return content

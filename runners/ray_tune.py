@@ -216,8 +216,9 @@ def _tuner(jobs: Sequence[Job], passing: "_Passing", scratch: str, slots: int, e
     for job in jobs:
         offers[job.request].append(Offer.of(job))
     requests = list(offers)
-    most = [sum(offer.most for offer in some) for some in offers.values()]
-    places = [(place, group) for place in range(slots) for group, number in enumerate(most) if place < number]
+    places = [
+        (place, group) for place in range(slots) for group, some in enumerate(offers.values()) if place < len(some)
+    ]
     workers = [{"worker": f"{group}-{place}", "group": group} for place, group in places]
 
     def resources(config: dict[str, Any]) -> tune.PlacementGroupFactory:

@@ -1,6 +1,5 @@
-"""Shares of a GPU: what jobs and packs ask for, from what the memory probe found or, without it, what recipes state."""
+"""Shares of a GPU: what jobs ask for, from what the memory probe found or, without it, what recipes state."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -10,12 +9,8 @@ from grid.home import Home
 from grid.memory import Need
 from grid.probes import speed_of
 from grid.running import Resources
-from retrieval.stacked.model import LEAST as PLACES
-from runners import planner
 from runners.jobs import Driver, Job, Request
 from runners.memory import Found, Sample, probe
-from runners.packs import why_not
-from runners.planner import Room
 
 Needs = Mapping[str, Need]
 """By the kind of trials, as `probes.speed_of` tells them apart."""
@@ -54,22 +49,14 @@ def measured(
 
 
 def samples(jobs: Sequence[Job], resources: Resources) -> list[Sample]:
-    """One trial of each kind whose memory has to be known.
-
-    Where the grid states the share of a job, that counts, and only the size of packs depends on a measurement. Several
-    replicas have a whole GPU each.
-    """
-    if resources.replicas > 1:
+    """One trial of each kind whose memory has to be known; none where the share is stated, or a replica has a GPU."""
+    if resources.gpu is not None or resources.replicas > 1:
         return []
-    count, first = Counter[str](), dict[str, Sample]()
+    found = dict[str, Sample]()
     for job in jobs:
         for settings in job.trials if job.machine.gpu else ():
-            kind = speed_of(settings)
-            may = resources.pack and len(job.trials) == 1 and not why_not(settings)
-            count[kind] += may
-            first.setdefault(kind, Sample(settings, job.machine, packs=False))
-    found = [replace(sample, packs=count[kind] >= planner.LEAST) for kind, sample in first.items()]
-    return [sample for sample in found if sample.packs or resources.gpu is None]
+            found.setdefault(speed_of(settings), Sample(settings, job.machine))
+    return list(found.values())
 
 
 def least(replies: Iterable[Needs]) -> dict[str, Need]:
@@ -92,27 +79,4 @@ def _alone(job: Job, needs: Needs) -> Request:
     if not each or len(each) < len(known):
         return job.request
     largest = max(each, key=Need.share)
-    return _asking(job.request, largest, largest.share())
-
-
-def room(needs: Needs, resources: Resources) -> Room:
-    """Tells what a pack asks for: the share that it needs; or the stated one, if that is enough."""
-
-    def of(jobs: Sequence[Job]) -> Request | None:
-        request, need, stated = jobs[0].request, needs.get(speed_of(jobs[0].trials[0])), resources.gpu
-        if not jobs[0].machine.gpu:
-            return request
-        if need is None or need.pack is None:  # as much as its trials would get one by one
-            share = memory.rounded_up(request.gpu * len(jobs))
-            return request if stated else _asking(request, None, share) if share <= 1 else None
-        seeds = Counter(job.trials[0].seed for job in jobs)
-        share = max(need.share(), need.pack_share([max(PLACES, count) for count in seeds.values()]))
-        if share > min(stated or 1.0, 1.0):
-            return None
-        return request if stated else _asking(request, need, share)
-
-    return of
-
-
-def _asking(request: Request, need: Need | None, share: float) -> Request:
-    return replace(request, gpu=share, memory=need.bound(share) if need else share)
+    return replace(job.request, gpu=largest.share(), memory=largest.bound(largest.share()))

@@ -1,11 +1,10 @@
 """How the workers of a launch share its jobs: each takes the next one that nobody has had; the folders tell which.
 
-No worker idles while a job is left, and nobody hands jobs out: that a trial has one trainer is what attempts are for.
-A pack that does not pay is shared trial by trial.
+There is no dispatcher; the lock of an attempt keeps a trial from being trained twice.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from grid.failures import Failure
@@ -31,16 +30,10 @@ class Offer:
     ids: tuple[str, ...]
     tried: tuple[int, ...]
     job: str
-    packed: bool
 
     @classmethod
     def of(cls, job: Job) -> "Offer":
-        return cls(job.home, job.ids, tuple(map(len, job.attempts())), job.to_json(), job.packed)
-
-    @property
-    def most(self) -> int:
-        """Workers that may find work here."""
-        return len(self.ids) if self.packed else 1
+        return cls(job.home, job.ids, tuple(map(len, job.attempts())), job.to_json())
 
     def left(self) -> TrialFolder | None:
         """Of the first of its trials that is not done."""
@@ -56,25 +49,16 @@ class Offer:
             return True
         return folder.state() is State.INTERRUPTED and latest.failure() in GOES_ON
 
-    def parts(self) -> list["Offer"]:
-        """An offer of each trial, where these were to be a pack that does not pay, whoever has begun them."""
-        if not self.packed or self.left() is None:
-            return []
-        each = zip(Job.from_json(self.job).parts(), self.tried, strict=False)
-        return [replace(Offer.of(part), tried=(tried,)) for part, tried in each]
-
 
 def share(offers: Sequence[Offer], run: Callable[[Job], None], stop: Stop) -> None:
     """Take one job after the other, each at most once, until none is open or it is asked to end."""
     left, taken = list(offers), True
     while taken:
         taken, waiting, left = False, left, []
-        for offer in waiting:  # grows by the parts of packs
+        for offer in waiting:
             if stop.asked():
                 return
-            if parts := offer.parts():
-                waiting += parts
-            elif offer.open():
+            if offer.open():
                 taken = True
                 run(Job.from_json(offer.job))
             else:

@@ -118,13 +118,12 @@ class Trainer:
         """Evaluate the test split by several protocols, from the same embeddings of the selected checkpoint."""
         if self.progress.selected is not self.progress.rows[-1]:
             self.model.load_weights(best_of(self.progress.folder, self.inputs.device)["model"])
-        (vectors,), owners = embedded([self.model], self.settings, self.inputs, "test")
-        return {name: evaluation.rank_in_folds(*vectors, owners, protocol(name).fold) for name in names}
+        embeddings = embedded(self.model, self.settings, self.inputs, "test")
+        return {name: evaluation.rank_in_folds(*embeddings, protocol(name).fold) for name in names}
 
     def evaluate(self, split_name: str) -> evaluation.Ranks:
         """Ranks of one split, as a whole, with the weights as they are."""
-        (vectors,), owners = embedded([self.model], self.settings, self.inputs, split_name)
-        return evaluation.rank(*vectors, owners)
+        return evaluation.rank(*embedded(self.model, self.settings, self.inputs, split_name))
 
     def _train_epoch(self) -> dict[str, float]:
         progress = self.progress

@@ -268,7 +268,6 @@ def _record(
         "test_i2t_ranks": ranks.i2t.tolist(),
         "test_t2i_ranks": ranks.t2i.tolist(),
         "history": record.long_history(progress.rows),
-        "packed": progress.packed if progress.packed > 1 else None,
         "replicas": progress.replicas if progress.replicas > 1 else None,
         "train_seconds": sum(row["seconds"] for row in progress.rows),
         "data_fingerprint": data_fingerprint(inputs, settings.model),

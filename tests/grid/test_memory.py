@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from grid import memory
 from grid.home import Home
-from grid.memory import MARGIN, RESERVED, Need, PackNeed
+from grid.memory import MARGIN, RESERVED, Need
 
 GB = 1e9
-A100 = Need("NVIDIA A100-SXM4-40GB", 40 * GB, 0.5 * GB, 3 * GB, PackNeed(1 * GB, 0.5 * GB, 0.25 * GB))
+A100 = Need("NVIDIA A100-SXM4-40GB", 40 * GB, 0.5 * GB, 3 * GB)
 
 
 def test_a_share_is_the_peak_with_its_margin_and_the_context_rounded_up() -> None:
@@ -22,24 +22,6 @@ def test_a_share_is_the_peak_with_its_margin_and_the_context_rounded_up() -> Non
 
 def test_what_fits_without_all_of_the_margin_has_the_device_for_itself() -> None:
     assert Need("small", 4 * GB, 0.5 * GB, 3.4 * GB).share() == 1.0
-
-
-def test_what_a_seed_and_a_trial_add_is_told_from_three_packs() -> None:
-    real = PackNeed(5.0, 3.0, 2.0)
-    assert PackNeed.of(real.peak([2]), real.peak([4]), real.peak([2, 2])) == real
-
-
-def test_a_pack_never_needs_less_for_a_trial_more() -> None:
-    """Measurements in pieces of an allocator may be the same, or even smaller."""
-    measured = PackNeed.of(two=10.0, four=8.0, two_and_two=7.0)
-    assert measured.peak([4]) <= measured.peak([5]) <= measured.peak([5, 2])
-
-
-def test_packs_grow_until_they_do_not_fit() -> None:
-    shares = [A100.pack_share([trials]) for trials in range(2, 200)]
-    assert shares == sorted(shares)
-    assert shares[0] == 0.08
-    assert shares[-1] > 1
 
 
 @given(
@@ -82,4 +64,4 @@ def test_a_trial_that_is_too_large_is_told_what_it_needs_what_there_is_and_what_
 
 
 def test_a_need_says_its_share_and_its_bytes() -> None:
-    assert A100.text() == "0.11 of NVIDIA A100-SXM4-40GB: 3.9 of 40 GB, each further trial of a pack 0.29 GB"
+    assert A100.text() == "0.11 of NVIDIA A100-SXM4-40GB: 3.9 of 40 GB"

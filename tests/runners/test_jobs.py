@@ -10,7 +10,6 @@ from grid.gridfile import load
 from grid.home import Home
 from grid.running import Resources
 from runners.jobs import Capacity, Job, Launched, concurrency, gpu_share, jobs_for
-from runners.planner import packed
 from runners.progress import Cadence
 
 
@@ -57,12 +56,6 @@ def test_each_replica_has_cpus_and_a_gpu_of_its_own() -> None:
 def test_replicas_share_no_gpu_and_leave_none_idle(gpu: float) -> None:
     with pytest.raises(UserError, match=f"resources: .*gpu = {gpu:g} does not go with replicas = 2.* or give 2"):
         load("demo", ["resources.replicas=2", f"resources.gpu={gpu}"])
-
-
-def test_trials_of_replicas_are_not_packed() -> None:
-    some = jobs("resources.replicas=2")
-    assert packed(some, 2) == some
-    assert len(packed(jobs(), 2)) < len(some)
 
 
 @pytest.mark.parametrize("setting", ["cpu=0", "gpu=-1", "concurrency=0", "workers=0", "replicas=0"])

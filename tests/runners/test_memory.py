@@ -14,7 +14,7 @@ from runners import gpu
 from runners.apart import apart
 from runners.inputs import batches, prepare
 from runners.machine import Machine
-from runners.memory import STEPS, Sample, heavy, longest, probe, train, train_pack
+from runners.memory import STEPS, Sample, heavy, longest, probe, train
 
 TINY = ("model.image.size=8", "model.dim=8", "model.text.word_dim=8", "train.batch_size=100")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="measures a GPU's memory")
@@ -43,20 +43,17 @@ def test_it_trains_all_that_learns_and_on_all_negatives_if_ever() -> None:
     assert heavy(settings()).train.epochs == 1
 
 
-def test_a_trial_and_a_pack_run_to_their_test_and_leave_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_runs_to_its_test_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     one = heavy(settings("model.text.encoder=gru", "train.warmup_epochs=1"))
     inputs = longest(prepare(one, Machine()), STEPS * 100)
     train(one, inputs)
-    train_pack(one, inputs, seeds=(0, 0, 1, 1))
     assert list(tmp_path.glob("goalgrid-*")) == []
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_where_torch_sees_no_gpu_nothing_is_found(tmp_path: Path) -> None:
-    found = apart(probe, [Sample(settings(), Machine(gpu=True), packs=True)], Home(tmp_path))
+    found = apart(probe, [Sample(settings(), Machine(gpu=True))], Home(tmp_path))
     assert (found.devices, found.needs, found.problem) == ([], {}, "")
 
 
@@ -66,17 +63,14 @@ def test_a_process_of_its_own_raises_here_what_it_raises_there() -> None:
 
 
 @needs_gpu
-def test_what_is_measured_on_a_gpu_holds_for_a_trial_and_a_pack_and_is_remembered(tmp_path: Path) -> None:
-    sample = Sample(settings("model.text.encoder=gru"), Machine(gpu=True), packs=True)
+def test_what_is_measured_on_a_gpu_holds_for_a_trial_and_is_remembered(tmp_path: Path) -> None:
+    sample = Sample(settings("model.text.encoder=gru"), Machine(gpu=True))
     (need,) = apart(probe, [sample], Home(tmp_path)).needs.values()
     assert memory.read(Home(tmp_path), sample.kind) == [need]
     assert 0 < need.context < need.total
     inputs = prepare(sample.settings, sample.machine)
     short = heavy(sample.settings)
     assert gpu.peak_of(lambda: train(short, inputs)) <= memory.MARGIN * need.alone
-    assert need.pack is not None
-    peak = gpu.peak_of(lambda: train_pack(short, inputs, seeds=(0,) * 5 + (1,) * 5))
-    assert peak <= memory.MARGIN * need.pack.peak([5, 5])
 
 
 @needs_gpu

@@ -1,4 +1,4 @@
-"""Shares of a GPU: what jobs and packs ask for, by what was measured, stated in the grid, or stated by the recipe."""
+"""Shares of a GPU: what jobs ask for, by what was measured, stated in the grid, or stated by the recipe."""
 
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -10,14 +10,13 @@ from grid.errors import UserError
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.home import Home
-from grid.memory import Need, PackNeed
+from grid.memory import Need
 from grid.probes import speed_of
 from grid.running import Resources
 from runners import shares
 from runners.here import Here
 from runners.jobs import Job, jobs_for
 from runners.memory import Found, Sample
-from runners.planner import LEAST, packed
 from runners.stopping import Stop
 
 GB = 1e9
@@ -29,9 +28,9 @@ def jobs(*overrides: str, gpus: int = 1) -> list[Job]:
     return jobs_for(grid, trials_of(expand(grid)), Home(Path("/tmp/runs")), gpus=gpus)
 
 
-def need(alone: float = 1.0, trial: float = 0.1, *, total: float = 24.0, device: str = "a GPU") -> Need:
+def need(alone: float = 1.0, *, total: float = 24.0, device: str = "a GPU") -> Need:
     """In GB."""
-    return Need(device, total * GB, 0.5 * GB, alone * GB, PackNeed(GB, 0.5 * GB, trial * GB))
+    return Need(device, total * GB, 0.5 * GB, alone * GB)
 
 
 def needs(some: list[Job], found: Need) -> dict[str, Need]:
@@ -85,69 +84,12 @@ def test_a_chain_asks_for_what_its_largest_trial_needs() -> None:
     assert shares.sized(some, {child: need(9.0)})[0].request == job.request
 
 
-def test_one_trial_of_each_kind_is_probed_and_packs_where_there_are_enough() -> None:
-    every = jobs("sweep.model.dim=[16,32]")
-    assert [sample.packs for sample in shares.samples(every, Resources())] == [True, True]
-    assert [sample.packs for sample in shares.samples(every[: LEAST - 1], Resources())] == [False]
-    assert [sample.packs for sample in shares.samples(every, Resources(pack=False))] == [False, False]
-    assert [sample.packs for sample in shares.samples(jobs(*CHAIN), Resources())] == [False, False]
-
-
-def test_a_stated_share_leaves_only_the_size_of_packs_to_measure() -> None:
-    stated = Resources(gpu=0.5)
-    assert [sample.packs for sample in shares.samples(jobs("resources.gpu=0.5"), stated)] == [True]
-    assert shares.samples(jobs(*CHAIN, "resources.gpu=0.5"), stated) == []
+def test_one_trial_of_each_kind_is_probed_unless_the_grid_states_the_share() -> None:
+    both = jobs('recipes=["cnn-bow","cnn-gru"]')
+    assert [sample.settings.recipe for sample in shares.samples(both, Resources())] == ["cnn-bow", "cnn-gru"]
+    assert shares.samples(jobs("resources.gpu=0.5"), Resources(gpu=0.5)) == []
+    assert shares.samples(jobs("resources.replicas=2"), Resources(replicas=2)) == []
     assert shares.samples(jobs(gpus=0), Resources()) == []
-
-
-def sizes(made: list[Job]) -> list[int]:
-    return sorted(len(job.ids) for job in made)
-
-
-def test_a_pack_has_the_share_that_it_needs() -> None:
-    some = jobs()
-    found = need()
-    (pack,) = packed(some, 1, shares.room(needs(some, found), Resources()))
-    assert sizes([pack]) == [45]
-    assert pack.request.gpu == found.pack_share([15, 15, 15])
-    assert pack.request.memory == found.bound(pack.request.gpu)
-
-
-def test_a_pack_that_does_not_fit_becomes_several_that_do() -> None:
-    some, found = jobs(), need(trial=1.0)
-    room = shares.room(needs(some, found), Resources())
-    made = packed(some, 1, room)
-    assert sizes(made) == [15, 15, 15]
-    assert all(job.request.gpu <= 1 for job in made)
-    assert sorted(name for job in made for name in job.ids) == sorted(job.ids[0] for job in some)
-    assert room(some[:23]) is None
-
-
-def test_trials_of_which_not_even_a_small_pack_fits_stay_jobs_of_their_own() -> None:
-    some, found = jobs(), need(alone=9.0, trial=9.0)
-    some = shares.sized(some, needs(some, found))
-    assert packed(some, 1, shares.room(needs(some, found), Resources())) == some
-
-
-def test_a_pack_of_a_stated_share_is_no_larger_than_fits_into_it() -> None:
-    some, resources = jobs("resources.gpu=0.25"), Resources(gpu=0.25)
-    made = packed(some, 1, shares.room(needs(some, need()), resources))
-    assert max(sizes(made)) < 45
-    assert {job.request.gpu for job in made} == {0.25}
-    (whole,) = packed(jobs("resources.gpu=2"), 1, shares.room(needs(some, need()), Resources(gpu=2)))
-    assert whole.request.gpu == 2
-
-
-def test_without_a_measurement_a_pack_has_what_its_trials_would_have_one_by_one() -> None:
-    some = jobs()
-    made = packed(some, 1, shares.room({}, Resources()))
-    assert max(sizes(made)) == 4
-    assert {job.request.gpu for job in made if len(job.ids) == 4} == {1.0}
-
-
-def test_on_a_cpu_packs_ask_for_what_their_jobs_asked_for() -> None:
-    some = jobs(gpus=0)
-    assert packed(some, 2, shares.room({}, Resources())) == packed(some, 2)
 
 
 def test_of_different_gpus_the_smallest_decides_and_that_is_said() -> None:

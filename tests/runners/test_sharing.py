@@ -3,7 +3,6 @@
 import multiprocessing
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,11 @@ from hypothesis import strategies as st
 
 from grid.expansion import expand, trials_of
 from grid.failures import Failure
-from grid.files import write_json
 from grid.gridfile import load
 from grid.home import Home
-from runners import attempts, folders
+from runners import attempts
 from runners.attempts import Origin
-from runners.fusing import remembered
 from runners.jobs import Job, jobs_for
-from runners.planner import packed
 from runners.sharing import Offer, share
 from runners.stopping import Stop
 
@@ -121,47 +117,6 @@ def test_a_chain_whose_parent_failed_is_not_begun_again_in_the_same_round(tmp_pa
     first, _ = jobs(tmp_path, *CHAINED)
     offers = [Offer.of(first)]
     attempt(first, outcome=Failure.STORAGE)
-    assert had(offers) == []
-
-
-def pack(home: Path, gain: float) -> Job:
-    """Four trials to train side by side, of which the runs folder remembers what that gains."""
-    one = 'objectives=["con_con","sig-ms_cir","lin_nca","sig_con"]'
-    (whole,) = packed(jobs(home, one, "seeds=[0]"), 1)
-    whole = replace(whole, launched=replace(whole.launched, mark=folders.mark(Home(home))))
-    write_json(remembered(Home(home), whole.trials[0], whole.machine), {"gain": gain})
-    return whole
-
-
-def test_a_pack_that_pays_is_one_job(tmp_path: Path) -> None:
-    whole = pack(tmp_path, 2.0)
-    taken = list[tuple[str, ...]]()
-    share([Offer.of(whole)], lambda job: taken.append(job.ids), Stop())
-    assert taken == [whole.ids]
-
-
-def test_a_pack_that_does_not_pay_is_shared_by_all_workers_trial_by_trial(tmp_path: Path) -> None:
-    whole = pack(tmp_path, 0.5)
-    offers, late = [Offer.of(whole)], list[str]()
-    assert offers[0].most == 4
-
-    def run(job: Job) -> None:
-        attempt(job)
-        if not late:  # another worker comes by when the first trial is done, and has what this one has not
-            late.extend(had(offers))
-
-    assert had(offers, run) == [whole.ids[0]]
-    assert late == list(whole.ids[1:])
-
-
-def test_a_pack_that_does_not_pay_goes_on_after_a_death_and_is_not_had_again_when_done(tmp_path: Path) -> None:
-    whole = pack(tmp_path, 0.5)
-    offers = [Offer.of(whole)]
-    attempt(whole, place=0)
-    attempt(whole, place=2, outcome=Failure.KILLED)
-    attempt(whole, place=3, outcome=Failure.STORAGE)
-    assert had(offers) == [whole.ids[1], whole.ids[2]]
-    assert had([Offer.of(whole)]) == [whole.ids[3]]
     assert had(offers) == []
 
 
