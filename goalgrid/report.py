@@ -7,10 +7,10 @@ from pathlib import Path
 
 from goalgrid import status
 from goalgrid.overview import ORDER, Overview
-from grid.failures import POLICY
 from grid.files import write_text
 from grid.home import State
 from results.report import Measured, Report, Standing, Trouble
+from runners.retries import POLICY
 
 
 def render(overview: Overview, *, measured: Measured | None = None, refresh: int = 0) -> str:

@@ -11,9 +11,10 @@ from goalgrid.options import RUNS
 from goalgrid.overview import Overview, many
 from goalgrid.work import epoch_steps
 from grid.expansion import Trial
-from grid.failures import POLICY, Failure
+from grid.failures import Failure
 from grid.files import last_json_line, read_json_lines
 from grid.home import Home, State
+from runners.retries import POLICY
 
 COLLAPSED = 1e-3
 """A spread of cosine similarities below this is a model that tells no pair from another."""

@@ -57,10 +57,9 @@ class Attempt:
         """Who trains, since when, and how far: empty if it cannot be read."""
         return _read(self.lease)
 
-    def made_by(self, launch: str, worker: str | None = None) -> bool:
-        """Whether this launch made it, and this worker of it."""
-        lease = self.content()
-        return lease.get("launch") == launch and worker in (None, lease.get("worker"))
+    def launch(self) -> str:
+        """The launch that made it; empty if that cannot be read."""
+        return str(self.content().get("launch", ""))
 
     def outcome(self) -> str | None:
         """`done`, or the class of its failure; None while it runs, or where it was killed and nobody saw it."""

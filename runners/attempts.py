@@ -62,13 +62,11 @@ class Origin:
     Args:
         launch: of one driver; bounds on tries count within it.
         node: of the cluster, by Ray's name.
-        worker: of the launch; one process at a time bears its name.
         capture: whether everything that the process prints goes to the attempt's log.
     """
 
     launch: str = "alone"
     node: str = ""
-    worker: str = ""
     capture: bool = False
 
 
@@ -199,12 +197,11 @@ def _acquire(folder: TrialFolder, origin: Origin) -> tuple[Attempt, dict[str, An
         message = f"process {lease.get('pid')} on {lease.get('host')} trains this trial; it is left to that one"
         raise Busy(message, ours=lease.get("launch") == origin.launch)
     if before and folder.done.exists():  # looked up after its end, which is written later than `done`
-        raise Busy("another process has just finished this trial", ours=before.made_by(origin.launch))
+        raise Busy("another process has just finished this trial", ours=before.launch() == origin.launch)
     attempt = Attempt(folder.attempts_folder, before.number + 1 if before else 1)
     lease = {
         "launch": origin.launch,
         "node": origin.node,
-        "worker": origin.worker,
         "machine": processes.machine(),
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -217,7 +214,7 @@ def _acquire(folder: TrialFolder, origin: Origin) -> tuple[Attempt, dict[str, An
         "progress": 0,
     }
     if not create_json(attempt.lease, lease):
-        ours = attempt.made_by(origin.launch)
+        ours = attempt.launch() == origin.launch
         raise Busy("another process has just begun to train this trial; it is left to that one", ours=ours)
     if before and before.outcome() is None:
         end(before, Failure.KILLED, "its process is gone")

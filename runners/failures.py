@@ -1,16 +1,17 @@
-"""From an exception, or a dead process, to its class; and from a trial's attempts to whether another may help."""
+"""From an exception to its class of failures, and from a trial's folder to what becomes of the trial."""
 
 import errno
-from collections import Counter
+from contextlib import suppress
 
 import torch
 
 from grid.errors import UserError
-from grid.failures import POLICY, Failure
+from grid.failures import Failure
 from grid.files import write_text
 from grid.home import TrialFolder
 from retrieval.data import DataError
 from runners.replicas import ReplicaDied
+from runners.retries import Decision, decide
 from runners.trainer import NonFinite
 
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
@@ -44,44 +45,23 @@ def _class_of(error: BaseException) -> Failure | None:
     return Failure.IMPORT if isinstance(error, ImportError) else None
 
 
+def decision(folder: TrialFolder, launch: str) -> Decision:
+    """What becomes of a trial after its attempts so far."""
+    return decide([(attempt.launch(), attempt.failure()) for attempt in folder.attempts()], launch)
+
+
 def given_up(folder: TrialFolder, launch: str, trace: str = "") -> bool:
-    """Whether a trial failed as often in this launch as the policy of its failures allows; `error.txt` says so then.
+    """Whether a trial gets no further try in this launch; `error.txt` reports why, if it does not yet.
 
     Args:
-        launch: whose attempts count; a user who gives the command again gets new tries.
         trace: for `error.txt`, above the message.
     """
-    ended = _failures(folder, launch)
-    counts = Counter(failure for failure, _ in ended)
-    for failure, message in reversed(ended):
-        if counts[failure] >= POLICY[failure].tries:
-            tries = f" ({counts[failure]} attempts)" if counts[failure] > 1 else ""
-            if not folder.error.exists():
-                _leave_error(folder, f"{trace}{failure}: {message}{tries}\n")
-            return True
-    return False
-
-
-def pause(folder: TrialFolder, launch: str) -> float:
-    """Seconds to wait before the next try: twice as long after each that ended alike."""
-    ended = [failure for failure, _ in _failures(folder, launch)]
-    return POLICY[ended[-1]].wait * 2.0 ** (ended.count(ended[-1]) - 1) if ended else 0.0
-
-
-def alone(folder: TrialFolder, launch: str) -> bool:
-    """Whether the next try has the device for itself."""
-    ended = _failures(folder, launch)
-    return bool(ended) and POLICY[ended[-1][0]].alone
-
-
-def _failures(folder: TrialFolder, launch: str) -> list[tuple[Failure, str]]:
-    """How the attempts of a launch failed, in their order."""
-    own = (attempt for attempt in folder.attempts() if attempt.made_by(launch))
-    return [(failure, attempt.message()) for attempt in own if (failure := attempt.failure())]
-
-
-def _leave_error(folder: TrialFolder, text: str) -> None:
-    try:
-        write_text(folder.error, text)
-    except UserError:
-        return  # the disk that failed the trial cannot take its error either; its last attempt may have it
+    decided = decision(folder, launch)
+    if decided.given_up is None:
+        return False
+    if not folder.error.exists():
+        failed = [a for a in folder.attempts() if a.launch() == launch and a.failure() is decided.given_up]
+        tries = f" ({decided.tries} attempts)" if decided.tries > 1 else ""
+        with suppress(UserError):  # the disk that failed the trial takes no error either; the last attempt may have it
+            write_text(folder.error, f"{trace}{decided.given_up}: {failed[-1].message()}{tries}\n")
+    return True

@@ -10,9 +10,11 @@ from typing import Any
 from grid.attempts import Attempt
 from grid.home import Home
 from runners.apart import apart
+from runners.driver import Capacity
 from runners.events import Report
-from runners.jobs import Capacity, Job
+from runners.jobs import Job
 from runners.stopping import INCOMPLETE, Stop
+from runners.worker import work
 
 
 class Here:
@@ -33,9 +35,9 @@ class Here:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def run(self, jobs: Sequence[Job], report: Report, *, slots: int) -> None:
+    def run(self, jobs: Sequence[Job], report: Report, *, limit: int | None) -> None:
         for job in jobs:
-            job.run(report, self.stop)
+            work(job, report, self.stop)
 
     def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
         return [apart(function, *arguments)]

@@ -2,10 +2,9 @@
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -13,11 +12,12 @@ from rich.console import Console
 from grid.expansion import Cell, Trial
 from grid.gridfile import Grid
 from grid.home import Home
-from runners import folders, shares
+from runners import folders, shares, worker
+from runners.driver import Driver, check_room
 from runners.events import Event, Report
 from runners.here import Here
 from runners.interrupts import Interrupts
-from runners.jobs import Driver, Job, Launched, Request, concurrency, jobs_for
+from runners.jobs import Job, Launched, jobs_for
 from runners.live import Board, Display
 from runners.mlflow_mirror import Mirror
 from runners.precompute import check_inputs, compute_features
@@ -25,9 +25,6 @@ from runners.progress import Cadence
 from runners.replaced import replace
 from runners.stopping import Stop
 from runners.watchdog import Watchdog
-
-Slots = Callable[[Sequence[Job]], int]
-"""How many of these run at a time."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +62,7 @@ class Launch:
             cadence = Cadence(grid.reliability.checkpoint_steps, grid.reliability.checkpoint_minutes)
             launched = Launched(name, folders.mark(self.home), grid.reliability.folder_seconds, cadence)
             jobs = jobs_for(grid, trials, self.home, gpus=capacity.gpus, launched=launched)
-            slots = partial(concurrency, grid.resources, capacity=capacity, custom=not self.here)
-            slots(jobs)  # or nothing is begun
+            check_room(jobs, capacity, custom=not self.here)
             self._check_nodes(driver, launched, jobs)
             check_inputs(jobs)
             compute_features(jobs, self.console)
@@ -83,7 +79,8 @@ class Launch:
                     interrupts.soften()
                     seconds = 60 * grid.reliability.stall_minutes
                     with Watchdog(self.home, seconds, driver.kill) as watchdog:
-                        _rounds(driver, jobs, _Fan(display, watchdog, mirror, self.home), stop, slots)
+                        fan = _Fan(display, watchdog, mirror, self.home)
+                        _rounds(driver, jobs, fan, stop, grid.resources.concurrency)
             finally:
                 if mirror:
                     mirror.close()
@@ -119,32 +116,41 @@ class _Fan:
     watchdog: Watchdog
     mirror: Mirror | None
     home: Home
+    held: set[str] = field(default_factory=set)
+    """Trials that another process was said to hold."""
 
     def __call__(self, event: Event) -> None:
+        if event.kind == "busy" and event.trial_id in self.held:
+            return
+        if event.kind == "busy":
+            self.held.add(event.trial_id)
         self.display(event)
         self.watchdog.note(event)
         if self.mirror:
             self.mirror.sync(self.home.trial(event.trial_id))
 
 
-def _rounds(driver: Driver, jobs: Sequence[Job], report: Report, stop: Stop, slots: Slots) -> None:
-    """Run the jobs, then again those that another try may help, as long as tries are made.
+def _rounds(driver: Driver, jobs: Sequence[Job], report: Report, stop: Stop, limit: int | None) -> None:
+    """Run the jobs, then again those with trials worth another try, as long as this launch makes attempts.
 
-    Those that ask for the same run together, as many at a time as fit; what ran out of memory has the machine for
-    itself then.
+    A job that ran out of memory has the machine for itself then. What another process held is looked at again after
+    each round: it may have been left unfinished.
+
+    Args:
+        limit: jobs at a time.
     """
-    left = list(jobs)
-    while left and not stop.asked():
-        before = [job.attempts() for job in jobs]
-        together, alone = dict[Request, list[Job]](), list[Job]()
-        for job in left:
-            (alone if job.alone() else together.setdefault(job.request, [])).append(job)
-        for some, at_a_time in (*((some, slots(some)) for some in together.values()), (alone, 1)):
-            if some and not stop.asked():
-                driver.run(some, report, slots=at_a_time)
-        if [job.attempts() for job in jobs] == before:
+    waiting = [job.only(job.ids) for job in jobs]
+    while waiting and not stop.asked():
+        before = sum(map(worker.made, jobs))
+        single = [job for job in waiting if worker.alone(job)]
+        together = [job for job in waiting if job not in single]
+        if together:
+            driver.run(together, report, limit=limit)
+        if single and not stop.asked():
+            driver.run(single, report, limit=1)
+        if sum(map(worker.made, jobs)) == before:
             return
-        left = [rest for job in left if (rest := job.left())]
-        until = time.monotonic() + max((job.pause() for job in left), default=0.0)
+        waiting = [rest for job in jobs if (rest := worker.left(job))]
+        until = time.monotonic() + max(map(worker.pause, waiting), default=0.0)
         while time.monotonic() < until and not stop.asked():
             time.sleep(0.1)

@@ -1,7 +1,7 @@
 """The Ray Tune driver, and the only file that imports Ray.
 
-Ray schedules workers, one Tune trial each, that share the launch's jobs until none is left: a job costs no new process
-and no decision of Ray's. Every launch is a fresh `Tuner` under a new name, and its return value is not trusted: what is
+Each job is a Tune trial, named by the job's id, with the job's own resources; Ray uses a process again for the next job
+that asks for the same. Every launch is a fresh `Tuner` under a new name, and its return value is not trusted: what is
 done stands on the disk.
 """
 
@@ -32,6 +32,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -48,22 +49,25 @@ from grid.errors import UserError
 from grid.failures import Failure
 from grid.home import Home
 from results import provenance
-from runners import folders
+from runners import folders, worker
 from runners.apart import apart
+from runners.driver import Capacity
 from runners.events import Event, Report
 from runners.head import HeadWatch, answers, parsed
-from runners.jobs import Capacity, Job, Request
-from runners.sharing import Offer, share
+from runners.jobs import Job
 from runners.stopping import Stop
 
 KILL_SECONDS = 30.0
 """For a node to end a process there."""
 
 DEATHS = 8
-"""Times in a row that workers may die before they have begun a trial; other deaths count as the trial's failure."""
+"""Times in a row that processes may die before they have begun a trial; other deaths count as the trial's failure."""
 
 REPORT_SECONDS = 0.25
-"""Between two reports of a worker: as often as the live matrix is drawn."""
+"""Between two reports of a job: as often as the live matrix is drawn."""
+
+PENDING = 16
+"""Jobs for which Ray reserves resources ahead. Of more, each costs Ray time, and they begin in no order."""
 
 HEAD_SECONDS = {True: 2.0, False: 30.0}
 """Without an answer of the head, after which it is gone: of a Ray of our own, and of a cluster, whose may come back."""
@@ -76,10 +80,20 @@ class RayTune:
         address: of a running Ray cluster (`auto`, `HOST:PORT`); None: start one here.
         grace: seconds that running trials have for their checkpoint once they are asked to end.
         warn: says why this process ends itself.
+        callbacks: a user's own callbacks and loggers of Ray Tune, which see each job as a trial.
     """
 
-    def __init__(self, stop: Stop, *, address: str | None, grace: float, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        stop: Stop,
+        *,
+        address: str | None,
+        grace: float,
+        warn: Callable[[str], None],
+        callbacks: Sequence[tune.Callback] = (),
+    ) -> None:
         self.stop, self.address, self.grace, self.warn = stop, address, grace, warn
+        self.callbacks = list(callbacks)
 
     def capacity(self) -> Capacity:
         """What this machine holds, or the cluster."""
@@ -144,7 +158,7 @@ class RayTune:
     ) -> None:
         ray.shutdown()
 
-    def run(self, jobs: Sequence[Job], report: Report, *, slots: int) -> None:
+    def run(self, jobs: Sequence[Job], report: Report, *, limit: int | None) -> None:
         scratch = tempfile.mkdtemp(prefix="goalgrid-ray-")
         ending = _Ending(self.stop, jobs, self.grace)
         passing = _Passing(jobs, report, ending)
@@ -157,7 +171,7 @@ class RayTune:
                 live=ending.live,
                 warn=self.warn,
             ):
-                _tuner(jobs, passing, scratch, slots, ending).fit()
+                _tuner(jobs, [passing, *self.callbacks], scratch, limit, ending).fit()
         except Exception as error:
             if not self.stop.asked():
                 raise UserError(
@@ -208,28 +222,29 @@ def _prepare_own(seconds: float) -> None:
     }
 
 
-def _tuner(jobs: Sequence[Job], passing: "_Passing", scratch: str, slots: int, ending: "_Ending") -> tune.Tuner:
-    def name(trial: Any) -> str:
-        return f"worker-{trial.config['worker']}"
-
-    offers = defaultdict[Request, list[Offer]](list)
-    for job in jobs:
-        offers[job.request].append(Offer.of(job))
-    requests = list(offers)
-    places = [
-        (place, group) for place in range(slots) for group, some in enumerate(offers.values()) if place < len(some)
+def _tuner(
+    jobs: Sequence[Job], callbacks: list[tune.Callback], scratch: str, limit: int | None, ending: "_Ending"
+) -> tune.Tuner:
+    """A tuner with one trial a job; jobs that ask for different resources in turn, so that they run side by side."""
+    requests = list(dict.fromkeys(job.request for job in jobs))
+    wanted = [request.resources for request in requests]
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(PENDING, 2 * len(requests)))
+    configs = [
+        {"job": job.id, "number": number, "request": requests.index(job.request)} for number, job in enumerate(jobs)
     ]
-    workers = [{"worker": f"{group}-{place}", "group": group} for place, group in places]
+
+    def name(trial: Any) -> str:
+        return str(trial.config["job"])
 
     def resources(config: dict[str, Any]) -> tune.PlacementGroupFactory:
-        return tune.PlacementGroupFactory([requests[config["group"]].resources])
+        return tune.PlacementGroupFactory([wanted[config["request"]]])
 
     return tune.Tuner(
-        tune.with_resources(tune.with_parameters(_Worker, offers=list(offers.values())), resources),
-        param_space=tune.grid_search(workers),
+        tune.with_resources(tune.with_parameters(_Process, jobs=[job.to_json() for job in jobs]), resources),
+        param_space=tune.grid_search(_in_turn(configs)),
         tune_config=tune.TuneConfig(
             reuse_actors=True,
-            max_concurrent_trials=slots,
+            max_concurrent_trials=limit,
             trial_name_creator=name,
             trial_dirname_creator=name,
         ),
@@ -240,16 +255,24 @@ def _tuner(jobs: Sequence[Job], passing: "_Passing", scratch: str, slots: int, e
             stop=ending,
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
             failure_config=tune.FailureConfig(max_failures=-1),  # bounded by the tries of trials, and by `_Passing`
-            callbacks=[passing],
+            callbacks=callbacks,
         ),
     )
 
 
-class _Worker(tune.Trainable):
-    """An actor: runs jobs in a thread, and passes on what they report; its main thread hears signals."""
+def _in_turn(configs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The configs of each request in their order, one of each request in turn."""
+    groups = defaultdict[int, list[dict[str, Any]]](list)
+    for config in configs:
+        groups[config["request"]].append(config)
+    return [config for turn in zip_longest(*groups.values()) for config in turn if config is not None]
 
-    def setup(self, config: dict[str, Any], offers: Sequence[list[Offer]] = ()) -> None:
-        self.offers, self.node = offers, ray.get_runtime_context().get_node_id()
+
+class _Process(tune.Trainable):
+    """A process that does one job after another, each in a thread; the main thread hears signals."""
+
+    def setup(self, config: dict[str, Any], jobs: Sequence[str] = ()) -> None:
+        self.jobs, self.node = jobs, ray.get_runtime_context().get_node_id()
         self.terminate_ray = signal.signal(signal.SIGTERM, self._terminate)
         self._begin(config)
 
@@ -258,8 +281,8 @@ class _Worker(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        """What happened since the last time, as JSON: a result costs Tune more than what many short trials report."""
-        time.sleep(REPORT_SECONDS)
+        """What happened since the last time, as JSON: each result costs Tune more than a short trial takes."""
+        self.thread.join(REPORT_SECONDS)
         over = not self.thread.is_alive()
         events = []
         with suppress(queue.Empty):
@@ -270,19 +293,16 @@ class _Worker(tune.Trainable):
         return {"events": json.dumps(events), "done": over and not self.error}
 
     def _begin(self, config: dict[str, Any]) -> None:
-        offers = self.offers[config["group"]]
-        self.ending = Stop(Job.from_json(offers[0].job).stop_request)
+        job = Job.from_json(self.jobs[config["number"]])
+        self.ending = Stop(job.stop_request)
         self.events = queue.SimpleQueue[Event]()
         self.error: BaseException | None = None
-        self.thread = threading.Thread(target=self._work, args=(offers, config["worker"]), name="jobs", daemon=True)
+        self.thread = threading.Thread(target=self._work, args=(job,), name="job", daemon=True)
         self.thread.start()
 
-    def _work(self, offers: list[Offer], worker: str) -> None:
-        def run(job: Job) -> None:
-            job.run(self.events.put, self.ending, node=self.node, worker=worker, capture=True)
-
+    def _work(self, job: Job) -> None:
         try:
-            share(offers, run, self.ending)
+            worker.work(job, self.events.put, self.ending, node=self.node, capture=True)
             if self.ending.asked() and not self.ending.asked_everywhere():
                 raise RuntimeError("its node is being taken away; it goes on elsewhere")
         except BaseException as error:
@@ -322,20 +342,19 @@ class _Ending(_Unpickled, tune.Stopper):
         return time.monotonic() - self.asked > self.grace or not self.live()
 
     def live(self) -> bool:
-        return any(job.live() for job in self.jobs)
+        return any(map(worker.live, self.jobs))
 
 
 class _Passing(_Unpickled, tune.Callback):
-    """Hands the events of all trials to the launch, in the driver's process, and says which trial a death cut off."""
+    """Hands the events of all trials to the launch, in the driver's process, and says which attempt a death cut off."""
 
     def __init__(self, jobs: Sequence[Job], report: Report, ending: _Ending) -> None:
-        self.ending, self._report = ending, report
-        self.left = {trial_id: job for job in jobs for trial_id in job.ids}
-        """The jobs of all trials that are not known to be over."""
+        self.jobs, self.ending, self._report = jobs, ending, report
+        self.over = set[str]()
+        """Ids of trials that were reported as done or failed."""
         self.buried = set[Attempt]()
         self.vain = 0
-        """Deaths of workers, one after the other, that cut no trial off."""
-        self.busy = set[str]()
+        """Deaths of processes, one after the other, that cut no attempt off."""
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -352,14 +371,12 @@ class _Passing(_Unpickled, tune.Callback):
     def report(self, event: Event) -> None:
         self.vain = 0
         if event.kind in ("done", "failed"):
-            self.left.pop(event.trial_id, None)
-        if event.kind != "busy" or event.trial_id not in self.busy:  # every worker comes by, and says so
-            self._report(event)
-        if event.kind == "busy":
-            self.busy.add(event.trial_id)
+            self.over.add(event.trial_id)
+        self._report(event)
 
     def _bury(self, trial: Any) -> None:
-        """A worker died, and Ray says so before it starts another in its place."""
+        """A job's process died, and Ray says so before it starts the job in another process."""
+        job = self.jobs[trial.config["number"]]
         error = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
 
         def judge(attempt: Attempt) -> tuple[Failure, str]:
@@ -374,15 +391,15 @@ class _Passing(_Unpickled, tune.Callback):
             return Failure.KILLED, f"its process {lease.get('pid')} on {lease.get('host')} died"
 
         self.vain += 1
-        for trial_id, job in list(self.left.items()):
-            if job.place.trial(trial_id).done.exists():  # its word was lost with the worker
+        for trial_id in job.ids:  # what was done before the death may not have been reported
+            if trial_id not in self.over and job.place.trial(trial_id).done.exists():
                 self.report(Event(trial_id, "done"))
-            elif found := job.bury(trial.config["worker"], judge, self.buried):
-                self.buried.add(found[0])
-                self.report(found[1])
+        if found := worker.bury(job, judge, self.buried):
+            self.buried.add(found[0])
+            self.report(found[1])
         if self.vain > DEATHS:
             last = error.strip().splitlines()[-1:] or ["without a word"]
-            self.ending.hopeless = f"its workers died {self.vain} times before they began a trial: {last[0]}"
+            self.ending.hopeless = f"its processes died {self.vain} times before they began a trial: {last[0]}"
 
 
 def _nodes() -> list[dict[str, Any]]:

@@ -9,7 +9,8 @@ from grid.home import Home
 from grid.memory import Need
 from grid.probes import speed_of
 from grid.running import Resources
-from runners.jobs import Driver, Job, Request
+from runners.driver import Driver
+from runners.jobs import Job, Request
 from runners.memory import Found, Sample, probe
 
 Needs = Mapping[str, Need]

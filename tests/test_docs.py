@@ -11,9 +11,9 @@ from typer.main import get_command
 
 from goalgrid.app import app
 from grid.expansion import expand, trials_of
-from grid.failures import POLICY
 from grid.gridfile import load
 from grid.running import Reliability, Resources
+from runners.retries import POLICY
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [

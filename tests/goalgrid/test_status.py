@@ -9,11 +9,12 @@ import pytest
 from goalgrid import status
 from goalgrid.overview import Overview
 from grid.errors import UserError
-from grid.failures import POLICY, Failure
+from grid.failures import Failure
 from grid.gridfile import load
 from grid.home import Home, TrialFolder
 from grid.saved import save_grid
 from results import record
+from runners.retries import POLICY
 
 from ..states import attempt, fail, interrupt
 from .conftest import PAIR, Verb, overview

@@ -20,6 +20,7 @@ from runners.events import Event
 from runners.jobs import Job, Launched, jobs_for
 from runners.progress import Cadence
 from runners.stopping import Stop
+from runners.worker import work
 
 from ..conftest import SMALL
 
@@ -99,7 +100,7 @@ def jobs(grid: Grid, home: Home, launch: str) -> list[Job]:
 def run(all_jobs: list[Job], stop: Stop) -> None:
     events: list[Event] = []
     for job in all_jobs:
-        job.run(events.append, stop)
+        work(job, events.append, stop)
 
 
 def driver(all_jobs: list[Job], home: Home, *, at: Moment, number: int) -> int:

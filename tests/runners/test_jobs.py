@@ -9,7 +9,8 @@ from grid.expansion import chains, expand, trials_of
 from grid.gridfile import load
 from grid.home import Home
 from grid.running import Resources
-from runners.jobs import Capacity, Job, Launched, concurrency, gpu_share, jobs_for
+from runners.driver import Capacity, check_room
+from runners.jobs import Job, Launched, gpu_share, jobs_for
 from runners.progress import Cadence
 
 
@@ -49,7 +50,7 @@ def test_each_replica_has_cpus_and_a_gpu_of_its_own() -> None:
     assert jobs("resources.replicas=2", "resources.gpu=2", gpus=2)[0].request.gpu == 2
     assert Job.from_json(on_gpus.to_json()) == on_gpus
     with pytest.raises(UserError, match="the largest node has 8 CPU and 1 GPU"):
-        concurrency(Resources(), [on_gpus], Capacity(({"CPU": 8, "GPU": 1},)))
+        check_room([on_gpus], Capacity(({"CPU": 8, "GPU": 1},)))
 
 
 @pytest.mark.parametrize("gpu", [0.5, 1, 3])
@@ -64,36 +65,23 @@ def test_less_than_nothing_is_an_error(setting: str) -> None:
         load("demo", [f"resources.{setting}"])
 
 
-@pytest.mark.parametrize(
-    ("resources", "gpu", "cpus", "gpus", "expected"),
-    [
-        (Resources(), 0, 8, 0, 8),
-        (Resources(), 0.25, 8, 1, 4),
-        (Resources(), 0.25, 2, 1, 2),
-        (Resources(concurrency=3), 0, 8, 0, 3),
-        (Resources(concurrency=30), 0, 8, 0, 8),
-    ],
-)
-def test_concurrency_is_what_fits(resources: Resources, gpu: float, cpus: int, gpus: int, expected: int) -> None:
-    job = jobs(f"resources.gpu={gpu}", gpus=gpus)[0]
-    assert concurrency(resources, [job], Capacity(({"CPU": cpus, "GPU": gpus},))) == expected
-
-
 def test_a_job_has_to_fit_on_one_node() -> None:
     nodes = Capacity(({"CPU": 3}, {"CPU": 3, "GPU": 2}, {"GPU": 1}))
-    assert concurrency(Resources(), jobs("resources.cpu=2"), nodes) == 2
-    assert concurrency(Resources(), jobs("resources.cpu=2", "resources.gpu=0.5", gpus=3), nodes) == 1
+    check_room(jobs("resources.cpu=2"), nodes)
+    check_room(jobs("resources.cpu=2", "resources.gpu=0.5", gpus=3), nodes)
     with pytest.raises(UserError, match="a job asks for 4 CPU; the largest node has 3 CPU"):
-        concurrency(Resources(), jobs("resources.cpu=4"), nodes)
+        check_room(jobs("resources.cpu=4"), nodes)
     with pytest.raises(UserError, match="asks for 1 CPU and 3 GPU; the largest node has 3 CPU and 2 GPU"):
-        concurrency(Resources(), jobs("resources.gpu=3", gpus=3), nodes)
+        check_room(jobs("resources.gpu=3", gpus=3), nodes)
 
 
 def test_a_resource_of_ones_own_counts_where_it_is() -> None:
     nodes = Capacity(({"CPU": 8}, {"CPU": 2, "fast": 1}))
-    assert concurrency(Resources(), jobs('resources.custom={"fast" = 0.25}'), nodes) == 2
+    check_room(jobs('resources.custom={"fast" = 0.25}'), nodes)
+    slow = jobs('resources.custom={"slow" = 1}')
     with pytest.raises(UserError, match="asks for 1 CPU and 1 slow; the largest node has 8 CPU and 0 slow"):
-        concurrency(Resources(), jobs('resources.custom={"slow" = 1}'), nodes)
+        check_room(slow, nodes)
+    check_room(slow, nodes, custom=False)
 
 
 CHAINED = ('recipes=["vsepp-r152-tiny-ft"]', 'objectives=["con_con","infonce"]', "seeds=[0,1]")
@@ -125,17 +113,3 @@ def test_two_children_of_one_parent_share_its_job() -> None:
         [first.id, twins[0].id, twins[1].id],
         [second.id],
     ]
-
-
-def test_a_job_that_broke_off_has_left_what_another_try_may_help(tmp_path: Path) -> None:
-    grid = load("demo", CHAINED)
-    job = jobs_for(grid, trials_of(expand(grid)), Home(tmp_path), gpus=0)[0]
-    parent = Home(tmp_path).trial(job.ids[0])
-    parent.path.mkdir(parents=True)
-    parent.done.touch()
-    left = job.left()
-    assert left is not None
-    assert left.ids == (job.ids[1],)
-    parent.done.unlink()
-    parent.error.write_text("bug: it failed for good")
-    assert job.left() is None

@@ -15,13 +15,14 @@ import pytest
 from grid import processes
 from grid.attempts import Attempt
 from grid.expansion import Trial
-from grid.failures import POLICY, Failure
+from grid.failures import Failure
 from grid.home import Home, State, TrialFolder
 from results import record
 from runners import attempts
 from runners.attempts import Busy, Fenced, Origin
 from runners.events import Event
 from runners.machine import Machine
+from runners.retries import POLICY
 from runners.stopping import Stop
 from runners.trial import run_trial
 
