@@ -54,7 +54,7 @@ from runners.apart import apart
 from runners.driver import Capacity
 from runners.events import Event, Report
 from runners.head import HeadWatch, answers, parsed
-from runners.jobs import Job
+from runners.jobs import Job, Request
 from runners.stopping import Stop
 
 KILL_SECONDS = 30.0
@@ -226,22 +226,22 @@ def _tuner(
     jobs: Sequence[Job], callbacks: list[tune.Callback], scratch: str, limit: int | None, ending: "_Ending"
 ) -> tune.Tuner:
     """A tuner with one trial a job; jobs that ask for different resources in turn, so that they run side by side."""
-    requests = list(dict.fromkeys(job.request for job in jobs))
-    wanted = [request.resources for request in requests]
-    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(PENDING, 2 * len(requests)))
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(PENDING, 2 * len({job.request for job in jobs})))
+    # As text: Tune copies a nested config for every trial, which takes minutes for thousands.
     configs = [
-        {"job": job.id, "number": number, "request": requests.index(job.request)} for number, job in enumerate(jobs)
+        {"job": job.id, "resources": json.dumps(job.request.resources), "content": job.to_json()}
+        for job in _in_turn(jobs)
     ]
 
     def name(trial: Any) -> str:
         return str(trial.config["job"])
 
     def resources(config: dict[str, Any]) -> tune.PlacementGroupFactory:
-        return tune.PlacementGroupFactory([wanted[config["request"]]])
+        return tune.PlacementGroupFactory([json.loads(config["resources"])])
 
     return tune.Tuner(
-        tune.with_resources(tune.with_parameters(_Process, jobs=[job.to_json() for job in jobs]), resources),
-        param_space=tune.grid_search(_in_turn(configs)),
+        tune.with_resources(_Process, resources),
+        param_space=tune.grid_search(configs),
         tune_config=tune.TuneConfig(
             reuse_actors=True,
             max_concurrent_trials=limit,
@@ -260,19 +260,19 @@ def _tuner(
     )
 
 
-def _in_turn(configs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The configs of each request in their order, one of each request in turn."""
-    groups = defaultdict[int, list[dict[str, Any]]](list)
-    for config in configs:
-        groups[config["request"]].append(config)
-    return [config for turn in zip_longest(*groups.values()) for config in turn if config is not None]
+def _in_turn(jobs: Sequence[Job]) -> list[Job]:
+    """The jobs of each request in their order, one of each request in turn."""
+    groups = defaultdict[Request, list[Job]](list)
+    for job in jobs:
+        groups[job.request].append(job)
+    return [job for turn in zip_longest(*groups.values()) for job in turn if job is not None]
 
 
 class _Process(tune.Trainable):
     """A process that does one job after another, each in a thread; the main thread hears signals."""
 
-    def setup(self, config: dict[str, Any], jobs: Sequence[str] = ()) -> None:
-        self.jobs, self.node = jobs, ray.get_runtime_context().get_node_id()
+    def setup(self, config: dict[str, Any]) -> None:
+        self.node = ray.get_runtime_context().get_node_id()
         self.terminate_ray = signal.signal(signal.SIGTERM, self._terminate)
         self._begin(config)
 
@@ -293,7 +293,7 @@ class _Process(tune.Trainable):
         return {"events": json.dumps(events), "done": over and not self.error}
 
     def _begin(self, config: dict[str, Any]) -> None:
-        job = Job.from_json(self.jobs[config["number"]])
+        job = Job.from_json(config["content"])
         self.ending = Stop(job.stop_request)
         self.events = queue.SimpleQueue[Event]()
         self.error: BaseException | None = None
@@ -349,7 +349,8 @@ class _Passing(_Unpickled, tune.Callback):
     """Hands the events of all trials to the launch, in the driver's process, and says which attempt a death cut off."""
 
     def __init__(self, jobs: Sequence[Job], report: Report, ending: _Ending) -> None:
-        self.jobs, self.ending, self._report = jobs, ending, report
+        self.ending, self._report = ending, report
+        self.jobs = {job.id: job for job in jobs}
         self.over = set[str]()
         """Ids of trials that were reported as done or failed."""
         self.buried = set[Attempt]()
@@ -376,7 +377,7 @@ class _Passing(_Unpickled, tune.Callback):
 
     def _bury(self, trial: Any) -> None:
         """A job's process died, and Ray says so before it starts the job in another process."""
-        job = self.jobs[trial.config["number"]]
+        job = self.jobs[trial.config["job"]]
         error = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
 
         def judge(attempt: Attempt) -> tuple[Failure, str]:
