@@ -101,8 +101,10 @@ class Overview:
         if not self.records:
             return {}
         from results import provenance
+        from runners.training.fingerprint import code_fingerprint
 
-        return provenance.stale(self.records)
+        done = {trial.id for trial in self.having(State.DONE)}
+        return provenance.stale(self.records, provenance.code_of(self.cells, done, code_fingerprint))
 
     def to_dict(self) -> dict[str, Any]:
         """For `--json`."""

@@ -11,6 +11,7 @@ from grid.files import write_text
 from grid.home import State
 from results.report import Measured, Report, Standing, Trouble
 from runners.retries import POLICY
+from runners.training.fingerprint import code_fingerprint
 
 
 def render(overview: Overview, *, measured: Measured | None = None, refresh: int = 0) -> str:
@@ -33,7 +34,7 @@ def render(overview: Overview, *, measured: Measured | None = None, refresh: int
             "state": f"goalgrid status {name}{runs}",
             "LaTeX": f"goalgrid table {name}{runs} --format latex",
         },
-        measured or Measured.read(overview.cells, overview.home),
+        measured or _measured(overview),
         _standing(overview),
         datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"),
         refresh if _unfinished(overview) else 0,
@@ -45,13 +46,17 @@ def watch(overview: Overview, path: Path, seconds: int) -> Iterator[Overview]:
     done, measured = None, Measured()
     while True:
         if done != overview.having(State.DONE):
-            done, measured = overview.having(State.DONE), Measured.read(overview.cells, overview.home)
+            done, measured = overview.having(State.DONE), _measured(overview)
         write_text(path, render(overview, measured=measured, refresh=seconds))
         yield overview
         if not _unfinished(overview):
             return
         time.sleep(seconds)
         overview = Overview.of(overview.grid, overview.home)
+
+
+def _measured(overview: Overview) -> Measured:
+    return Measured.read(overview.cells, overview.home, code_fingerprint)
 
 
 def _unfinished(overview: Overview) -> bool:

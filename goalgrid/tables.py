@@ -57,11 +57,12 @@ def scores_of(
         UserError: no data set of the grid has this protocol, or records cannot be read.
     """
     from results.scores import Scores
+    from runners.training.fingerprint import code_fingerprint
 
     protocols = [name for dataset in grid.datasets for name in catalog.protocols(dataset)]
     if protocol is not None and protocol not in protocols:
         raise UserError(unknown("protocol", protocol, protocols, where=f"of grid {grid.name!r}"))
-    return Scores.read(cells, home, protocol=protocol, interval=interval)
+    return Scores.read(cells, home, protocol=protocol, interval=interval, code=code_fingerprint)
 
 
 def stop_without(rows: Mapping[str, object], home: Home, grid: str) -> None:

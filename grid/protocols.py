@@ -20,14 +20,11 @@ class Protocol:
 
 
 PROTOCOLS = {
-    protocol.name: protocol
-    for protocol in (
-        Protocol("f30k-1k", 1000, description="Karpathy's 1,000 test images"),
-        Protocol("coco-5k", 5000, description="Karpathy's 5,000 test images"),
-        Protocol("coco-5x1k", 5000, 1000, "mean of five folds of 1,000 images"),
-        Protocol("flickr8k-1k", 1000, description="the official 1,000 test images"),
-        Protocol("shapes-500", 500, description="500 rendered scenes"),
-    )
+    "f30k-1k": Protocol("f30k-1k", 1000, description="Karpathy's 1,000 test images"),
+    "coco-5k": Protocol("coco-5k", 5000, description="Karpathy's 5,000 test images"),
+    "coco-5x1k": Protocol("coco-5x1k", 5000, 1000, "mean of five folds of 1,000 images"),
+    "flickr8k-1k": Protocol("flickr8k-1k", 1000, description="the official 1,000 test images"),
+    "shapes-500": Protocol("shapes-500", 500, description="500 rendered scenes"),
 }
 
 

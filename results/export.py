@@ -14,6 +14,7 @@ from grid.home import Home
 from results import figures, instructions, record
 from results.analysis import analyse, metrics_of
 from results.findings import write_out
+from results.provenance import Code
 from results.queries import Ranks
 from results.reference import reported
 from results.renderers import write_all
@@ -32,17 +33,20 @@ def results(cells: Sequence[Cell], home: Home, path: Path) -> int:
     return len(done)
 
 
-def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path, *, report: str) -> None:
+def export(
+    grid: Grid, cells: Sequence[Cell], home: Home, target: Path, *, report: str, code: Code | None = None
+) -> None:
     """Write tables, figures, effects, records, settings, environments, the grid file, checksums and a README.
 
     Args:
         report: the report of the grid, as HTML.
+        code: what the records' code is compared with.
 
     Raises:
         UserError: the target cannot be written, or records cannot be read.
     """
     results(cells, home, target / "records.parquet")
-    scores = Scores.read(cells, home)
+    scores = Scores.read(cells, home, code=code)
     tables = dict(_tables(grid, cells, scores))
     for path, table in tables.items():
         write_all(table, (target / path).parent)

@@ -1,6 +1,7 @@
 """Where a result comes from: versions, machine, code and data, beside a trial's identity; and what is stale by them.
 
 A finished trial is stale where the same training now might give other numbers. That is said, never acted upon unasked.
+What code a trial uses is none of this room's knowledge: who asks brings the fingerprints of now.
 """
 
 import hashlib
@@ -8,7 +9,7 @@ import json
 import platform
 import socket
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -17,20 +18,24 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from grid.expansion import Cell, Shared
+
 PACKAGES = ("goalgrid", "torch", "numpy", "pillow", "transformers", "ray", "pyarrow")
 """Those whose versions a trial notes."""
 
 DECIDING = ("python", "torch", "numpy", "pillow", "transformers")
 """Those that compute a trial's numbers: another version makes it stale."""
 
-NUMBERS = (
-    "objectives", "retrieval", "runners/trainer.py", "runners/learner.py", "runners/inputs.py", "runners/embedding.py",
-    "runners/schedules.py", "runners/progress.py", "runners/exchange.py",
-    "runners/norms.py", "runners/replicas.py", "runners/replica_process.py",
-)  # fmt: skip
-"""Sources that decide a trial's numbers."""
-
 ROOMS = ("grid", "objectives", "retrieval", "results", "runners", "goalgrid")
+
+CODE_VERSION = "2:"
+"""Begins a fingerprint of code. Another way of making fingerprints gets another number: they cannot be compared."""
+
+OTHER_CODE = "trained by other code than now"
+UNTOLD_CODE = "recorded before code was compared by what a trial uses, so nobody can tell whether the code changed"
+
+Code = Callable[[Shared], str]
+"""Gives the fingerprint of the code that would train a cell's trials now."""
 
 COLUMNS = (
     "trial_id", "dataset", "recipe", "data_fingerprint", "code_fingerprint", "environment", "finished_at",
@@ -76,14 +81,25 @@ def environment(device: str, name: str, threads: int) -> dict[str, Any]:
     }
 
 
-def code_fingerprint() -> str:
-    """16 hexadecimal digits over the sources that decide a trial's numbers. Imports none of them."""
-    return _fingerprint(NUMBERS)
+def rooms() -> dict[str, Path]:
+    """The folder of each of the program's packages. Imports none of them."""
+    return {room: _root(room) for room in ROOMS}
 
 
+def versioned(digest: str) -> str:
+    """A fingerprint of code as a record holds it."""
+    return f"{CODE_VERSION}{digest[:16]}"
+
+
+@cache
 def program_fingerprint() -> str:
     """16 hexadecimal digits over all sources: nodes of one cluster run the same."""
-    return _fingerprint(ROOMS)
+    digest = hashlib.sha256()
+    for room, folder in rooms().items():
+        for file in sorted(folder.rglob("*.py")):
+            digest.update(f"{room}/{file.relative_to(folder).as_posix()}".encode())
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 @cache
@@ -98,22 +114,39 @@ def source() -> dict[str, Any] | None:
     return {"commit": described.removesuffix("-dirty"), "dirty": described.endswith("-dirty")}
 
 
-def stale(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Stale]]:
+def stale(rows: Iterable[Mapping[str, Any]], code: Mapping[str, str]) -> dict[str, list[Stale]]:
     """Finished trials by id that another run now might not repeat, each with every reason.
 
     Args:
         rows: of records, with the columns of `COLUMNS`.
+        code: fingerprint of the code that would train each trial now, by its id.
     """
     rows = list(rows)
     data = _latest_data(rows)
-    found = {row["trial_id"]: _reasons(row, data[row["dataset"], row["recipe"]]) for row in rows}
+    found = {row["trial_id"]: _reasons(row, data[row["dataset"], row["recipe"]], code[row["trial_id"]]) for row in rows}
     return {trial_id: reasons for trial_id, reasons in found.items() if reasons}
 
 
-def _reasons(row: Mapping[str, Any], data: str) -> list[Stale]:
+def code_of(cells: Iterable[Cell], done: Container[str], code: Code) -> dict[str, str]:
+    """Fingerprint of the code that would train each of these cells' trials now, by id; of those that are done."""
+    found: dict[str, str] = {}
+    for cell in cells:
+        ids = [trial.id for trial in cell.trials if trial.id in done]
+        found |= dict.fromkeys(ids, code(cell.trials[0].shared) if ids else "")
+    return found
+
+
+def code_differs(then: str, now: str) -> str:
+    """What the fingerprints of a record and of now say of its code; empty: it is the same."""
+    if then == now:
+        return ""
+    return OTHER_CODE if then.startswith(CODE_VERSION) else UNTOLD_CODE
+
+
+def _reasons(row: Mapping[str, Any], data: str, code: str) -> list[Stale]:
     reasons = []
-    if row["code_fingerprint"] != code_fingerprint():
-        reasons.append(Stale(Cause.CODE, "trained by other code than now"))
+    if what := code_differs(row["code_fingerprint"], code):
+        reasons.append(Stale(Cause.CODE, what))
     changed = _changed(json.loads(row["environment"]))
     if changed:
         reasons.append(Stale(Cause.ENVIRONMENT, ", ".join(changed)))
@@ -133,18 +166,6 @@ def _latest_data(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], str
     """Fingerprint of the data that the most recently finished trial of each (data set, recipe) saw."""
     ordered = sorted(rows, key=lambda row: str(row["finished_at"]))
     return {(row["dataset"], row["recipe"]): row["data_fingerprint"] for row in ordered}
-
-
-@cache
-def _fingerprint(sources: tuple[str, ...]) -> str:
-    digest = hashlib.sha256()
-    for name in sources:
-        package, _, inner = name.partition("/")
-        root = _root(package)
-        for file in [root / inner] if inner else sorted(root.rglob("*.py")):
-            digest.update(f"{package}/{file.relative_to(root).as_posix()}".encode())
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def _root(package: str) -> Path:

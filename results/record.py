@@ -106,7 +106,7 @@ SCHEMA = pa.schema([
     ).with_nullable(True),
     _column("train_seconds", pa.float64(), "wall time of all epochs, validation included", "seconds"),
     _column("data_fingerprint", pa.string(), "hash of the data set's content"),
-    _column("code_fingerprint", pa.string(), "hash of the source that trained it"),
+    _column("code_fingerprint", pa.string(), "hash of the code that it used, after the version of hashing"),
     _column("environment", pa.string(), "versions, device and threads, as JSON"),
     _column("finished_at", pa.string(), "when the record was written, ISO 8601, UTC"),
 ])  # fmt: skip

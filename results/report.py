@@ -17,6 +17,7 @@ from results.layouts import arrange, natural
 from results.layouts.captions import METRIC_NAMES
 from results.marks import marked
 from results.pages import page
+from results.provenance import Code
 from results.queries import Ranks
 from results.reference import reported
 from results.scores import Scores
@@ -36,7 +37,7 @@ TRIALS_SHOWN = 2000
 
 _PROVENANCE = (
     "trial_id", "dataset", "recipe", "objective", "seed", "selected_epoch", "train_seconds",
-    "data_fingerprint", "code_fingerprint", "environment", "test_i2t_r1", "test_t2i_r1", "test_rsum",
+    "data_fingerprint", "environment", "test_i2t_r1", "test_t2i_r1", "test_rsum",
 )  # fmt: skip
 
 
@@ -72,13 +73,16 @@ class Measured:
     """What each trial notes of where it comes from: its values, and how many trials have each."""
 
     @classmethod
-    def read(cls, cells: Sequence[Cell], home: Home) -> "Measured":
+    def read(cls, cells: Sequence[Cell], home: Home, code: Code | None = None) -> "Measured":
         """Tables, effects and figures of what is done.
+
+        Args:
+            code: what the records' code is compared with.
 
         Raises:
             UserError: a record cannot be read, or trials of one data set and recipe saw different data.
         """
-        scores = Scores.read(cells, home)
+        scores = Scores.read(cells, home, code=code)
         if not scores.rows:
             return cls()
         done = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]
@@ -197,6 +201,5 @@ def _noted(row: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("platform", str(environment.get("platform"))),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
         ("commit", commit),
-        ("code", row["code_fingerprint"]),
         (f"data of {row['dataset']}, {row['recipe']}", row["data_fingerprint"]),
     ]

@@ -4,6 +4,7 @@ Above all a mean over seeds that knows how many there were, how many there shoul
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
@@ -14,6 +15,7 @@ from grid.errors import UserError
 from grid.expansion import Cell
 from grid.home import Home, State
 from results import missing, provenance, record, summaries
+from results.provenance import Code
 
 SHOWN_DIGITS = 1
 """Digits after the point in every table; ties are decided at this precision."""
@@ -132,10 +134,18 @@ class Scores:
     """Whether ± is half the 95 % t interval of the mean instead of the standard deviation."""
     absent: Mapping[str, str] = field(default_factory=dict)
     """Why a trial has no record, by its id; one that is in neither never ran."""
+    code: Code | None = None
+    """What the records' code is compared with; None: it is not."""
 
     @classmethod
     def read(
-        cls, cells: Iterable[Cell], home: Home, *, protocol: str | None = None, interval: bool = False
+        cls,
+        cells: Iterable[Cell],
+        home: Home,
+        *,
+        protocol: str | None = None,
+        interval: bool = False,
+        code: Code | None = None,
     ) -> "Scores":
         """Read the records of all trials that are done, and the states of those others that were begun.
 
@@ -165,7 +175,7 @@ class Scores:
                 f"no finished trial was evaluated by protocol {protocol!r}: the records are older than that. "
                 f"Train anew, with --set dataset.protocol={protocol} or into another --runs folder."
             )
-        return cls({row["trial_id"]: row for row in rows}, protocol, interval=interval, absent=absent)
+        return cls({row["trial_id"]: row for row in rows}, protocol, interval=interval, absent=absent, code=code)
 
     def of(self, cell: Cell, metric: str) -> Score:
         """A test metric of one cell, over its seeds, by the protocol that is shown."""
@@ -185,11 +195,14 @@ class Scores:
     def _why(self, trial_id: str, protocol: str) -> str:
         return f"not evaluated by {protocol}" if trial_id in self.rows else self.absent.get(trial_id, missing.NEVER_RUN)
 
-    def of_other_code(self, cells: Iterable[Cell]) -> tuple[int, int]:
-        """How many of these cells' finished trials were trained by other code than now, and how many there are."""
-        ids = {trial.id for cell in cells for trial in cell.trials} & self.rows.keys()
-        now = provenance.code_fingerprint()
-        return sum(self.rows[trial_id]["code_fingerprint"] != now for trial_id in ids), len(ids)
+    def of_other_code(self, cells: Iterable[Cell]) -> tuple[Counter[str], int]:
+        """What is said of the code of these cells' finished trials, of how many, and how many trials there are."""
+        if self.code is None:
+            return Counter(), 0
+        now = provenance.code_of(cells, self.rows, self.code)
+        said = Counter(provenance.code_differs(self.rows[own]["code_fingerprint"], code) for own, code in now.items())
+        said.pop("", None)
+        return said, len(now)
 
     def protocol_of(self, cell: Cell) -> str:
         """The protocol that is shown of this cell."""

@@ -4,6 +4,7 @@ A backbone turns pixels into features, a head projects features, a pooling makes
 runs before training (features.py); its encoder is then the head alone, under the same names of weights.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -193,8 +194,27 @@ def _mlp(width: int, hidden: int, dim: int) -> nn.Sequential:
 
 def build(settings: ImageSettings, shape: tuple[int, ...], dim: int, places: pretrained.Places) -> nn.Module:
     """The encoder of images of this shape: (3, h, w) of pixels, (k) or (n, k) of features."""
-    if isinstance(settings, CnnSettings):
-        return Cnn(settings, shape, dim)
-    if isinstance(settings, BackboneSettings) and not settings.cached:
-        return Backbone(settings, places, dim)
+    return IMAGE_ENCODERS[settings.encoder](settings, shape, dim, places)
+
+
+def _cnn(settings: CnnSettings, shape: tuple[int, ...], dim: int, places: pretrained.Places) -> nn.Module:
+    return Cnn(settings, shape, dim)
+
+
+def _features(settings: FeatureSettings, shape: tuple[int, ...], dim: int, places: pretrained.Places) -> nn.Module:
     return Features(settings, shape[-1], dim)
+
+
+def _backbone(settings: BackboneSettings, shape: tuple[int, ...], dim: int, places: pretrained.Places) -> nn.Module:
+    """Its head alone, where its features are computed before training."""
+    return Features(settings, shape[-1], dim) if settings.cached else Backbone(settings, places, dim)
+
+
+IMAGE_ENCODERS: dict[str, Callable[[Any, tuple[int, ...], int, pretrained.Places], nn.Module]] = {
+    "cnn": _cnn,
+    "linear": _features,
+    "linear-mlp": _features,
+    "mlp": _features,
+    "residual-mlp": _features,
+    "backbone": _backbone,
+}

@@ -1,5 +1,8 @@
 """Text encoders: from word indices to one vector each, before normalisation."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -92,8 +95,12 @@ def _present(ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Bool[Tensor
 
 def build(settings: TextSettings, words: int, dim: int, places: pretrained.Places) -> nn.Module:
     """The encoder of captions whose indices are below `words`."""
-    if isinstance(settings, TransformerSettings):
-        return Transformer(settings, words, dim, places)
-    if isinstance(settings, BowSettings):
-        return Bow(settings, words, dim)
-    return Gru(settings, words, dim) if isinstance(settings, GruSettings) else BiGru(settings, words, dim)
+    return TEXT_ENCODERS[settings.encoder](settings, words, dim, places)
+
+
+TEXT_ENCODERS: dict[str, Callable[[Any, int, int, pretrained.Places], nn.Module]] = {
+    "bow": lambda settings, words, dim, places: Bow(settings, words, dim),
+    "gru": lambda settings, words, dim, places: Gru(settings, words, dim),
+    "bigru": lambda settings, words, dim, places: BiGru(settings, words, dim),
+    "transformer": Transformer,
+}

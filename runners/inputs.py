@@ -1,8 +1,9 @@
 """What a trial reads: its data set as its encoders take it, and the batches of each epoch."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -98,11 +99,23 @@ def feature_source(dataset: DatasetSettings, image: BackboneSettings, machine: M
 
 @lru_cache(maxsize=4)
 def _inputs(dataset: DatasetSettings, image: ImageSettings, text: TextSettings, machine: Machine) -> Inputs:
-    if isinstance(image, BackboneSettings) and image.cached:
-        pairs = feature_source(dataset, image, machine).load(machine.features, machine.device)
-    else:
-        pairs = data.load(dataset.name, machine.root(dataset.name), data.view_of(image), workers=machine.workers)
+    pairs = OPENED.get(image.encoder, _as_they_lie)(dataset, image, machine)
     return Inputs.prepare(pairs, dataset, text, device=machine.device, places=machine.places)
+
+
+def _as_they_lie(dataset: DatasetSettings, image: ImageSettings, machine: Machine) -> Pairs:
+    return data.load(dataset.name, machine.root(dataset.name), data.view_of(image), workers=machine.workers)
+
+
+def _for_backbone(dataset: DatasetSettings, image: BackboneSettings, machine: Machine) -> Pairs:
+    """As its features, where it is frozen."""
+    if not image.cached:
+        return _as_they_lie(dataset, image, machine)
+    return feature_source(dataset, image, machine).load(machine.features, machine.device)
+
+
+OPENED: dict[str, Callable[[DatasetSettings, Any, Machine], Pairs]] = {"backbone": _for_backbone}
+"""How a data set is opened for the image encoders that may not read it as it lies on the disk."""
 
 
 def batches(settings: TrialSettings, inputs: Inputs, epoch: int, exchange: Exchange = ALONE) -> "Epoch":

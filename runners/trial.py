@@ -29,6 +29,7 @@ from runners.progress import Cadence, Progress
 from runners.replicas import Replicas
 from runners.stopping import Stop
 from runners.trainer import Hooks, Preempted, Trainer
+from runners.training.fingerprint import code_fingerprint
 
 LOGGED = ("loss", "lr", "val_i2t_r1", "val_t2i_r1", "val_rsum")
 """What an attempt's log says of an epoch; the history has everything."""
@@ -129,7 +130,8 @@ class Running:
             UserError: the data cannot be used, or the folder not be written.
         """
         hold, folder, device = self.hold, self.folder, self.machine.device
-        hold.log(f"attempt {hold.attempt.number}: process {hold.lease['pid']} on {hold.lease['host']}, {device}")
+        process = f"process {hold.lease['pid']} on {hold.lease['host']}, {device}"
+        hold.log(f"attempt {hold.attempt.number}: {process}, code {self.code}")
         self.voice.tell("started")
         folder.error.unlink(missing_ok=True)
         torch.set_num_threads(self.machine.threads)
@@ -144,6 +146,11 @@ class Running:
     def environment(self) -> dict[str, Any]:
         return provenance.environment(self.machine.device.type, self.machine.device_name, self.machine.threads)
 
+    @cached_property
+    def code(self) -> str:
+        """Fingerprint of the code that trains it, noted when it starts: what is edited later takes no part."""
+        return code_fingerprint(self.settings)
+
     def finish(self, progress: Progress, inputs: Inputs, by_protocol: dict[str, Ranks]) -> State:
         """Leave the record, and say that the trial is done.
 
@@ -157,7 +164,8 @@ class Running:
         folder, own = self.folder, self.settings.dataset.protocol
         metrics = {name: each.metrics() for name, each in by_protocol.items()}
         self.hold.commit()
-        content = _record(self.settings, folder, progress, inputs, by_protocol[own], metrics, self.environment)
+        notes = {"code_fingerprint": self.code, "environment": json.dumps(self.environment, sort_keys=True)}
+        content = _record(self.settings, folder, progress, inputs, by_protocol[own], metrics) | notes
         record.write(folder.record, content, durable=False)
         make_durable(folder.path)  # before `done` says so
         write_text(folder.done, datetime.now(UTC).isoformat(timespec="seconds") + "\n", durable=False)
@@ -237,9 +245,8 @@ def _record(
     inputs: Inputs,
     ranks: Ranks,
     metrics: dict[str, dict[str, float]],
-    environment: dict[str, Any],
 ) -> dict[str, Any]:
-    """What is kept of a trial.
+    """What is kept of a trial, but for the code and the environment that trained it.
 
     Args:
         ranks: by its own protocol.
@@ -271,7 +278,5 @@ def _record(
         "replicas": progress.replicas if progress.replicas > 1 else None,
         "train_seconds": sum(row["seconds"] for row in progress.rows),
         "data_fingerprint": data_fingerprint(inputs, settings.model),
-        "code_fingerprint": provenance.code_fingerprint(),
-        "environment": json.dumps(environment, sort_keys=True),
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }

@@ -214,12 +214,13 @@ def export(
     """Everything a paper needs into one folder: report, tables, figures, effects, records, settings, checksums."""
     from goalgrid import report as page
     from results.export import export as write
+    from runners.training.fingerprint import code_fingerprint
 
     home = home_at(runs)
     if target.exists() and any(target.iterdir()):
         raise UserError(f"{target} is not empty; give a new folder.")
     overview = Overview.of(recall(grid, home), home)
-    write(overview.grid, overview.cells, home, target, report=page.render(overview))
+    write(overview.grid, overview.cells, home, target, report=page.render(overview), code=code_fingerprint)
     say(f"written: {target}")
 
 

@@ -29,6 +29,7 @@ from goalgrid.options import (
 )
 from goalgrid.overview import Overview, home_at, named_tables_exist, recall
 from goalgrid.reasons import Choice, decide, starting, to_replace, to_train
+from goalgrid.tables import scores_of
 from goalgrid.views import (
     err,
     out,
@@ -214,10 +215,10 @@ def _finish(overview: Overview) -> None:
     from results.export import results
     from results.renderers import write_all
     from results.request import Request
-    from results.scores import Scores
 
     if overview.count(State.DONE):
-        drawn = Request(overview.grid.name).draw(overview.cells, Scores.read(overview.cells, overview.home))
+        scores = scores_of(overview.grid, overview.cells, overview.home, None)
+        drawn = Request(overview.grid.name).draw(overview.cells, scores)
         show_table(drawn)
         folder = overview.home.grid(overview.grid.name)
         try:

@@ -103,5 +103,5 @@ def _missing(cells: Sequence[Cell], views: Sequence[Scores]) -> str:
 
 
 def _stale(cells: Sequence[Cell], scores: Scores) -> str:
-    other, done = scores.of_other_code(cells)
-    return f"{other} of {done} trials were trained by other code than now." if other else ""
+    differing, done = scores.of_other_code(cells)
+    return " ".join(f"{count} of {done} trials were {what}." for what, count in differing.items())

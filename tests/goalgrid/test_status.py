@@ -14,6 +14,7 @@ from grid.gridfile import load
 from grid.home import Home, TrialFolder
 from grid.saved import save_grid
 from results import record
+from results.provenance import versioned
 from runners.retries import POLICY
 
 from ..states import attempt, fail, interrupt
@@ -120,7 +121,7 @@ def change(folder: TrialFolder, **columns: str) -> None:
 def test_stale_trials_are_named_by_what_changed(pair: Home, verb: Verb) -> None:
     first, second = pair.trials()
     old = json.dumps({"versions": {"torch": "1.0"}, "python": "3.0"})
-    change(first, code_fingerprint="other", environment=old)
+    change(first, code_fingerprint=versioned("other"), environment=old)
     change(second, data_fingerprint="other", finished_at="2000-01-01T00:00:00+00:00")
     told = verb("status", "demo", runs=pair).stdout
     assert "stale: 1 of 2 done, trained by other code than now" in told
@@ -130,6 +131,12 @@ def test_stale_trials_are_named_by_what_changed(pair: Home, verb: Verb) -> None:
     assert "train them anew: goalgrid run demo --stale" in told
     (ids,) = json.loads(verb("status", "demo", "--json", runs=pair).stdout)["stale"]["code"].values()
     assert ids == [first.trial_id]
+
+
+def test_a_record_from_before_says_that_the_way_of_telling_changed(pair: Home, verb: Verb) -> None:
+    change(pair.trials()[0], code_fingerprint="0123456789abcdef")
+    told = verb("status", "demo", runs=pair).stdout
+    assert "stale: 1 of 2 done, recorded before code was compared by what a trial uses, so nobody can tell" in told
 
 
 def test_what_was_just_trained_is_not_stale(pair: Home) -> None:

@@ -25,7 +25,6 @@ from results.layouts import arrange
 from results.layouts.captions import METRIC_NAMES
 from results.marks import marked
 from results.observations import Observations
-from results.provenance import code_fingerprint
 from results.queries import Ranks
 from results.record import METRICS
 from results.reference import match
@@ -60,7 +59,7 @@ def records(cells: list[Cell], value: Value = noise) -> tuple[Scores, Ranks]:
                 continue
             metrics = {f"test_{name}": number for name in METRICS}
             protocol = trial.settings.dataset.protocol
-            origin = {"protocol": protocol, "code_fingerprint": code_fingerprint(), "other_metrics": None}
+            origin = {"protocol": protocol, "code_fingerprint": "code", "other_metrics": None}
             rows[trial.id] = {"trial_id": trial.id, **origin, **metrics}
             draws = np.random.default_rng(len(rows))
             ranks[trial.id] = {"i2t": draws.integers(0, 12, IMAGES), "t2i": draws.integers(0, 12, 5 * IMAGES)}

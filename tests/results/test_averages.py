@@ -7,7 +7,7 @@ import pytest
 from grid.errors import UserError
 from grid.expansion import Cell, expand
 from grid.gridfile import load
-from results import provenance, record
+from results import record
 from results.averages import Average, averaged
 from results.layouts import arrange
 from results.layouts.pivot import Axes
@@ -28,7 +28,7 @@ def records(cells: list[Cell], *, without: int = 0) -> Scores:
     return Scores({
         trial.id: {
             **{"trial_id": trial.id, "dataset": cell.dataset, "recipe": cell.recipe, "protocol": "shapes-500"},
-            **{"code_fingerprint": provenance.code_fingerprint(), "other_metrics": None},
+            **{"code_fingerprint": "code", "other_metrics": None},
             **{f"test_{name}": float(place) for name in record.METRICS},
         }
         for place, (cell, trial) in enumerate(kept)

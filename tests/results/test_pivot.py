@@ -10,7 +10,7 @@ from grid.errors import UserError
 from grid.expansion import Cell, expand
 from grid.gridfile import load
 from grid.home import Home
-from results import provenance, record, renderers
+from results import record, renderers
 from results.layouts import arrange
 from results.layouts.pivot import Axes
 from results.renderers import parquet
@@ -35,7 +35,7 @@ def made(cells: list[Cell]) -> Scores:
             "recipe": cell.recipe,
             "protocol": protocol,
             "data_fingerprint": "d",
-            "code_fingerprint": provenance.code_fingerprint(),
+            "code_fingerprint": "code",
             "other_metrics": [(f"{p}/{name}", value + 10) for p in others for name, value in metrics.items()],
             **{f"test_{name}": value for name, value in metrics.items()},
         }

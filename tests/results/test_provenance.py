@@ -1,6 +1,5 @@
 """Provenance: what counts as the code of a result, where it came from, and when a finished trial is stale."""
 
-import ast
 import json
 import platform
 import shutil
@@ -16,6 +15,8 @@ from results import provenance
 from results.provenance import Cause, Stale
 
 ROOT = Path(__file__).parents[2]
+CODE = provenance.versioned("0123456789abcdef" * 4)
+NOW = dict.fromkeys(("one", "two", "three"), CODE)
 
 
 def row(**different: Any) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def row(**different: Any) -> dict[str, Any]:
         "dataset": "shapes",
         "recipe": "cnn-bow",
         "data_fingerprint": "d",
-        "code_fingerprint": provenance.code_fingerprint(),
+        "code_fingerprint": CODE,
         "environment": json.dumps({"versions": versions, "python": platform.python_version()}),
         "finished_at": "2026-01-01T00:00:00+00:00",
     }
@@ -34,16 +35,24 @@ def row(**different: Any) -> dict[str, Any]:
 
 
 def test_what_was_trained_as_now_is_not_stale() -> None:
-    assert provenance.stale([row()]) == {}
+    assert provenance.stale([row()], NOW) == {}
 
 
 def test_other_code_is_named() -> None:
-    assert provenance.stale([row(code_fingerprint="old")])["one"][0].cause is Cause.CODE
+    other = provenance.versioned("f" * 64)
+    found = provenance.stale([row(code_fingerprint=other)], NOW)
+    assert found == {"one": [Stale(Cause.CODE, "trained by other code than now")]}
+
+
+def test_a_record_from_before_says_that_code_was_compared_in_another_way() -> None:
+    ((found,),) = provenance.stale([row(code_fingerprint=CODE.partition(":")[2])], NOW).values()
+    assert found.cause is Cause.CODE
+    assert "before code was compared by what a trial uses" in found.what
 
 
 def test_the_version_that_changed_is_named_and_no_other() -> None:
     environment = json.dumps({"versions": {"torch": "1.0", "ray": "0.1"}, "python": "3.0.0"})
-    (found,) = provenance.stale([row(environment=environment)])["one"]
+    (found,) = provenance.stale([row(environment=environment)], NOW)["one"]
     assert found == Stale(
         Cause.ENVIRONMENT, f"python 3.0.0 -> {platform.python_version()}, torch 1.0 -> {version('torch')}"
     )
@@ -52,48 +61,33 @@ def test_the_version_that_changed_is_named_and_no_other() -> None:
 def test_the_latest_trial_decides_which_data_are_meant() -> None:
     later = row(trial_id="two", data_fingerprint="e", finished_at="2026-01-02T00:00:00+00:00")
     elsewhere = row(trial_id="three", recipe="fc-bow", data_fingerprint="f")
-    found = provenance.stale([later, row(), elsewhere])
+    found = provenance.stale([later, row(), elsewhere], NOW)
     assert found == {"one": [Stale(Cause.DATA, "other data than the latest: d -> e")]}
 
 
-def test_only_sources_that_decide_numbers_count_as_the_code_of_a_trial(tmp_path: Path) -> None:
-    for room in ("objectives", "retrieval", "runners", "results", "grid", "goalgrid"):
+def test_every_source_counts_for_the_nodes_of_a_cluster(tmp_path: Path) -> None:
+    for room in provenance.ROOMS:
         shutil.copytree(ROOT / room, tmp_path / room)
-    before = fingerprints(tmp_path)
-    append(tmp_path / "runners" / "live.py")
-    other = fingerprints(tmp_path)
-    assert other[0] == before[0]
-    assert other[1] != before[1]
-    append(tmp_path / "objectives" / "hinge.py")
-    assert fingerprints(tmp_path)[0] != before[0]
-
-
-def test_what_the_trainers_use_counts_as_the_code_of_a_trial() -> None:
-    """But for what only keeps and reports: a file that takes over a part of training has to be named."""
-    keeping = {"runners/checkpoints.py", "runners/machine.py"}
-    files = [name for name in provenance.NUMBERS if name.startswith("runners/")]
-    trees = [ast.parse((ROOT / name).read_text(encoding="utf-8")) for name in files]
-    imports = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    used = {f"{node.module}.{alias.name}" for node in imports for alias in node.names if node.module == "runners"}
-    used |= {str(node.module) for node in imports if str(node.module).startswith("runners.")}
-    assert {f"{name.replace('.', '/')}.py" for name in used} - keeping <= set(provenance.NUMBERS)
+    before = program(tmp_path)
+    append(tmp_path / "goalgrid" / "report.py")
+    assert program(tmp_path) != before
 
 
 def append(path: Path) -> None:
     path.write_text(path.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
 
 
-def fingerprints(folder: Path) -> list[str]:
-    """Of the source in this folder, by a process that imports none of it but `results`."""
+def program(folder: Path) -> str:
+    """Fingerprint of the source in this folder, by a process that imports none of it but `results`."""
     script = (
-        "import sys; from results import provenance as p; print(p.code_fingerprint(), p.program_fingerprint());"
+        "import sys; from results import provenance; print(provenance.program_fingerprint());"
         "assert not {'torch', 'objectives', 'retrieval', 'runners'} & set(sys.modules)"
     )
     finished = subprocess.run(
         [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, env={"PYTHONPATH": str(folder)}
     )
     assert finished.returncode == 0, finished.stderr
-    return finished.stdout.split()
+    return finished.stdout
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")

@@ -18,7 +18,7 @@ from grid.expansion import Cell, expand, trials_of
 from grid.gridfile import load
 from grid.home import Home
 from grid.objectives import GOAL, KNOWN_AS
-from results import provenance, record, renderers
+from results import record, renderers
 from results.layouts import LAYOUTS, arrange
 from results.reference import Difference, Paper, Printed, names, results
 from results.renderers import latex, markdown, parquet, terminal
@@ -40,7 +40,7 @@ def drawn(name: str, layout: str | None = None, metric: str = "r1") -> Table:
 def row_of(trial_id: str, cell: Cell, protocol: str, value: float) -> dict[str, object]:
     metrics = {f"test_{name}": 6 * value if name == "rsum" else value for name in record.METRICS}
     names = {"trial_id": trial_id, "dataset": cell.dataset, "recipe": cell.recipe, "protocol": protocol}
-    origin = {"data_fingerprint": "d", "code_fingerprint": provenance.code_fingerprint(), "train_seconds": 1.0}
+    origin = {"data_fingerprint": "d", "code_fingerprint": "code", "train_seconds": 1.0}
     return {**names, **origin, "other_metrics": None, **metrics}
 
 

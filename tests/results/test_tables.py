@@ -5,6 +5,7 @@ import io
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -20,9 +21,11 @@ from grid.objectives import GOAL
 from results import record, renderers
 from results.layouts import LAYOUTS, arrange, natural
 from results.layouts.captions import METRIC_NAMES
+from results.provenance import versioned
 from results.renderers import latex, markdown, parquet, terminal
 from results.scores import Score, Scores
 from results.table import Block, Entry, Group, Label, Row, Table
+from runners.training.fingerprint import code_fingerprint
 
 from ..conftest import SMALL
 
@@ -77,10 +80,12 @@ def test_cells_that_are_not_of_the_grid_are_gaps(scores: Scores, cells: list[Cel
 
 
 def test_every_format_says_how_many_trials_other_code_trained(cells: list[Cell], scores: Scores) -> None:
-    assert "other code" not in arrange(cells, scores).caption
-    first, *rest = scores.rows.values()
-    older = Scores({row["trial_id"]: row for row in [{**first, "code_fingerprint": "older"}, *rest]})
-    table = arrange(cells, older)
+    compared = replace(scores, code=code_fingerprint)
+    assert "code" not in arrange(cells, compared).caption
+    first, second, *rest = scores.rows.values()
+    changed = [{**first, "code_fingerprint": versioned("f")}, {**second, "code_fingerprint": "older"}, *rest]
+    table = arrange(cells, replace(compared, rows={row["trial_id"]: row for row in changed}))
+    assert "1 of 4 trials were recorded before code was compared by what a trial uses" in table.caption
     sentence = "1 of 4 trials were trained by other code than now."
     assert sentence in latex.render(table)
     assert sentence in markdown.render(table)

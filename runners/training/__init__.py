@@ -1,0 +1,1 @@
+"""Everything that decides a trial's numbers."""

@@ -1,0 +1,104 @@
+"""The code that decides a trial's numbers, as a fingerprint: read from the sources, of which none is imported."""
+
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from typing import Any
+
+from pydantic import BaseModel
+
+from grid import catalog
+from grid.expansion import Shared
+from grid.objectives import OBJECTIVES, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.protocols import PROTOCOLS
+from grid.settings import TrialSettings
+from results import provenance
+from results.sources import Sources
+
+ROOTS = ("runners.trainer.Trainer", "runners.inputs.prepare", "runners.replica_process.follow")
+"""Where training begins: what a trial and a replica of it call. Whatever these lead to counts."""
+
+_ROOTS = frozenset(ROOTS)
+
+
+def code_fingerprint(settings: Shared | TrialSettings) -> str:
+    """Of the code that trains these settings: of objectives and encoders only what they name."""
+    return _fingerprint(sources(), *begun_by(settings))
+
+
+def begun_by(settings: Shared | TrialSettings) -> tuple[frozenset[str], frozenset[str]]:
+    """Where a training of these settings begins, and the names that they hold: what `Sources` takes."""
+    parts = (settings.dataset, settings.model, settings.train, settings.objective)
+    looked = [_looked_through(_Itself(part)) for part in parts]
+    classes, held = (frozenset[str]().union(*found) for found in zip(*looked, strict=True))
+    return classes | _ROOTS, held.union(catalog.protocols(settings.dataset.name))
+
+
+@cache
+def sources() -> Sources:
+    """This project's, read once a process."""
+    return Sources(provenance.rooms(), names())
+
+
+@cache
+def names() -> frozenset[str]:
+    """Every name by which settings choose code: objectives and their parts, encoders, poolings, protocols."""
+    parameters = [parameter for entry in OBJECTIVES.values() for parameter in entry.values()]
+    choices = {choice for parameter in parameters for choice in parameter.choices}
+    chosen = _listed(TrialSettings.model_json_schema())
+    return frozenset({*OBJECTIVES, *PAIR_WEIGHTS, *TRIPLET_WEIGHTS, *choices, *PROTOCOLS, *chosen})
+
+
+@cache
+def _fingerprint(sources: Sources, roots: frozenset[str], named: frozenset[str]) -> str:
+    return provenance.versioned(sources.fingerprint(roots, named))
+
+
+class _Itself:
+    """Settings as a key that is this very object, which cells share: comparing contents takes longer."""
+
+    def __init__(self, part: BaseModel) -> None:
+        self.part = part
+
+    def __hash__(self) -> int:
+        return id(self.part)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and self.part is other.part
+
+
+@lru_cache(maxsize=10_000)
+def _looked_through(settings: _Itself) -> tuple[set[str], set[str]]:
+    """The classes of these settings, whose properties a trainer asks; and the names in them, with their parts."""
+    values = list(_values(settings.part))
+    strings = [value for value in values if isinstance(value, str)]
+    kinds = {type(value) for value in values if isinstance(value, BaseModel)}
+    return (
+        {f"{kind.__module__}.{kind.__qualname__}" for kind in kinds},
+        {part for string in strings for part in (string, *string.split("_"))},
+    )
+
+
+def _values(value: Any) -> Iterator[Any]:
+    """A value, and all that it holds."""
+    yield value
+    for inner in _parts(value):
+        yield from _values(inner)
+
+
+def _parts(value: Any) -> list[Any]:
+    if isinstance(value, BaseModel):
+        return list(vars(value).values())
+    if isinstance(value, dict):
+        return list(value.values())
+    return list(value) if isinstance(value, list | tuple) else []
+
+
+def _listed(schema: Any) -> Iterator[str]:
+    """The values that a JSON schema lists."""
+    if isinstance(schema, dict):
+        yield from (value for value in [*schema.get("enum", ()), schema.get("const")] if isinstance(value, str))
+        for each in schema.values():
+            yield from _listed(each)
+    elif isinstance(schema, list):
+        for each in schema:
+            yield from _listed(each)
