@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import load
 from grid.home import Home
-from results import record, summaries
+from results.records import record, record_cache
 
 AXES = {"dataset": 2, "recipe": 6, "objective": 15, "seed": 3, "metric": 12, "step": 1543}
 CELL = ("dataset", "recipe", "objective", "metric")
@@ -202,9 +202,9 @@ def collected(folder: Path, count: int) -> None:
     for path in paths:
         path.read_bytes()  # so that neither reader is the one that waits for the disk
     with timed(f"{count:,} records' summaries: goalgrid"):
-        ours = record.collect(paths, summaries.COLUMNS)
+        ours = record.collect(paths, record_cache.COLUMNS)
     with timed(f"{count:,} records' summaries: pyarrow, file by file"):
-        each = [pq.ParquetFile(path).read(columns=summaries.COLUMNS) for path in paths]
+        each = [pq.ParquetFile(path).read(columns=record_cache.COLUMNS) for path in paths]
         theirs = pa.concat_tables(each)
     assert ours.equals(theirs.combine_chunks())
 

@@ -38,7 +38,7 @@ from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.home import Home
 from grid.objectives import GOAL
-from results.comparison import differences
+from results.checks.run_comparison import differences
 from runners.disturbance import Command, Cost, cost, done_at, folders, live, strike, trained_after_done
 
 EVERY, EPOCHS = 10, 10

@@ -13,7 +13,7 @@ from grid.gridfile import Grid, load
 from grid.home import Home, State, TrialFolder
 
 if TYPE_CHECKING:
-    from results.provenance import Stale
+    from results.records.provenance import Stale
 
 
 ORDER = (State.DONE, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED)
@@ -88,11 +88,11 @@ class Overview:
         done = self.having(State.DONE)
         if not done:
             return []
-        from results import provenance, summaries
+        from results.records import provenance, record_cache
 
         columns = [*provenance.COLUMNS, "steps", "epochs", "train_seconds"]
         paths = [self.folder(trial).record for trial in done]
-        rows: list[dict[str, Any]] = summaries.read(self.home, paths, columns).to_pylist()
+        rows: list[dict[str, Any]] = record_cache.read(self.home, paths, columns).to_pylist()
         return rows
 
     @cached_property
@@ -100,7 +100,7 @@ class Overview:
         """Finished trials by id that another run now might not repeat, with the reasons."""
         if not self.records:
             return {}
-        from results import provenance
+        from results.records import provenance
         from runners.training.fingerprint import code_fingerprint
 
         done = {trial.id for trial in self.having(State.DONE)}

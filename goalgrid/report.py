@@ -9,7 +9,7 @@ from goalgrid import status
 from goalgrid.overview import ORDER, Overview
 from grid.files import write_text
 from grid.home import State
-from results.report import Measured, Report, Standing, Trouble
+from results.export.report_page import Measured, ReportPage, Standing, Trouble
 from runners.retries import POLICY
 from runners.training.fingerprint import code_fingerprint
 
@@ -25,7 +25,7 @@ def render(overview: Overview, *, measured: Measured | None = None, refresh: int
         UserError: records cannot be read.
     """
     name, runs = overview.grid.name, status.runs_option(overview.home)
-    return Report(
+    return ReportPage(
         name,
         overview.grid.axes(),
         overview.grid.to_toml(),

@@ -18,12 +18,12 @@ from grid.gridfile import Grid
 from grid.home import Home
 
 if TYPE_CHECKING:
-    from results.request import Request
-    from results.scores import Scores
-    from results.table import Table
+    from results.export.table_request import TableRequest
+    from results.records.scores import Scores
+    from results.tables.table import Table
 
 
-def draw(request: "Request", home: Home) -> "Table":
+def draw(request: "TableRequest", home: Home) -> "Table":
     """The table that is asked for; where no trial of the grid is done, the command ends here.
 
     Raises:
@@ -56,7 +56,7 @@ def scores_of(
     Raises:
         UserError: no data set of the grid has this protocol, or records cannot be read.
     """
-    from results.scores import Scores
+    from results.records.scores import Scores
     from runners.training.fingerprint import code_fingerprint
 
     protocols = [name for dataset in grid.datasets for name in catalog.protocols(dataset)]
@@ -88,7 +88,7 @@ def deliver(drawn: "Table", kind: str, output: Path | None, folder: Path) -> Non
         show(renderers.text(drawn, kind).rstrip("\n"))
 
 
-def check(request: "Request", kind: str, path: Path, home: Home, *, trials: bool) -> None:
+def check(request: "TableRequest", kind: str, path: Path, home: Home, *, trials: bool) -> None:
     """Recompute the table of a file, and say whether it is the same; where it is not, the command ends here.
 
     Args:
@@ -99,7 +99,7 @@ def check(request: "Request", kind: str, path: Path, home: Home, *, trials: bool
     Raises:
         UserError: neither the file nor the command line says how the table is made.
     """
-    from results import check as checking
+    from results.checks import table_check as checking
 
     made = checking.made_by(path)
     if not request.grid:
@@ -135,7 +135,7 @@ def check(request: "Request", kind: str, path: Path, home: Home, *, trials: bool
     show(f"{path} {same} as `{command}` now{note}: {many(len(numbers), 'number')} from {many(len(behind), 'trial')}")
 
 
-def _printed(request: "Request") -> "Table":
+def _printed(request: "TableRequest") -> "Table":
     """A paper's own table."""
     from results.reference import Paper
 

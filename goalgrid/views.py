@@ -12,8 +12,8 @@ from grid.expansion import Cell
 from grid.objectives import CATALOGUE, unknown_objective
 
 if TYPE_CHECKING:
-    from results.analysis import Analysis
-    from results.table import Table
+    from results.analysis.block_analysis import Analysis
+    from results.tables.table import Table
     from runners.selftest import Verdict
 
 out = Console()
@@ -55,11 +55,9 @@ def show_table(table: "Table") -> None:
 
 def show_findings(found: "Sequence[Analysis]", cells: Sequence[Cell], kind: str | None) -> None:
     """Print an analysis in one of its formats; None: as JSON."""
-    from results import findings
+    from results.analysis.effects_text import for_programs, write_out
 
-    text = (
-        json.dumps(findings.for_programs(found), indent=2) if kind is None else findings.write_out(found, cells, kind)
-    )
+    text = json.dumps(for_programs(found), indent=2) if kind is None else write_out(found, cells, kind)
     show(text.rstrip("\n"))
 
 

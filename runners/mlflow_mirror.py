@@ -18,7 +18,7 @@ from typing import Any
 
 from grid.files import read_json_lines
 from grid.home import State, TrialFolder
-from results import record
+from results.records import record
 
 TAG = "goalgrid.trial"
 DONE = "goalgrid.done"

@@ -48,7 +48,7 @@ from grid.attempts import Attempt
 from grid.errors import UserError
 from grid.failures import Failure
 from grid.home import Home
-from results import provenance
+from results.records import provenance
 from runners import folders, worker
 from runners.apart import apart
 from runners.driver import Capacity

@@ -21,8 +21,8 @@ from grid.expansion import Cell, expand, trials_of
 from grid.failures import Failure
 from grid.gridfile import load
 from grid.home import Home, TrialFolder
-from results import record
-from results.comparison import differences
+from results.checks.run_comparison import differences
+from results.records import record
 from runners import checkpoints, onlookers
 from runners.disturbance import Command, Unmet, folders, live, strike, trained_after_done, wait_for
 from runners.stopping import INCOMPLETE, Stop

@@ -17,7 +17,7 @@ from grid.failures import Failure
 from grid.files import make_durable, write_json, write_text
 from grid.home import State, TrialFolder
 from grid.settings import TrialSettings
-from results import provenance, record
+from results.records import provenance, record
 from retrieval.evaluation import Ranks
 from runners import attempts
 from runners.attempts import Hold, Origin

@@ -24,7 +24,7 @@ from grid.files import write_text
 from grid.home import Home
 
 if TYPE_CHECKING:
-    from results.scores import Scores
+    from results.records.scores import Scores
 
 verbs = typer.Typer()
 
@@ -87,12 +87,12 @@ def table(
 ) -> None:
     """The paper's table of what is done so far, beside the paper's numbers, or as the paper printed it."""
     from results import renderers
+    from results.export.table_request import TableRequest
     from results.reference import is_paper, listing
-    from results.request import Request
 
     all_known(("format", format_, renderers.FORMATS))
     home = home_at(runs)
-    request = Request(
+    request = TableRequest(
         grid or "",
         reference=reference,
         layout=layout,
@@ -137,20 +137,20 @@ def effects(
     as_json: Json = False,
 ) -> None:
     """Which axis matters: main effects and interaction, what differs from a baseline, and how sure that is."""
-    from results import findings
-    from results.analysis import DIRECTION_NAMES, analyse, metrics_of
+    from results.analysis import effects_text
+    from results.analysis.block_analysis import DIRECTION_NAMES, analyse, metrics_of
+    from results.analysis.query_bootstrap import QueryRanks
     from results.layouts.captions import METRIC_NAMES
-    from results.queries import Ranks
 
     all_known(
         ("metric", metric, METRIC_NAMES),
         ("direction", direction, DIRECTION_NAMES),
-        ("format", format_, findings.FORMATS),
+        ("format", format_, effects_text.FORMATS),
     )
     home = home_at(runs)
     cells, scores = _measured(grid, home, protocol)
     metrics = metrics_of(metric, direction)
-    found = analyse(cells, scores, Ranks.read(cells, home), metrics, baseline=baseline, across=across)
+    found = analyse(cells, scores, QueryRanks.read(cells, home), metrics, baseline=baseline, across=across)
     show_findings(found, cells, None if as_json else format_)
 
 
@@ -213,7 +213,7 @@ def export(
 ) -> None:
     """Everything a paper needs into one folder: report, tables, figures, effects, records, settings, checksums."""
     from goalgrid import report as page
-    from results.export import export as write
+    from results.export.export_folder import export as write
     from runners.training.fingerprint import code_fingerprint
 
     home = home_at(runs)

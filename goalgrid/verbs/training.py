@@ -212,13 +212,13 @@ def _train(overview: Overview, choice: Choice, *, here: bool, address: str | Non
 
 def _finish(overview: Overview) -> None:
     """Print what there is, and write the grid's results and tables; a disk that takes none costs a warning."""
-    from results.export import results
+    from results.export.export_folder import results
+    from results.export.table_request import TableRequest
     from results.renderers import write_all
-    from results.request import Request
 
     if overview.count(State.DONE):
         scores = scores_of(overview.grid, overview.cells, overview.home, None)
-        drawn = Request(overview.grid.name).draw(overview.cells, scores)
+        drawn = TableRequest(overview.grid.name).draw(overview.cells, scores)
         show_table(drawn)
         folder = overview.home.grid(overview.grid.name)
         try:

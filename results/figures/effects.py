@@ -7,12 +7,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from grid.palette import BLUE, FAINT
-from results.effects import Factor, anova
-from results.factors import factors_of
+from results.analysis.factors import factors_of
 from results.figures.study import Study
 from results.figures.style import blank, line_styles, symbol
 from results.layouts.captions import METRIC_NAMES
 from results.layouts.columns import DIRECTIONS
+from results.statistics.anova import Factor, anova
 
 NOTE = "bars: 95 % t interval over seeds; means closer than the grey bar cannot be told apart (Tukey)"
 

@@ -12,7 +12,7 @@ from results.figures.study import Study
 from results.figures.style import blank, symbol
 from results.layouts.captions import METRIC_NAMES
 from results.layouts.columns import DIRECTIONS
-from results.scores import Score, best
+from results.records.scores import Score, best
 
 NOTE = "mean ± sample standard deviation over seeds; best in bold"
 

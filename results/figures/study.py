@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from grid.expansion import Cell, trials_of
 from grid.home import Home
-from results import record
-from results.factors import Part, factors_of, parts_of
-from results.observations import Observations
-from results.scores import Scores
+from results.analysis.factors import GridPart, factors_of, parts_of
+from results.analysis.observations import Observations
+from results.records import record
+from results.records.scores import Scores
 
 History = Mapping[str, Mapping[int, float]]
 """By name, then by epoch."""
@@ -22,7 +22,7 @@ History = Mapping[str, Mapping[int, float]]
 class Study:
     """One block: a recipe on a data set."""
 
-    part: Part
+    part: GridPart
     scores: Scores
     histories: Mapping[str, History]
     """By trial id, of those that are done."""

@@ -7,12 +7,12 @@ from grid.expansion import Cell
 from grid.objectives import GOAL
 from results.layouts import against as beside
 from results.layouts import goal, known, listing, losses, methods, pivot
-from results.layouts.captions import Source
+from results.layouts.captions import TableSource
 from results.layouts.pivot import Axes
-from results.scores import Scores
-from results.table import Table
+from results.records.scores import Scores
+from results.tables.table import Table
 
-Layout = Callable[[Sequence[Cell], Source, str], Table]
+Layout = Callable[[Sequence[Cell], TableSource, str], Table]
 
 LAYOUTS: dict[str, Layout] = {
     "goal": goal.layout,
@@ -32,7 +32,7 @@ def natural(cells: Sequence[Cell]) -> str:
 
 def arrange(
     cells: Sequence[Cell],
-    scores: Source,
+    scores: TableSource,
     *,
     layout: str | None = None,
     metric: str = "r1",

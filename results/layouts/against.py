@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from grid.expansion import Cell
 from results.layouts.captions import METRIC_NAMES, block_title, blocks_of, caption
 from results.layouts.columns import DIRECTIONS
+from results.records.scores import Scores, TableValue
 from results.reference import Difference, Match, match
 from results.reference.matching import changes
-from results.scores import Scores, Value
-from results.table import Block, Entry, Group, Label, Row, Table
+from results.tables.table import Block, Entry, Group, Label, Row, Table
 
 COLUMNS = (Label("ours"), Label("paper"), Label("difference"))
 
@@ -49,7 +49,7 @@ def _entries(cell: Cell, scores: Scores, found: Match, metric: str) -> list[Entr
     ]
 
 
-def _entry(value: Value, axes: dict[str, str], column: str) -> Entry:
+def _entry(value: TableValue, axes: dict[str, str], column: str) -> Entry:
     return Entry(value, tuple({**axes, "column": column}.items()))
 
 

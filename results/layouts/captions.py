@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from grid.expansion import Cell
 from grid.protocols import shown
-from results.missing import counted
+from results.records.missing import counted
+from results.records.scores import Scores
 from results.reference import Paper
-from results.scores import Scores
-from results.table import Entry
+from results.tables.table import Entry
 
-Source = Scores | Paper
+TableSource = Scores | Paper
 """Where the values of a table come from: the records of a grid, or what a paper prints."""
 
 BlockKey = tuple[str, str, tuple[tuple[str, object], ...]]
@@ -44,13 +44,13 @@ def block_title(key: BlockKey) -> str:
     return f"{recipe} on {dataset}" + "".join(f", {name} = {value}" for name, value in swept)
 
 
-def entry(cell: Cell, source: Source, metric: str, **more: str) -> Entry:
+def entry(cell: Cell, source: TableSource, metric: str, **more: str) -> Entry:
     """A value in its place; `more` are names beside the cell's axes."""
     keys = {**source.axes(cell), **more, "metric": metric}
     return Entry(source.of(cell, metric), tuple(keys.items()))
 
 
-def caption(cells: Sequence[Cell], scores: Source, what: str, views: Sequence[Scores] = ()) -> str:
+def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequence[Scores] = ()) -> str:
     """What is shown, by which protocol and selection, what ± means, and what is missing; or which paper printed it.
 
     Args:

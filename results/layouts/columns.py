@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from results.table import Group, Label
+from results.tables.table import Group, Label
 
 DIRECTIONS = {
     "i2t": Label("Image → Text", r"Image $\rightarrow$ Text"),

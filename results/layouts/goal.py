@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from grid.errors import UserError
 from grid.expansion import Cell
 from grid.objectives import PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from results.layouts.captions import METRIC_NAMES, Source, block_title, blocks_of, caption, entry
+from results.layouts.captions import METRIC_NAMES, TableSource, block_title, blocks_of, caption, entry
 from results.layouts.columns import DIRECTIONS
-from results.notation import weight
-from results.table import Block, Entry, Group, Label, Row, Table
+from results.tables.notation import weight
+from results.tables.table import Block, Entry, Group, Label, Row, Table
 
 
-def layout(cells: Sequence[Cell], scores: Source, metric: str) -> Table:
+def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
     """The 5 x 3 matrix of one metric; pairs and triplets that the grid lacks keep their row and column.
 
     Raises:
@@ -39,12 +39,12 @@ def symbol(letter: str, name: str) -> Label:
     return Label(f"{letter}^{name}", f"${weight(letter, name)}$")
 
 
-def _row(pair: str, block: dict[str, Cell], scores: Source, metrics: list[str]) -> Row:
+def _row(pair: str, block: dict[str, Cell], scores: TableSource, metrics: list[str]) -> Row:
     names = [(f"{pair}_{triplet}", metric) for metric in metrics for triplet in TRIPLET_WEIGHTS]
     return Row(symbol("P", pair), tuple(_entry(block.get(objective), scores, metric) for objective, metric in names))
 
 
-def _entry(cell: Cell | None, scores: Source, metric: str) -> Entry | None:
+def _entry(cell: Cell | None, scores: TableSource, metric: str) -> Entry | None:
     if cell is None:
         return None
     pair, triplet = cell.objective.split("_")

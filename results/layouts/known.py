@@ -4,18 +4,18 @@ from collections.abc import Sequence
 
 from grid.expansion import Cell
 from grid.objectives import KNOWN_AS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from results.layouts.captions import Source
+from results.layouts.captions import TableSource
 from results.layouts.goal import symbol, triplet_columns
+from results.records.scores import TableValue, Words
 from results.reference import Paper
-from results.scores import Value, Words
-from results.table import Block, Entry, Group, Label, Row, Table
+from results.tables.table import Block, Entry, Group, Label, Row, Table
 
 CAPTION = (
     "The objectives of GOAL's matrix that had a name before, by triplet weight and pair weight; the others are new."
 )
 
 
-def layout(cells: Sequence[Cell], scores: Source, metric: str) -> Table:
+def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
     """The names; no metric is shown, so `metric` chooses nothing."""
     names = {cell.objective: _name(cell, scores) for cell in cells}
     rows = tuple(
@@ -27,13 +27,13 @@ def layout(cells: Sequence[Cell], scores: Source, metric: str) -> Table:
     return Table("known", Label("pair weight"), (group,), (Block("Known objectives", rows),), caption)
 
 
-def _name(cell: Cell, scores: Source) -> Value:
+def _name(cell: Cell, scores: TableSource) -> TableValue:
     if isinstance(scores, Paper) and "known" in scores.metrics:
         return scores.of(cell, "known")
     return Words(KNOWN_AS.get(cell.objective, "new"))
 
 
-def _entry(objective: str, names: dict[str, Value]) -> Entry | None:
+def _entry(objective: str, names: dict[str, TableValue]) -> Entry | None:
     if objective not in names:
         return None
     return Entry(names[objective], (("objective", objective), ("metric", "known")))

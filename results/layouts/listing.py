@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from grid.expansion import Cell
-from results.layouts.captions import Source, block_title, blocks_of, caption, entry
+from results.layouts.captions import TableSource, block_title, blocks_of, caption, entry
 from results.layouts.columns import recalls_and_totals
-from results.table import Block, Label, Row, Table
+from results.tables.table import Block, Label, Row, Table
 
 WHAT = "Recall (%) and rsum, the sum of the six recalls,"
 
 
-def layout(cells: Sequence[Cell], scores: Source, metric: str) -> Table:
+def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
     """All recalls of all objectives; it shows every metric, so `metric` chooses nothing."""
     groups, metrics = recalls_and_totals(scores.metrics)
     blocks = tuple(
@@ -20,5 +20,5 @@ def layout(cells: Sequence[Cell], scores: Source, metric: str) -> Table:
     return Table("listing", Label("objective"), tuple(groups), blocks, caption(cells, scores, WHAT))
 
 
-def _row(cell: Cell, scores: Source, metrics: list[str]) -> Row:
+def _row(cell: Cell, scores: TableSource, metrics: list[str]) -> Row:
     return Row(Label(cell.objective or scores.label(cell)), tuple(entry(cell, scores, name) for name in metrics))

@@ -6,13 +6,13 @@ A block is a data set by one protocol, so that all its rows compare.
 from collections.abc import Sequence
 
 from grid.expansion import Cell
-from results.layouts.captions import Source, caption, entry
+from results.layouts.captions import TableSource, caption, entry
 from results.layouts.columns import recalls_and_totals
 from results.layouts.listing import WHAT
-from results.table import Block, Label, Row, Table
+from results.tables.table import Block, Label, Row, Table
 
 
-def layout(cells: Sequence[Cell], scores: Source, metric: str) -> Table:
+def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
     """All recalls of all models and losses; it shows every metric, so `metric` chooses nothing."""
     groups, metrics = recalls_and_totals(scores.metrics)
     sections: dict[tuple[str, str], list[Row]] = {}

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 
 from grid.expansion import Cell
-from results.layouts.captions import Source, caption, entry
+from results.layouts.captions import TableSource, caption, entry
 from results.layouts.columns import recalls
-from results.table import Block, Entry, Group, Label, Row, Table
+from results.tables.table import Block, Entry, Group, Label, Row, Table
 
 Method = tuple[str, str, tuple[tuple[str, object], ...]]
 """Recipe, objective, swept values."""
 
 
-def layout(cells: Sequence[Cell], scores: Source, metric: str) -> Table:
+def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
     """All recalls of all methods; it shows every metric, so `metric` chooses nothing."""
     methods: dict[Method, dict[str, Cell]] = {}
     groups: dict[str, tuple[list[Group], list[str]]] = {}
@@ -26,7 +26,7 @@ def layout(cells: Sequence[Cell], scores: Source, metric: str) -> Table:
     return Table("methods", Label("method"), columns, (Block(title, rows),), caption(cells, scores, "Recall (%)"))
 
 
-def _row(method: dict[str, Cell], scores: Source, shown: list[tuple[str, str]]) -> Row:
+def _row(method: dict[str, Cell], scores: TableSource, shown: list[tuple[str, str]]) -> Row:
     entries: list[Entry | None] = [
         entry(method[place], scores, name) if place in method else None for place, name in shown
     ]

@@ -11,9 +11,9 @@ from grid.objectives import GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from results.layouts.captions import METRIC_NAMES, caption, entry
 from results.layouts.columns import DIRECTIONS
 from results.layouts.goal import symbol
+from results.records.scores import Scores
 from results.renderers.latex import escape
-from results.scores import Scores
-from results.table import Block, Entry, Group, Label, Row, Table
+from results.tables.table import Block, Entry, Group, Label, Row, Table
 
 PARTS = ("pair", "triplet")
 """Axes into which GOAL's matrix divides the objective."""
@@ -25,7 +25,7 @@ _SPEAKING = ("dataset", "recipe", "objective", "protocol")
 _ORDER = {"pair": PAIR_WEIGHTS, "triplet": TRIPLET_WEIGHTS}
 _CUTS = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "medr": "MedR", "rsum": "RSUM"}
 
-Key = tuple[str, ...]
+AxisValues = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,13 @@ class Axes:
 
 
 @dataclass(frozen=True)
-class Point:
+class PlacedEntry:
     """An entry with its place on every axis."""
 
     values: dict[str, str]
     entry: Entry
 
-    def on(self, axes: Sequence[str]) -> Key:
+    def on(self, axes: Sequence[str]) -> AxisValues:
         return tuple(self.values[name] for name in axes)
 
 
@@ -109,7 +109,7 @@ def layout(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str], axes: 
     axes = axes.completed(cells)
     parts = _trials(cells) if "seed" in axes.named else list(cells)
     views = _views(cells, scores) if "protocol" in axes.named else [scores]
-    places = Places(tuple(_points(parts, views, metrics)), _metric_labels(metrics))
+    places = PlacedEntries(tuple(_points(parts, views, metrics)), _metric_labels(metrics))
     what = " and ".join(name for key, name in METRIC_NAMES.items() if key in metrics)
     heads = places.keys(axes.columns)
     blocks = tuple(
@@ -121,24 +121,24 @@ def layout(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str], axes: 
 
 
 @dataclass(frozen=True)
-class Places:
+class PlacedEntries:
     """Points, in the order of the grid, and what their metrics are called."""
 
-    points: tuple[Point, ...]
+    points: tuple[PlacedEntry, ...]
     metrics: Mapping[str, Label]
 
-    def within(self, axes: Sequence[str], key: Key) -> "Places":
+    def within(self, axes: Sequence[str], key: AxisValues) -> "PlacedEntries":
         """Those at one place on some axes."""
         return replace(self, points=tuple(point for point in self.points if point.on(axes) == key))
 
-    def keys(self, axes: Sequence[str]) -> list[Key]:
+    def keys(self, axes: Sequence[str]) -> list[AxisValues]:
         """Places on these axes where points are, the first axis varying slowest, each in the grid's order."""
         order = {name: list(dict.fromkeys(point.values[name] for point in self.points)) for name in axes}
         order |= {name: list(values) for name, values in _ORDER.items() if name in axes}
         found = dict.fromkeys(point.on(axes) for point in self.points)
         return sorted(found, key=lambda key: [order[name].index(value) for name, value in zip(axes, key, strict=True)])
 
-    def lines(self, axes: Axes, heads: Sequence[Key]) -> tuple[Row, ...]:
+    def lines(self, axes: Axes, heads: Sequence[AxisValues]) -> tuple[Row, ...]:
         """The rows of one block."""
         at = {(point.on(axes.rows), point.on(axes.columns)): point.entry for point in self.points}
         single = len(axes.rows) == 1
@@ -150,7 +150,7 @@ class Places:
     def groups(self, axes: Sequence[str], what: str) -> tuple[Group, ...]:
         """The last axis under all that stands before it, or under its name where it is alone."""
         *before, last = axes
-        named: dict[Key, list[Label]] = {}
+        named: dict[AxisValues, list[Label]] = {}
         for *first, value in self.keys(axes):
             named.setdefault(tuple(first), []).append(self.label([last], (value,), bare=not before))
         alone = Label(what if last == "metric" else _TITLES.get(last, last))
@@ -158,7 +158,7 @@ class Places:
             Group(self.label(before, key) if before else alone, tuple(columns)) for key, columns in named.items()
         )
 
-    def title(self, axes: Sequence[str], key: Key) -> str:
+    def title(self, axes: Sequence[str], key: AxisValues) -> str:
         """`cnn-bow on shapes, objective.tau = 10`; a metric is said where there are several."""
         values = dict(zip(axes, key, strict=True))
         setting = " on ".join(values.pop(name) for name in ("recipe", "dataset") if name in values)
@@ -166,7 +166,7 @@ class Places:
             values.pop("metric", None)
         return ", ".join(filter(None, [setting, self.label(list(values), tuple(values.values())).text]))
 
-    def label(self, axes: Sequence[str], key: Key, *, bare: bool = False) -> Label:
+    def label(self, axes: Sequence[str], key: AxisValues, *, bare: bool = False) -> Label:
         """Values on some axes, in the papers' notation; `bare` where the axis is named beside."""
         labels = [self._label(name, value, bare=bare) for name, value in zip(axes, key, strict=True)]
         formula = ", ".join(label.latex or escape(label.text) for label in labels)
@@ -194,7 +194,7 @@ def _views(cells: Iterable[Cell], scores: Scores) -> list[Scores]:
     return [scores] if scores.protocol else [replace(scores, protocol=name) for name in protocols]
 
 
-def _points(cells: Iterable[Cell], views: Sequence[Scores], metrics: Sequence[str]) -> Iterator[Point]:
+def _points(cells: Iterable[Cell], views: Sequence[Scores], metrics: Sequence[str]) -> Iterator[PlacedEntry]:
     for cell in cells:
         by_protocol = {view.protocol_of(cell): view for view in views}
         for (protocol, view), metric in product(by_protocol.items(), _metric_labels(metrics)):
@@ -203,7 +203,7 @@ def _points(cells: Iterable[Cell], views: Sequence[Scores], metrics: Sequence[st
             seed = str(cell.trials[0].settings.seed)
             one = {"seed": seed} if len(cell.trials) == 1 else {}
             values = {**view.axes(cell), "pair": pair, "triplet": triplet, "seed": seed, "metric": metric}
-            yield Point({**values, "protocol": protocol}, entry(cell, view, metric, **named, **one))
+            yield PlacedEntry({**values, "protocol": protocol}, entry(cell, view, metric, **named, **one))
 
 
 def _metric_labels(metrics: Sequence[str]) -> dict[str, Label]:

@@ -1,4 +1,4 @@
-"""HTML pages that stand on their own: templates, style and script, all in one file. Jinja escapes, and nothing else."""
+"""HTML pages with style and script in the same file. Jinja escapes all text."""
 
 from importlib.resources import files
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from results.table import Entry, Label
+from results.tables.table import Entry, Label
 
 
 def page(template: str, **content: Any) -> str:
-    """A template of this folder, filled.
+    """A template of this folder, filled in.
 
     Args:
-        content: what the template names; text of it is escaped.
+        content: values of the names in the template; text in them is escaped.
     """
     return _environment().get_template(template).render(**content)
 
@@ -27,7 +27,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.globals["inline"] = lambda name: Markup(_source(name))  # our own style and script
+    environment.globals["inline"] = lambda name: Markup(_source(name))  # our own: not escaped
     environment.filters |= {"symbol": _symbol, "number": _number, "behind": _behind}
     return environment
 
@@ -37,18 +37,18 @@ def _source(name: str) -> str:
 
 
 def _symbol(label: Label) -> Markup:
-    """The papers' notation, `P^con`, with what is raised in it raised; any other label as it is."""
+    """A label as HTML: in the papers' notation, `P^con`, the part after ^ as a superscript; else as it is."""
     base, raised, power = label.text.partition("^")
     return Markup(f"{escape(base)}<sup>{escape(power)}</sup>") if raised and label.latex else escape(label.text)
 
 
 def _number(entry: Entry) -> str:
-    """What its column is sorted by; empty for what is no number."""
+    """The number by which an entry's column is sorted; empty without a number."""
     shown = entry.score.shown
     return "" if shown != shown else repr(shown)
 
 
 def _behind(entry: Entry) -> str:
-    """The trials behind a value and those that are missing, for whoever points at it."""
+    """The trials behind a value and the trials that are missing, for the tooltip."""
     missing = str(entry.score.tidy().get("missing") or "").split("; ")
     return "\n".join([*entry.trials, *missing]).strip()

@@ -1,4 +1,4 @@
-"""What the four papers report, number by number, as printed: one TOML file a table.
+"""What the four papers report, number by number, as printed: a TOML file for every table.
 
 >>> [result] = [r for r in results("goal-table3-coco")
 ...             if (r.recipe, r.objective, r.metric) == ("vsepp-r152-ft", "sig-ms_cir", "i2t_r1")]
@@ -7,7 +7,7 @@
 """
 
 from results.reference.matching import Difference, Match, match, reported
-from results.reference.paper import Paper, is_paper, listing
+from results.reference.paper_source import Paper, is_paper, listing
 from results.reference.reading import Printed, Result, everything, names, read, results
 
 __all__ = [

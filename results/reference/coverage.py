@@ -1,4 +1,4 @@
-"""Which numbers of a paper's table a grid will have one of its own for, known before any training."""
+"""The numbers of a paper's table that a grid will measure too, known before any training."""
 
 import math
 from collections.abc import Sequence
@@ -8,18 +8,18 @@ from grid import catalog
 from grid.errors import several, unknown
 from grid.expansion import Cell
 from grid.gridfile import Grid
-from results import record
+from results.records import record
 from results.reference.matching import changes
 from results.reference.reading import Result, names, results
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Why a grid has no number of a table."""
+    """Why a grid will not measure a number of a table."""
 
     why: str
     name: str = ""
-    """What is lacking, where that has a name here."""
+    """Name of the missing data set, protocol, metric, recipe or objective; empty if it has no name here."""
 
     @property
     def text(self) -> str:
@@ -28,20 +28,20 @@ class Gap:
 
 @dataclass(frozen=True)
 class Coverage:
-    """One table of a paper, held against a grid."""
+    """A table of a paper: the numbers that a grid fills, and those that it lacks."""
 
     name: str
     filled: tuple[Result, ...]
     lacking: tuple[tuple[Result, Gap], ...]
     changed: tuple[str, ...]
-    """Settings in which cells that fill the table leave their recipe or their objective's defaults."""
+    """Settings of cells that fill the table, where they differ from their recipe or their objective's defaults."""
 
 
 def check_names(grid: Grid) -> None:
-    """Hold the tables that a grid names against those that there are.
+    """Check that the tables that a grid names exist.
 
     Raises:
-        UserError: with every unknown name.
+        UserError: a table does not exist; the error names every such table.
     """
     known, hint = names(), "All with what they show: goalgrid table --reference."
     problems = [
@@ -54,9 +54,9 @@ def check_names(grid: Grid) -> None:
 
 
 def coverage(name: str, cells: Sequence[Cell]) -> Coverage:
-    """Which of a table's numbers these cells will fill once they are trained, by any protocol of their data sets.
+    """The numbers of a table that these cells will fill once they are trained, by any protocol of their data sets.
 
-    A number is filled where data set, protocol, recipe and objective are those that the table's row is here.
+    A cell fills a number if it has the data set, recipe and objective that the table's file gives for the row.
     """
     printed = [result for result in results(name) if not math.isnan(result.value.mean)]
     gaps = [_gap(result, cells) for result in printed]
@@ -68,17 +68,17 @@ def coverage(name: str, cells: Sequence[Cell]) -> Coverage:
 
 
 def _gap(result: Result, cells: Sequence[Cell]) -> Gap | None:
-    """Why no cell has this number; None where one has."""
+    """Why no cell has this number; None if a cell has it."""
     if result.recipe is None:
         return Gap("no recipe here is this model")
     if result.objective is None:
         return Gap("no objective here is this loss")
     if result.metric not in record.METRICS:
         return Gap("not measured here:", result.metric)
-    left: Sequence[Cell] = cells
+    matching: Sequence[Cell] = cells
     for what, wanted in (("dataset", result.dataset), ("recipe", result.recipe), ("objective", result.objective)):
-        left = [cell for cell in left if getattr(cell, what) == wanted]
-        if not left:
+        matching = [cell for cell in matching if getattr(cell, what) == wanted]
+        if not matching:
             return Gap(f"the grid has no {what}", wanted)
     known = catalog.protocols(result.dataset)
     return None if result.protocol in known else Gap(f"{result.dataset} has no protocol", result.protocol)

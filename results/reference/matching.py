@@ -1,4 +1,4 @@
-"""A grid's cells beside what papers report of them: same data set, protocol, recipe, objective and metric."""
+"""A grid's cells and the papers' numbers for the same data set, protocol, recipe, objective and metric."""
 
 import math
 from collections import Counter
@@ -9,40 +9,40 @@ from grid import catalog
 from grid.errors import UserError
 from grid.expansion import Cell
 from grid.objectives import resolve
+from results.records.scores import SHOWN_DIGITS, Score, Scores
 from results.reference.reading import Printed, Result, everything
-from results.scores import SHOWN_DIGITS, Score, Scores
 
-Key = tuple[str, str, str, str, str]
+ResultKey = tuple[str, str, str, str, str]
 """Data set, protocol, recipe, objective, metric."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Ours minus theirs, with Welch's standard error where both have a spread over runs."""
+    """Our value minus the paper's, with Welch's standard error if both have a spread over runs."""
 
     ours: Score
     theirs: Printed
 
     @property
     def mean(self) -> float:
-        """NaN where either has no number."""
+        """NaN if either has no number."""
         return self.ours.mean - self.theirs.mean
 
     @property
     def error(self) -> float:
-        """sqrt(s1^2 / n1 + s2^2 / n2); NaN where either has one run, or says nothing of its spread."""
+        """sqrt(s1^2 / n1 + s2^2 / n2); NaN if either has a single run, or no spread."""
         if self.ours.n < 2 or math.isnan(self.theirs.std) or not self.theirs.n:
             return math.nan
         return math.sqrt(self.ours.std**2 / self.ours.n + self.theirs.std**2 / self.theirs.n)
 
     @property
     def shown(self) -> float:
-        """No difference is the best."""
+        """NaN: a difference never competes for the best."""
         return math.nan
 
     @property
     def text(self) -> str:
-        """`+0.3 ± 0.4`; without ± where the error is unknown.
+        """`+0.3 ± 0.4`; without ± if the error is unknown.
 
         >>> Difference(Score((63.0, 64.0), expected=2), Printed("63.1±0.2", n=3)).text
         '+0.4 ± 0.5'
@@ -60,9 +60,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class Match:
-    """What papers report of a grid's cells."""
+    """The numbers that papers report for a grid's cells."""
 
-    found: dict[Key, Result]
+    found: dict[ResultKey, Result]
     scores: Scores
 
     def of(self, cell: Cell, metric: str) -> Result | None:
@@ -77,10 +77,10 @@ class Match:
 
 
 def match(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> Match:
-    """What papers report of these cells and metrics.
+    """The numbers that papers report for these cells and metrics.
 
     Raises:
-        UserError: nothing.
+        UserError: no paper reports any.
     """
     found = reported(cells, scores, metrics)
     if not found.found:
@@ -89,18 +89,18 @@ def match(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> Matc
 
 
 def reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> Match:
-    """The reported numbers of these cells and metrics, if any; of several, that of the table with most of the cells."""
+    """The papers' numbers for these cells and metrics, if any; of several tables, from the one with most numbers."""
     wanted = {(*_names(cell, scores), metric) for cell in cells for metric in metrics}
     candidates = [(key, result) for result in everything() if (key := _key(result)) in wanted]
     covered = Counter(result.name for _, result in candidates)
-    found: dict[Key, Result] = {}
-    for key, result in sorted(candidates, key=lambda each: -covered[each[1].name]):
+    found: dict[ResultKey, Result] = {}
+    for key, result in sorted(candidates, key=lambda candidate: -covered[candidate[1].name]):
         found.setdefault(key, result)
     return Match(found, scores)
 
 
 def changes(cells: Sequence[Cell]) -> list[str]:
-    """Settings by dotted name in which some of these cells leave their recipe or their objective's defaults."""
+    """Settings, by dotted name, in which a cell differs from its recipe or its objective's defaults."""
     names: dict[str, None] = {}
     for cell in cells:
         for trial in cell.trials[:1]:
@@ -116,7 +116,7 @@ def _names(cell: Cell, scores: Scores) -> tuple[str, str, str, str]:
     return cell.dataset, scores.protocol_of(cell), cell.recipe, cell.objective
 
 
-def _key(result: Result) -> Key | None:
+def _key(result: Result) -> ResultKey | None:
     if result.recipe is None or result.objective is None or math.isnan(result.value.mean):
         return None
     return result.dataset, result.protocol, result.recipe, result.objective, result.metric
@@ -134,7 +134,7 @@ def _differing(prefix: str, ours: Mapping[str, object], theirs: Mapping[str, obj
 
 
 def _nothing(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> str:
-    """What the grid has, what papers report nearest to it, and what to do."""
+    """The error that says what the grid has, what papers report that is nearest to it, and what to do."""
     keys = [key for result in everything() if (key := _key(result))]
     ours = dict.fromkeys(f"{cell.recipe} on {cell.dataset} by {scores.protocol_of(cell)}" for cell in cells)
     recipes = {cell.recipe for cell in cells}

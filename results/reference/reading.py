@@ -1,7 +1,7 @@
-"""The files of this folder, typed: one a table of a paper, each number as it was printed.
+"""The TOML files of this folder, typed: a file for every table of a paper, with the numbers as they were printed.
 
-A file holds its table's rows as the paper shows them, so that an eye can compare the two; read, each number is a row of
-its own, a `Result`.
+A file holds the rows of its table as the paper shows them, so that a reader can compare the two. Reading it makes a
+`Result` of every number.
 """
 
 import math
@@ -15,12 +15,12 @@ from importlib import resources
 from grid.fields import Settings
 
 PAPERS = ("goal", "selhn", "unified", "2ad")
-"""Names of the papers, as table names begin with them."""
+"""Names of the papers; the name of a table begins with its paper's."""
 
 
 @dataclass(frozen=True)
 class Printed:
-    """A value as a paper prints it: `63.1±0.2`, `97.6`, `9.6×`, a word, or `-` for none.
+    """A value as a paper prints it: `63.1±0.2`, `97.6`, `9.6×`, a word, or `-` for no value.
 
     >>> Printed("63.1±0.2", n=3).text, Printed("63.1±0.2", n=3).std, Printed("-").text
     ('63.1 ± 0.2', 0.2, '--')
@@ -28,7 +28,7 @@ class Printed:
 
     printed: str
     n: int | None = None
-    """Over how many runs it is a mean; None: the paper does not say."""
+    """Number of runs that the mean is over; None: the paper does not say."""
 
     @cached_property
     def _numbers(self) -> tuple[float, ...]:
@@ -36,41 +36,41 @@ class Printed:
 
     @property
     def mean(self) -> float:
-        """NaN where the paper has no number."""
+        """NaN if the paper has no number."""
         return self._numbers[0] if self._numbers else math.nan
 
     @property
     def std(self) -> float:
-        """NaN where the paper has none."""
+        """NaN if the paper has no standard deviation."""
         return self._numbers[1] if len(self._numbers) > 1 else math.nan
 
     @property
     def shown(self) -> float:
-        """Papers round, we do not."""
+        """The number as printed: papers have rounded it already."""
         return self.mean
 
     @property
     def text(self) -> str:
-        """The same digits, spelled as in all tables."""
+        """The printed digits, with spaces around ± as in our tables."""
         return "--" if self.printed == "-" else self.printed.replace("±", " ± ")
 
     def tidy(self) -> dict[str, object]:
-        """What the paper says of it."""
+        """Runs, mean and standard deviation, as far as the paper says them."""
         mean, std = (None if math.isnan(value) else value for value in (self.mean, self.std))
         return {"n": self.n, "mean": mean, "std": std, "text": self.text}
 
 
 @dataclass(frozen=True)
 class Result:
-    """One printed number, with what the paper says it is of and what it is here."""
+    """A printed number, with the row and column in the paper, and the recipe and objective that it belongs to here."""
 
     name: str
-    """Of the table: `goal-table3-coco`."""
+    """Name of the table: `goal-table3-coco`."""
     block: str
-    """The title above its rows, where there is one."""
+    """The title above its rows; empty without a title."""
     model: str
     loss: str
-    """As the paper prints it; empty where the model's name says all."""
+    """The loss as the paper prints it; empty if the model's name includes it."""
     note: str
     dataset: str
     protocol: str
@@ -82,8 +82,8 @@ class Result:
     value: Printed
 
 
-class Part(Settings):
-    """Neighbouring columns of one data set; in GOAL's matrices a column is METRIC:TRIPLET."""
+class PrintedColumns(Settings):
+    """Neighbouring columns of a data set; in GOAL's matrices a column is METRIC:TRIPLET."""
 
     dataset: str
     protocol: str
@@ -101,42 +101,42 @@ class Line(Settings):
     objective: str | None = None
     runs: int | None = None
     values: str | tuple[str, ...]
-    """Separated by spaces, or a list where they hold some."""
+    """Values separated by spaces, or a list of values if they contain spaces."""
 
     @property
     def cells(self) -> list[str]:
-        """The values one by one."""
+        """The values as a list."""
         return self.values.split() if isinstance(self.values, str) else list(self.values)
 
 
 class Lines(Settings):
-    """Rows under one title."""
+    """Rows under a title."""
 
     title: str = ""
     model: str = ""
     recipe: str | None = None
     protocol: str | None = None
-    """Where it is not the columns' one."""
+    """The protocol of these rows, if it is not the columns' protocol."""
     rows: tuple[Line, ...]
 
 
 class PaperTable(Settings):
-    """One file."""
+    """The content of a file."""
 
     paper: str
     table: str
     title: str
     note: str = ""
-    """What a reader must know beside it."""
+    """What a reader of the table must know."""
     layout: str
-    """Which of our layouts is the paper's."""
+    """The layout here that is the paper's."""
     runs: int | None = None
-    """Over how many runs its means with ± are."""
-    parts: tuple[Part, ...]
+    """Number of runs that the means with ± are over."""
+    parts: tuple[PrintedColumns, ...]
     blocks: tuple[Lines, ...]
 
     def results(self, name: str) -> Iterator[Result]:
-        """Every number, row by row."""
+        """All numbers, row by row."""
         for block in self.blocks:
             for row in block.rows:
                 cells = iter(row.cells)
@@ -144,7 +144,7 @@ class PaperTable(Settings):
                     for column in part.columns.split():
                         yield self._result(name, block, row, part, column, next(cells))
 
-    def _result(self, name: str, block: Lines, row: Line, part: Part, column: str, printed: str) -> Result:
+    def _result(self, name: str, block: Lines, row: Line, part: PrintedColumns, column: str, printed: str) -> Result:
         metric, _, triplet = column.partition(":")
         cell = f"{row.pair}_{triplet}" if row.pair else None
         return Result(
@@ -164,7 +164,7 @@ class PaperTable(Settings):
 
 @cache
 def names() -> tuple[str, ...]:
-    """All tables, paper by paper, in the papers' order."""
+    """Names of all tables, paper by paper, in the papers' order."""
     folder = resources.files("results").joinpath("reference")
     stems = [item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml")]
     return tuple(sorted(stems, key=_place))
@@ -172,20 +172,20 @@ def names() -> tuple[str, ...]:
 
 @cache
 def read(name: str) -> PaperTable:
-    """One file, as it stands."""
+    """The content of a table's file."""
     text = resources.files("results").joinpath("reference", f"{name}.toml").read_text(encoding="utf-8")
     return PaperTable.model_validate(tomllib.loads(text))
 
 
 @cache
 def results(name: str) -> tuple[Result, ...]:
-    """Every number of one table."""
+    """All numbers of a table."""
     return tuple(read(name).results(name))
 
 
 @cache
 def everything() -> tuple[Result, ...]:
-    """Every number of every table."""
+    """All numbers of all tables."""
     return tuple(result for name in names() for result in results(name))
 
 

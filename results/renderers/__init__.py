@@ -5,7 +5,7 @@ from pathlib import Path
 
 from grid.files import write_text, written_aside
 from results.renderers import csv, html, latex, markdown, parquet
-from results.table import Table
+from results.tables.table import Table
 
 TEXT: dict[str, Callable[[Table], str]] = {
     "latex": latex.render,

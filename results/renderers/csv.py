@@ -4,7 +4,7 @@ import csv
 import io
 
 from results.renderers.parquet import tidy
-from results.table import Table
+from results.tables.table import Table
 
 
 def render(table: Table) -> str:

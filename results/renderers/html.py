@@ -3,7 +3,7 @@
 from html.parser import HTMLParser
 
 from results.pages import page
-from results.table import Table
+from results.tables.table import Table
 
 
 def render(table: Table) -> str:

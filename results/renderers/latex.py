@@ -2,8 +2,8 @@
 
 import re
 
-from results.notation import mathematics
-from results.table import Entry, Label, Table
+from results.tables.notation import mathematics
+from results.tables.table import Entry, Label, Table
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",

@@ -1,6 +1,6 @@
 """A table in GitHub's Markdown: group and column in one header line, since Markdown has but one."""
 
-from results.table import Entry, Table
+from results.tables.table import Entry, Table
 
 
 def escape(text: str) -> str:

@@ -6,7 +6,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from results.table import Table
+from results.tables.table import Table
 
 VALUES = {
     "n": pa.int32(),

@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from results.table import Block, Entry, Table
+from results.tables.table import Block, Entry, Table
 
 
 def render(table: Table) -> RenderableType:

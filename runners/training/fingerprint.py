@@ -11,8 +11,8 @@ from grid.expansion import Shared
 from grid.objectives import OBJECTIVES, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.protocols import PROTOCOLS
 from grid.settings import TrialSettings
-from results import provenance
-from results.sources import Sources
+from results.records import provenance
+from results.records.sources import Sources
 
 ROOTS = ("runners.trainer.Trainer", "runners.inputs.prepare", "runners.replica_process.follow")
 """Where training begins: what a trial and a replica of it call. Whatever these lead to counts."""

@@ -15,7 +15,7 @@ from grid.errors import UserError
 from grid.failures import Failure
 from grid.gridfile import Grid, load
 from grid.home import Home, State, TrialFolder
-from results import record
+from results.records import record
 from runners.replaced import replace
 
 from ..states import attempt, fail, interrupt

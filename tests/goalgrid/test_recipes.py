@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from grid.home import Home
-from results import record
+from results.records import record
 from tests.conftest import Goalgrid
 from tests.networks import save
 

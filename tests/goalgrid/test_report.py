@@ -20,7 +20,7 @@ from goalgrid import report
 from grid.failures import Failure
 from grid.home import Home
 from results.layouts import arrange
-from results.scores import Scores
+from results.records.scores import Scores
 
 from ..conftest import ROOT
 from ..states import fail, interrupt

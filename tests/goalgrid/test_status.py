@@ -13,8 +13,8 @@ from grid.failures import Failure
 from grid.gridfile import load
 from grid.home import Home, TrialFolder
 from grid.saved import save_grid
-from results import record
-from results.provenance import versioned
+from results.records import record
+from results.records.provenance import versioned
 from runners.retries import POLICY
 
 from ..states import attempt, fail, interrupt

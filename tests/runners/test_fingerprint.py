@@ -16,8 +16,8 @@ from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.home import TrialFolder
 from grid.settings import TrialSettings
-from results.provenance import ROOMS
-from results.sources import Sources
+from results.records.provenance import ROOMS
+from results.records.sources import Sources
 from runners.inputs import prepare
 from runners.machine import Machine
 from runners.trainer import Trainer
@@ -63,7 +63,7 @@ SAME = {
     "another pooling": ("retrieval/pooling.py", "TEMPERATURE = 0.1", "TEMPERATURE = 0.2"),
     "features of pretrained networks": ("retrieval/features.py", "BLOCK = 256", "BLOCK = 128"),
     "another data set's protocol": ("grid/protocols.py", '"coco-5x1k", 5000, 1000', '"coco-5x1k", 5000, 500'),
-    "the digits of tables": ("results/scores.py", "SHOWN_DIGITS = 1", "SHOWN_DIGITS = 2"),
+    "the digits of tables": ("results/records/scores.py", "SHOWN_DIGITS = 1", "SHOWN_DIGITS = 2"),
     "when a model has collapsed": ("goalgrid/status.py", "COLLAPSED = 1e-3", "COLLAPSED = 1e-2"),
 }
 OTHER = {

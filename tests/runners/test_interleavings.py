@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from grid.expansion import Cell, expand, trials_of
 from grid.gridfile import Grid, load
 from grid.home import Home
-from results.comparison import differences
+from results.checks.run_comparison import differences
 from runners.disturbance import done_at, trained_after_done
 from runners.events import Event
 from runners.jobs import Job, Launched, jobs_for

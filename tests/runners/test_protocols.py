@@ -12,11 +12,11 @@ from grid.errors import UserError
 from grid.expansion import Cell, expand
 from grid.gridfile import Grid, check
 from grid.home import Home, State
-from results import record
-from results.export import export
+from results.export.export_folder import export
 from results.layouts import LAYOUTS, arrange
+from results.records import record
+from results.records.scores import Scores
 from results.renderers import parquet
-from results.scores import Scores
 from runners.machine import Machine
 from runners.trial import run_trial
 

@@ -17,7 +17,7 @@ from grid.attempts import Attempt
 from grid.expansion import Trial
 from grid.failures import Failure
 from grid.home import Home, State, TrialFolder
-from results import record
+from results.records import record
 from runners import attempts
 from runners.attempts import Busy, Fenced, Origin
 from runners.events import Event

@@ -1,0 +1,196 @@
+"""The analysis of a block: which axis matters, which cell is best, and which cells differ from a baseline."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from grid.errors import UserError, unknown
+from grid.expansion import Cell
+from results.analysis.factors import GridPart, Levels, factors_of, parts_of
+from results.analysis.observations import Observations
+from results.analysis.query_bootstrap import QueryRanks
+from results.layouts.columns import DIRECTIONS
+from results.records.scores import Score, Scores
+from results.statistics.anova import Anova, anova
+from results.statistics.significance import Interval, holm, paired_t, seeds_needed, sign_flip, t_interval
+
+NATURAL_BASELINE = "con_con"
+DIRECTION_NAMES = (*DIRECTIONS, "both")
+WORTH_FINDING = 0.5
+"""The difference, in percent points, for which the analysis says how many seeds would find it."""
+
+RANKED = "uncertainty over test images is told by the protocol that trials were set to: ranks are stored by no other"
+
+
+@dataclass(frozen=True)
+class BaselineDifference:
+    """A cell minus the baseline, seed by seed."""
+
+    name: str
+    mean: float
+    std: float
+    """Standard deviation of the differences over seeds."""
+    interval: Interval
+    p_t: float
+    """Paired t test."""
+    p_flip: float
+    """Exact sign-flip test."""
+    holm_t: float
+    holm_flip: float
+    """Both p values, adjusted for all comparisons with the baseline."""
+    seeds_needed: int | None
+    """Number of seeds with which a paired t test finds 0.5 points with power 0.8."""
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Uncertainty over test images, the trained models held fixed."""
+
+    images: int
+    cell: str
+    interval: Interval
+    """Interval of the cell's metric."""
+    minus: str
+    difference: Interval | None
+    """Interval of the cell minus the cell `minus`."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What the finished trials show of a metric in a block."""
+
+    title: str
+    metric: str
+    protocol: str
+    names: tuple[str, ...]
+    seeds: tuple[int, ...]
+    means: tuple[float, ...]
+    anova: Anova | None
+    best: str
+    like_best: tuple[str, ...]
+    """Cells that Tukey's test cannot tell from the best, the best included; empty for a single seed."""
+    baseline: str
+    differences: tuple[BaselineDifference, ...]
+    queries: Queries | None
+    notes: tuple[str, ...]
+
+
+def metrics_of(metric: str, direction: str) -> list[str]:
+    """`r1` in both directions: `i2t_r1`, `t2i_r1`; rsum has no direction."""
+    if metric == "rsum":
+        return ["rsum"]
+    return [f"{name}_{metric}" for name in DIRECTIONS if direction in (name, "both")]
+
+
+def analyse(
+    cells: Sequence[Cell],
+    scores: Scores,
+    ranks: QueryRanks,
+    metrics: Sequence[str],
+    *,
+    baseline: str | None = None,
+    across: Sequence[str] = (),
+) -> list[Analysis]:
+    """An analysis for every block that has finished trials, and every metric.
+
+    Args:
+        baseline: an objective; None: con_con if the grid has it, else the first.
+        across: axes that are factors beside the objective, so that they do not divide the grid into blocks.
+
+    Raises:
+        UserError: the grid has no such objective or axis.
+    """
+    known = list(dict.fromkeys(cell.objective for cell in cells))
+    if baseline is not None and baseline not in known:
+        raise UserError(unknown("objective", baseline, known, where="in --baseline"))
+    parts = parts_of(cells, across)
+    analyses = (_analyse(part, scores, ranks, metric, baseline) for part in parts for metric in metrics)
+    return [analysis for analysis in analyses if analysis]
+
+
+def _analyse(part: GridPart, scores: Scores, ranks: QueryRanks, metric: str, baseline: str | None) -> Analysis | None:
+    by_name = {name: scores.of(cell, metric) for name, cell in part.cells.items()}
+    observations = Observations.shared(by_name)
+    if not observations.seeds:
+        return None
+    lowest = metric.endswith("medr")
+    best = observations.names[observations.best(lowest=lowest)]
+    objective = _baseline(part, observations, baseline)
+    against = {name: _matched(part, objective, name) for name in observations.names}
+    ranked = all(scores.protocol_of(cell) == cell.trials[0].settings.dataset.protocol for cell in part.cells.values())
+    return Analysis(
+        part.title,
+        metric,
+        ", ".join(dict.fromkeys(scores.protocol_of(cell) for cell in part.cells.values())),
+        observations.names,
+        observations.seeds,
+        tuple(map(float, observations.means)),
+        anova=_anova(part, observations) if len(observations.names) > 1 else None,
+        best=best,
+        like_best=tuple(observations.like_best(lowest=lowest)) if len(observations.names) > 1 else (),
+        baseline=objective,
+        differences=_differences(observations, against),
+        queries=_queries(observations, by_name, ranks, metric, best, against) if ranked else None,
+        notes=(*part.notes, *observations.notes, *(() if ranked else (RANKED,))),
+    )
+
+
+def _anova(part: GridPart, observations: Observations) -> Anova:
+    factors, order = factors_of({name: part.places[name] for name in observations.names}, part.across)
+    values = observations.values[[observations.names.index(name) for name in order]]
+    return anova(values.reshape(*map(len, factors.values()), len(observations.seeds)), factors)
+
+
+def _baseline(part: GridPart, observations: Observations, wanted: str | None) -> str:
+    """The objective to compare with."""
+    present = [part.places[name][0] for name in observations.names]
+    return wanted or (NATURAL_BASELINE if NATURAL_BASELINE in present else present[0])
+
+
+def _matched(part: GridPart, objective: str, name: str) -> str | None:
+    """The cell with the baseline's objective and otherwise the same settings as this cell; None: there is none."""
+    place: Levels = (objective, *part.places[name][1:])
+    return next((other for other, where in part.places.items() if where == place), None)
+
+
+def _differences(observations: Observations, against: dict[str, str | None]) -> tuple[BaselineDifference, ...]:
+    """The differences of all cells from their baseline, in the order of the cells."""
+    rows = dict(zip(observations.names, observations.values, strict=True))
+    pairs = {name: rows[name] - rows[base] for name, base in against.items() if base in rows and base != name}
+    if not pairs or len(observations.seeds) < 2:
+        return ()
+    t, flip = [paired_t(d) for d in pairs.values()], [sign_flip(d) for d in pairs.values()]
+    adjusted = zip(holm(t), holm(flip), strict=True)
+    differences = [
+        BaselineDifference(
+            name, float(d.mean()), float(d.std(ddof=1)), t_interval(d), p_t, p_flip, float(holm_t), float(holm_flip),
+            seeds_needed(WORTH_FINDING, float(d.std(ddof=1))),
+        )
+        for (name, d), p_t, p_flip, (holm_t, holm_flip) in zip(pairs.items(), t, flip, adjusted, strict=True)
+    ]  # fmt: skip
+    return tuple(differences)
+
+
+def _queries(
+    observations: Observations,
+    scores: dict[str, Score],
+    ranks: QueryRanks,
+    metric: str,
+    best: str,
+    against: dict[str, str | None],
+) -> Queries | None:
+    """Uncertainty of the best cell, and of its difference from its baseline, or from the second best if it is that."""
+    used = {name: _trials(scores[name], observations.seeds) for name in observations.names}
+    interval = ranks.interval(used[best], metric)
+    if interval is None:
+        return None
+    base = against[best]
+    others = [place for place in np.argsort(-observations.means) if observations.names[place] != best]
+    other = base if base in used and base != best else observations.names[others[0]] if others else ""
+    difference = ranks.interval(used[best], metric, minus=used[other]) if other else None
+    return Queries(len(ranks.by_trial[used[best][0]]["i2t"]), best, interval, other, difference)
+
+
+def _trials(score: Score, seeds: Sequence[int]) -> list[str]:
+    return [trial for trial, seed in zip(score.trials, score.seeds, strict=True) if seed in seeds]

@@ -1,0 +1,103 @@
+"""Documents of sentences and small tables of text, as text, Markdown and LaTeX: what `goalgrid effects` prints.
+
+Scores over axes are a `results.tables.table.Table`. A `Sheet` is for an analysis, whose columns differ in kind.
+"""
+
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from results.renderers import latex, markdown
+
+WIDTH = 100
+GLUE = "\u00a0"
+"""A space at which no line breaks."""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A small table of text. The first column is aligned left, the others right."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class DocumentSection:
+    """Sentences and sheets under a title."""
+
+    title: str
+    parts: tuple[str | Sheet, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """Sections, and sentences that hold for all of them."""
+
+    sections: tuple[DocumentSection, ...]
+    footer: tuple[str, ...]
+
+
+def text(document: Document) -> str:
+    """The document as text, aligned for a terminal of 100 columns."""
+    parts = []
+    for section in document.sections:
+        parts += [f"{section.title}\n{'=' * len(section.title)}"]
+        parts += [_aligned(part) if isinstance(part, Sheet) else _wrapped(part) for part in section.parts]
+    return "\n\n".join([*parts, "\n".join(_wrapped(line, "- ") for line in document.footer)]) + "\n"
+
+
+def as_markdown(document: Document) -> str:
+    """The document in GitHub's Markdown: headings, sentences and tables."""
+    parts = []
+    for section in document.sections:
+        parts.append(f"## {markdown.escape(section.title)}")
+        parts += [_markdown(part) if isinstance(part, Sheet) else markdown.escape(part) for part in section.parts]
+    return "\n\n".join([*parts, "\n".join(f"- {markdown.escape(line)}" for line in document.footer)]) + "\n"
+
+
+def as_latex(document: Document) -> str:
+    r"""The document in LaTeX: paragraphs and `tabular`s; needs \usepackage{booktabs}."""
+    parts = ["% needs \\usepackage{booktabs}"]
+    for section in document.sections:
+        parts.append(f"\\subsection*{{{latex.escape(section.title)}}}")
+        parts += [_latex(part) if isinstance(part, Sheet) else latex.escape(part) for part in section.parts]
+    notes = "\n".join(f"\\item {latex.escape(line)}" for line in document.footer)
+    return "\n\n".join([*parts, f"\\begin{{itemize}}\n{notes}\n\\end{{itemize}}"]) + "\n"
+
+
+TEXT: dict[str, Callable[[Document], str]] = {"terminal": text, "markdown": as_markdown, "latex": as_latex}
+
+
+def _wrapped(line: str, bullet: str = "") -> str:
+    indent = " " * len(bullet)
+    filled = textwrap.fill(line, WIDTH, initial_indent=bullet, subsequent_indent=indent, break_on_hyphens=False)
+    return filled.replace(GLUE, " ")
+
+
+def _aligned(sheet: Sheet) -> str:
+    widths = [max(map(len, column)) for column in zip(sheet.head, *sheet.rows, strict=True)]
+    lines = [
+        "  ".join(
+            f"{word.replace(GLUE, ' '):{'<' if place == 0 else '>'}{width}}"
+            for place, (word, width) in enumerate(pairs)
+        ).rstrip()
+        for pairs in (list(zip(row, widths, strict=True)) for row in (sheet.head, *sheet.rows))
+    ]
+    rule = "─" * (sum(widths) + 2 * (len(widths) - 1))
+    return "\n".join([*([_wrapped(sheet.title)] if sheet.title else []), lines[0], rule, *lines[1:]])
+
+
+def _markdown(sheet: Sheet) -> str:
+    lines = [f"| {' | '.join(map(markdown.escape, row))} |" for row in (sheet.head, *sheet.rows)]
+    lines.insert(1, "|---|" + "--:|" * (len(sheet.head) - 1))
+    return "\n".join([*([f"{markdown.escape(sheet.title)}\n"] if sheet.title else []), *lines])
+
+
+def _latex(sheet: Sheet) -> str:
+    lines = [" & ".join(map(latex.escape, row)) + " \\\\" for row in (sheet.head, *sheet.rows)]
+    lines.insert(1, "\\midrule")
+    title = [f"{latex.escape(sheet.title)}\\\\[1ex]"] if sheet.title else []
+    body = [f"\\begin{{tabular}}{{l{'r' * (len(sheet.head) - 1)}}}", "\\toprule", *lines, "\\bottomrule"]
+    return "\n".join(["\\begin{center}", "\\small", *title, *body, "\\end{tabular}", "\\end{center}"])

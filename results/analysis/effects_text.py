@@ -1,0 +1,266 @@
+"""What `goalgrid effects` says: an analysis in sentences and small tables, as comma-separated values and as JSON."""
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from grid.expansion import Cell
+from grid.protocols import shown
+from results.analysis.block_analysis import WORTH_FINDING, Analysis, BaselineDifference
+from results.analysis.documents import GLUE, TEXT, Document, DocumentSection, Sheet
+from results.layouts.captions import METRIC_NAMES, selections
+from results.layouts.columns import DIRECTIONS
+from results.statistics.anova import Anova, Effect, Factor
+from results.statistics.significance import LEVEL, Interval, seeds_to_reach, smallest_p, std_factors
+from results.tables.table import LIKE_BEST
+
+FORMATS = (*TEXT, "csv")
+FEW = 10
+"""Number of seeds below which a plan that rests on a standard deviation needs a warning."""
+
+
+def document(analyses: Sequence[Analysis], cells: Sequence[Cell]) -> Document:
+    """A section for every analysis; what holds for all of them stands in the footer."""
+    return Document(tuple(_section(analysis) for analysis in analyses), tuple(_footer(analyses, cells)))
+
+
+def write_out(analyses: Sequence[Analysis], cells: Sequence[Cell], kind: str) -> str:
+    """The analyses in a format of `FORMATS`."""
+    return as_csv(analyses) if kind == "csv" else TEXT[kind](document(analyses, cells))
+
+
+def for_programs(analyses: Sequence[Analysis]) -> list[dict[str, Any]]:
+    """The analyses for JSON, unrounded; null for a number that does not exist."""
+    return [_finite(asdict(analysis)) for analysis in analyses]
+
+
+def as_csv(analyses: Sequence[Analysis]) -> str:
+    """A line for every number: block, metric, its place in the analysis, and the number, unrounded."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["block", "metric", "what", "name", "quantity", "value"])
+    for analysis in analyses:
+        writer.writerows([analysis.title, analysis.metric, *row] for row in _rows(analysis))
+    return text.getvalue()
+
+
+def metric_title(metric: str) -> str:
+    """`Image → Text, Recall@1 (%)`."""
+    direction, _, name = metric.rpartition("_")
+    return f"{DIRECTIONS[direction].text}, {METRIC_NAMES[name]}" if direction else METRIC_NAMES[name]
+
+
+def _section(analysis: Analysis) -> DocumentSection:
+    cells, seeds = len(analysis.names), len(analysis.seeds)
+    size = f"{cells} cell{'s' * (cells != 1)} x {seeds} seed{'s' * (seeds != 1)}"
+    parts: list[str | Sheet] = []
+    if analysis.anova:
+        parts += [_summary(analysis.anova), _anova_sheet(analysis.anova), _margins(analysis.anova)]
+    parts += [_best(analysis), _cells(analysis)]
+    if analysis.queries:
+        parts.append(_queries(analysis))
+    parts += [f"Note: {note}." for note in analysis.notes]
+    return DocumentSection(f"{analysis.title}: {metric_title(analysis.metric)}, {size}", tuple(parts))
+
+
+def _summary(anova: Anova) -> str:
+    """The effects in a sentence, the largest first."""
+    ordered = sorted(anova.effects, key=lambda effect: -_or_zero(effect.share))
+    first, *others = (f"{_name(effect)} explains {_percent(effect.share)}{{}}{_test(effect)}" for effect in ordered)
+    words = [first.format(" of the variance"), *(other.format("") for other in others)]
+    rest = f"The seed goes with {_percent(anova.seeds)}; {_percent(anova.error)} is left over."
+    if not anova.freedom:
+        rest = "With one seed there is no error to judge this by: none of it is tested."
+    return f"The {'; the '.join(words)}. {rest}"
+
+
+def _test(effect: Effect) -> str:
+    if math.isnan(effect.p):
+        return ""
+    return f" (partial η²{GLUE}{effect.partial_eta2:.2f}; {p_words(effect.p)})"
+
+
+def _anova_sheet(anova: Anova) -> Sheet:
+    rows = [
+        (effect.name, _percent(effect.share), _number(effect.partial_eta2, 2), _number(effect.omega2, 2),
+         f"F({effect.freedom}, {anova.freedom}) = {_number(effect.f, 1)}", p_text(effect.p))
+        for effect in anova.effects
+    ]  # fmt: skip
+    rest = [("seed", _percent(anova.seeds)), ("left over", _percent(anova.error))]
+    head = ("axis", "of the variance", "partial η²", "ω²", "F test", "p")
+    if not anova.freedom:
+        return Sheet("", head[:2], tuple(row[:2] for row in rows))
+    return Sheet("", head, (*rows, *((*row, "", "", "", "") for row in rest)))
+
+
+def _margins(anova: Anova) -> Sheet:
+    rows = [row for factor in anova.factors for row in _margin(factor)]
+    title = "Marginal means: over all other axes; closer than the last column, they cannot be told apart"
+    if not anova.freedom:
+        return Sheet("Marginal means: over all other axes", ("level", "mean"), tuple(row[:2] for row in rows))
+    return Sheet(title, ("level", "mean", "95 % interval", "honest difference"), tuple(rows))
+
+
+def _margin(factor: Factor) -> Iterator[tuple[str, ...]]:
+    for place, level in enumerate(factor.levels):
+        honest = _number(factor.honest, 1) if place == 0 else ""
+        yield f"{factor.name} {level.name}", f"{level.mean:.1f}", _interval(level.interval), honest
+
+
+def _best(analysis: Analysis) -> str:
+    mean = analysis.means[analysis.names.index(analysis.best)]
+    if not analysis.like_best:
+        return f"Best: {analysis.best}, {mean:.1f}."
+    others = [name for name in analysis.like_best if name != analysis.best]
+    worse = [name for name in analysis.names if name not in analysis.like_best]
+    if not others:
+        return f"Best: {analysis.best}, {mean:.1f}; every other cell is distinguishable from it at {_percent(LEVEL)}."
+    which = ", ".join(others) if len(others) <= len(worse) else f"all but {', '.join(worse)}" if worse else "all others"
+    return (
+        f"Best: {analysis.best}, {mean:.1f}; not distinguishable from it at {_percent(LEVEL)} ({LIKE_BEST}): {which}."
+    )
+
+
+def _cells(analysis: Analysis) -> Sheet:
+    """All cells, the best first, with their differences from the baseline."""
+    differences = {difference.name: difference for difference in analysis.differences}
+    order = sorted(zip(analysis.means, analysis.names, strict=True), reverse=not analysis.metric.endswith("medr"))
+    rows = [
+        (
+            f"{name}{f' {LIKE_BEST}' if name in analysis.like_best else ''}",
+            f"{mean:.1f}",
+            *_difference(differences.get(name)),
+        )
+        for mean, name in order
+    ]
+    if not differences:
+        return Sheet("", ("cell", "mean"), tuple(row[:2] for row in rows))
+    head = ("cell", "mean", "difference", "95 % interval", "p (t)", "Holm", "p (flips)", "Holm", "seeds for 0.5")
+    return Sheet(f"Differences from {analysis.baseline}, seed by seed", head, tuple(rows))
+
+
+def _difference(difference: BaselineDifference | None) -> tuple[str, ...]:
+    if difference is None:
+        return ("",) * 7
+    needed = f"{difference.seeds_needed}" if difference.seeds_needed else "> 1000"
+    tests = (difference.p_t, difference.holm_t, difference.p_flip, difference.holm_flip)
+    return f"{difference.mean:+.1f}", _interval(difference.interval, "+"), *map(p_text, tests), needed
+
+
+def _queries(analysis: Analysis) -> str:
+    queries = analysis.queries
+    assert queries
+    words = f"Over other test images (bootstrap over {queries.images:,} images, models held fixed): {queries.cell} "
+    words += _interval(queries.interval)
+    if queries.difference:
+        words += f", {queries.cell} minus {queries.minus} {_interval(queries.difference, '+')}"
+    return f"{words}; this uncertainty adds to that over seeds."
+
+
+def _footer(analyses: Sequence[Analysis], cells: Sequence[Cell]) -> Iterator[str]:
+    protocols = ", ".join(dict.fromkeys(shown(name) for analysis in analyses for name in analysis.protocol.split(", ")))
+    yield f"Test metrics on {protocols}; {selections(cells)}."
+    counts = sorted({len(analysis.seeds) for analysis in analyses})
+    if counts[-1] < 2:
+        yield (
+            "One seed: the table says which axis the means go with, not whether they would with other seeds. For "
+            "intervals and tests add seeds to the grid: goalgrid run GRID --set 'seeds=[0,1,2,3,4]'."
+        )
+        return
+    yield (
+        "Model: main effects, interactions and the seed as a block (cells of one seed share start weights and "
+        "batches); the error is pooled over cells. η², ω²: Hays (1963). Intervals of means: t over seeds."
+    )
+    if any(analysis.like_best for analysis in analyses):
+        rule = "by Tukey's test over all pairs of cells"
+        yield f"{LIKE_BEST}: not distinguishable from the best at {_percent(LEVEL)}, {rule}."
+    for n in counts:
+        if n > 1:
+            yield from _caveats(n, max(len(analysis.differences) for analysis in analyses if len(analysis.seeds) == n))
+
+
+def _caveats(n: int, comparisons: int) -> Iterator[str]:
+    """What n seeds are too few to show."""
+    if not comparisons:
+        return
+    least, adjusted = smallest_p(n), min(1.0, comparisons * smallest_p(n))
+    words = f"With {n} seeds the exact sign-flip test reaches p{GLUE}={GLUE}{least:.3g} at best"
+    words += f", {adjusted:.3g} after Holm over {comparisons} comparisons" if comparisons > 1 else ""
+    if adjusted > LEVEL:
+        words += (
+            f": it cannot reach {_percent(LEVEL)}, whatever the differences; {seeds_to_reach(comparisons=comparisons)} "
+        )
+        words += "seeds could"
+    yield f"{words}."
+    factors = std_factors(n)
+    known = f"; that spread rests on {n} seeds: the true one may be {factors.low:.1f} to {factors.high:.1f} times it"
+    yield (
+        f"Seeds for {WORTH_FINDING}: with which a paired t test finds {WORTH_FINDING} points with power 0.8 at "
+        f"{_percent(LEVEL)} (unadjusted), from the spread of the differences{known if n < FEW else ''}."
+    )
+
+
+def p_text(p: float) -> str:
+    """`< 0.001`, `0.012`; empty for NaN."""
+    return "" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def p_words(p: float) -> str:
+    """`p < 0.001`, `p = 0.012`."""
+    return (f"p {p_text(p)}" if p < 0.001 else f"p = {p_text(p)}").replace(" ", GLUE)
+
+
+def _interval(interval: Interval, sign: str = "") -> str:
+    return "" if math.isnan(interval.low) else f"[{interval.low:{sign}.1f}, {interval.high:{sign}.1f}]"
+
+
+def _percent(share: float) -> str:
+    return "" if math.isnan(share) else f"{100 * share:.0f}{GLUE}%"
+
+
+def _number(value: float, digits: int) -> str:
+    return "" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def _name(effect: Effect) -> str:
+    return f"interaction {effect.name}" if " x " in effect.name else effect.name
+
+
+def _or_zero(value: float) -> float:
+    return 0.0 if math.isnan(value) else value
+
+
+def _finite(value: Any) -> Any:
+    """The value with None for NaN and infinity, which JSON lacks."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _rows(analysis: Analysis) -> Iterator[tuple[str, str, str, object]]:
+    content = _finite(asdict(analysis))
+    for name, mean in zip(analysis.names, analysis.means, strict=True):
+        yield "cell", name, "mean", mean
+        yield "cell", name, "like_best", int(name in analysis.like_best)
+    for kind in ("effects", "factors") if analysis.anova else ():
+        for part in content["anova"][kind]:
+            yield from _flat(kind.removesuffix("s"), part)
+    for difference in content["differences"]:
+        yield from _flat("difference", difference)
+
+
+def _flat(what: str, content: dict[str, Any], name: str = "") -> Iterator[tuple[str, str, str, object]]:
+    name = " ".join(filter(None, [name, content["name"]]))
+    for key, value in content.items():
+        if key == "levels":
+            for level in value:
+                yield from _flat("level", level, name)
+        elif isinstance(value, dict):
+            yield from ((what, name, f"{key}_{end}", number) for end, number in value.items())
+        elif key != "name":
+            yield what, name, key, value

@@ -1,0 +1,92 @@
+"""Factors: the axes that a grid's cells cross completely, so that the effects of the axes can be separated."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from grid.errors import UserError, unknown
+from grid.expansion import Cell
+from grid.objectives import GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from results.layouts.captions import BlockKey, block_title
+
+Levels = tuple[str, ...]
+"""Levels of a cell: its objective, then its values on the other axes that are factors. Or all levels of a factor."""
+
+PAIR, TRIPLET = "pair weight", "triplet weight"
+_ORDER = {PAIR: tuple(PAIR_WEIGHTS), TRIPLET: tuple(TRIPLET_WEIGHTS)}
+
+
+@dataclass(frozen=True)
+class GridPart:
+    """Cells that are analysed together: a block of the table, or blocks that differ in a factor."""
+
+    title: str
+    cells: Mapping[str, Cell]
+    """Cells by name: the objective, and the values on the other axes that are factors."""
+    places: Mapping[str, Levels]
+    """Levels of a cell, by its name."""
+    across: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def parts_of(cells: Sequence[Cell], across: Sequence[str] = ()) -> list[GridPart]:
+    """The cells in parts: a part for every data set, recipe and swept values, without the axes that are factors.
+
+    Args:
+        across: axes that are factors beside the objective: `dataset`, `recipe` or swept settings.
+
+    Raises:
+        UserError: the grid has no such axis.
+    """
+    known = [axis for axis in cells[0].axes if axis != "objective"]
+    for axis in across:
+        if axis not in known:
+            raise UserError(unknown("axis", axis, known, where="in --across"))
+    grouped: dict[BlockKey, dict[Levels, Cell]] = {}
+    for cell in cells:
+        values = {axis: str(value) for axis, value in cell.axes.items()}
+        block = {axis: "all" if axis in across else values[axis] for axis in ("dataset", "recipe")}
+        key = block["dataset"], block["recipe"], tuple(pair for pair in cell.swept if pair[0] not in across)
+        grouped.setdefault(key, {})[cell.objective, *(values[axis] for axis in across)] = cell
+    return [_part(block_title(key), by_place, tuple(across)) for key, by_place in grouped.items()]
+
+
+def factors_of(places: Mapping[str, Levels], across: Sequence[str] = ()) -> tuple[dict[str, Levels], list[str]]:
+    """The factors that these cells cross completely, and the cells' names in the order of the factors' array.
+
+    The objective counts as two factors, pair and triplet weight, where the objectives are a complete part of GOAL's
+    matrix. An axis of one level is no factor. Where the cells do not cross all axes, every cell is a level of a
+    single factor.
+    """
+    splits = [_split(places)] if all(place[0] in GOAL for place in places.values()) else []
+    for titles, named in [*splits, (("objective",), {place: name for name, place in places.items()})]:
+        every = [*titles, *across]
+        levels = {title: _levels(title, [place[axis] for place in named]) for axis, title in enumerate(every)}
+        if math.prod(map(len, levels.values())) == len(named):
+            order = sorted(named, key=lambda p: [levels[t].index(v) for t, v in zip(every, p, strict=True)])
+            return {title: names for title, names in levels.items() if len(names) > 1}, [named[p] for p in order]
+    return {"cell": tuple(places)}, list(places)
+
+
+def _part(title: str, by_place: dict[Levels, Cell], across: tuple[str, ...]) -> GridPart:
+    """A part, without objectives that ignore the axes: their only trial would count as two observations."""
+    uses = Counter(cell.trials[0].id for cell in by_place.values())
+    twice = dict.fromkeys(place[0] for place, cell in by_place.items() if uses[cell.trials[0].id] > 1)
+    notes = (f"{', '.join(twice)}: left out, for {' and '.join(across)} changes nothing there",) if twice else ()
+    places = {_name(place, across): place for place in by_place if place[0] not in twice}
+    return GridPart(title, {name: by_place[place] for name, place in places.items()}, places, across, notes)
+
+
+def _name(place: Levels, across: tuple[str, ...]) -> str:
+    """`sig_cir, objective.tau = 10`."""
+    return ", ".join([place[0], *(f"{axis} = {value}" for axis, value in zip(across, place[1:], strict=True))])
+
+
+def _split(places: Mapping[str, Levels]) -> tuple[tuple[str, ...], dict[Levels, str]]:
+    return (PAIR, TRIPLET), {(*place[0].split("_"), *place[1:]): name for name, place in places.items()}
+
+
+def _levels(title: str, values: Sequence[str]) -> Levels:
+    """The levels in GOAL's order for its weights, in the grid's order for other axes."""
+    return tuple(name for name in _ORDER.get(title, tuple(dict.fromkeys(values))) if name in values)

@@ -1,0 +1,74 @@
+"""Observations: a metric of several cells over the seeds that all of them have, as a complete array."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from results.records.scores import Score
+from results.statistics.significance import LEVEL, tukey
+
+
+@dataclass(frozen=True)
+class Observations:
+    """A value for every cell in every seed."""
+
+    names: tuple[str, ...]
+    seeds: tuple[int, ...]
+    values: NDArray[np.float64]
+    """(cells, seeds)"""
+    notes: tuple[str, ...] = ()
+    """Cells and seeds that are left out, with the reason."""
+
+    @classmethod
+    def shared(cls, scores: Mapping[str, Score]) -> "Observations":
+        """The cells that have finished trials, in the seeds that all of them have.
+
+        If fewer than two seeds would remain, cells are left out instead, those with the fewest seeds first.
+        """
+        cells = {name: dict(zip(score.seeds, score.values, strict=True)) for name, score in scores.items() if score.n}
+        notes = _without_trials([name for name in scores if name not in cells])
+        while len(seeds := _common(cells)) < 2 and (poorest := _poorest(cells)):
+            notes += [f"{name} is left out: it has only seed {_listed(cells.pop(name))}" for name in poorest]
+        for seed in dict.fromkeys(seed for values in cells.values() for seed in values if seed not in seeds):
+            lacking = [name for name, values in cells.items() if seed not in values]
+            notes.append(f"seed {seed} is left out: {_listed(lacking)} {'lack' if lacking[1:] else 'lacks'} it")
+        values = np.array([[cells[name][seed] for seed in seeds] for name in cells], dtype=float)
+        return cls(tuple(cells), tuple(seeds), values.reshape(len(cells), len(seeds)), tuple(notes))
+
+    @property
+    def means(self) -> NDArray[np.float64]:
+        return self.values.mean(axis=1)
+
+    def best(self, *, lowest: bool = False) -> int:
+        """Row of the cell with the best mean."""
+        return int(self.means.argmin() if lowest else self.means.argmax())
+
+    def like_best(self, *, lowest: bool = False) -> list[str]:
+        """Cells that cannot be told from the best, the best included; empty if the cells share fewer than two seeds."""
+        if len(self.seeds) < 2:
+            return []
+        p = tukey(self.values, self.best(lowest=lowest)) if len(self.names) > 1 else np.ones(1)
+        return [name for name, p_value in zip(self.names, p, strict=True) if p_value >= LEVEL]
+
+
+def _common(cells: Mapping[str, Mapping[int, float]]) -> list[int]:
+    """Seeds that every cell has, in their order."""
+    first = next(iter(cells.values()), {})
+    return [seed for seed in first if all(seed in values for values in cells.values())]
+
+
+def _poorest(cells: Mapping[str, Mapping[int, float]]) -> list[str]:
+    """The cells with the fewest seeds; empty if all cells have equally many."""
+    fewest = min(map(len, cells.values()), default=0)
+    poorest = [name for name, values in cells.items() if len(values) == fewest]
+    return poorest if len(poorest) < len(cells) else []
+
+
+def _without_trials(names: list[str]) -> list[str]:
+    return [f"{_listed(names)} {'have' if names[1:] else 'has'} no finished trial"] if names else []
+
+
+def _listed(names: Iterable[object]) -> str:
+    return ", ".join(map(str, names))

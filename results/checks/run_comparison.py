@@ -1,0 +1,39 @@
+"""Whether two runs of a grid gave the same records and tables, apart from dates, durations and machines."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from grid.expansion import Cell, trials_of
+from grid.home import Home
+from results.layouts import arrange
+from results.records import record
+from results.records.scores import Scores
+from results.renderers import TEXT
+
+CIRCUMSTANCES = frozenset({"train_seconds", "environment", "finished_at"})
+"""Columns that say when, where and how long a trial ran; no result depends on them."""
+
+
+def differences(cells: Sequence[Cell], one: Home, other: Home) -> list[str]:
+    """A line for every difference between two homes: in the finished trials, columns of their records, and tables."""
+    first, second = _records(cells, one), _records(cells, other)
+    lines = [f"{trial_id}: done in one run only" for trial_id in sorted(first.keys() ^ second.keys())]
+    for trial_id in sorted(first.keys() & second.keys()):
+        row, twin = first[trial_id], second[trial_id]
+        lines += [f"{trial_id}: {name} differs" for name in row if row[name] != twin[name]]
+    if lines or not first:
+        return lines or ["no trial is done"]
+    tables = [arrange(cells, Scores.read(cells, home)) for home in (one, other)]
+    return [f"the {name} table differs" for name, render in TEXT.items() if len({*map(render, tables)}) > 1]
+
+
+def _records(cells: Sequence[Cell], home: Home) -> dict[str, dict[str, Any]]:
+    """The finished trials' records by trial id, without the circumstances."""
+    done = [folder for folder in (home.trial(trial.id) for trial in trials_of(cells)) if folder.done.exists()]
+    rows = record.collect(folder.record for folder in done).to_pylist()
+    return {row["trial_id"]: _result(row) for row in rows}
+
+
+def _result(row: dict[str, Any]) -> dict[str, Any]:
+    columns = {name: value for name, value in row.items() if name not in CIRCUMSTANCES}
+    return columns | {"history": [logged for logged in row["history"] if logged["name"] != "seconds"]}

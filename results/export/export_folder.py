@@ -1,0 +1,84 @@
+"""The folder of `goalgrid export`: everything that a paper needs of a grid."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from grid.expansion import Cell, trials_of
+from grid.files import write_text, written_aside
+from grid.gridfile import Grid
+from grid.home import Home
+from results import figures
+from results.analysis.block_analysis import analyse, metrics_of
+from results.analysis.effects_text import write_out
+from results.analysis.query_bootstrap import QueryRanks
+from results.export import export_readme
+from results.export.table_request import TableRequest
+from results.records import record
+from results.records.provenance import Code
+from results.records.scores import Scores
+from results.reference import reported
+from results.renderers import write_all
+from results.tables.table import Table
+
+
+def results(cells: Sequence[Cell], home: Home, path: Path) -> int:
+    """Concatenate the records of all finished trials into one Parquet file; return their number."""
+    folders = [home.trial(trial.id) for trial in trials_of(cells)]
+    done = [folder.record for folder in folders if folder.done.exists()]
+    with written_aside(path) as aside, pq.ParquetWriter(aside, record.SCHEMA, compression="zstd") as writer:
+        for part in record.parts(done):
+            writer.write_table(part)
+    return len(done)
+
+
+def export(
+    grid: Grid, cells: Sequence[Cell], home: Home, target: Path, *, report: str, code: Code | None = None
+) -> None:
+    """Write tables, figures, effects, records, settings, environments, the grid file, checksums and a README.
+
+    Args:
+        report: the report of the grid, as HTML.
+        code: what the records' code is compared with.
+
+    Raises:
+        UserError: the target cannot be written, or records cannot be read.
+    """
+    results(cells, home, target / "records.parquet")
+    scores = Scores.read(cells, home, code=code)
+    tables = dict(_tables(grid, cells, scores))
+    for path, table in tables.items():
+        write_all(table, (target / path).parent)
+    if scores.rows:
+        analyses = analyse(cells, scores, QueryRanks.read(cells, home), metrics_of("r1", "both"))
+        write_text(target / "effects.md", write_out(analyses, cells, "markdown"))
+        figures.write(figures.Study.read(cells, scores, home), target / "figures", formats=("pdf", "svg", "png"))
+    write_text(target / "report.html", report)
+    write_text(target / "grid.toml", grid.to_toml())
+    for trial in trials_of(cells):
+        folder = home.trial(trial.id)
+        for source in (folder.settings, folder.environment, folder.history):
+            if folder.done.exists():
+                write_text(target / "trials" / trial.id / source.name, source.read_text(encoding="utf-8"))
+    environments = pq.ParquetFile(target / "records.parquet").read(columns=["environment"])["environment"].to_pylist()
+    write_text(target / "README.md", export_readme.readme(grid, cells, tables, environments))
+    write_text(target / "trials.csv", export_readme.trials(cells, scores))
+    files = sorted(path for path in target.rglob("*") if path.is_file() and path.name != "SHA256SUMS")
+    sums = (f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(target)}\n" for path in files)
+    write_text(target / "SHA256SUMS", "".join(sums))
+
+
+def _tables(grid: Grid, cells: Sequence[Cell], scores: Scores) -> Iterator[tuple[Path, Table]]:
+    """The grid's table, and the table against the papers if they report its cells; then both by other protocols."""
+    for protocol in (None, *scores.others(cells)):
+        folder = Path("tables", *([protocol] if protocol else []))
+        shown = replace(scores, protocol=protocol)
+        requests = [TableRequest(grid.name, protocol=protocol)]
+        if reported(cells, shown, ["i2t_r1", "t2i_r1"]).found:
+            requests.append(replace(requests[0], against="paper"))
+        for request in requests:
+            table = request.draw(cells, shown)
+            yield folder / table.name, table

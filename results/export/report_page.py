@@ -1,0 +1,207 @@
+"""The report of a grid: results and state as one HTML page, which opens from disk and needs no network."""
+
+import json
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from grid.expansion import Cell, trials_of
+from grid.home import Home
+from results import figures
+from results.analysis.block_analysis import analyse, metrics_of
+from results.analysis.documents import Document
+from results.analysis.effects_text import document
+from results.analysis.query_bootstrap import QueryRanks
+from results.analysis.table_marks import marked
+from results.figures import Study
+from results.layouts import arrange, natural
+from results.layouts.captions import METRIC_NAMES
+from results.pages import page
+from results.records import record
+from results.records.provenance import Code
+from results.records.scores import Scores
+from results.reference import reported
+from results.tables.table import Table
+
+FIGURE_TITLES = {
+    "matrix": "The matrix",
+    "paper": "The paper's numbers and ours",
+    "effects": "Main effects and interaction",
+    "curves": "Learning curves",
+    "diagnostics": "Similarities and active triplets",
+}
+SHORT_METRICS = {"r1": "Recall@1", "r5": "Recall@5", "r10": "Recall@10", "medr": "median rank", "rsum": "rsum"}
+TRIALS_SHOWN = 2000
+"""Trials that the page lists, at most; the records have all of them."""
+
+_PROVENANCE = (
+    "trial_id", "dataset", "recipe", "objective", "seed", "selected_epoch", "train_seconds",
+    "data_fingerprint", "environment", "test_i2t_r1", "test_t2i_r1", "test_rsum",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables by a protocol, by the title under which a reader chooses them."""
+
+    protocol: str
+    choices: Mapping[str, Table]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure in the page."""
+
+    title: str
+    alt: str
+    source: str
+    """A data URI."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The results of the finished trials. Reading them is costly, and they change only when another trial is done."""
+
+    tables: tuple[Tables, ...] = ()
+    against: Table | None = None
+    effects: Document | None = None
+    pictures: tuple[Picture, ...] = ()
+    rows: Sequence[Mapping[str, Any]] = ()
+    """Columns of the record that the page shows of every finished trial."""
+    provenance: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Device, versions, code and data of the trials: under each heading, the number of trials by value."""
+
+    @classmethod
+    def read(cls, cells: Sequence[Cell], home: Home, code: Code | None = None) -> "Measured":
+        """Tables, effects and figures of what is done.
+
+        Args:
+            code: what the records' code is compared with.
+
+        Raises:
+            UserError: a record cannot be read, or trials of one data set and recipe saw different data.
+        """
+        scores = Scores.read(cells, home, code=code)
+        if not scores.rows:
+            return cls()
+        done = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]
+        rows = record.collect(done, list(_PROVENANCE)).to_pylist()
+        analyses = analyse(cells, scores, QueryRanks.read(cells, home), metrics_of("r1", "both"))
+        protocols = [None, *scores.others(cells)]
+        return cls(
+            tuple(_tables(cells, replace(scores, protocol=protocol)) for protocol in protocols),
+            _against(cells, scores),
+            document(analyses, cells) if analyses else None,
+            tuple(_pictures(Study.read(cells, scores, home))),
+            rows,
+            _provenance(rows),
+        )
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Trials that failed for the same reason."""
+
+    failure: str
+    message: str
+    count: int
+    advice: str
+    log: str
+    alone: str
+    """The command that runs one of the trials alone."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The state of the grid, which changes while the grid runs."""
+
+    headline: str
+    states: Mapping[str, int]
+    trials: Mapping[str, str]
+    """State by trial id."""
+    running: Sequence[str] = ()
+    troubles: Sequence[Trouble] = ()
+    notes: Sequence[str] = ()
+    """A line for every trial or group of trials that is collapsed, stale or left over."""
+
+
+@dataclass(frozen=True)
+class ReportPage:
+    """Everything in the page.
+
+    Args:
+        axes: values of the grid's axes, by name.
+        file: the grid file, as TOML.
+        commands: commands for the grid, by what they do.
+        written: date and time of writing, as the page shows them.
+        refresh: seconds after which the page loads itself again; 0: never.
+    """
+
+    name: str
+    axes: Mapping[str, Sequence[object]]
+    file: str
+    commands: Mapping[str, str]
+    measured: Measured
+    standing: Standing
+    written: str
+    refresh: int = 0
+
+    def render(self) -> str:
+        """The page as HTML."""
+        shown = dict(list(self.standing.trials.items())[:TRIALS_SHOWN])
+        finished = {row["trial_id"]: row for row in self.measured.rows}
+        return page("report.html", report=self, shown=shown, finished=finished)
+
+
+def _tables(cells: Sequence[Cell], scores: Scores) -> Tables:
+    """A table of all metrics, and for a grid in GOAL's matrix, before it, a matrix for every metric."""
+    several = any(len(cell.trials) > 1 for cell in cells)
+    names = {metric: SHORT_METRICS[metric] for metric in METRIC_NAMES if natural(cells) == "goal"}
+    drawn = {title: arrange(cells, scores, metric=metric) for metric, title in names.items()}
+    drawn["all metrics"] = arrange(cells, scores, layout="listing")
+    protocols = ", ".join(dict.fromkeys(scores.protocol_of(cell) for cell in cells))
+    return Tables(protocols, {title: marked(table) if several else table for title, table in drawn.items()})
+
+
+def _against(cells: Sequence[Cell], scores: Scores) -> Table | None:
+    """Our Recall@1 beside the papers'; None if no paper reports it."""
+    if not reported(cells, scores, metrics_of("r1", "both")).found:
+        return None
+    return arrange(cells, scores, against="paper")
+
+
+def _pictures(studies: Sequence[Study]) -> list[Picture]:
+    return [
+        Picture(
+            FIGURE_TITLES[kind],
+            f"{FIGURE_TITLES[kind]}: {study.title}",
+            f"data:image/svg+xml;base64,{b64encode(figures.encoded(figure, 'svg')).decode()}",
+        )
+        for kind, study, figure in figures.drawn(studies)
+    ]
+
+
+def _provenance(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
+    """Device, versions, code and data of the trials: under each heading, the number of trials by value."""
+    counts: dict[str, Counter[str]] = {}
+    for row in rows:
+        for what, value in _noted(row):
+            counts.setdefault(what, Counter())[value] += 1
+    return {what: dict(values.most_common()) for what, values in counts.items()}
+
+
+def _noted(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    environment = json.loads(row["environment"])
+    source = environment.get("source") or {}
+    commit = f"{source['commit']}{', changed since' if source['dirty'] else ''}" if source else "not under git"
+    versions = {"python": environment.get("python"), **environment.get("versions", {})}
+    return [
+        ("device", f"{environment.get('device')}, {environment.get('threads')} threads"),
+        ("host", str(environment.get("host"))),
+        ("platform", str(environment.get("platform"))),
+        ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
+        ("commit", commit),
+        (f"data of {row['dataset']}, {row['recipe']}", row["data_fingerprint"]),
+    ]

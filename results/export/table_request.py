@@ -1,0 +1,108 @@
+"""A request to `goalgrid table`: its options, and the command line, which written tables carry."""
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import NoReturn
+
+from grid.errors import UserError
+from grid.expansion import Cell
+from results.layouts import arrange
+from results.layouts.captions import TableSource
+from results.layouts.pivot import Axes
+from results.tables.averages import averaged
+from results.tables.table import Table
+
+PROGRAM = "goalgrid table"
+
+
+@dataclass(frozen=True)
+class TableRequest:
+    """The options that decide what a table shows, named as on the command line."""
+
+    grid: str
+    """A grid's name or file; with `reference`, the name of a paper's table."""
+    reference: bool = False
+    layout: str | None = None
+    rows: str | None = None
+    columns: str | None = None
+    blocks: str | None = None
+    metric: str = "r1"
+    protocol: str | None = None
+    against: str | None = None
+    marks: bool = False
+    interval: bool = False
+    averages: bool = False
+    allow_partial: bool = False
+
+    @property
+    def axes(self) -> Axes | None:
+        """The axes that stand in rows, columns and blocks; None if the request names no axis."""
+        return Axes.parse(self.rows, self.columns, self.blocks)
+
+    @property
+    def command(self) -> str:
+        """The command line, without a format.
+
+        >>> TableRequest("goal-table3-coco", metric="r5", marks=True).command
+        'goalgrid table goal-table3-coco --metric r5 --marks'
+        """
+        words = [PROGRAM, shlex.quote(self.grid)]
+        for field in fields(self)[1:]:
+            value = getattr(self, field.name)
+            option = f"--{field.name.replace('_', '-')}"
+            if value != field.default:
+                words += [option] if value is True else [option, shlex.quote(value)]
+        return " ".join(words)
+
+    @classmethod
+    def parse(cls, command: str) -> tuple["TableRequest", str]:
+        """The request and the format that a command line names.
+
+        >>> request, kind = TableRequest.parse("goalgrid table demo --metric r5 --format latex")
+        >>> request == TableRequest("demo", metric="r5"), kind
+        (True, 'latex')
+
+        Raises:
+            UserError: this version does not understand the command line.
+        """
+        parser = _Parser(add_help=False, allow_abbrev=False)
+        parser.add_argument("grid")
+        parser.add_argument("--format", required=True)
+        for field in fields(cls)[1:]:
+            option = f"--{field.name.replace('_', '-')}"
+            if field.type is bool:
+                parser.add_argument(option, action="store_true")
+            else:
+                parser.add_argument(option, default=field.default)
+        try:
+            options = vars(parser.parse_args(shlex.split(command.removeprefix(PROGRAM))))
+        except ValueError as error:
+            raise UserError(f"the command {command!r} cannot be read: {error}.") from error
+        kind = options.pop("format")
+        return cls(**options), kind
+
+    def draw(self, cells: Sequence[Cell], source: TableSource) -> Table:
+        """The table of these cells.
+
+        Raises:
+            UserError: the options do not fit together, or do not fit the cells.
+        """
+        table = arrange(cells, source, layout=self.layout, metric=self.metric, against=self.against, axes=self.axes)
+        if self.marks:
+            from results.analysis.table_marks import marked  # imports scipy, which few tables need
+
+            table = marked(table)
+        if self.allow_partial and not self.averages:
+            raise UserError("--allow-partial says which --averages are shown; give that too.")
+        if self.averages:
+            table = averaged(table, partial=self.allow_partial)
+        return replace(table, command=self.command)
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser that raises an error instead of ending the program."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(message)

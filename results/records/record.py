@@ -1,0 +1,216 @@
+"""The record that a finished trial leaves: a Parquet file with one row. All records have the same schema.
+
+The records of a grid are collected by concatenation. The schema's metadata give every column a unit and a sentence.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from grid.errors import UserError
+from grid.files import written_aside
+
+METRICS = ("i2t_r1", "i2t_r5", "i2t_r10", "i2t_medr", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_medr", "rsum")
+"""Metrics of an evaluation. i2t: images search texts; t2i: texts search images; r1: Recall@1; medr: median rank."""
+
+PART = 500
+"""How many records are read at a time."""
+MANY = 100
+"""Number of records from which DuckDB saves more time than its import takes."""
+
+_HISTORY = pa.list_(pa.struct([("epoch", pa.int32()), ("name", pa.string()), ("value", pa.float64())]))
+_UNITS = {"medr": "rank, from 1", "rsum": "percent, sum of the six recalls"}
+
+
+def _column(name: str, kind: pa.DataType, meaning: str, unit: str = "") -> pa.Field:
+    return pa.field(name, kind, nullable=False, metadata={"meaning": meaning, "unit": unit})
+
+
+DIAGNOSTICS = {
+    "spread": ("val_spread", "standard deviation of validation similarities; near 0: collapsed", "cosine"),
+    "s_pos": ("s_pos", "mean similarity of positives in training", "cosine"),
+    "s_neg": ("s_neg", "mean similarity of hardest negatives in training", "cosine"),
+    "delta_s": ("delta_s", "mean |s_neg - s_pos| in training; SelHN Eq. (10)", "cosine"),
+    "active": ("active", "share of triplets that moved anything", "share"),
+    "false_negatives": ("false_negatives", "share of mined negatives that show the anchor's own image", "share"),
+    "k": ("k", "ADOPT's number of negatives", "negatives"),
+    "grad_image": ("grad_image", "mean norm of the gradient of a batch's image embeddings", ""),
+    "grad_text": ("grad_text", "mean norm of the gradient of a batch's text embeddings", ""),
+    "grad_norm": ("grad_norm", "mean norm of the gradient of all weights, before clipping", ""),
+}
+"""By diagnostic: its name in the history, its meaning and its unit. The column is null where an objective lacks it."""
+
+
+def _diagnostics() -> list[pa.Field]:
+    return [
+        _column(f"diagnostic_{name}", pa.float64(), f"{meaning}, at the selected epoch", unit).with_nullable(True)
+        for name, (_, meaning, unit) in DIAGNOSTICS.items()
+    ]
+
+
+def diagnostics(row: dict[str, Any]) -> dict[str, float | None]:
+    """The diagnostic columns, from the history's row of an epoch."""
+    return {f"diagnostic_{name}": row.get(logged) for name, (logged, _, _) in DIAGNOSTICS.items()}
+
+
+def other_metrics(by_protocol: dict[str, dict[str, float]]) -> list[tuple[str, float]] | None:
+    """The column of test metrics by further protocols, keyed `coco-5x1k/i2t_r1`; None without any."""
+    values = [(f"{name}/{metric}", value) for name, metrics in by_protocol.items() for metric, value in metrics.items()]
+    return values or None
+
+
+def _metrics(split: str) -> list[pa.Field]:
+    return [
+        _column(
+            f"{split}_{name}",
+            pa.float64(),
+            f"{name} on the {split} split",
+            _UNITS.get(name.split("_")[-1], "percent"),
+        )
+        for name in METRICS
+    ]
+
+
+SCHEMA = pa.schema([
+    _column("trial_id", pa.string(), "readable name and hash of all settings"),
+    _column("dataset", pa.string(), "name of the data set"),
+    _column("protocol", pa.string(), "evaluation protocol of the test metrics"),
+    _column("recipe", pa.string(), "backbone with its training settings"),
+    _column("objective", pa.string(), "what drove the gradient; PAIR_TRIPLET for GOAL's matrix"),
+    _column("variant", pa.string(), "paper: as the equations say; released: as the published code does"),
+    _column("seed", pa.int64(), "of weights, batches and dropout"),
+    _column("starts_from", pa.string(), "id of the trial whose best checkpoint it fine-tunes").with_nullable(True),
+    _column("settings", pa.string(), "all settings of the trial, as JSON"),
+    _column("selection", pa.string(), "rule that picked the checkpoint whose test metrics count"),
+    _column("selected_epoch", pa.int32(), "epoch of that checkpoint", "epochs, from 1"),
+    _column("epochs", pa.int32(), "epochs trained", "epochs"),
+    _column("steps", pa.int64(), "updates of the weights", "steps"),
+    *_metrics("val"),
+    *_metrics("test"),
+    _column(
+        "other_metrics",
+        pa.map_(pa.string(), pa.float64()),
+        "test metrics by the data set's other protocols, from the same embeddings, keyed PROTOCOL/METRIC",
+        "as of the test metrics",
+    ).with_nullable(True),
+    *_diagnostics(),
+    _column("test_i2t_ranks", pa.list_(pa.int32()), "rank of each test image's best caption", "rank, from 0"),
+    _column("test_t2i_ranks", pa.list_(pa.int32()), "rank of each test caption's image", "rank, from 0"),
+    _column("history", _HISTORY, "every value logged at the end of an epoch"),
+    _column(
+        "replicas", pa.int32(), "processes that trained it together, at most; null: one", "processes"
+    ).with_nullable(True),
+    _column("train_seconds", pa.float64(), "wall time of all epochs, validation included", "seconds"),
+    _column("data_fingerprint", pa.string(), "hash of the data set's content"),
+    _column("code_fingerprint", pa.string(), "hash of the code that it used, after the version of hashing"),
+    _column("environment", pa.string(), "versions, device and threads, as JSON"),
+    _column("finished_at", pa.string(), "when the record was written, ISO 8601, UTC"),
+])  # fmt: skip
+
+
+_LONG = [
+    "settings", "environment", "other_metrics.key_value.key", "other_metrics.key_value.value",
+    "test_i2t_ranks.list.element", "test_t2i_ranks.list.element",
+    "history.list.element.epoch", "history.list.element.name", "history.list.element.value",
+]  # fmt: skip
+"""Columns, by their path in Parquet, that are worth compressing: the others hold one short value."""
+
+
+def write(path: Path, values: dict[str, Any], *, durable: bool = True) -> None:
+    """Write one record.
+
+    Args:
+        durable: return only when the record is on the disk.
+
+    Raises:
+        UserError: the disk is full or read-only.
+    """
+    row = pa.RecordBatch.from_struct_array(pa.array([values], pa.struct(list(SCHEMA))))  # converts all columns at once
+    buffer = pa.BufferOutputStream()  # writing to the file directly takes a third longer: many small writes
+    pq.write_table(
+        pa.Table.from_batches([row], SCHEMA),
+        buffer,
+        compression=dict.fromkeys(_LONG, "zstd"),
+        use_dictionary=False,
+        write_statistics=False,
+    )
+    with written_aside(path, durable=durable) as aside, aside.open("wb") as file:
+        file.write(buffer.getvalue())
+
+
+def long_history(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The column `history`: a trainer's rows, one for each epoch, as one row for each logged value."""
+    return [
+        {"epoch": row["epoch"], "name": name, "value": float(value)}
+        for row in rows
+        for name, value in row.items()
+        if name != "epoch"
+    ]
+
+
+def collect(paths: Iterable[Path], columns: list[str] | None = None) -> pa.Table:
+    """The records at these paths as one table, with all columns or with `columns` alone.
+
+    Raises:
+        UserError: a record cannot be read.
+    """
+    return pa.concat_tables([_empty(columns), *parts(paths, columns)])
+
+
+def parts(paths: Iterable[Path], columns: list[str] | None = None) -> Iterator[pa.Table]:
+    """The records as tables of `PART` records, so that reading 100,000 whole records needs the memory of a few hundred.
+
+    Raises:
+        UserError: a record cannot be read.
+    """
+    unread = iter(paths)
+    while batch := list(itertools.islice(unread, PART)):
+        table = _read_by_duckdb(batch, columns) if len(batch) >= MANY else None
+        if table is None:
+            records = [_read(path, columns) for path in batch]
+            table = pa.concat_tables([_empty(columns), *records], promote_options="default")
+        yield table.combine_chunks()
+
+
+def _empty(columns: list[str] | None) -> pa.Table:
+    schema = SCHEMA if columns is None else pa.schema([SCHEMA.field(name) for name in columns])
+    return pa.Table.from_batches([], schema)  # empty_table() would import pandas
+
+
+def _read_by_duckdb(paths: Sequence[Path], columns: list[str] | None) -> pa.Table | None:
+    """The records, read in one query, which takes half the work of opening file after file; None where that fails.
+
+    It fails where a record is damaged or lacks a column that was added later: `_read` then says which, or fills it in.
+    """
+    import duckdb
+
+    names = [str(path) for path in paths]
+    if any(set(name) & set("*?[") for name in names):  # DuckDB would read the name as a pattern
+        return None
+    wanted = _empty(columns).schema
+    selected = ", ".join(f'"{name}"' for name in wanted.names)
+    query = f"SELECT {selected} FROM read_parquet($1, hive_partitioning = false)"
+    try:
+        with duckdb.connect() as connection:
+            table = connection.sql(query, params=[names]).to_arrow_table().cast(wanted)
+    except (duckdb.Error, pa.ArrowInvalid):
+        return None
+    return table if table.num_rows == len(paths) else None
+
+
+def _read(path: Path, columns: list[str] | None) -> pa.Table:
+    try:
+        file = pq.ParquetFile(path)
+        known = [name for name in columns or SCHEMA.names if name in file.schema_arrow.names]
+        return file.read(columns=known, use_threads=False)  # an earlier version may have written columns that are gone
+    except (OSError, pa.ArrowInvalid) as error:
+        raise unreadable(path, error) from error
+
+
+def unreadable(path: Path, error: Exception) -> UserError:
+    """The error that tells a user which record cannot be read, why, and what to do."""
+    return UserError(f"the record {path} cannot be read: {error}. Remove that trial's folder and run the grid again.")

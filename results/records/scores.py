@@ -1,0 +1,262 @@
+"""The values that tables show: above all a score, the mean over the seeds of a cell.
+
+A score knows how many seeds it has and should have, the trials behind it, and why trials are missing.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, stdev
+from typing import Any, Protocol
+
+from grid import catalog
+from grid.errors import UserError
+from grid.expansion import Cell
+from grid.home import Home, State
+from results.records import missing, provenance, record, record_cache
+from results.records.provenance import Code
+
+SHOWN_DIGITS = 1
+"""Digits after the point in every table. Values that are equal at this precision tie for the best."""
+
+
+class TableValue(Protocol):
+    """The value of a table's entry: measured, printed by a paper, or the difference of the two."""
+
+    @property
+    def text(self) -> str:
+        """As a reader sees it."""
+
+    @property
+    def shown(self) -> float:
+        """The number that competes for the best, at the precision of the text; NaN: it does not compete."""
+
+    def tidy(self) -> dict[str, object]:
+        """Everything that is known of the value, unrounded, by column of a tidy export."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """An entry without a number."""
+
+    text: str
+
+    @property
+    def shown(self) -> float:
+        return math.nan
+
+    def tidy(self) -> dict[str, object]:
+        return {"text": self.text}
+
+
+@dataclass(frozen=True)
+class Score:
+    """Values of one metric over the seeds of one cell."""
+
+    values: tuple[float, ...]
+    expected: int
+    """How many seeds the grid has."""
+    trials: tuple[str, ...] = ()
+    """Ids of the trials behind the values, in the order of the values."""
+    seeds: tuple[int, ...] = ()
+    """Seeds of the trials."""
+    interval: bool = False
+    """Whether ± is half the 95 % t interval of the mean instead of the standard deviation."""
+    missing: tuple[tuple[str, str], ...] = ()
+    """Ids of the trials that have no value, each with the reason."""
+
+    @property
+    def n(self) -> int:
+        return len(self.values)
+
+    @property
+    def mean(self) -> float:
+        """NaN without values."""
+        return fmean(self.values) if self.values else math.nan
+
+    @property
+    def std(self) -> float:
+        """Sample standard deviation (n - 1); NaN for fewer than two values."""
+        return stdev(self.values) if self.n > 1 else math.nan
+
+    @property
+    def spread(self) -> float:
+        """The number after ±."""
+        if not self.interval:
+            return self.std
+        from results.statistics.significance import t_interval  # imports scipy, which few tables need
+
+        return t_interval(self.values).half_width
+
+    @property
+    def shown(self) -> float:
+        """The mean, rounded as the text shows it; NaN without values."""
+        return round(self.mean, SHOWN_DIGITS)
+
+    @property
+    def text(self) -> str:
+        """`63.1 ± 0.2`; without ± for one seed, with `(2/3)` where seeds are missing, `--` where all are.
+
+        >>> Score((63.0, 63.2), expected=3).text, Score((50.0,), expected=1).text, Score((), expected=3).text
+        ('63.1 ± 0.1 (2/3)', '50.0', '--')
+        """
+        if not self.values:
+            return "--"
+        spread = f" ± {self.spread:.{SHOWN_DIGITS}f}" if self.n > 1 else ""
+        lacking = f" ({self.n}/{self.expected})" if self.n < self.expected else ""
+        return f"{self.mean:.{SHOWN_DIGITS}f}{spread}{lacking}"
+
+    def tidy(self) -> dict[str, object]:
+        """Number of seeds, of how many, their mean and spread, the trials behind them, and why trials are missing."""
+        return {
+            "n": self.n,
+            "expected": self.expected,
+            "mean": self.mean if self.n else None,
+            "std": self.std if self.n > 1 else None,
+            "text": self.text,
+            "trials": list(self.trials),
+            "missing": "; ".join(f"{trial_id} {reason}" for trial_id, reason in self.missing) or None,
+        }
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The columns that tables need of the records of a grid's finished trials."""
+
+    rows: Mapping[str, Mapping[str, Any]]
+    """Columns of a record, by trial id."""
+    protocol: str | None = None
+    """The evaluation protocol to show, where a data set has it; None: the protocol in the trial's settings."""
+    metrics: tuple[str, ...] = record.METRICS
+    """Metrics that every record has."""
+    interval: bool = False
+    """Whether ± is half the 95 % t interval of the mean instead of the standard deviation."""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Why a trial has no record, by its id; one that is in neither never ran."""
+    code: Code | None = None
+    """What the records' code is compared with; None: it is not."""
+
+    @classmethod
+    def read(
+        cls,
+        cells: Iterable[Cell],
+        home: Home,
+        *,
+        protocol: str | None = None,
+        interval: bool = False,
+        code: Code | None = None,
+    ) -> "Scores":
+        """Read the records of all finished trials, and the states of trials that were started and are not done.
+
+        Raises:
+            UserError: a record cannot be read, trials of one data set and recipe saw different data, or no trial was
+                evaluated by the given protocol.
+        """
+        ids = dict.fromkeys(trial.id for cell in cells for trial in cell.trials)
+        states = missing.states(ids, home)
+        done = [home.trial(trial_id).record for trial_id, state in states.items() if state is State.DONE]
+        absent = {
+            trial_id: missing.reason(home.trial(trial_id), state)
+            for trial_id, state in states.items()
+            if state is not State.DONE
+        }
+        metrics = [f"test_{name}" for name in record.METRICS]
+        columns = [
+            *("trial_id", "dataset", "recipe", "protocol", "data_fingerprint", "code_fingerprint", "other_metrics"),
+            *metrics,
+        ]
+        rows = record_cache.read(home, done, columns).to_pylist()
+        _refuse_mixed_data(rows)
+        datasets = {name for name in {row["dataset"] for row in rows} if protocol in catalog.protocols(name)}
+        candidates = [row for row in rows if row["dataset"] in datasets]
+        if protocol and candidates and all(by_protocol(row, protocol, "rsum") is None for row in candidates):
+            raise UserError(
+                f"no finished trial was evaluated by protocol {protocol!r}: the records are older than that. "
+                f"Train anew, with --set dataset.protocol={protocol} or into another --runs folder."
+            )
+        return cls({row["trial_id"]: row for row in rows}, protocol, interval=interval, absent=absent, code=code)
+
+    def of(self, cell: Cell, metric: str) -> Score:
+        """A test metric of a cell over its seeds, by the protocol that is shown."""
+        shown = self.protocol_of(cell)
+        evaluated = {t.id: by_protocol(self.rows[t.id], shown, metric) for t in cell.trials if t.id in self.rows}
+        values = {trial_id: value for trial_id, value in evaluated.items() if value is not None}
+        seeds = tuple(trial.settings.seed for trial in cell.trials if trial.id in values)
+        return Score(
+            tuple(values.values()),
+            expected=len(cell.trials),
+            trials=tuple(values),
+            seeds=seeds,
+            interval=self.interval,
+            missing=tuple((trial.id, self._why(trial.id, shown)) for trial in cell.trials if trial.id not in values),
+        )
+
+    def _why(self, trial_id: str, protocol: str) -> str:
+        return f"not evaluated by {protocol}" if trial_id in self.rows else self.absent.get(trial_id, missing.NEVER_RUN)
+
+    def of_other_code(self, cells: Iterable[Cell]) -> tuple[Counter[str], int]:
+        """What is said of the code of these cells' finished trials, of how many, and how many trials there are."""
+        if self.code is None:
+            return Counter(), 0
+        now = provenance.code_of(cells, self.rows, self.code)
+        said = Counter(provenance.code_differs(self.rows[own]["code_fingerprint"], code) for own, code in now.items())
+        said.pop("", None)
+        return said, len(now)
+
+    def protocol_of(self, cell: Cell) -> str:
+        """The protocol by which this cell is shown."""
+        swept = "dataset.protocol" in dict(cell.swept)
+        if self.protocol is None or swept or self.protocol not in catalog.protocols(cell.dataset):
+            return cell.trials[0].settings.dataset.protocol
+        return self.protocol
+
+    def section(self, cell: Cell) -> str:
+        """What the rows of a block share in a layout that compares methods: the protocol."""
+        return self.protocol_of(cell)
+
+    def label(self, cell: Cell) -> str:
+        """The cell as one method among others: `fc-bow, con_con, train.lr = 0.001`."""
+        return ", ".join([cell.recipe, cell.objective, *(f"{name} = {value}" for name, value in cell.swept)])
+
+    def axes(self, cell: Cell) -> dict[str, str]:
+        """Names and values of the cell's axes, for tidy exports."""
+        names = {"dataset": cell.dataset, "protocol": self.protocol_of(cell), "recipe": cell.recipe}
+        return {**names, **{name: str(value) for name, value in cell.swept}, "objective": cell.objective}
+
+    def others(self, cells: Iterable[Cell]) -> list[str]:
+        """Protocols that are not shown, by which trials of these cells were evaluated too."""
+        cells = list(cells)
+        keys = (key for row in self.rows.values() for key, _ in row["other_metrics"] or ())
+        shown = {self.protocol_of(cell) for cell in cells}
+        return [name for name in dict.fromkeys(key.rpartition("/")[0] for key in keys) if name not in shown]
+
+
+def by_protocol(row: Mapping[str, Any], protocol: str, metric: str) -> float | None:
+    """A test metric of a record by a protocol; None if the trial was not evaluated by it."""
+    if row["protocol"] == protocol:
+        return float(row[f"test_{metric}"])
+    return dict(row["other_metrics"] or ()).get(f"{protocol}/{metric}")
+
+
+def best(values: Sequence[TableValue], *, lowest: bool = False) -> set[int]:
+    """Indices of the best value and of all values that tie with it at the shown precision."""
+    shown = [value.shown for value in values if not math.isnan(value.shown)]
+    if not shown:
+        return set()
+    top = min(shown) if lowest else max(shown)
+    return {place for place, value in enumerate(values) if value.shown == top}
+
+
+def _refuse_mixed_data(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Raise where trials of the same data set and recipe saw different data."""
+    seen: dict[tuple[str, str], dict[str, str]] = {}
+    for row in rows:
+        seen.setdefault((row["dataset"], row["recipe"]), {}).setdefault(row["data_fingerprint"], row["trial_id"])
+    for (dataset, _), fingerprints in seen.items():
+        if len(fingerprints) > 1:
+            examples = ", ".join(f"{trial_id} ({mark})" for mark, trial_id in fingerprints.items())
+            raise UserError(
+                f"trials on {dataset!r} saw different data, so one table must not hold them: {examples}. "
+                "`goalgrid run --stale` trains anew those that saw other data than the latest; no result is deleted."
+            )

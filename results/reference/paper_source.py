@@ -1,0 +1,102 @@
+"""A paper's table as a source of values for the layouts, which otherwise take them from a grid's records."""
+
+from dataclasses import dataclass
+
+from grid.errors import UserError, unknown
+from grid.expansion import Cell
+from results.reference.reading import PAPERS, Printed, Result, names, read, results
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A table of a paper. Its rows are cells without trials, named as the paper names them."""
+
+    name: str
+    rows: dict[Cell, dict[str, Result]]
+    """Numbers by cell, then by metric."""
+
+    @classmethod
+    def read(cls, name: str) -> "Paper":
+        """A table by name.
+
+        Raises:
+            UserError: no table has this name.
+        """
+        if name not in names():
+            hint = "GOAL's Flickr30K tables stand in its appendix, which is not here." if "f30k" in name else ""
+            raise UserError(unknown("table of a paper", name, names(), hint=hint))
+        rows: dict[Cell, dict[str, Result]] = {}
+        for result in results(name):
+            rows.setdefault(_cell(result), {})[result.metric] = result
+        return cls(name, rows)
+
+    @property
+    def cells(self) -> list[Cell]:
+        """The rows in the paper's order."""
+        return list(self.rows)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that the table reports, in its order."""
+        return tuple(dict.fromkeys(metric for row in self.rows.values() for metric in row))
+
+    @property
+    def layout(self) -> str:
+        """The layout here that is the paper's."""
+        return read(self.name).layout
+
+    @property
+    def caption(self) -> str:
+        """The table's place and title in the paper, and what its numbers are."""
+        content = read(self.name)
+        parts = [
+            "as printed",
+            f"± is the standard deviation over {content.runs} runs" if content.runs else "",
+            content.note,
+            "best in bold" if content.layout != "known" else "",
+        ]
+        return f"{content.paper} Table {content.table}: {content.title}; {'; '.join(filter(None, parts))}."
+
+    def of(self, cell: Cell, metric: str) -> Printed:
+        """A number as printed."""
+        return self.rows[cell][metric].value
+
+    def protocol_of(self, cell: Cell) -> str:
+        return self._any(cell).protocol
+
+    def section(self, cell: Cell) -> str:
+        """What the rows of a block share: the protocol, and the title above them."""
+        return ", ".join(word for word in (self.protocol_of(cell), self._any(cell).block) if word)
+
+    def label(self, cell: Cell) -> str:
+        """The row's name: `VSE (FC), L_Triplet`, `BFAN* + L_Unified`."""
+        result = self._any(cell)
+        joint = "" if not result.loss else " " if result.loss.startswith("+") else ", "
+        return f"{result.model}{joint}{result.loss}{f' ({result.note})' if result.note else ''}"
+
+    def axes(self, cell: Cell) -> dict[str, str]:
+        """What a row belongs to by the paper's words, and its recipe and objective here."""
+        result, content = self._any(cell), read(self.name)
+        said = {"paper": content.paper, "table": content.table, "block": result.block}
+        names = {"dataset": result.dataset, "protocol": result.protocol, "model": result.model, "loss": result.loss}
+        return {**said, **names, "recipe": result.recipe or "", "objective": result.objective or ""}
+
+    def _any(self, cell: Cell) -> Result:
+        return next(iter(self.rows[cell].values()))
+
+
+def listing(paper: str | None = None) -> dict[str, str]:
+    """What a paper's tables show, by name; without a paper, the tables of all papers."""
+    chosen = [name for name in names() if paper is None or name.startswith(f"{paper}-")]
+    return {name: f"{read(name).paper} Table {read(name).table}: {read(name).title}" for name in chosen}
+
+
+def is_paper(name: str | None) -> bool:
+    """Whether the name is a paper's, or missing, and so means several tables."""
+    return name is None or name in PAPERS
+
+
+def _cell(result: Result) -> Cell:
+    marks = {"block": result.block, "note": result.note}
+    swept = tuple((name, text) for name, text in marks.items() if text)
+    return Cell(result.dataset, result.model, result.loss, swept, trials=())

@@ -1,0 +1,149 @@
+"""Analysis of variance in a randomised block design: which axis of a grid matters.
+
+The model of a response y in cell (i, j, ...) and seed s is
+
+    y = mean + every main effect and interaction of the factors + seed_s + error.
+
+Seeds are blocks because all cells of a seed start from the same weights and see the same batches: what a seed adds to
+all cells is not error. The error is the interaction of cells with seeds, pooled over all effects, because with few
+seeds a separate error for every effect would have only a handful of degrees of freedom. Pooling assumes that the
+differences between cells vary alike. Only complete arrays are analysed; in them the sums of squares are orthogonal, so
+types I, II and III agree. Montgomery, Design and Analysis of Experiments, ch. 4 and 5.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from results.statistics.significance import Interval, honest_difference, t_interval
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A main effect or an interaction."""
+
+    name: str
+    squares: float
+    freedom: int
+    share: float
+    """eta^2: share of all variance, seeds and error included."""
+    partial_eta2: float
+    """squares / (squares + squares of the error)"""
+    omega2: float
+    """Share of the variance, less the share that chance alone would give: Hays (1963); not below 0."""
+    f: float
+    p: float
+
+
+@dataclass(frozen=True)
+class Level:
+    """A value of a factor: the mean over all other factors, with its interval over seeds."""
+
+    name: str
+    mean: float
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class Factor:
+    """An axis with its levels' marginal means."""
+
+    name: str
+    levels: tuple[Level, ...]
+    honest: float
+    """Marginal means that lie closer than this cannot be told apart (Tukey)."""
+
+
+@dataclass(frozen=True)
+class Anova:
+    """Shares of the variance by effect. f and p are NaN for a single seed, which leaves no error to test by."""
+
+    effects: tuple[Effect, ...]
+    factors: tuple[Factor, ...]
+    seeds: float
+    """Share of the variance that the seed explains."""
+    error: float
+    """Share of the variance that nothing explains."""
+    freedom: int
+    """Degrees of freedom of the error."""
+
+
+def anova(y: Array, factors: Mapping[str, tuple[str, ...]]) -> Anova:
+    """The analysis of variance of a complete array.
+
+    Args:
+        y: an axis for every factor, in their order; the last axis is the seed.
+        factors: names of every factor's levels.
+    """
+    *sizes, n = y.shape
+    blocks = _squares(y, (y.ndim - 1,))
+    squares = {which: _squares(y, which) for which in _subsets(len(sizes))}
+    total = float(((y - y.mean()) ** 2).sum())
+    freedom = (math.prod(sizes) - 1) * (n - 1)
+    rest = max(total - blocks - sum(squares.values()), 0.0)
+    rest = 0.0 if rest <= 1e-12 * total else rest  # rounding makes an error of zero look positive
+    names = list(factors)
+    effects = tuple(
+        _effect(" x ".join(names[axis] for axis in which), squares[which], [sizes[axis] for axis in which],
+                total, rest, freedom)
+        for which in squares
+    )  # fmt: skip
+    parts = tuple(_factor(y, axis, name, factors[name], rest, freedom) for axis, name in enumerate(names))
+    return Anova(effects, parts, _ratio(blocks, total), _ratio(rest, total), freedom)
+
+
+def _subsets(count: int) -> Iterator[tuple[int, ...]]:
+    """Main effects first, then interactions of two factors, of three, ..."""
+    for size in range(1, count + 1):
+        yield from combinations(range(count), size)
+
+
+def _squares(y: Array, which: tuple[int, ...]) -> float:
+    """Sum of squares of the effect of these axes: their means, less the effects of all smaller subsets of them.
+
+    The effect at one point is the sum over all subsets V of `which` of (-1)^(|which| - |V|) times the mean at V.
+    """
+    effect = np.zeros_like(y)
+    for chosen in [(), *_subsets(len(which))]:
+        axes = {which[place] for place in chosen}
+        others = tuple(axis for axis in range(y.ndim) if axis not in axes)
+        effect = effect + (-1) ** (len(which) - len(chosen)) * y.mean(axis=others, keepdims=True)
+    return float((effect**2).sum())
+
+
+def _effect(name: str, squares: float, sizes: list[int], total: float, rest: float, freedom: int) -> Effect:
+    effect_freedom = math.prod(size - 1 for size in sizes)
+    error = rest / freedom if freedom else math.nan
+    f = math.nan if not freedom or not (squares or error) else squares / effect_freedom / error if error else math.inf
+    return Effect(
+        name,
+        squares,
+        effect_freedom,
+        share=_ratio(squares, total),
+        partial_eta2=_ratio(squares, squares + rest) if freedom else math.nan,
+        omega2=max((squares - effect_freedom * error) / (total + error), 0.0) if total and freedom else math.nan,
+        f=f,
+        p=float(special.fdtrc(effect_freedom, freedom, f)) if math.isfinite(f) else 0.0 if f == math.inf else math.nan,
+    )
+
+
+def _factor(y: Array, axis: int, name: str, levels: tuple[str, ...], rest: float, freedom: int) -> Factor:
+    """Marginal means; their intervals are over the means of single seeds, so that they hold for new seeds."""
+    by_seed = np.moveaxis(y, axis, 0).mean(axis=tuple(range(1, y.ndim - 1)))
+    marginal = tuple(
+        Level(level, float(values.mean()), t_interval(values)) for level, values in zip(levels, by_seed, strict=True)
+    )
+    observations = y.size // y.shape[axis]
+    honest = honest_difference(rest / freedom, freedom, len(levels), observations) if freedom else math.nan
+    return Factor(name, marginal, honest)
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else math.nan

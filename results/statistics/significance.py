@@ -1,0 +1,218 @@
+"""Which differences of a few paired numbers are real: intervals, tests, corrections and power, as functions of arrays.
+
+Trials of one seed share start weights and batches, so two cells are compared seed by seed. Only `tukey` and
+`honest_difference` need scipy.stats, which is slow to import; the other functions use scipy.special.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+Numbers = Sequence[float] | NDArray[np.float64]
+
+LEVEL = 0.05
+"""Significance level of every test; intervals cover 1 - LEVEL."""
+DRAWS = 2000
+"""Resamples of a bootstrap."""
+EXACT_UP_TO = 16
+"""Seeds up to which all sign flips are listed, 65,536 of them; with more seeds, as many flips are drawn at random."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A confidence interval."""
+
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        return (self.high - self.low) / 2
+
+
+def t_interval(values: Numbers) -> Interval:
+    """mean ± t(1 - LEVEL/2, n - 1) s / sqrt(n); NaN for fewer than two values."""
+    x = np.asarray(values, dtype=float)
+    if len(x) < 2:
+        return Interval(math.nan, math.nan)
+    half = float(special.stdtrit(len(x) - 1, 1 - LEVEL / 2)) * _standard_error(x)
+    return Interval(float(x.mean()) - half, float(x.mean()) + half)
+
+
+def bootstrap_interval(
+    values: Numbers, *, bca: bool = True, draws: int = DRAWS, generator: np.random.Generator | None = None
+) -> Interval:
+    """Interval of a mean by resampling the values: for hundreds of queries, not for a handful of seeds.
+
+    A handful of seeds has so few different resamples that the interval comes out too short; use `t_interval` there.
+    Efron (1987): percentiles, with `bca` corrected for bias and acceleration.
+
+    Args:
+        generator: source of the draws; None: a generator with a fixed seed, so that equal values give equal intervals.
+    """
+    x = np.asarray(values, dtype=float)
+    generator = generator or np.random.default_rng(0)
+    means = np.concatenate([x[generator.integers(0, len(x), (part, len(x)))].mean(axis=1) for part in _parts(draws)])
+    tails = np.array([LEVEL / 2, 1 - LEVEL / 2])
+    if bca and means.std() > 0:
+        tails = _corrected(tails, x, means)
+    low, high = np.percentile(means, 100 * tails)
+    return Interval(float(low), float(high))
+
+
+def paired_t(differences: Numbers) -> float:
+    """p of the two-sided paired t test: t = mean / (s / sqrt(n)), n - 1 degrees of freedom."""
+    d = np.asarray(differences, dtype=float)
+    if len(d) < 2:
+        return math.nan
+    error = _standard_error(d)
+    if error <= _rounding(d):
+        return 1.0 if abs(d.mean()) <= _rounding(d) else 0.0
+    return float(2 * special.stdtr(len(d) - 1, -abs(d.mean()) / error))
+
+
+def sign_flip(differences: Numbers) -> float:
+    """p of the exact two-sided permutation test: the share of all sign flips whose mean is as far from 0.
+
+    Its only assumption: without an effect, a difference is as likely as its negative. Fisher (1935).
+    """
+    d = np.asarray(differences, dtype=float)
+    if len(d) > EXACT_UP_TO:
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], (2**EXACT_UP_TO, len(d)))
+        signs[0] = 1.0  # the observed signs are among the flips, so that p is never 0
+    else:
+        signs = 1.0 - 2.0 * (np.arange(2 ** len(d))[:, None] >> np.arange(len(d)) & 1)
+    means = np.abs(signs @ d) / len(d)
+    return float((means >= abs(d.mean()) - _rounding(d)).mean())
+
+
+def smallest_p(n: int) -> float:
+    """The smallest p that `sign_flip` can give with n seeds: 2 of the 2^n flips.
+
+    >>> smallest_p(3), smallest_p(5)
+    (0.25, 0.0625)
+    """
+    return 2.0 ** (1 - n)
+
+
+def seeds_to_reach(level: float = LEVEL, comparisons: int = 1) -> int:
+    """The fewest seeds with which an exact test can reach the level after Holm's correction over the comparisons.
+
+    >>> seeds_to_reach(), seeds_to_reach(comparisons=14)
+    (6, 10)
+    """
+    return 1 + math.ceil(math.log2(comparisons / level))
+
+
+def holm(p_values: Numbers) -> NDArray[np.float64]:
+    """Adjusted p values: tested at LEVEL, the chance of any false finding is at most LEVEL. Holm (1979)."""
+    p = np.asarray(p_values, dtype=float)
+    order = np.argsort(p)
+    steps = np.maximum.accumulate(p[order] * (len(p) - np.arange(len(p))))
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(steps, 1.0)
+    return adjusted
+
+
+def power(difference: float, std: float, n: int) -> float:
+    """Chance that the paired t test over n seeds finds this true difference: the noncentral t distribution.
+
+    Args:
+        std: standard deviation over seeds of the difference between two cells.
+    """
+    shift = abs(difference) / std * math.sqrt(n)
+    critical = float(special.stdtrit(n - 1, 1 - LEVEL / 2))
+    missed = special.nctdtr(n - 1, shift, critical) - special.nctdtr(n - 1, shift, -critical)
+    return 1.0 if math.isnan(missed) else 1.0 - float(missed)  # NaN: too large a shift to miss
+
+
+def seeds_needed(difference: float, std: float, *, wanted: float = 0.8, most: int = 1000) -> int | None:
+    """The fewest seeds with which a paired t test finds the difference with this power; None: more than `most`."""
+    if not math.isfinite(std):
+        return None
+    low, high = 1, 2
+    while std > 0 and power(difference, std, high) < wanted:
+        low, high = high, 2 * high
+        if low > most:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power(difference, std, middle) >= wanted else (middle, high)
+    return high if high <= most else None
+
+
+def std_factors(n: int) -> Interval:
+    """Factors by which the true standard deviation may lie below and above that of n values: chi square, n - 1."""
+    freedom = n - 1
+    most, least = (float(special.chdtri(freedom, tail)) for tail in (LEVEL / 2, 1 - LEVEL / 2))
+    return Interval(math.sqrt(freedom / most), math.sqrt(freedom / least))
+
+
+def error_of_blocks(values: NDArray[np.float64]) -> tuple[float, int]:
+    """Mean square and degrees of freedom of the error, with seeds as blocks: a randomised block design.
+
+    Args:
+        values: k cells by n seeds, (k, n).
+    """
+    k, n = values.shape
+    rest = values - values.mean(1, keepdims=True) - values.mean(0, keepdims=True) + values.mean()
+    freedom = (k - 1) * (n - 1)
+    return float((rest**2).sum() / freedom) if freedom else math.nan, freedom
+
+
+def tukey(values: NDArray[np.float64], best: int) -> NDArray[np.float64]:
+    """p of every cell's difference from the best cell; it allows for the best having been picked after the fact.
+
+    Tukey's honest significant difference in a randomised block design: q = |mean - mean'| / sqrt(MS_error / n), over
+    all pairs at once. The error is pooled over all cells, which assumes that their differences vary alike.
+
+    Args:
+        values: k cells by n seeds, (k, n).
+        best: row of the best cell.
+    """
+    from scipy import stats
+
+    error, freedom = error_of_blocks(values)
+    distance = np.abs(values.mean(1) - values.mean(1)[best])
+    slack = _rounding(values)
+    if math.sqrt(error) <= slack:
+        return np.where(distance <= slack, 1.0, 0.0)
+    q = distance / math.sqrt(error / values.shape[1])
+    return np.where(distance <= slack, 1.0, stats.studentized_range.sf(q, len(values), freedom))
+
+
+def honest_difference(error: float, freedom: int, levels: int, observations: int) -> float:
+    """Means of n observations that lie closer than this cannot be told apart: q(1 - LEVEL) sqrt(MS_error / n)."""
+    from scipy import stats
+
+    quantile = float(stats.studentized_range.ppf(1 - LEVEL, levels, freedom))
+    return quantile * math.sqrt(error / observations)
+
+
+def _standard_error(x: NDArray[np.float64]) -> float:
+    return float(x.std(ddof=1)) / math.sqrt(len(x))
+
+
+def _rounding(x: NDArray[np.float64]) -> float:
+    """Difference between floating-point sums of such numbers that rounding alone may cause."""
+    return 1e-12 * float(np.abs(x).max(initial=0.0))
+
+
+def _parts(draws: int, size: int = 500) -> list[int]:
+    """Sizes of the parts in which the draws are made, so that thousands of queries need little memory."""
+    return [min(size, draws - start) for start in range(0, draws, size)]
+
+
+def _corrected(tails: NDArray[np.float64], x: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:
+    """BCa: tails moved by the bias z0 of the resampled means and by the acceleration a of the jackknife."""
+    below = ((means < x.mean()).mean() + (means <= x.mean()).mean()) / 2
+    z0 = special.ndtri(below)
+    left_out = (x.sum() - x) / (len(x) - 1)
+    u = left_out.mean() - left_out
+    acceleration = (u**3).sum() / (6 * (u**2).sum() ** 1.5)
+    z = z0 + special.ndtri(tails)
+    return np.asarray(special.ndtr(z0 + z / (1 - acceleration * z)))

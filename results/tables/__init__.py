@@ -1,0 +1,1 @@
+"""The table that layouts make and renderers read, its averages, and the papers' notation."""

@@ -1,0 +1,121 @@
+"""The table that a layout makes of scores and that every renderer reads."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from results.records.scores import TableValue, best
+
+LIKE_BEST = "†"
+
+Place = tuple[int, int]
+"""Row and column of an entry in its block, from 0."""
+
+CONTEST = ("dataset", "protocol", "metric", "column")
+"""Keys of an entry that decide which entries compete; `column` tells our value from a paper's."""
+
+
+@dataclass(frozen=True)
+class Label:
+    """A name as plain text, and as LaTeX where the papers write it in mathematics; empty elsewhere."""
+
+    text: str
+    latex: str = ""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A value in its place in the table, with the axes and the metric that it belongs to."""
+
+    score: TableValue
+    keys: tuple[tuple[str, str], ...]
+    """Names and values of the axes and the metric, for tidy exports."""
+    like_best: bool | None = None
+    """Whether the value cannot be told from the best of its contest; None: not tested."""
+
+    @property
+    def contest(self) -> tuple[str, ...]:
+        """The values of the keys in `CONTEST`: entries with the same values compete."""
+        keys = dict(self.keys)
+        return tuple(keys.get(name, "") for name in CONTEST)
+
+    @property
+    def lowest(self) -> bool:
+        """Whether small is good, as of a median rank."""
+        return dict(self.keys).get("metric", "").endswith("medr")
+
+    @property
+    def trials(self) -> tuple[str, ...]:
+        """Ids of the trials behind its value; empty for a value that was not measured."""
+        ids = self.score.tidy().get("trials")
+        return tuple(ids) if isinstance(ids, list) else ()
+
+    @property
+    def text(self) -> str:
+        """`63.1 ± 0.2`, with a dagger where it cannot be told from the best."""
+        return self.score.text + (LIKE_BEST if self.like_best else "")
+
+    def tidy(self) -> dict[str, object]:
+        """Its keys, everything that is known of its value, its mark and its text, by column of a tidy export."""
+        mark = {} if self.like_best is None else {"like_best": self.like_best}
+        return {**dict(self.keys), **self.score.tidy(), **mark, "text": self.text}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row: an entry for every column; None where the grid has no such cell."""
+
+    label: Label
+    entries: tuple[Entry | None, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows under a title: a recipe on a data set."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neighbouring columns under a title."""
+
+    title: Label
+    columns: tuple[Label, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Blocks of rows over groups of columns."""
+
+    name: str
+    corner: Label
+    groups: tuple[Group, ...]
+    blocks: tuple[Block, ...]
+    caption: str
+    command: str = ""
+    """The command that prints the table, without the format; empty: no command prints it."""
+
+    def entries(self) -> Iterator[Entry]:
+        """All entries, row by row."""
+        for block in self.blocks:
+            for row in block.rows:
+                yield from (entry for entry in row.entries if entry)
+
+    def best_of(self, block: Block) -> set[Place]:
+        """Places of the entries to be shown bold."""
+        bold: set[Place] = set()
+        for contest in self.contests(block):
+            places, entries = list(contest), list(contest.values())
+            winners = best([entry.score for entry in entries], lowest=entries[0].lowest)
+            bold |= {places[winner] for winner in winners}
+        return bold
+
+    def contests(self, block: Block) -> list[dict[Place, Entry]]:
+        """Entries that compete, contest by contest: same metric, data set and protocol, in the same block."""
+        contests: dict[tuple[str, ...], dict[Place, Entry]] = {}
+        for number, row in enumerate(block.rows):
+            for column, entry in enumerate(row.entries):
+                if entry is not None:
+                    contests.setdefault(entry.contest, {})[number, column] = entry
+        return list(contests.values())

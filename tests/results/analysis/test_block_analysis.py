@@ -1,0 +1,311 @@
+"""The analysis of whole grids: from scores to findings, marks and figures, with trials missing or shared."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib import image
+from scipy import stats
+
+from grid.errors import UserError
+from grid.expansion import Cell, expand
+from grid.gridfile import load
+from grid.home import Home
+from results import figures
+from results.analysis import documents, effects_text
+from results.analysis.block_analysis import Analysis, analyse, metrics_of
+from results.analysis.factors import parts_of
+from results.analysis.observations import Observations
+from results.analysis.query_bootstrap import QueryRanks
+from results.analysis.table_marks import marked
+from results.figures import Study
+from results.layouts import arrange
+from results.layouts.captions import METRIC_NAMES
+from results.records.record import METRICS
+from results.records.scores import Score, Scores
+from results.reference import match
+from results.renderers import TEXT, parquet
+from results.statistics.significance import t_interval
+
+from ...conftest import SMALL
+
+Value = Callable[[Cell, int], float | None]
+IMAGES = 40
+
+
+def cells_of(*words: str) -> list[Cell]:
+    return expand(load("demo", [*words, "train.epochs=2"]))
+
+
+def noise(cell: Cell, seed: int) -> float:
+    """A pair weight's effect, what a seed adds to all, and an error."""
+    own = np.random.default_rng([seed, *cell.objective.encode(), *str(cell.swept).encode()])
+    pair = cell.objective.split("_")[0]
+    return 40 + 3.0 * len(pair) + 5 * np.random.default_rng(seed).normal() + own.normal()
+
+
+def records(cells: list[Cell], value: Value = noise) -> tuple[Scores, QueryRanks]:
+    """Records as a grid would leave them; no value: no trial."""
+    rows, ranks = {}, {}
+    for cell in cells:
+        for trial in cell.trials:
+            number = value(cell, trial.settings.seed)
+            if number is None:
+                continue
+            metrics = {f"test_{name}": number for name in METRICS}
+            protocol = trial.settings.dataset.protocol
+            origin = {"protocol": protocol, "code_fingerprint": "code", "other_metrics": None}
+            rows[trial.id] = {"trial_id": trial.id, **origin, **metrics}
+            draws = np.random.default_rng(len(rows))
+            ranks[trial.id] = {"i2t": draws.integers(0, 12, IMAGES), "t2i": draws.integers(0, 12, 5 * IMAGES)}
+    return Scores(rows), QueryRanks(ranks)
+
+
+def analysed(cells: list[Cell], value: Value = noise, metric: str = "r1", **options: object) -> Analysis:
+    scores, ranks = records(cells, value)
+    return analyse(cells, scores, ranks, metrics_of(metric, "i2t"), **options)[0]  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def matrix() -> list[Cell]:
+    return cells_of("seeds=[0,1,2,3]")
+
+
+def test_the_axis_that_matters_is_found(matrix: list[Cell]) -> None:
+    one = analysed(matrix)
+    assert one.anova
+    by_name = {effect.name: effect for effect in one.anova.effects}
+    assert by_name["pair weight"].p < 1e-6
+    assert by_name["triplet weight"].p > 0.01
+    assert list(by_name) == ["pair weight", "triplet weight", "pair weight x triplet weight"]
+
+
+def test_differences_are_paired_by_seed(matrix: list[Cell]) -> None:
+    one = analysed(matrix)
+    values = {cell.objective: [noise(cell, seed) for seed in range(4)] for cell in matrix}
+    found = next(difference for difference in one.differences if difference.name == "sig-ms_cir")
+    theirs = stats.ttest_rel(values["sig-ms_cir"], values["con_con"])
+    assert (found.p_t, found.mean) == pytest.approx(
+        (theirs.pvalue, np.mean(values["sig-ms_cir"]) - np.mean(values["con_con"]))
+    )
+    low, high = theirs.confidence_interval()
+    assert (found.interval.low, found.interval.high) == pytest.approx((low, high))
+    assert len(one.differences) == 14
+    assert one.baseline == "con_con"
+
+
+def test_a_baseline_can_be_chosen(matrix: list[Cell]) -> None:
+    assert "sig_nca" not in {found.name for found in analysed(matrix, baseline="sig_nca").differences}
+    with pytest.raises(UserError, match="Did you mean 'sig_nca'"):
+        analysed(matrix, baseline="sig_nac")
+
+
+def test_a_seed_that_a_cell_lacks_is_left_out_and_said(matrix: list[Cell]) -> None:
+    one = analysed(matrix, lambda cell, seed: None if (cell.objective, seed) == ("lin_nca", 2) else noise(cell, seed))
+    assert one.seeds == (0, 1, 3)
+    assert one.notes == ("seed 2 is left out: lin_nca lacks it",)
+
+
+def test_cells_without_trials_are_left_out_and_said(matrix: list[Cell]) -> None:
+    one = analysed(matrix, lambda cell, seed: None if cell.objective.endswith("cir") else noise(cell, seed))
+    assert len(one.names) == 10
+    assert "have no finished trial" in one.notes[0]
+    assert one.anova
+    assert [effect.name for effect in one.anova.effects][:2] == ["pair weight", "triplet weight"]
+
+
+def test_a_cell_with_one_seed_does_not_cost_all_others_theirs() -> None:
+    seen = Observations.shared({
+        "a": Score((1.0, 2.0, 3.0), 3, seeds=(0, 1, 2)),
+        "b": Score((1.0, 2.0, 4.0), 3, seeds=(0, 1, 2)),
+        "c": Score((5.0,), 3, seeds=(2,)),
+    })  # fmt: skip
+    assert (seen.names, seen.seeds) == (("a", "b"), (0, 1, 2))
+    assert seen.notes == ("c is left out: it has only seed 2",)
+
+
+def test_one_seed_is_described_without_tests() -> None:
+    cells = cells_of("seeds=[0]")
+    one = analysed(cells)
+    text = " ".join(documents.text(effects_text.document([one], cells)).split())
+    assert (one.like_best, one.differences) == ((), ())
+    assert "none of it is tested" in text
+    assert "add seeds to the grid" in text
+    assert "nan" not in text.lower()
+
+
+def test_a_setting_that_an_objective_lacks_makes_no_second_observation() -> None:
+    cells = cells_of("sweep.objective.tau=[1,10]", "seeds=[0,1,2]")
+    one = analysed(cells, across=["objective.tau"])
+    assert "con_con, lin_con, sig_con, lin-ms_con, sig-ms_con: left out" in one.notes[0]
+    assert one.anova
+    assert [factor.name for factor in one.anova.factors] == ["pair weight", "triplet weight", "objective.tau"]
+    assert one.baseline == "con_nca"
+    names = {difference.name for difference in one.differences}
+    assert "sig_cir, objective.tau = 10" in names
+    assert "con_nca, objective.tau = 1" not in names
+
+
+def test_without_across_every_sweep_point_is_a_block() -> None:
+    cells = cells_of("sweep.objective.tau=[1,10]", "seeds=[0,1,2]")
+    assert len(analyse(cells, *records(cells), ["i2t_r1"])) == 2
+
+
+def test_a_recipe_can_be_a_factor() -> None:
+    cells = cells_of('recipes=["cnn-bow","cnn-gru"]', 'objectives=["con_con","unified"]', "seeds=[0,1,2]")
+    one = analysed(cells, across=["recipe"])
+    assert one.anova
+    assert [factor.name for factor in one.anova.factors] == ["objective", "recipe"]
+
+
+def test_uncertainty_over_queries_is_that_of_images(matrix: list[Cell]) -> None:
+    _, ranks = records(matrix)
+    ids = [trial.id for trial in matrix[0].trials]
+    each = ranks.per_image(ids, "t2i_r5")
+    assert each is not None
+    literal = [100 * np.mean(ranks.by_trial[i]["t2i"] < 5) for i in ids]
+    assert (len(each), each.mean()) == (IMAGES, pytest.approx(np.mean(literal)))
+    total = ranks.per_image(ids, "rsum")
+    assert total is not None
+    parts = [100 * np.mean(ranks.by_trial[i][d] < k) for i in ids for d in ("i2t", "t2i") for k in (1, 5, 10)]
+    assert total.mean() == pytest.approx(sum(parts) / len(ids))
+    assert ranks.interval(ids, "i2t_medr") is None
+    same = ranks.interval(ids, "i2t_r1", minus=ids)
+    assert same
+    assert (same.low, same.high) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("metric", METRIC_NAMES)
+def test_findings_are_written_in_every_format(metric: str, matrix: list[Cell]) -> None:
+    one = analysed(matrix, metric=metric)
+    for kind in effects_text.FORMATS:
+        assert "sig-ms" in effects_text.write_out([one], matrix, kind)
+    text = effects_text.write_out([one], matrix, "terminal")
+    assert max(map(len, text.splitlines())) <= documents.WIDTH
+    assert json.loads(json.dumps(effects_text.for_programs([one]), allow_nan=False))[0]["best"] == one.best
+
+
+def test_csv_holds_the_numbers_unrounded(matrix: list[Cell]) -> None:
+    one = analysed(matrix)
+    rows = list(csv.DictReader(io.StringIO(effects_text.as_csv([one]))))
+    means = {row["name"]: float(row["value"]) for row in rows if (row["what"], row["quantity"]) == ("cell", "mean")}
+    assert means == dict(zip(one.names, one.means, strict=True))
+
+
+def test_latex_findings_are_well_formed(matrix: list[Cell]) -> None:
+    text = effects_text.write_out([analysed(matrix)], matrix, "latex").split("\n", 1)[1]
+    assert text.count("{") - text.count("\\{") == text.count("}") - text.count("\\}")
+    assert text.count("\\begin") == text.count("\\end{")
+    assert not set(text) - set(map(chr, range(128)))
+
+
+def test_marks_say_what_cannot_be_told_from_the_best(matrix: list[Cell]) -> None:
+    scores, ranks = records(matrix)
+    plain = arrange(matrix, scores)
+    table = marked(plain)
+    one = analyse(matrix, scores, ranks, ["i2t_r1"])[0]
+    daggers = {dict(e.keys)["objective"] for e in table.entries() if e.like_best and dict(e.keys)["metric"] == "i2t_r1"}
+    assert daggers | {one.best} == set(one.like_best)
+    assert one.best not in daggers
+    assert "†: not distinguishable from the best at 5 %" in table.caption
+    assert "†" in TEXT["markdown"](table)
+    assert r"$^{\dagger}$" in TEXT["latex"](table)
+    assert parquet.tidy(table)["like_best"].to_pylist() == [entry.like_best for entry in table.entries()]
+
+
+def test_a_table_without_marks_is_as_it_was(matrix: list[Cell]) -> None:
+    scores, _ = records(matrix)
+    table = arrange(matrix, scores)
+    assert "like_best" not in parquet.tidy(table).column_names
+    assert "†" not in TEXT["markdown"](table)
+
+
+def test_one_seed_gets_no_marks() -> None:
+    cells = cells_of("seeds=[0]")
+    table = marked(arrange(cells, records(cells)[0]))
+    assert not any(entry.like_best for entry in table.entries())
+    assert "nothing is marked" in table.caption
+
+
+def test_an_interval_takes_the_place_of_the_standard_deviation(matrix: list[Cell]) -> None:
+    scores, _ = records(matrix)
+    table = arrange(matrix, replace(scores, interval=True))
+    entry = next(table.entries())
+    assert entry.text == f"{entry.score.mean:.1f} ± {t_interval(entry.score.values).half_width:.1f}"
+    assert "mean ± half the 95 % t interval of the mean over 4 seeds" in table.caption
+
+
+@pytest.fixture(scope="module")
+def studies(trained: Home) -> Mapping[str, list[Study]]:
+    """Of the trained 2 x 2 grid, of the matrix with made-up histories, and of cells that papers report."""
+    small = expand(load("demo", ["seeds=[0,1]", *(word for word in SMALL if word != "--set")]))
+    whole = cells_of("seeds=[0,1]")
+    scores, _ = records(whole)
+    names = ("val_i2t_r1", "val_t2i_r1", "s_pos", "s_neg", "active")
+    history = {name: {1: 0.1, 2: 0.3} for name in names}
+    (part,) = (study.part for study in Study.read(small, Scores.read(small, trained), trained))
+    made = Study(
+        replace(part, cells={cell.objective: cell for cell in whole}), scores, dict.fromkeys(scores.rows, history)
+    )
+    published = expand(load("goal-table3-coco", ['recipes=["vsepp-r152"]']))
+    reported = [Study(part, records(published)[0], {}) for part in parts_of(published)]
+    return {
+        "partial": Study.read(small, Scores.read(small, trained), trained),
+        "whole": [made],
+        "published": reported,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "which"),
+    [*product([kind for kind in figures.FIGURES if kind != "paper"], ["partial", "whole"]), ("paper", "published")],
+)
+def test_every_figure_is_drawn_equal_to_the_byte(
+    kind: str, which: str, studies: Mapping[str, list[Study]], tmp_path: Path
+) -> None:
+    first = figures.write(studies[which], tmp_path / "1", kinds=[kind], formats=figures.FORMATS)
+    second = figures.write(studies[which], tmp_path / "2", kinds=[kind], formats=figures.FORMATS)
+    assert [path.suffix for path in first] == [".png", ".pdf", ".svg"]
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    pixels = image.imread(first[0])[..., :3]
+    assert pixels[[0, -1]].min() > 0.95, "something is cut off at the upper or lower edge"
+    assert pixels[:, [0, -1]].min() > 0.95, "something is cut off at the left or right edge"
+
+
+def test_papers_and_ours_stand_on_equal_axes_a_point_an_objective(studies: Mapping[str, list[Study]]) -> None:
+    (study,) = studies["published"]
+    drawn = figures.FIGURES["paper"](study)
+    assert drawn
+    for axes, metric in zip(drawn.axes, ("i2t_r1", "t2i_r1"), strict=True):
+        assert axes.get_xlim() == axes.get_ylim()
+        points = {(float(c[0].get_xdata()[0]), float(c[0].get_ydata()[0])) for c in axes.containers}
+        found = match(list(study.part.cells.values()), study.scores, [metric])
+        expected = set()
+        for cell in study.part.cells.values():
+            theirs = found.of(cell, metric)
+            assert theirs
+            expected.add((theirs.value.mean, study.scores.of(cell, metric).mean))
+        assert points == expected
+        assert len(points) == 15
+
+
+def test_what_no_paper_reports_is_not_drawn_beside_one(studies: Mapping[str, list[Study]]) -> None:
+    assert figures.FIGURES["paper"](studies["whole"][0]) is None
+
+
+def test_other_objectives_have_curves_and_no_matrix(tmp_path: Path, studies: Mapping[str, list[Study]]) -> None:
+    cells = cells_of('objectives=["con_con","unified","selhn"]', "seeds=[0,1]")
+    scores, _ = records(cells)
+    histories = dict.fromkeys(scores.rows, studies["whole"][0].histories[next(iter(studies["whole"][0].histories))])
+    by_name = {cell.objective: cell for cell in cells}
+    part = replace(studies["whole"][0].part, cells=by_name, places={name: (name,) for name in by_name})
+    names = {
+        path.name.split("-")[0] for path in figures.write([Study(part, scores, histories)], tmp_path, formats=["svg"])
+    }
+    assert names == {"effects", "curves", "diagnostics"}

@@ -1,0 +1,101 @@
+"""An export: its tables check themselves; its README and list of trials say how each number comes again."""
+
+import csv
+import hashlib
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from grid.expansion import Cell, expand, select
+from grid.gridfile import Grid, load
+from grid.home import Home
+from results.checks import table_check
+from results.export import export_readme
+from results.export.export_folder import _tables, export
+from results.export.table_request import TableRequest
+from results.records.scores import Scores
+
+from ...conftest import SMALL
+from ..layouts.test_pivot import made
+
+AXES = ['objectives=["con_con","sig-ms_cir"]', "seeds=[0,1,2]", *(word for word in SMALL if word != "--set")]
+
+
+@pytest.fixture(scope="module")
+def grid() -> Grid:
+    """Six trials, of which four are done."""
+    return load("demo", AXES)
+
+
+@pytest.fixture(scope="module")
+def cells(grid: Grid) -> list[Cell]:
+    return expand(grid)
+
+
+@pytest.fixture(scope="module")
+def folder(grid: Grid, cells: list[Cell], trained: Home, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("export")
+    export(grid, cells, trained, target, report="<!doctype html>")
+    return target
+
+
+def test_every_table_is_what_its_command_prints(cells: list[Cell], trained: Home, folder: Path) -> None:
+    scores = Scores.read(cells, trained)
+    for path in (folder / "tables").iterdir():
+        request, kind = table_check.made_by(path) or (TableRequest("demo"), "csv")
+        assert table_check.compare(request.draw(cells, scores), kind, path) == table_check.Comparison(())
+
+
+def test_the_readme_names_what_there_is(folder: Path) -> None:
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    assert text.startswith("# demo\n\n4 of 6 trials are done.\n")
+    assert all((folder / name.rstrip("/")).exists() for name in re.findall(r"^- `([^`*]+)`:", text, re.MULTILINE))
+    assert "- `tables/goal.*`: `goalgrid table demo --format FORMAT`" in text
+    (checked,) = re.findall(r"goalgrid table --check (\S+) --trials", text)
+    assert (folder / checked).exists()
+    assert re.search(r"^- 4 trials: Python 3\.\d+\.\d+, goalgrid \S+, .*torch ", text, re.MULTILINE)
+
+
+def test_every_trials_command_names_that_trial_alone(cells: list[Cell], folder: Path) -> None:
+    rows = list(csv.DictReader((folder / "trials.csv").read_text(encoding="utf-8").splitlines()))
+    assert [row["trial_id"] for row in rows] == [trial.id for cell in cells for trial in cell.trials]
+    for row in rows:
+        *command, only = shlex.split(row["command"])
+        assert command == ["goalgrid", "run", "grid.toml", "--only"]
+        assert [trial.id for trial in select(cells, only)] == [row["trial_id"]]
+        assert row["missing"] == ("never run" if row["seed"] == "2" else "")
+
+
+def test_the_grid_file_gives_the_same_trials(cells: list[Cell], folder: Path) -> None:
+    assert expand(load(str(folder / "grid.toml"))) == cells
+
+
+def test_the_checksums_are_those_of_every_file(folder: Path) -> None:
+    lines = (folder / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
+    sums = {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
+    files = {path for path in folder.rglob("*") if path.is_file() and path.name != "SHA256SUMS"}
+    assert {folder / name for name in sums} == files
+    assert all(hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest for name, digest in sums.items())
+
+
+def test_a_grid_that_a_paper_reports_is_put_beside_it() -> None:
+    grid = load("goal-table3-coco")
+    cells = expand(grid)
+    tables = dict(_tables(grid, cells, made(cells)))
+    assert list(map(str, tables)) == ["tables/goal", "tables/against", "tables/coco-5x1k/goal"]
+    assert tables[Path("tables/against")].command == "goalgrid table goal-table3-coco --against paper"
+    assert tables[Path("tables/coco-5x1k/goal")].command == "goalgrid table goal-table3-coco --protocol coco-5x1k"
+    text = export_readme.readme(grid, cells, tables, [])
+    assert "- `tables/against.*`: `goalgrid table goal-table3-coco --against paper --format FORMAT`" in text
+    assert "Nothing is done yet." in text
+
+
+def test_swept_values_are_part_of_a_trials_command() -> None:
+    cells = expand(load("demo", ["sweep.train.lr=[1e-3, 5e-4]", 'objectives=["con_con"]', "seeds=[4]"]))
+    rows = list(csv.DictReader(export_readme.trials(cells, Scores({})).splitlines()))
+    assert [row["train.lr"] for row in rows] == ["0.001", "0.0005"]
+    assert all(
+        [trial.id for trial in select(cells, shlex.split(row["command"])[-1])] == [row["trial_id"]] for row in rows
+    )

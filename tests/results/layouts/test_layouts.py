@@ -1,0 +1,197 @@
+"""Tables from real records: every layout in every format, with equal numbers."""
+
+import csv
+import io
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from grid.errors import UserError
+from grid.expansion import Cell, expand
+from grid.gridfile import load
+from grid.home import Home
+from grid.objectives import GOAL
+from results import renderers
+from results.layouts import LAYOUTS, arrange, natural
+from results.layouts.captions import METRIC_NAMES
+from results.records import record
+from results.records.provenance import versioned
+from results.records.scores import Score, Scores
+from results.renderers import latex, markdown, parquet, terminal
+from results.tables.table import Block, Entry, Group, Label, Row, Table
+from runners.training.fingerprint import code_fingerprint
+
+from ...conftest import SMALL
+
+
+@pytest.fixture(scope="module")
+def cells() -> list[Cell]:
+    """The full matrix, of which the trained home holds two cells."""
+    return expand(load("demo", ["seeds=[0,1]", *(word for word in SMALL if word != "--set")]))
+
+
+@pytest.fixture(scope="module")
+def scores(trained: Home, cells: list[Cell]) -> Scores:
+    return Scores.read(cells, trained)
+
+
+def synthetic() -> Table:
+    """Names and values that break careless renderers: special characters, ties, one seed, missing seeds and cells."""
+    values = [(63.14, 63.2), (63.1, 63.22), (9.0,), ()]
+    entries = tuple(Entry(Score(v, expected=2), (("objective", f"o_{i}"),)) for i, v in enumerate(values))
+    row, gap = Row(Label("a_b & 50% #1 | *x*"), entries), Row(Label("{~^\\}"), (None, *entries[:3]))
+    groups = (Group(Label("A_1"), (Label("x^2"), Label("y"))), Group(Label("<B>"), (Label("$"), Label("z"))))
+    return Table("odd", Label("corner_"), groups, (Block("block_1 ± 100%", (row, gap)),), "caption_ with 5% & more")
+
+
+def test_the_matrix_has_goals_rows_and_columns(cells: list[Cell], scores: Scores) -> None:
+    table = arrange(cells, scores)
+    assert [row.label.text for row in table.blocks[0].rows] == ["P^con", "P^lin", "P^sig", "P^lin-ms", "P^sig-ms"]
+    assert [column.text for group in table.groups for column in group.columns] == ["T^con", "T^nca", "T^cir"] * 2
+    assert [group.title.text for group in table.groups] == ["Image → Text", "Text → Image"]
+
+
+def test_cells_hold_the_means_of_the_records(trained: Home, cells: list[Cell], scores: Scores) -> None:
+    entry = arrange(cells, scores).blocks[0].rows[0].entries[0]
+    assert entry
+    frames = [pd.read_parquet(trained.trial(trial.id).record) for trial in cells[0].trials]
+    values = pd.concat(frames)["test_i2t_r1"]
+    assert entry.score.mean == pytest.approx(values.mean())
+    assert entry.score.std == pytest.approx(values.std())
+    assert entry.score.trials == tuple(trial.id for trial in cells[0].trials)
+
+
+def test_missing_cells_are_shown_and_counted(cells: list[Cell], scores: Scores) -> None:
+    table = arrange(cells, scores)
+    assert "13 of 15 cells are missing (--): 26 trials never run." in table.caption
+    assert markdown.render(table).count(" -- ") == 26
+
+
+def test_cells_that_are_not_of_the_grid_are_gaps(scores: Scores, cells: list[Cell]) -> None:
+    table = arrange([cells[0]], scores)
+    assert sum(1 for _ in table.entries()) == 2
+    assert "missing" not in table.caption
+
+
+def test_every_format_says_how_many_trials_other_code_trained(cells: list[Cell], scores: Scores) -> None:
+    compared = replace(scores, code=code_fingerprint)
+    assert "code" not in arrange(cells, compared).caption
+    first, second, *rest = scores.rows.values()
+    changed = [{**first, "code_fingerprint": versioned("f")}, {**second, "code_fingerprint": "older"}, *rest]
+    table = arrange(cells, replace(compared, rows={row["trial_id"]: row for row in changed}))
+    assert "1 of 4 trials were recorded before code was compared by what a trial uses" in table.caption
+    sentence = "1 of 4 trials were trained by other code than now."
+    assert sentence in latex.render(table)
+    assert sentence in markdown.render(table)
+    assert sentence in table.caption
+    assert sentence in parquet.tidy(table).schema.metadata[b"caption"].decode()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("metric", METRIC_NAMES)
+def test_every_layout_renders_every_metric(layout: str, metric: str, cells: list[Cell], scores: Scores) -> None:
+    table = arrange(cells, scores, layout=layout, metric=metric)
+    for kind in renderers.TEXT:
+        assert renderers.TEXT[kind](table)
+    assert parquet.tidy(table).num_rows == sum(1 for _ in table.entries()) > 0
+
+
+def test_every_sweep_point_is_a_block(scores: Scores) -> None:
+    swept = expand(load("demo", ["sweep.train.lr=[1e-3, 1e-4]", "seeds=[0]"]))
+    titles = [block.title for block in arrange(swept, scores).blocks]
+    assert titles == ["cnn-bow on shapes, train.lr = 0.001", "cnn-bow on shapes, train.lr = 0.0001"]
+
+
+def test_the_goal_layout_refuses_other_objectives(cells: list[Cell], scores: Scores) -> None:
+    stranger = Cell("shapes", "cnn-bow", "unknown", (), cells[0].trials)
+    assert natural([stranger]) == "listing"
+    assert natural(cells) == "goal"
+    with pytest.raises(UserError, match="no place for unknown"):
+        arrange([stranger], scores, layout="goal")
+
+
+def test_ties_as_shown_are_all_bold() -> None:
+    text = markdown.render(synthetic())
+    assert text.count("**63.2 ± 0.0**") == text.count("**63.2 ± 0.1**") == 2
+
+
+def test_parquet_reads_back_with_the_numbers_of_the_table(cells: list[Cell], scores: Scores, tmp_path: Path) -> None:
+    table = arrange(cells, scores)
+    renderers.write(table, "parquet", tmp_path / "table.parquet")
+    frame = pd.read_parquet(tmp_path / "table.parquet")
+    assert list(frame["objective"].unique()) == list(GOAL)
+    for entry, row in zip(table.entries(), frame.itertuples(), strict=True):
+        assert row.n == entry.score.n
+        assert row.text == entry.score.text
+        assert list(row.trials) == list(entry.score.trials)
+        if entry.score.n:
+            assert row.mean == entry.score.mean
+
+
+def test_csv_holds_the_same_rows(cells: list[Cell], scores: Scores) -> None:
+    table = arrange(cells, scores)
+    rows = list(csv.DictReader(io.StringIO(renderers.TEXT["csv"](table))))
+    assert [row["text"] for row in rows] == [entry.score.text for entry in table.entries()]
+    assert float(rows[0]["mean"]) == next(table.entries()).score.mean
+
+
+@pytest.mark.parametrize("table", [synthetic()], ids=["synthetic"])
+def test_latex_is_well_formed(table: Table) -> None:
+    text = latex.render(table)
+    body = re.sub(r"\\[&%#_{}$]", "", text.split("\n", 1)[1])
+    assert body.count("{") == body.count("}")
+    assert body.count("$") % 2 == 0
+    assert not re.search(r"[#%]", body)
+    cells_of = [line.count("&") for line in body.splitlines() if line.endswith("\\\\") and "multicolumn" not in line]
+    assert set(cells_of) == {4}
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+@pytest.mark.parametrize("layout", [*LAYOUTS, "synthetic"])
+def test_latex_compiles(layout: str, cells: list[Cell], scores: Scores, tmp_path: Path) -> None:
+    table = synthetic() if layout == "synthetic" else arrange(cells, scores, layout=layout)
+    head = "\\documentclass[twocolumn]{article}\\usepackage{booktabs,graphicx}\\begin{document}\n"
+    (tmp_path / "t.tex").write_text(head + latex.render(table) + "\\end{document}\n")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
+    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stdout[-2000:]
+    assert (layout == "synthetic") or "Overfull" not in finished.stdout
+
+
+def test_the_terminal_shows_every_number_unbroken(cells: list[Cell], scores: Scores) -> None:
+    console = Console(width=120, record=True, file=io.StringIO())
+    table = arrange(cells, scores)
+    console.print(terminal.render(table))
+    text = console.export_text()
+    assert all(entry.score.text in text for entry in table.entries())
+
+
+def test_every_column_of_a_record_says_what_it_is() -> None:
+    for field in record.SCHEMA:
+        assert field.metadata[b"meaning"], field.name
+
+
+def test_a_torn_record_is_named(trained: Home, cells: list[Cell], tmp_path: Path) -> None:
+    path = tmp_path / "record.parquet"
+    path.write_bytes(trained.trial(cells[0].trials[0].id).record.read_bytes()[:100])
+    with pytest.raises(UserError, match=r"record\.parquet cannot be read"):
+        record.collect([path])
+
+
+def test_a_record_older_than_a_column_reads_with_null(trained: Home, cells: list[Cell], tmp_path: Path) -> None:
+    new = record.collect([trained.trial(cells[0].trials[0].id).record])
+    pq.write_table(new.drop_columns(["diagnostic_spread"]), tmp_path / "old.parquet")
+    both = record.collect([tmp_path / "old.parquet", trained.trial(cells[0].trials[0].id).record])
+    assert both.schema.names == record.SCHEMA.names
+    assert both["diagnostic_spread"].null_count == 1
+
+
+def test_no_records_are_an_empty_table() -> None:
+    assert record.collect([]).num_rows == 0

@@ -1,0 +1,323 @@
+"""The papers' tables through our layouts and renderers, and grids beside the papers' numbers."""
+
+import csv
+import io
+import math
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from grid.errors import UserError
+from grid.expansion import Cell, expand, trials_of
+from grid.gridfile import load
+from grid.home import Home
+from grid.objectives import GOAL, KNOWN_AS
+from results import renderers
+from results.layouts import LAYOUTS, arrange
+from results.records import record
+from results.records.scores import Score, Scores
+from results.reference import Difference, Paper, Printed, names, results
+from results.renderers import latex, markdown, parquet, terminal
+from results.tables.table import Block, Entry, Group, Label, Row, Table
+
+from ...conftest import PAPERS, Goalgrid
+
+GOAL_TABLES = [name for name in names() if name.startswith("goal-") and Paper.read(name).layout == "goal"]
+SEEDS = {0: -0.3, 1: 0.0, 2: 0.6}
+"""By how much a seed's recall differs from 50."""
+
+
+def drawn(name: str, layout: str | None = None, metric: str = "r1") -> Table:
+    paper = Paper.read(name)
+    return arrange(paper.cells, paper, layout=layout or paper.layout, metric=metric)
+
+
+def row_of(trial_id: str, cell: Cell, protocol: str, value: float) -> dict[str, object]:
+    metrics = {f"test_{name}": 6 * value if name == "rsum" else value for name in record.METRICS}
+    names = {"trial_id": trial_id, "dataset": cell.dataset, "recipe": cell.recipe, "protocol": protocol}
+    origin = {"data_fingerprint": "d", "code_fingerprint": "code", "train_seconds": 1.0}
+    return {**names, **origin, "other_metrics": None, **metrics}
+
+
+def synthetic(cells: Iterable[Cell]) -> Scores:
+    """Records in which every recall is 50 plus what is the seed's."""
+    return Scores({
+        trial.id: row_of(trial.id, cell, trial.settings.dataset.protocol, 50 + SEEDS[trial.settings.seed])
+        for cell in cells
+        for trial in cell.trials
+    })  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def third() -> list[Cell]:
+    return expand(load("goal-table3-coco"))
+
+
+@pytest.mark.parametrize("name", GOAL_TABLES)
+def test_goals_tables_are_reproduced_digit_for_digit(name: str) -> None:
+    if not (PAPERS / "goal.md").exists():
+        pytest.skip("the papers are not here")
+    table = (PAPERS / "goal.md").read_text(encoding="utf-8").replace(r"\pm", "±").split("\n")
+    printed = [re.sub(r"[{}]", "", line).split("\t") for line in table if "±" in line]
+    shown = [line.replace("*", "").strip("| ").split(" | ") for line in markdown.render(drawn(name)).split("\n")]
+    rows = [[row[0].replace("\\", ""), *row[1:]] for row in shown if row[0].startswith("P^")]
+    assert len(rows) == 10
+    assert [row for row in printed if row in rows] == rows
+
+
+def test_the_best_of_a_direction_is_bold_by_its_digits() -> None:
+    table = drawn("goal-table3-coco")
+    bold = [
+        {block.rows[row].entries[column].score.text for row, column in table.best_of(block)}  # type: ignore[union-attr]
+        for block in table.blocks
+    ]
+    assert bold == [{"35.6 ± 0.1", "24.1 ± 0.1"}, {"43.8 ± 0.5", "31.3 ± 0.2"}]
+    assert markdown.render(table).count("**43.8 ± 0.5**") == 2
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_format_shows_every_printed_value(name: str) -> None:
+    table = drawn(name)
+    texts = {entry.score.text for entry in table.entries()}
+    assert texts == {result.value.text for result in results(name)}
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(terminal.render(table))
+    screen, source = console.export_text(), latex.render(table)
+    for text in texts:
+        assert text in screen
+        assert text in markdown.render(table).replace("\\", "")
+        assert latex.escape(text) in source
+    rows = list(csv.DictReader(io.StringIO(renderers.TEXT["csv"](table))))
+    assert len(rows) == len(results(name))
+    assert {row["text"] for row in rows} == texts
+    assert parquet.tidy(table).num_rows == len(rows)
+
+
+def test_a_tidy_row_says_what_a_printed_number_is(tmp_path: Path) -> None:
+    renderers.write(drawn("goal-table3-coco"), "parquet", tmp_path / "t.parquet")
+    row = pd.read_parquet(tmp_path / "t.parquet").iloc[-1]
+    assert (row["paper"], row["table"], row["model"]) == ("GOAL", "3", "VSE++ (ResNet152, fine-tuned)")
+    assert (row["recipe"], row["objective"], row["metric"]) == ("vsepp-r152-ft", "sig-ms_cir", "t2i_r1")
+    assert (row["mean"], row["std"], row["n"]) == (31.1, 0.2, 3)
+
+
+def test_a_paper_that_does_not_report_a_metric_says_so() -> None:
+    with pytest.raises(UserError, match=r"Recall@5 \(%\) is not reported here; reported: i2t_r1, t2i_r1"):
+        drawn("goal-table3-coco", metric="r5")
+    with pytest.raises(UserError, match="no place for rows without an objective; use --layout listing"):
+        drawn("goal-table6", layout="goal")
+
+
+def test_the_tables_of_the_papers_have_their_rows_and_columns() -> None:
+    table = drawn("unified-table1")
+    assert [block.title for block in table.blocks] == ["flickr30k, f30k-1k", "coco, coco-5x1k"]
+    assert table.blocks[0].rows[8].label.text == "VSE++ (BUTD) + L_Unified"
+    assert [column.text for group in table.groups for column in group.columns] == ["R@1", "R@5", "R@10"] * 2 + ["RSUM"]
+    six = drawn("goal-table6")
+    assert [group.title.text for group in six.groups] == [
+        "coco-5k I→T",
+        "coco-5k T→I",
+        "f30k-1k I→T",
+        "f30k-1k T→I",
+    ]
+    assert len(six.blocks[0].rows) == 12
+
+
+def test_methods_stand_data_sets_side_by_side_for_records_too() -> None:
+    cells = expand(load("goal-table3-coco", ['objectives=["con_con"]']))
+    cells += expand(load("goal-table3-f30k", ['objectives=["con_con", "con_nca"]']))
+    table = arrange(cells, synthetic(cells), layout="methods")
+    assert [row.label.text for row in table.blocks[0].rows][:2] == ["vsepp-r152, con_con", "vsepp-r152-ft, con_con"]
+    assert [sum(entry is None for entry in row.entries) for row in table.blocks[0].rows] == [0, 0, 6, 6]
+
+
+def test_the_map_of_known_objectives_holds_the_cells_of_the_grid() -> None:
+    cells = expand(load("demo", ['objectives=["con_con", "con_cir"]']))
+    table = arrange(cells, Scores({}), layout="known")
+    assert [entry.score.text for entry in table.entries()] == [KNOWN_AS["con_con"], "new"]
+    with pytest.raises(UserError, match="the layout 'known' has no place for unified"):
+        arrange(expand(load("demo", ['objectives=["unified"]'])), Scores({}), layout="known")
+
+
+def malformed(text: str) -> list[str]:
+    """What is wrong with a table as LaTeX."""
+    body = re.sub(r"\\[&%#_{}$]", "", text.split("\n", 1)[1]).replace("{!}{%", "{!}{")
+    rows = [line for line in body.splitlines() if line.endswith("\\\\") and "multicolumn" not in line]
+    wrong = {
+        "braces": body.count("{") != body.count("}"),
+        "dollars": body.count("$") % 2 != 0,
+        "a character that is not escaped": bool(re.search(r"[#%]", body)),
+        "rows of different length": len({line.count("&") for line in rows}) != 1,
+    }
+    return [what for what, found in wrong.items() if found]
+
+
+@pytest.mark.parametrize("name", names())
+def test_latex_of_a_papers_table_is_well_formed(name: str) -> None:
+    assert malformed(latex.render(drawn(name))) == []
+
+
+@pytest.mark.parametrize("layout", [*LAYOUTS, "against"])
+def test_latex_of_every_layout_is_well_formed(layout: str, third: list[Cell]) -> None:
+    scores = synthetic(third)
+    chosen = {"against": "paper"} if layout == "against" else {"layout": layout}
+    assert malformed(latex.render(arrange(third, scores, **chosen))) == []
+
+
+@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
+def test_latex_of_all_papers_and_layouts_fits_a_page(third: list[Cell], tmp_path: Path) -> None:
+    scores = synthetic([*third, *(fourth := expand(load("goal-table3-f30k")))])
+    tables = [drawn(name) for name in names()]
+    tables += [arrange(third[:15], scores, layout=layout) for layout in LAYOUTS]
+    tables += [
+        arrange([*third[:15], *fourth[:15]], scores, layout="methods"),
+        arrange(third, scores, against="paper"),
+    ]
+    head = "\\documentclass[twocolumn]{article}\\usepackage{booktabs,graphicx}\\begin{document}\n"
+    body = "\\clearpage\n".join(map(latex.render, tables))
+    (tmp_path / "t.tex").write_text(f"{head}{body}\\end{{document}}\n")
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "t.tex"]
+    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stdout[-2000:]
+    assert [line for line in finished.stdout.splitlines() if "Overfull" in line or "Warning" in line] == []
+
+
+def test_latex_is_in_the_papers_notation(third: list[Cell]) -> None:
+    losses = latex.render(drawn("selhn-table1"))
+    assert r"RVSE (MLP), $\mathcal{L}_{\mathrm{T\mathchar`-SelHN}}$ & " in losses
+    assert r"with the gradient ($T^{\mathrm{con}}$, $P^{\mathrm{con}}$)" in latex.render(drawn("goal-table2-coco"))
+    ours = latex.render(arrange(third, synthetic(third), against="paper"))
+    assert r"$P^{\mathrm{sig\mathchar`-ms}}\,T^{\mathrm{cir}}$ & " in ours
+    assert "con\\_con" not in ours
+
+
+def test_differences_have_a_minus_and_no_negative_zero() -> None:
+    below = Difference(Score((62.0, 62.2), expected=2), Printed("63.1±0.2", n=3))
+    assert Difference(Score((63.08,), expected=1), Printed("63.1")).text == "+0.0"
+    entries = (Entry(below, (("objective", "con_con"),)),)
+    group = Group(Label(""), (Label("difference"),))
+    table = Table("t", Label(""), (group,), (Block("block", (Row(Label("row"), entries),)),), "caption")
+    assert below.text == "-1.0 ± 0.2"
+    assert r"row & $-$1.0 $\pm$ 0.2 \\" in latex.render(table)
+
+
+def test_a_difference_is_ours_minus_theirs_with_welchs_error() -> None:
+    ours = Score((63.0, 64.0, 65.0), expected=3)
+    difference = Difference(ours, Printed("63.1±0.2", n=3))
+    assert difference.mean == pytest.approx(0.9)
+    assert difference.error == pytest.approx(math.sqrt(1.0 / 3 + 0.04 / 3))
+    assert difference.text == "+0.9 ± 0.6"
+    assert math.isnan(difference.shown)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "text"),
+    [
+        ((63.0,), Printed("63.1±0.2", n=3), "-0.1"),
+        ((63.0, 64.0), Printed("63.1"), "+0.4"),
+        ((63.0, 64.0), Printed("-"), "--"),
+        ((), Printed("63.1±0.2", n=3), "--"),
+    ],
+)
+def test_a_difference_without_two_spreads_has_no_error(ours: tuple[float, ...], theirs: Printed, text: str) -> None:
+    assert Difference(Score(ours, expected=2), theirs).text == text
+
+
+def test_a_grid_stands_beside_the_papers_numbers(third: list[Cell]) -> None:
+    table = arrange(third, synthetic(third), against="paper")
+    assert [block.title for block in table.blocks] == ["vsepp-r152 on coco", "vsepp-r152-ft on coco"]
+    assert [row.label.text for row in table.blocks[0].rows] == list(GOAL)
+    first = [entry.score.text for entry in table.blocks[0].rows[0].entries if entry]
+    assert first == ["50.1 ± 0.5", "33.9 ± 0.9", "+16.2 ± 0.6", "50.1 ± 0.5", "22.8 ± 0.4", "+27.3 ± 0.4"]
+    assert "Paper: as printed in goal-table3-coco, for 30 of 30 cells." in table.caption
+    assert "Not the recipe's" not in table.caption
+    rows = parquet.tidy(table).to_pylist()
+    assert [row["column"] for row in rows[:3]] == ["ours", "paper", "difference"]
+    assert rows[2]["difference"] == pytest.approx(50.1 - 33.9)
+    assert rows[2]["standard_error"] == pytest.approx(math.sqrt((0.21 + 0.81) / 3))
+    assert {row["reported_in"] for row in rows} == {"goal-table3-coco"}
+
+
+def test_of_two_tables_that_one_counts_which_has_most_of_the_grid() -> None:
+    cells = expand(load("goal-table2-coco"))
+    table = arrange(cells, synthetic(cells), against="paper")
+    printed = {row.label.text: row.entries[1] for row in table.blocks[1].rows}
+    assert table.blocks[1].title == "vsepp-r152-ft on coco"
+    assert printed["con_con"].score.text == "41.0 ± 0.3"  # Table 3 prints 40.8 ± 0.3
+    assert printed["triplet-hn"].score.text == "41.3"
+    assert table.blocks[0].rows[0].entries[1] is None  # step 1 by the loss itself: nowhere
+    assert "for 7 of 8 cells" in table.caption
+
+
+def test_settings_that_leave_the_recipe_are_named_beside_the_papers_numbers() -> None:
+    cells = expand(load("goal-table3-coco", ["train.epochs=2", "objective.tau=5", 'objectives=["con_nca"]']))
+    caption = arrange(cells, synthetic(cells), against="paper").caption
+    assert "Not the recipe's as published: train.epochs, objective.tau." in caption
+
+
+def test_a_cell_without_a_record_shows_the_papers_number_alone(third: list[Cell]) -> None:
+    table = arrange(third, synthetic(third[1:]), against="paper")
+    texts = [entry.score.text for entry in table.blocks[0].rows[0].entries if entry]
+    assert texts[:3] == ["--", "33.9 ± 0.9", "--"]
+
+
+def test_a_grid_that_no_paper_reports_is_told_what_is_reported() -> None:
+    demo = expand(load("demo"))
+    with pytest.raises(UserError, match=r"no paper reports i2t_r1 or t2i_r1 of this grid's cells \(cnn-bow on shapes"):
+        arrange(demo, synthetic(demo), against="paper")
+    flickr = expand(load("goal-table3-f30k", ['recipes=["vsepp-r152"]']))
+    with pytest.raises(UserError, match=r"Reported: vsepp-r152 on coco by coco-5k \(15 objectives\)"):
+        arrange(flickr, synthetic(flickr), against="paper")
+    with pytest.raises(UserError, match="has a layout of its own; leave --layout goal out"):
+        arrange(demo, synthetic(demo), layout="goal", against="paper")
+
+
+def test_the_unified_loss_meets_its_paper_by_its_protocols() -> None:
+    grid = ['objectives=["triplet-hn", "unified"]', 'recipes=["vsepp-butd"]', "dataset.protocol=coco-5x1k"]
+    cells = expand(load("goal-table3-coco", grid))
+    table = arrange(cells, synthetic(cells), metric="rsum", against="paper")
+    assert [row.entries[1].score.text for row in table.blocks[0].rows if row.entries[1]] == ["506.6", "508.6"]
+
+
+def test_the_command_line_prints_a_papers_table(goalgrid: Goalgrid, tmp_path: Path) -> None:
+    shown = goalgrid("table", "goal-table3-coco", "--reference", runs=tmp_path)
+    assert "P^sig-ms     43.6 ± 0.3   43.8 ± 0.5   43.8 ± 0.5" in shown.stdout
+    listed = goalgrid("table", "--reference", runs=tmp_path).stdout
+    assert [line.split()[0] for line in listed.splitlines()] == list(names())
+    one = goalgrid("table", "2ad", "--reference", runs=tmp_path).stdout
+    assert {line.partition("-")[0] for line in one.splitlines()} == {"2ad"}
+    wrong = goalgrid("table", "goal-table3-f30k", "--reference", runs=tmp_path)
+    assert wrong.returncode == 2
+    assert "Did you mean 'goal-table3-coco'?" in wrong.stderr
+    assert "in its appendix, which is not here" in wrong.stderr
+    both = goalgrid("table", "goal-table6", "--reference", "--protocol", "coco-5k", runs=tmp_path)
+    assert both.returncode == 2
+    assert "leave --against and --protocol out" in both.stderr
+
+
+def test_the_command_line_puts_a_grid_beside_the_paper(goalgrid: Goalgrid, trained: Home, tmp_path: Path) -> None:
+    (tmp_path / "small.toml").write_text(
+        'name = "small"\ndatasets = ["coco"]\nrecipes = ["vsepp-r152"]\nobjectives = ["con_con"]\nseeds = [0, 1]\n'
+    )
+    runs = Home(tmp_path / "runs")
+    template = record.collect([next(trained.path.glob("trials/*/record.parquet"))]).to_pylist()[0]
+    [cell] = expand(load(str(tmp_path / "small.toml")))
+    for trial in trials_of([cell]):
+        folder = runs.trial(trial.id)
+        folder.path.mkdir(parents=True)
+        row = row_of(trial.id, cell, "coco-5k", 34.0 + trial.settings.seed)
+        record.write(folder.record, {**template, **row})
+        folder.done.write_text("")
+    beside = goalgrid("table", str(tmp_path / "small.toml"), "--against", "paper", runs=runs.path)
+    assert re.search(r"con_con +34.5 ± 0.7 +33.9 ± 0.9 +\+0.6 ± 0.7", beside.stdout), beside.stderr
+    wrong = goalgrid("table", "demo", "--against", "paper", runs=trained.path)
+    assert wrong.returncode == 2
+    assert "no paper reports" in wrong.stderr
+    unknown = goalgrid("table", "demo", "--against", "papers", runs=trained.path)
+    assert "unknown comparison 'papers'. Did you mean 'paper'?" in unknown.stderr

@@ -1,0 +1,119 @@
+"""Provenance: what counts as the code of a result, where it came from, and when a finished trial is stale."""
+
+import json
+import platform
+import shutil
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from results.records import provenance
+from results.records.provenance import Cause, Stale
+
+ROOT = Path(__file__).parents[3]
+CODE = provenance.versioned("0123456789abcdef" * 4)
+NOW = dict.fromkeys(("one", "two", "three"), CODE)
+
+
+def row(**different: Any) -> dict[str, Any]:
+    """A record of now, but for what is different."""
+    versions = {"torch": version("torch"), "ray": "0.1"}
+    common = {
+        "trial_id": "one",
+        "dataset": "shapes",
+        "recipe": "cnn-bow",
+        "data_fingerprint": "d",
+        "code_fingerprint": CODE,
+        "environment": json.dumps({"versions": versions, "python": platform.python_version()}),
+        "finished_at": "2026-01-01T00:00:00+00:00",
+    }
+    return common | different
+
+
+def test_what_was_trained_as_now_is_not_stale() -> None:
+    assert provenance.stale([row()], NOW) == {}
+
+
+def test_other_code_is_named() -> None:
+    other = provenance.versioned("f" * 64)
+    found = provenance.stale([row(code_fingerprint=other)], NOW)
+    assert found == {"one": [Stale(Cause.CODE, "trained by other code than now")]}
+
+
+def test_a_record_from_before_says_that_code_was_compared_in_another_way() -> None:
+    ((found,),) = provenance.stale([row(code_fingerprint=CODE.partition(":")[2])], NOW).values()
+    assert found.cause is Cause.CODE
+    assert "before code was compared by what a trial uses" in found.what
+
+
+def test_the_version_that_changed_is_named_and_no_other() -> None:
+    environment = json.dumps({"versions": {"torch": "1.0", "ray": "0.1"}, "python": "3.0.0"})
+    (found,) = provenance.stale([row(environment=environment)], NOW)["one"]
+    assert found == Stale(
+        Cause.ENVIRONMENT, f"python 3.0.0 -> {platform.python_version()}, torch 1.0 -> {version('torch')}"
+    )
+
+
+def test_the_latest_trial_decides_which_data_are_meant() -> None:
+    later = row(trial_id="two", data_fingerprint="e", finished_at="2026-01-02T00:00:00+00:00")
+    elsewhere = row(trial_id="three", recipe="fc-bow", data_fingerprint="f")
+    found = provenance.stale([later, row(), elsewhere], NOW)
+    assert found == {"one": [Stale(Cause.DATA, "other data than the latest: d -> e")]}
+
+
+def test_every_source_counts_for_the_nodes_of_a_cluster(tmp_path: Path) -> None:
+    for room in provenance.ROOMS:
+        shutil.copytree(ROOT / room, tmp_path / room)
+    before = program(tmp_path)
+    append(tmp_path / "goalgrid" / "report.py")
+    assert program(tmp_path) != before
+
+
+def append(path: Path) -> None:
+    path.write_text(path.read_text(encoding="utf-8") + "\n# changed\n", encoding="utf-8")
+
+
+def program(folder: Path) -> str:
+    """Fingerprint of the source in this folder, by a process that imports none of it but `results`."""
+    script = (
+        "import sys; from results.records import provenance; print(provenance.program_fingerprint());"
+        "assert not {'torch', 'objectives', 'retrieval', 'runners'} & set(sys.modules)"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, env={"PYTHONPATH": str(folder)}
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_a_git_checkout_says_its_commit_and_whether_it_was_changed(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "results", tmp_path / "results")
+    shutil.copytree(ROOT / "grid", tmp_path / "grid")
+    assert source(tmp_path) is None
+    identity = ("-c", "user.name=n", "-c", "user.email=e")
+    for arguments in (("init", "-q"), ("add", "."), (*identity, "commit", "-qm", "first")):
+        subprocess.run(["git", *arguments], cwd=tmp_path, check=True)
+    clean = source(tmp_path)
+    assert clean
+    assert len(clean["commit"]) == 40
+    assert clean["dirty"] is False
+    append(tmp_path / "grid" / "home.py")
+    assert source(tmp_path) == clean | {"dirty": True}
+
+
+def source(folder: Path) -> Any:
+    script = "import json; from results.records import provenance; print(json.dumps(provenance.source()))"
+    finished = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=True)
+    return json.loads(finished.stdout)
+
+
+def test_a_trial_notes_its_source_and_its_device() -> None:
+    noted = provenance.environment("cuda", "a GPU", 2)
+    assert (noted["device"], noted["device_type"], noted["threads"]) == ("a GPU", "cuda", 2)
+    assert provenance.environment("cpu", "", 1)["device"]
+    assert json.dumps(noted)

@@ -1,0 +1,183 @@
+"""Statistics equal scipy's, statsmodels', or slow literal versions."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.regression.linear_model import OLS
+from statsmodels.stats.libqsturng import psturng, qsturng
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.power import TTestPower
+from statsmodels.stats.weightstats import DescrStatsW
+
+from results.statistics import significance as own
+
+VALUES = st.lists(st.floats(-50, 50).map(lambda x: round(x, 3)), min_size=2, max_size=8)
+RNG = np.random.default_rng(7)
+
+
+@given(VALUES)
+def test_the_t_interval_is_scipys(values: list[float]) -> None:
+    interval = own.t_interval(values)
+    if np.std(values) > 0:
+        low, high = stats.t.interval(0.95, len(values) - 1, np.mean(values), stats.sem(values))
+        assert (interval.low, interval.high) == pytest.approx((low, high))
+    else:
+        assert interval.low == interval.high == pytest.approx(values[0])
+
+
+@pytest.mark.parametrize(("bca", "method"), [(True, "BCa"), (False, "percentile")])
+def test_the_bootstrap_is_scipys(bca: bool, method: str) -> None:
+    values = RNG.exponential(size=40)
+    interval = own.bootstrap_interval(values, bca=bca, generator=np.random.default_rng(3))
+    theirs = stats.bootstrap(
+        (values,), np.mean, n_resamples=own.DRAWS, method=method, rng=np.random.default_rng(3)
+    ).confidence_interval
+    assert (interval.low, interval.high) == pytest.approx((theirs.low, theirs.high))
+
+
+def test_the_bootstrap_gives_the_same_interval_twice() -> None:
+    values = RNG.normal(size=30)
+    assert own.bootstrap_interval(values) == own.bootstrap_interval(values)
+    assert own.bootstrap_interval([1.0] * 9) == own.Interval(1.0, 1.0)
+
+
+@given(VALUES)
+def test_the_paired_t_test_is_scipys(values: list[float]) -> None:
+    if np.std(values) > 1e-6:
+        assert own.paired_t(values) == pytest.approx(stats.ttest_1samp(values, 0).pvalue, rel=1e-6)
+    else:
+        assert own.paired_t(values) == (1.0 if values[0] == 0 else 0.0)
+
+
+@settings(max_examples=25)
+@given(VALUES)
+def test_the_sign_flip_test_is_the_literal_share_of_all_flips(values: list[float]) -> None:
+    means = [abs(sum(s * v for s, v in zip(signs, values, strict=True))) for signs in
+             itertools.product((1, -1), repeat=len(values))]  # fmt: skip
+    assert own.sign_flip(values) == pytest.approx(np.mean(np.array(means) >= abs(sum(values)) - 1e-9))
+
+
+def test_the_sign_flip_test_is_scipys() -> None:
+    values = RNG.normal(0.5, 1, 7)
+    theirs = stats.permutation_test((values,), np.mean, permutation_type="samples", n_resamples=np.inf)
+    assert own.sign_flip(values) == pytest.approx(theirs.pvalue)
+
+
+@given(st.integers(2, 12))
+def test_the_smallest_p_is_reached_by_differences_of_one_sign_and_never_passed(n: int) -> None:
+    assert own.sign_flip([1.0] * n) == own.smallest_p(n)
+    assert own.seeds_to_reach(own.smallest_p(n)) == n
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=14))
+def test_holm_is_the_literal_step_down(p: list[float]) -> None:
+    adjusted = own.holm(p)
+    running = 0.0
+    for rank, place in enumerate(sorted(range(len(p)), key=lambda place: p[place])):
+        running = max(running, min(1.0, (len(p) - rank) * p[place]))
+        assert adjusted[place] == pytest.approx(running)
+    assert all(adjusted >= np.array(p) - 1e-12)
+
+
+@settings(max_examples=20)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=14))
+def test_holm_is_statsmodels(p: list[float]) -> None:
+    assert own.holm(p) == pytest.approx(multipletests(p, method="holm")[1])
+
+
+@given(VALUES)
+def test_the_paired_t_test_and_its_interval_are_statsmodels(values: list[float]) -> None:
+    if np.std(values) > 1e-6:
+        theirs = DescrStatsW(values)
+        interval = own.t_interval(values)
+        assert own.paired_t(values) == pytest.approx(theirs.ttest_mean(0)[1], rel=1e-6)
+        assert (interval.low, interval.high) == pytest.approx(theirs.tconfint_mean())
+
+
+@given(st.integers(2, 20), st.floats(0.05, 1.2))
+def test_power_is_statsmodels(n: int, difference: float) -> None:
+    assert own.power(difference, 1.0, n) == pytest.approx(TTestPower().power(difference, n, 0.05), abs=1e-6)
+
+
+@settings(max_examples=20)
+@given(st.floats(0.25, 4))
+def test_the_seeds_needed_are_statsmodels_rounded_up(std: float) -> None:
+    n = TTestPower().solve_power(0.5 / std, power=0.8, alpha=0.05)
+    assert own.seeds_needed(0.5, std) in {max(2, math.ceil(n - 1e-6)), max(2, math.ceil(n + 1e-6))}
+
+
+def test_power_is_the_share_of_simulated_experiments_that_find_the_difference() -> None:
+    d = RNG.normal(0.8, 1.0, (20_000, 10))
+    found = stats.ttest_1samp(d, 0, axis=1).pvalue < 0.05
+    assert own.power(0.8, 1.0, 10) == pytest.approx(found.mean(), abs=0.01)
+
+
+@given(st.floats(0.05, 5))
+def test_the_seeds_needed_are_the_fewest(std: float) -> None:
+    n = own.seeds_needed(0.5, std)
+    assert n is not None
+    assert own.power(0.5, std, n) >= 0.8
+    assert n == 2 or own.power(0.5, std, n - 1) < 0.8
+
+
+def test_too_many_seeds_are_none() -> None:
+    assert own.seeds_needed(0.5, 50.0) is None
+    assert own.seeds_needed(0.5, math.nan) is None
+    assert own.seeds_needed(0.5, 0.0) == 2
+
+
+def test_the_true_std_lies_within_its_factors_as_often_as_promised() -> None:
+    found = RNG.normal(size=(20_000, 5)).std(axis=1, ddof=1)
+    factors = own.std_factors(5)
+    assert np.mean((found * factors.low < 1) & (found * factors.high > 1)) == pytest.approx(0.95, abs=0.01)
+
+
+def test_tukey_of_two_cells_is_the_paired_t_test() -> None:
+    values = RNG.normal(size=(2, 6))
+    assert own.tukey(values, 0)[1] == pytest.approx(stats.ttest_rel(*values).pvalue, abs=1e-6)
+
+
+def test_tukey_without_blocks_to_remove_is_scipys() -> None:
+    values = RNG.normal(size=(4, 6)) + np.arange(4)[:, None]
+    values -= values.mean(axis=0)  # seeds that add nothing: only the degrees of freedom differ from scipy's
+    error, freedom = own.error_of_blocks(values)
+    q = np.abs(values.mean(1) - values.mean(1)[0]) / math.sqrt(error / 6)
+    assert own.tukey(values, 0)[1:] == pytest.approx(stats.studentized_range.sf(q[1:], 4, freedom))
+    assert freedom == 15
+
+
+@settings(max_examples=10)
+@given(st.integers(3, 6), st.integers(3, 6), st.integers(0, 999))
+def test_tukey_rests_on_statsmodels_error_of_cells_and_seeds(cells: int, seeds: int, seed: int) -> None:
+    """Its studentized range is an approximation, and a poor one for large p."""
+    draws = np.random.default_rng(seed)
+    values = draws.normal(size=(cells, seeds)) + np.arange(cells)[:, None] + 5 * draws.normal(size=seeds)
+    cell, block = (places.ravel() for places in np.indices(values.shape))
+    design = np.column_stack([np.eye(cells)[cell], np.eye(seeds)[block][:, 1:]])
+    fit = OLS(values.ravel(), design).fit()
+    assert own.error_of_blocks(values) == pytest.approx((fit.mse_resid, fit.df_resid))
+    q = np.abs(values.mean(1) - values.mean(1)[0]) / math.sqrt(fit.mse_resid / seeds)
+    for ours, each in zip(own.tukey(values, 0)[1:], q[1:], strict=True):
+        theirs = float(np.squeeze(psturng(each, cells, fit.df_resid)))
+        assert ours == pytest.approx(theirs, abs=5e-3) if theirs < 0.5 else ours > 0.45
+    honest = own.honest_difference(fit.mse_resid, int(fit.df_resid), cells, seeds)
+    assert honest == pytest.approx(qsturng(0.95, cells, fit.df_resid) * math.sqrt(fit.mse_resid / seeds), rel=5e-3)
+
+
+def test_tukey_declares_a_best_of_equals_different_rarely() -> None:
+    """The best was picked for being so; five in a hundred such families may err, and not more."""
+    wrong = 0
+    for _ in range(300):
+        values = RNG.normal(size=(6, 4)) + 3 * RNG.normal(size=4)
+        wrong += bool((own.tukey(values, int(values.mean(1).argmax())) < 0.05).any())
+    assert wrong / 300 < 0.08
+
+
+def test_an_error_of_zero_tells_every_difference() -> None:
+    values = np.array([[1.0, 2.0], [1.0, 2.0], [3.0, 4.0]])
+    assert own.tukey(values, 2).tolist() == [0.0, 0.0, 1.0]
