@@ -57,6 +57,9 @@ class TrainSettings(Settings):
     precision: Annotated[Literal["fp32", "bf16"], IdentityDefault("fp32")] = Field(
         "fp32", description="of the encoders' arithmetic; objectives always compute in fp32"
     )
+    compile: Annotated[bool, IdentityDefault(False)] = Field(
+        False, description="run the encoders through torch.compile: faster on a GPU, and rounded otherwise"
+    )
     clip_norm: Annotated[float, Field(gt=0)] = Field(2.0, description="bound on the norm of the whole gradient")
     selection: Literal["best-val-rsum", "last"] = Field(
         "best-val-rsum", description="which checkpoint's test metrics count"

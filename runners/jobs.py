@@ -10,10 +10,13 @@ from grid.errors import UserError
 from grid.expansion import Trial, chains
 from grid.gridfile import Grid
 from grid.home import Home
+from grid.probes import speed_of
 from grid.running import Resources
 from grid.settings import TrialSettings
 from runners.machine import Machine
+from runners.memory import Sample
 from runners.progress import Cadence
+from runners.shares import Needs, share_of
 
 
 @dataclass(frozen=True)
@@ -150,3 +153,23 @@ def gpu_share(resources: Resources, recipe: str) -> float:
     if share > 1 and share != int(share):
         raise UserError(f"resources.gpu = {share}: give a share of one GPU, up to 1, or a whole number of GPUs.")
     return share
+
+
+def samples(jobs: Sequence[Job], resources: Resources) -> list[Sample]:
+    """One trial of each kind whose memory has to be known; none where the share is stated, or a replica has a GPU."""
+    if resources.gpu is not None or resources.replicas > 1:
+        return []
+    found = dict[str, Sample]()
+    for job in jobs:
+        for settings in job.trials if job.machine.gpu else ():
+            found.setdefault(speed_of(settings), Sample(settings, job.machine))
+    return list(found.values())
+
+
+def sized(jobs: Sequence[Job], needs: Needs) -> list[Job]:
+    """The jobs with the shares that their trials need, where these are known of all of a job's trials."""
+    shares = [share_of(job.trials, needs) if job.machine.gpu else None for job in jobs]
+    return [
+        job if share is None else replace(job, request=replace(job.request, gpu=share.gpu, memory=share.memory))
+        for job, share in zip(jobs, shares, strict=True)
+    ]

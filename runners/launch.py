@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -17,7 +18,7 @@ from runners.driver import Driver, check_room
 from runners.events import Event, Report
 from runners.here import Here
 from runners.interrupts import Interrupts
-from runners.jobs import Job, Launched, jobs_for
+from runners.jobs import Job, Launched, jobs_for, samples, sized
 from runners.live import Board, Display
 from runners.mlflow_mirror import Mirror
 from runners.precompute import check_inputs, compute_features
@@ -66,7 +67,8 @@ class Launch:
             self._check_nodes(driver, launched, jobs)
             check_inputs(jobs)
             compute_features(jobs, self.console)
-            jobs = shares.sized(jobs, shares.measured(driver, jobs, grid.resources, self.home, self._warn))
+            on_gpus = partial(driver.on_gpus, list(grid.resources.custom))
+            jobs = sized(jobs, shares.measured(samples(jobs, grid.resources), on_gpus, self.home, self._warn))
             for trial_id in reversed(anew):  # children first: none is left that started from what is gone
                 replace(self.home, trial_id)
             board = Board(cells, {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials})

@@ -31,6 +31,9 @@ class Learner:
         checkpoints.seed_torch(derived_seed(settings, "dropout"), inputs.device)
         shape, words, seed = inputs.pairs.train.images.shape, len(inputs.reader), derived_seed(settings, "weights")
         self.model = build(settings.model, shape, words, seed=seed, places=inputs.places).to(inputs.device)
+        if settings.train.compile:
+            self.model.image.compile()
+            self.model.text.compile()
         goal = settings.objective
         self.objective = objectives.build(goal.name, variant=goal.variant, **goal.parameters).to(inputs.device)
         self._mining = self.objective

@@ -18,13 +18,12 @@ from grid.home import Home, TrialFolder
 from grid.probes import Probe, speed_of
 from grid.settings import TrialSettings
 from runners import checkpoints, shares
-from runners.here import Here
+from runners.apart import apart
 from runners.inputs import Inputs, batches, prepare
-from runners.jobs import jobs_for
+from runners.jobs import jobs_for, samples
 from runners.machine import Machine
 from runners.precompute import check_inputs, compute_features
 from runners.replicas import Replicas
-from runners.stopping import Stop
 from runners.trainer import Hooks, Preempted, Trainer
 
 STEPS = 20
@@ -58,7 +57,8 @@ def probe_memory(grid: Grid, trials: Sequence[Trial], home: Home, console: Conso
     jobs = jobs_for(grid, trials, home, gpus=gpus) if gpus else []
     check_inputs(jobs)
     compute_features(jobs, console)
-    shares.measured(Here(Stop()), jobs, grid.resources, home, partial(console.print, markup=False, soft_wrap=True))
+    say = partial(console.print, markup=False, soft_wrap=True)
+    shares.measured(samples(jobs, grid.resources), lambda *call: [apart(*call)], home, say)
 
 
 def measure(settings: TrialSettings, machine: Machine, steps: int = STEPS) -> Probe:

@@ -1,6 +1,5 @@
 """One trial from start to record, in a folder. Knows neither Ray nor the command line."""
 
-import json
 import traceback
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -65,27 +64,6 @@ def run_trial(
     Every failure is caught, classed and left with its attempt: one trial never stops the others. Where the policy of
     its class has no further try, `error.txt` reports the trial as failed.
     """
-    with ExitStack() as holds:
-        running = begin(settings, folder, report, machine, holds, origin=origin, stop=stop or Stop())
-        if not isinstance(running, Running):
-            return running
-        try:
-            return _train(running, cadence)
-        except Exception as error:  # whatever it is, it is this trial's failure, not the grid's
-            return running.ended(error)
-
-
-def begin(
-    settings: TrialSettings,
-    folder: TrialFolder,
-    report: Report,
-    machine: Machine,
-    holds: ExitStack,
-    *,
-    origin: Origin,
-    stop: Stop,
-) -> "Running | State":
-    """Begin an attempt at a trial, held until `holds` is closed; or its state, where there is none to make."""
     voice = Voice(folder.trial_id, settings.train.epochs, report)
     if folder.done.exists():
         voice.done()
@@ -93,19 +71,28 @@ def begin(
     if given_up(folder, origin.launch):  # its process died once too often
         voice.tell("failed", folder.reason())
         return State.FAILED
-    try:
-        hold = holds.enter_context(attempts.held(folder, origin, stop))
-    except attempts.Busy as busy:
-        if folder.done.exists():
-            voice.done()
-            return State.DONE
-        if not busy.ours:
-            voice.tell("busy", str(busy))
-        return State.RUNNING
-    except UserError as error:  # no attempt could be begun
-        voice.tell("failed", f"{classify(error)}: {error}")
-        return State.FAILED
-    return Running(settings, folder, hold, voice, machine)
+    with ExitStack() as stack:
+        try:
+            hold = stack.enter_context(attempts.held(folder, origin, stop or Stop()))
+        except attempts.Busy as busy:
+            return _left_to_another(folder, voice, busy)
+        except UserError as error:  # no attempt could be begun
+            voice.tell("failed", f"{classify(error)}: {error}")
+            return State.FAILED
+        running = Running(settings, folder, hold, voice, machine)
+        try:
+            return _train(running, cadence)
+        except Exception as error:  # whatever it is, it is this trial's failure, not the grid's
+            return running.ended(error)
+
+
+def _left_to_another(folder: TrialFolder, voice: Voice, busy: attempts.Busy) -> State:
+    if folder.done.exists():
+        voice.done()
+        return State.DONE
+    if not busy.ours:
+        voice.tell("busy", str(busy))
+    return State.RUNNING
 
 
 @dataclass(frozen=True)
@@ -164,9 +151,19 @@ class Running:
         folder, own = self.folder, self.settings.dataset.protocol
         metrics = {name: each.metrics() for name, each in by_protocol.items()}
         self.hold.commit()
-        notes = {"code_fingerprint": self.code, "environment": json.dumps(self.environment, sort_keys=True)}
-        content = _record(self.settings, folder, progress, inputs, by_protocol[own], metrics) | notes
-        record.write(folder.record, content, durable=False)
+        trained = record.Trained(
+            trial_id=folder.trial_id,
+            settings=self.settings,
+            rows=progress.rows,
+            selected=progress.selected,
+            metrics=metrics,
+            ranks={direction: getattr(by_protocol[own], direction).tolist() for direction in ("i2t", "t2i")},
+            replicas=progress.replicas,
+            data_fingerprint=data_fingerprint(inputs, self.settings.model),
+            code_fingerprint=self.code,
+            environment=self.environment,
+        )
+        record.write(folder.record, trained, durable=False)
         make_durable(folder.path)  # before `done` says so
         write_text(folder.done, datetime.now(UTC).isoformat(timespec="seconds") + "\n", durable=False)
         # Three times the model each; what may start from it takes the best. A trial without any is as soon done again.
@@ -236,47 +233,3 @@ def _parent(settings: TrialSettings, folder: TrialFolder) -> TrialFolder | None:
 def protocols_of(settings: TrialSettings) -> list[str]:
     """The trial's own protocol, then every other of its data set: one training serves them all."""
     return list(dict.fromkeys([settings.dataset.protocol, *catalog.protocols(settings.dataset.name)]))
-
-
-def _record(
-    settings: TrialSettings,
-    folder: TrialFolder,
-    progress: Progress,
-    inputs: Inputs,
-    ranks: Ranks,
-    metrics: dict[str, dict[str, float]],
-) -> dict[str, Any]:
-    """What is kept of a trial, but for the code and the environment that trained it.
-
-    Args:
-        ranks: by its own protocol.
-        metrics: by all of its data set's protocols.
-    """
-    selected = progress.selected
-    others = {name: each for name, each in metrics.items() if name != settings.dataset.protocol}
-    return {
-        "trial_id": folder.trial_id,
-        "dataset": settings.dataset.name,
-        "protocol": settings.dataset.protocol,
-        "recipe": settings.recipe,
-        "objective": settings.objective.name,
-        "variant": settings.objective.variant,
-        "seed": settings.seed,
-        "starts_from": settings.starts_from,
-        "settings": settings.model_dump_json(),
-        "selection": settings.train.selection,
-        "selected_epoch": selected["epoch"],
-        "epochs": progress.epoch,
-        "steps": progress.step,
-        **{f"val_{name}": selected[f"val_{name}"] for name in record.METRICS},
-        **{f"test_{name}": value for name, value in metrics[settings.dataset.protocol].items()},
-        "other_metrics": record.other_metrics(others),
-        **record.diagnostics(selected),
-        "test_i2t_ranks": ranks.i2t.tolist(),
-        "test_t2i_ranks": ranks.t2i.tolist(),
-        "history": record.long_history(progress.rows),
-        "replicas": progress.replicas if progress.replicas > 1 else None,
-        "train_seconds": sum(row["seconds"] for row in progress.rows),
-        "data_fingerprint": data_fingerprint(inputs, settings.model),
-        "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
-    }

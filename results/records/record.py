@@ -4,7 +4,10 @@ The records of a grid are collected by concatenation. The schema's metadata give
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pyarrow.parquet as pq
 
 from grid.errors import UserError
 from grid.files import written_aside
+from grid.settings import TrialSettings
 
 METRICS = ("i2t_r1", "i2t_r5", "i2t_r10", "i2t_medr", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_medr", "rsum")
 """Metrics of an evaluation. i2t: images search texts; t2i: texts search images; r1: Recall@1; medr: median rank."""
@@ -50,17 +54,6 @@ def _diagnostics() -> list[pa.Field]:
         _column(f"diagnostic_{name}", pa.float64(), f"{meaning}, at the selected epoch", unit).with_nullable(True)
         for name, (_, meaning, unit) in DIAGNOSTICS.items()
     ]
-
-
-def diagnostics(row: dict[str, Any]) -> dict[str, float | None]:
-    """The diagnostic columns, from the history's row of an epoch."""
-    return {f"diagnostic_{name}": row.get(logged) for name, (logged, _, _) in DIAGNOSTICS.items()}
-
-
-def other_metrics(by_protocol: dict[str, dict[str, float]]) -> list[tuple[str, float]] | None:
-    """The column of test metrics by further protocols, keyed `coco-5x1k/i2t_r1`; None without any."""
-    values = [(f"{name}/{metric}", value) for name, metrics in by_protocol.items() for metric, value in metrics.items()]
-    return values or None
 
 
 def _metrics(split: str) -> list[pa.Field]:
@@ -120,15 +113,82 @@ _LONG = [
 """Columns, by their path in Parquet, that are worth compressing: the others hold one short value."""
 
 
-def write(path: Path, values: dict[str, Any], *, durable: bool = True) -> None:
+@dataclass(frozen=True)
+class Trained:
+    """What a finished training gives its record.
+
+    Args:
+        rows: the history, a row an epoch.
+        selected: the row of the epoch whose checkpoint counts.
+        metrics: on the test split, by protocol.
+        ranks: of the test queries by the trial's own protocol, for `i2t` and `t2i`.
+        replicas: the most processes that trained it together.
+    """
+
+    trial_id: str
+    settings: TrialSettings
+    rows: Sequence[Mapping[str, Any]]
+    selected: Mapping[str, Any]
+    metrics: Mapping[str, Mapping[str, float]]
+    ranks: Mapping[str, Sequence[int]]
+    replicas: int
+    data_fingerprint: str
+    code_fingerprint: str
+    environment: Mapping[str, Any]
+
+    def values(self) -> dict[str, Any]:
+        """The record's row, by column."""
+        settings, selected, own = self.settings, self.selected, self.settings.dataset.protocol
+        return {
+            "trial_id": self.trial_id,
+            "dataset": settings.dataset.name,
+            "protocol": own,
+            "recipe": settings.recipe,
+            "objective": settings.objective.name,
+            "variant": settings.objective.variant,
+            "seed": settings.seed,
+            "starts_from": settings.starts_from,
+            "settings": settings.model_dump_json(),
+            "selection": settings.train.selection,
+            "selected_epoch": selected["epoch"],
+            "epochs": self.rows[-1]["epoch"],
+            "steps": self.rows[-1]["step"],
+            **{f"val_{name}": selected[f"val_{name}"] for name in METRICS},
+            **{f"test_{name}": value for name, value in self.metrics[own].items()},
+            "other_metrics": self._by_other_protocols() or None,
+            **{f"diagnostic_{name}": selected.get(logged) for name, (logged, _, _) in DIAGNOSTICS.items()},
+            "test_i2t_ranks": self.ranks["i2t"],
+            "test_t2i_ranks": self.ranks["t2i"],
+            "history": _long_history(self.rows),
+            "replicas": self.replicas if self.replicas > 1 else None,
+            "train_seconds": sum(row["seconds"] for row in self.rows),
+            "data_fingerprint": self.data_fingerprint,
+            "code_fingerprint": self.code_fingerprint,
+            "environment": json.dumps(self.environment, sort_keys=True),
+            "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+
+    def _by_other_protocols(self) -> list[tuple[str, float]]:
+        """Test metrics by the other protocols, keyed `coco-5x1k/i2t_r1`."""
+        own = self.settings.dataset.protocol
+        others = ((name, metrics) for name, metrics in self.metrics.items() if name != own)
+        return [(f"{name}/{metric}", value) for name, metrics in others for metric, value in metrics.items()]
+
+
+def write(path: Path, trained: Trained, *, durable: bool = True) -> None:
     """Write one record.
 
     Args:
-        durable: return only when the record is on the disk.
+        durable: wait until it stands on the disk.
 
     Raises:
         UserError: the disk is full or read-only.
     """
+    write_row(path, trained.values(), durable=durable)
+
+
+def write_row(path: Path, values: Mapping[str, Any], *, durable: bool = True) -> None:
+    """Write one record from its row, by column."""
     row = pa.RecordBatch.from_struct_array(pa.array([values], pa.struct(list(SCHEMA))))  # converts all columns at once
     buffer = pa.BufferOutputStream()  # writing to the file directly takes a third longer: many small writes
     pq.write_table(
@@ -142,7 +202,7 @@ def write(path: Path, values: dict[str, Any], *, durable: bool = True) -> None:
         file.write(buffer.getvalue())
 
 
-def long_history(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _long_history(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The column `history`: a trainer's rows, one for each epoch, as one row for each logged value."""
     return [
         {"epoch": row["epoch"], "name": name, "value": float(value)}

@@ -115,7 +115,7 @@ def test_json_carries_everything(pair: Home, verb: Verb) -> None:
 def change(folder: TrialFolder, **columns: str) -> None:
     """Write other values into a record."""
     (row,) = pq.ParquetFile(folder.record).read().to_pylist()
-    record.write(folder.record, row | columns)
+    record.write_row(folder.record, row | columns)
 
 
 def test_stale_trials_are_named_by_what_changed(pair: Home, verb: Verb) -> None:

@@ -1,8 +1,7 @@
 """Shares of a GPU: what jobs ask for, by what was measured, stated in the grid, or stated by the recipe."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,10 +13,8 @@ from grid.memory import Need
 from grid.probes import speed_of
 from grid.running import Resources
 from runners import shares
-from runners.here import Here
-from runners.jobs import Job, jobs_for
+from runners.jobs import Job, jobs_for, samples, sized
 from runners.memory import Found, Sample
-from runners.stopping import Stop
 
 GB = 1e9
 CHAIN = ('recipes=["vsepp-r152-tiny-ft"]', 'objectives=["con_con","infonce"]', "seeds=[0]")
@@ -37,37 +34,36 @@ def needs(some: list[Job], found: Need) -> dict[str, Need]:
     return {speed_of(settings): found for job in some for settings in job.trials}
 
 
-class Replies(Here):
-    """The in-process driver, on whose GPUs a probe found this."""
+class Replies:
+    """GPUs on which a probe found this."""
 
     def __init__(self, *replies: Found | Exception) -> None:
-        super().__init__(Stop())
         self.replies, self.asked = replies, list[Sample]()
 
-    def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        self.asked += arguments[0]
+    def __call__(self, function: Callable[..., Found], wanted: Sequence[Sample], home: Home) -> list[Found]:
+        self.asked += wanted
         for reply in self.replies:
             if isinstance(reply, Exception):
                 raise reply
         return list(self.replies)
 
 
-def measured(driver: Replies, some: Sequence[Job]) -> tuple[shares.Needs, list[str]]:
+def measured(replies: Replies, some: Sequence[Job]) -> tuple[shares.Needs, list[str]]:
     """What is found, and what is said of it."""
     said = list[str]()
-    return shares.measured(driver, some, Resources(), Home(Path("/tmp/runs")), said.append), said
+    return shares.measured(samples(some, Resources()), replies, Home(Path("/tmp/runs")), said.append), said
 
 
 def test_a_measured_share_replaces_the_recipes_and_bounds_what_is_allocated() -> None:
     some, found = jobs(), need()
-    for job in shares.sized(some, needs(some, found)):
+    for job in sized(some, needs(some, found)):
         assert job.request.gpu == found.share() == 0.08
         assert 0 < job.request.memory < job.request.gpu
         assert Job.from_json(job.to_json()) == job
 
 
 def test_without_a_measurement_the_recipes_share_counts_and_is_the_bound() -> None:
-    (job, *_) = shares.sized(jobs(), {})
+    (job, *_) = sized(jobs(), {})
     assert (job.request.gpu, job.request.memory) == (0.25, 0.25)
 
 
@@ -80,16 +76,16 @@ def test_a_chain_asks_for_what_its_largest_trial_needs() -> None:
     (job, *_) = some = jobs(*CHAIN)
     parent, child = (speed_of(settings) for settings in job.trials)
     both = {parent: need(1.0), child: need(9.0)}
-    assert shares.sized(some, both)[0].request.gpu == need(9.0).share()
-    assert shares.sized(some, {child: need(9.0)})[0].request == job.request
+    assert sized(some, both)[0].request.gpu == need(9.0).share()
+    assert sized(some, {child: need(9.0)})[0].request == job.request
 
 
 def test_one_trial_of_each_kind_is_probed_unless_the_grid_states_the_share() -> None:
     both = jobs('recipes=["cnn-bow","cnn-gru"]')
-    assert [sample.settings.recipe for sample in shares.samples(both, Resources())] == ["cnn-bow", "cnn-gru"]
-    assert shares.samples(jobs("resources.gpu=0.5"), Resources(gpu=0.5)) == []
-    assert shares.samples(jobs("resources.replicas=2"), Resources(replicas=2)) == []
-    assert shares.samples(jobs(gpus=0), Resources()) == []
+    assert [sample.settings.recipe for sample in samples(both, Resources())] == ["cnn-bow", "cnn-gru"]
+    assert samples(jobs("resources.gpu=0.5"), Resources(gpu=0.5)) == []
+    assert samples(jobs("resources.replicas=2"), Resources(replicas=2)) == []
+    assert samples(jobs(gpus=0), Resources()) == []
 
 
 def test_of_different_gpus_the_smallest_decides_and_that_is_said() -> None:

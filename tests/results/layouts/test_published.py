@@ -312,7 +312,7 @@ def test_the_command_line_puts_a_grid_beside_the_paper(goalgrid: Goalgrid, train
         folder = runs.trial(trial.id)
         folder.path.mkdir(parents=True)
         row = row_of(trial.id, cell, "coco-5k", 34.0 + trial.settings.seed)
-        record.write(folder.record, {**template, **row})
+        record.write_row(folder.record, {**template, **row})
         folder.done.write_text("")
     beside = goalgrid("table", str(tmp_path / "small.toml"), "--against", "paper", runs=runs.path)
     assert re.search(r"con_con +34.5 ± 0.7 +33.9 ± 0.9 +\+0.6 ± 0.7", beside.stdout), beside.stderr
