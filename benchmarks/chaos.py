@@ -59,6 +59,7 @@ def settings(trials: int) -> list[str]:
         f'"{name}"' for name in list(GOAL)[:: len(GOAL) // min(len(GOAL), trials // seeds)][: trials // seeds]
     )
     return [
+        'recipes=["cnn-bow"]',
         f"objectives=[{names}]",
         f"seeds={list(range(seeds))}",
         f"train.epochs={EPOCHS}",

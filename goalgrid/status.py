@@ -16,9 +16,6 @@ from grid.files import last_json_line, read_json_lines
 from grid.home import Home, State
 from runners.retries import POLICY
 
-COLLAPSED = 1e-3
-"""A spread of cosine similarities below this is a model that tells no pair from another."""
-
 LISTED = 4
 """So many are spelled out on a line; of more, the range or the first."""
 
@@ -79,10 +76,10 @@ def running(overview: Overview) -> list[Running]:
 
 
 def collapsed(overview: Overview) -> list[Trial]:
-    """Trials whose model, at their last epoch, gave all pairs the same similarity."""
+    """Trials whose validation recall, at their last epoch, was no better than chance."""
     begun = [trial for trial in overview.trials if overview.states[trial.id] is not State.PLANNED]
     last = [(trial, last_json_line(overview.folder(trial).history)) for trial in begun]
-    return [trial for trial, row in last if row and row.get("val_spread", 1.0) < COLLAPSED]
+    return [trial for trial, row in last if row and "val_chance" in row and row["val_rsum"] <= row["val_chance"]]
 
 
 def stale(overview: Overview) -> dict[str, dict[str, list[str]]]:
@@ -131,7 +128,7 @@ def lines(overview: Overview) -> list[str]:
 def note_lines(overview: Overview) -> list[str]:
     """What is collapsed, stale, or no part of the grid any more."""
     return [
-        *(f"collapsed: {trial.id}: all similarities are equal" for trial in collapsed(overview)),
+        *(f"collapsed: {trial.id}: validation recall is at chance level" for trial in collapsed(overview)),
         *_stale_lines(overview),
         *_former_lines(overview),
     ]

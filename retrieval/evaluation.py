@@ -1,6 +1,7 @@
 """Retrieval in both directions: ranks by counting, then recalls. Functions of matrices, without model or device."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,9 @@ from retrieval.tiles import Tile, tiles
 
 RECALLS = (1, 5, 10)
 
+CHANCE_DEVIATIONS = 3
+"""So many standard deviations above its mean, an rsum is no longer chance."""
+
 
 @dataclass(frozen=True)
 class Ranks:
@@ -20,7 +24,7 @@ class Ranks:
     i2t: Int[np.ndarray, " i"]
     t2i: Int[np.ndarray, " t"]
     spread: float = math.nan
-    """Standard deviation of the similarities; near 0 the model has collapsed."""
+    """Standard deviation of the similarities; how small it may be depends on the objective and its scale."""
     folds: tuple["Ranks", ...] = ()
     """The parts that were ranked each for itself, whose metrics are averaged; none: ranked as a whole."""
 
@@ -38,6 +42,30 @@ class Ranks:
 
     def _directions(self) -> tuple[tuple[str, np.ndarray], ...]:
         return ("i2t", self.i2t), ("t2i", self.t2i)
+
+
+def chance_rsum(images: int, texts: int) -> float:
+    """The largest rsum, in percent, that random rankings of so many images and texts plausibly reach.
+
+    Mean plus `CHANCE_DEVIATIONS` standard deviations. An image has texts / images captions, which count as one query:
+    a model that knows nothing may well treat them alike.
+    """
+    right = texts / images
+    i2t = [1 - math.prod(max(0.0, 1 - right / (texts - above)) for above in range(min(k, texts))) for k in RECALLS]
+    t2i = [min(1.0, k / images) for k in RECALLS]
+    mean = sum(i2t) + sum(t2i)
+    variance = sum(_variance_of_hits(shares) for shares in (i2t, t2i)) / images
+    return 100 * (mean + CHANCE_DEVIATIONS * math.sqrt(variance))
+
+
+def _variance_of_hits(shares: Sequence[float]) -> float:
+    """Variance, over queries, of how many of the nested recalls a query adds to.
+
+    Args:
+        shares: of queries that add to each recall, the smallest first.
+    """
+    squared = sum((2 * (len(shares) - place) - 1) * share for place, share in enumerate(shares))
+    return max(0.0, squared - sum(shares) ** 2)  # rounding: where every query adds to every recall, it is 0
 
 
 def recall(ranks: Int[np.ndarray, " q"], k: int) -> float:

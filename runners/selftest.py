@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from runners.ray_tune import RayTune
 
 SETTINGS = (
+    'recipes=["cnn-bow"]',
     "train.batch_size=250",
     "model.image.size=16",
     "seeds=[0]",

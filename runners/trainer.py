@@ -183,5 +183,6 @@ def culprit(gradients: Mapping[str, Tensor]) -> str:
 
 
 def validation(ranks: evaluation.Ranks) -> dict[str, float]:
-    """What an epoch's row holds of a validation."""
-    return {**{f"val_{name}": value for name, value in ranks.metrics().items()}, "val_spread": ranks.spread}
+    """What an epoch's row holds of a validation; `val_chance` is the rsum that a model without knowledge may reach."""
+    metrics = {f"val_{name}": value for name, value in ranks.metrics().items()}
+    return {**metrics, "val_spread": ranks.spread, "val_chance": evaluation.chance_rsum(len(ranks.i2t), len(ranks.t2i))}

@@ -35,7 +35,7 @@ def _column(name: str, kind: pa.DataType, meaning: str, unit: str = "") -> pa.Fi
 
 
 DIAGNOSTICS = {
-    "spread": ("val_spread", "standard deviation of validation similarities; near 0: collapsed", "cosine"),
+    "spread": ("val_spread", "standard deviation of validation similarities", "cosine"),
     "s_pos": ("s_pos", "mean similarity of positives in training", "cosine"),
     "s_neg": ("s_neg", "mean similarity of hardest negatives in training", "cosine"),
     "delta_s": ("delta_s", "mean |s_neg - s_pos| in training; SelHN Eq. (10)", "cosine"),

@@ -1,17 +1,15 @@
 """The command line: what it lists, how it refuses, and with which exit code."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
 from grid import catalog
-from grid.files import read_json_lines, write_json_lines
 from grid.home import Home
 from grid.objectives import OBJECTIVES
 
-from ..conftest import Goalgrid
+from ..conftest import SMALL, Goalgrid
 
 WRONG = [
     (("run", "dmeo"), "unknown grid 'dmeo'. Did you mean 'demo'?"),
@@ -104,21 +102,9 @@ def test_status_and_plan_speak_json(trained: Home, goalgrid: Goalgrid) -> None:
 
 
 def test_plan_estimates_from_what_is_done(trained: Home, goalgrid: Goalgrid) -> None:
-    sets = ("--set", "train.epochs=2", "--set", "train.batch_size=250", "--set", "model.image.size=16")
-    finished = goalgrid("plan", "demo", *sets, runs=trained.path)
+    finished = goalgrid("plan", "demo", *SMALL, runs=trained.path)
     assert "45 trials: 4 done, 41 planned" in finished.stdout
     assert "cnn-bow on shapes: from 4 finished trials" in finished.stdout
-
-
-def test_a_collapsed_run_is_named(trained: Home, tmp_path: Path, goalgrid: Goalgrid) -> None:
-    copy = Home(tmp_path / "runs")
-    shutil.copytree(trained.path, copy.path)
-    folder = copy.trial(next((copy.path / "trials").iterdir()).name)
-    rows = read_json_lines(folder.history)
-    write_json_lines(folder.history, [*rows[:-1], {**rows[-1], "val_spread": 1e-6}])
-    finished = goalgrid("status", "demo", runs=copy.path)
-    assert f"collapsed: {folder.trial_id}: all similarities are equal" in finished.stdout
-    assert finished.stdout.count("collapsed") == 1
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path, goalgrid: Goalgrid) -> None:

@@ -102,6 +102,21 @@ def test_features_can_be_computed_ahead_and_are_found(goalgrid: Goalgrid, tmp_pa
     again = goalgrid("data", "features", "demo", *overrides, runs=tmp_path)
     assert "1,750 views" in again.stdout
     assert file.stat().st_mtime_ns == written
-    none = goalgrid("data", "features", "demo", runs=tmp_path)
+    none = goalgrid("data", "features", "demo", "--set", 'recipes=["cnn-bow"]', runs=tmp_path)
     assert none.returncode == 0
     assert "no recipe has a frozen backbone" in none.stderr
+
+
+def test_the_demo_learns_from_features_that_are_computed_once_and_raises_no_alarm(
+    goalgrid: Goalgrid, tmp_path: Path
+) -> None:
+    """The first and the last objective of the matrix; chance is an R@1 of 0.2."""
+    some = ("--set", 'objectives=["con_con","sig-ms_cir"]', "--set", "seeds=[0]", "--here", "--mlflow-uri", "")
+    finished = goalgrid("run", "demo", *some, runs=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stderr.count("features of shapes by random: 1,750 views") == 1
+    assert "released variant of the objectives" in finished.stdout
+    rows = record.collect(Home(tmp_path).path.glob("trials/*/record.parquet")).to_pylist()
+    assert len(rows) == 2
+    assert all(min(row["test_i2t_r1"], row["test_t2i_r1"]) >= 10 for row in rows)
+    assert goalgrid("status", "demo", runs=tmp_path).stdout == "demo: 2 trials: 2 done\n"

@@ -10,6 +10,7 @@ from goalgrid import status
 from goalgrid.overview import Overview
 from grid.errors import UserError
 from grid.failures import Failure
+from grid.files import read_json_lines, write_json_lines
 from grid.gridfile import load
 from grid.home import Home, TrialFolder
 from grid.saved import save_grid
@@ -17,6 +18,7 @@ from results.records import record
 from results.records.provenance import versioned
 from runners.retries import POLICY
 
+from ..conftest import SMALL
 from ..states import attempt, fail, interrupt
 from .conftest import PAIR, Verb, overview
 
@@ -110,6 +112,28 @@ def test_json_carries_everything(pair: Home, verb: Verb) -> None:
     assert failed["trials"] == [pair.trials()[0].trial_id]
     assert failed["alone"].startswith("goalgrid resume demo")
     assert set(told) >= {"states", "running", "collapsed", "stale", "former", "left"}
+
+
+def last_epoch(folder: TrialFolder, **metrics: float) -> None:
+    """Write other values into the last row of a history."""
+    rows = read_json_lines(folder.history)
+    write_json_lines(folder.history, [*rows[:-1], {**rows[-1], **metrics}])
+
+
+def test_a_trial_at_chance_level_is_collapsed_and_a_trial_that_learns_is_not(pair: Home, verb: Verb) -> None:
+    first, second = pair.trials()
+    last_epoch(first, val_rsum=12.8, val_spread=0.2)  # 2 x (1 + 5 + 10) of 250 images, in percent: chance's own mean
+    last_epoch(second, val_i2t_r1=24.0, val_rsum=230.0, val_spread=1e-6)
+    told = verb("status", "demo", runs=pair).stdout
+    assert f"collapsed: {first.trial_id}: validation recall is at chance level" in told
+    assert told.count("collapsed") == 1
+
+
+def test_a_trial_that_has_learnt_nothing_is_collapsed(tmp_path: Path, verb: Verb) -> None:
+    home = Home(tmp_path)
+    still = ("--set", 'objectives=["con_con"]', "--set", "seeds=[0]", *SMALL, "--set", "train.lr=1e-12")
+    verb("run", "demo", *still, "--here", "--mlflow-uri", "", runs=home)
+    assert status.collapsed(overview(home)) == overview(home).trials
 
 
 def change(folder: TrialFolder, **columns: str) -> None:

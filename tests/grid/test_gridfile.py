@@ -101,7 +101,7 @@ def test_a_bad_value_of_reliability_is_named(setting: str, part: str) -> None:
 def test_set_takes_axes_settings_and_sweeps() -> None:
     grid = load("demo", ["seeds=[7]", "train.lr=1e-3", "sweep.objective.tau=[1, 10]", "resources.cpu=2"])
     assert grid.seeds == [7]
-    assert grid.set == {"train.epochs": 8, "train.lr": 1e-3}
+    assert grid.set == {"objective.variant": "released", "train.lr": 1e-3}
     assert grid.sweep == {"objective.tau": [1, 10]}
     assert grid.resources.cpu == 2
 

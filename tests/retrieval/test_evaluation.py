@@ -6,7 +6,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.evaluation import Ranks, rank, rank_in_folds, recall, spread
+from retrieval.evaluation import (
+    CHANCE_DEVIATIONS,
+    RECALLS,
+    Ranks,
+    chance_rsum,
+    rank,
+    rank_in_folds,
+    recall,
+    spread,
+)
 
 
 def literal(sim: np.ndarray, image_of_text: np.ndarray) -> Ranks:
@@ -68,6 +77,39 @@ def test_a_collapsed_model_scores_chance() -> None:
     assert metrics["i2t_r1"] == metrics["t2i_r10"] == 0
     assert metrics["t2i_medr"] == 50
     assert spread(ones, ones) == 0
+
+
+@pytest.mark.parametrize(("images", "captions"), [(60, 5), (250, 5), (500, 1)])
+def test_a_model_that_knows_nothing_stays_below_the_rsum_of_chance(images: int, captions: int) -> None:
+    owner, bound = np.repeat(np.arange(images), captions), chance_rsum(images, captions * images)
+    for seed in range(20):
+        generator = torch.Generator().manual_seed(seed)
+        image, text = torch.randn(images, 8, generator=generator), torch.randn(len(owner), 8, generator=generator)
+        for common in (0, 1000):  # far from the origin all directions are nearly equal: the model has collapsed
+            assert rank(image + common, text + common, owner).metrics()["rsum"] <= bound
+
+
+def test_the_rsum_of_chance_is_three_standard_deviations_above_what_random_rankings_have_on_average() -> None:
+    images, captions, rng = 40, 5, np.random.default_rng(0)
+    texts, draws = images * captions, 4000
+    of_image = rng.permuted(np.tile(np.arange(texts), (draws, 1)), axis=1)[:, :captions].min(axis=1)
+    of_text = rng.integers(images, size=draws)
+    i2t, t2i = ((ranks[:, None] < np.array(RECALLS)).sum(axis=1) for ranks in (of_image, of_text))
+    expected = i2t.mean() + t2i.mean() + CHANCE_DEVIATIONS * np.sqrt((i2t.var() + t2i.var()) / images)
+    assert chance_rsum(images, texts) == pytest.approx(100 * expected, rel=0.05)
+
+
+def test_a_model_that_knows_a_little_is_above_the_rsum_of_chance() -> None:
+    generator = torch.Generator().manual_seed(0)
+    truth = torch.randn(250, 16, generator=generator)
+    text = truth.repeat_interleave(5, dim=0) + 3 * torch.randn(1250, 16, generator=generator)
+    metrics = rank(truth, text, np.repeat(np.arange(250), 5)).metrics()
+    assert metrics["t2i_r1"] < 8
+    assert metrics["rsum"] > chance_rsum(250, 1250)
+
+
+def test_where_every_query_finds_its_answer_by_chance_the_rsum_of_chance_is_the_largest_there_is() -> None:
+    assert chance_rsum(1, 1) == chance_rsum(1, 5) == 600
 
 
 def test_a_model_of_nan_scores_chance() -> None:

@@ -33,7 +33,7 @@ def test_without_a_gpu_none_is_asked_for() -> None:
 
 
 def test_the_recipe_says_its_share_of_a_gpu_and_the_grid_overrules_it() -> None:
-    assert jobs(gpus=1)[0].request.gpu == 0.25
+    assert jobs(gpus=1)[0].request.gpu == 0.1
     assert jobs("resources.gpu=0.5", gpus=1)[0].request.gpu == 0.5
 
 

@@ -16,7 +16,7 @@ from runners.inputs import batches, prepare
 from runners.machine import Machine
 from runners.memory import STEPS, Sample, heavy, longest, probe, train
 
-TINY = ("model.image.size=8", "model.dim=8", "model.text.word_dim=8", "train.batch_size=100")
+TINY = ('recipes=["cnn-bow"]', "model.image.size=8", "model.dim=8", "model.text.word_dim=8", "train.batch_size=100")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="measures a GPU's memory")
 
 

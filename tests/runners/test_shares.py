@@ -21,7 +21,7 @@ CHAIN = ('recipes=["vsepp-r152-tiny-ft"]', 'objectives=["con_con","infonce"]', "
 
 
 def jobs(*overrides: str, gpus: int = 1) -> list[Job]:
-    grid = load("demo", overrides)
+    grid = load("demo", ['recipes=["cnn-bow"]', *overrides])
     return jobs_for(grid, trials_of(expand(grid)), Home(Path("/tmp/runs")), gpus=gpus)
 
 

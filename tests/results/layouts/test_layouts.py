@@ -106,7 +106,7 @@ def test_every_layout_renders_every_metric(layout: str, metric: str, cells: list
 def test_every_sweep_point_is_a_block(scores: Scores) -> None:
     swept = expand(load("demo", ["sweep.train.lr=[1e-3, 1e-4]", "seeds=[0]"]))
     titles = [block.title for block in arrange(swept, scores).blocks]
-    assert titles == ["cnn-bow on shapes, train.lr = 0.001", "cnn-bow on shapes, train.lr = 0.0001"]
+    assert titles == ["frozen-bow on shapes, train.lr = 0.001", "frozen-bow on shapes, train.lr = 0.0001"]
 
 
 def test_the_goal_layout_refuses_other_objectives(cells: list[Cell], scores: Scores) -> None:
