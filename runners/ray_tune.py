@@ -41,6 +41,7 @@ import ray
 import torch
 from ray import tune
 from ray._private import ray_constants
+from ray.tune.search.basic_variant import BasicVariantGenerator
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from grid import processes
@@ -227,7 +228,7 @@ def _tuner(
 ) -> tune.Tuner:
     """A tuner with one trial a job; jobs that ask for different resources in turn, so that they run side by side."""
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(PENDING, 2 * len({job.request for job in jobs})))
-    # As text: Tune copies a nested config for every trial, which takes minutes for thousands.
+    # Given as points, not as a grid: of a grid Tune copies the whole for every trial, which takes minutes for thousands.
     configs = [
         {"job": job.id, "resources": json.dumps(job.request.resources), "content": job.to_json()}
         for job in _in_turn(jobs)
@@ -241,10 +242,11 @@ def _tuner(
 
     return tune.Tuner(
         tune.with_resources(_Process, resources),
-        param_space=tune.grid_search(configs),
+        param_space=dict.fromkeys(configs[0], ""),
         tune_config=tune.TuneConfig(
+            search_alg=BasicVariantGenerator(points_to_evaluate=configs, max_concurrent=limit or 0),
+            num_samples=len(configs),
             reuse_actors=True,
-            max_concurrent_trials=limit,
             trial_name_creator=name,
             trial_dirname_creator=name,
         ),
