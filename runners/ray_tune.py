@@ -228,7 +228,7 @@ def _tuner(
 ) -> tune.Tuner:
     """A tuner with one trial a job; jobs that ask for different resources in turn, so that they run side by side."""
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(PENDING, 2 * len({job.request for job in jobs})))
-    # Given as points, not as a grid: of a grid Tune copies the whole for every trial, which takes minutes for thousands.
+    # As points, not as a grid: of a grid Tune copies the whole for every trial, which takes minutes for thousands.
     configs = [
         {"job": job.id, "resources": json.dumps(job.request.resources), "content": job.to_json()}
         for job in _in_turn(jobs)
