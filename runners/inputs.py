@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from grid import catalog
 from grid.encoders import BackboneSettings, ImageSettings, ModelSettings, TextSettings
 from grid.errors import UserError
 from grid.identity import derived_seed, digest
@@ -84,6 +85,11 @@ def prepare(settings: TrialSettings, machine: Machine) -> Inputs:
     inputs = _inputs(settings.dataset, settings.model.image, settings.model.text, machine)
     data.check_protocol(inputs.pairs, settings.dataset.name, settings.dataset.protocol)
     return inputs
+
+
+def protocols_of(settings: TrialSettings) -> list[str]:
+    """The trial's own protocol, then every other of its data set: one training serves them all."""
+    return list(dict.fromkeys([settings.dataset.protocol, *catalog.protocols(settings.dataset.name)]))
 
 
 def feature_source(dataset: DatasetSettings, image: BackboneSettings, machine: Machine) -> Source:

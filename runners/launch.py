@@ -17,14 +17,13 @@ from runners import folders, shares, worker
 from runners.driver import Driver, check_room
 from runners.events import Event, Report
 from runners.here import Here
-from runners.interrupts import Interrupts
 from runners.jobs import Job, Launched, jobs_for, samples, sized
 from runners.live import Board, Display
 from runners.mlflow_mirror import Mirror
 from runners.precompute import check_inputs, compute_features
 from runners.progress import Cadence
 from runners.replaced import replace
-from runners.stopping import Stop
+from runners.stopping import Interrupts, Stop
 from runners.watchdog import Watchdog
 
 

@@ -20,10 +20,9 @@ from grid.probes import speed_of
 from grid.settings import ObjectiveSettings, TrialSettings
 from retrieval.tokens import Tokens
 from runners import gpu
-from runners.inputs import Inputs, prepare
+from runners.inputs import Inputs, prepare, protocols_of
 from runners.machine import Machine
 from runners.trainer import Trainer
-from runners.trial import protocols_of
 
 STEPS = 3
 """Of an epoch: the second one has the optimiser's moments too."""

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from grid import catalog
 from grid.attempts import DONE
 from grid.errors import UserError
 from grid.failures import Failure
@@ -22,7 +21,7 @@ from runners import attempts
 from runners.attempts import Hold, Origin
 from runners.events import Event, Kind, Report
 from runners.failures import classify, given_up
-from runners.inputs import Inputs, data_fingerprint, prepare
+from runners.inputs import Inputs, data_fingerprint, prepare, protocols_of
 from runners.machine import Machine
 from runners.progress import Cadence, Progress
 from runners.replicas import Replicas
@@ -228,8 +227,3 @@ def _parent(settings: TrialSettings, folder: TrialFolder) -> TrialFolder | None:
     if not parent.done.exists():
         raise UserError(f"it starts from {parent.trial_id}, which is not done. Run the grid: parents come first.")
     return parent
-
-
-def protocols_of(settings: TrialSettings) -> list[str]:
-    """The trial's own protocol, then every other of its data set: one training serves them all."""
-    return list(dict.fromkeys([settings.dataset.protocol, *catalog.protocols(settings.dataset.name)]))
