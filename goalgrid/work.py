@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from grid import catalog
-from grid.encoders import BackboneSettings
 from grid.expansion import Trial
 from grid.failures import Failure
 from grid.files import last_json_line
@@ -81,10 +80,10 @@ def reached(folder: TrialFolder) -> tuple[int, int]:
 
 def _work(dataset: str, recipe: str, epochs: int, trials: list[Trial]) -> Work:
     shared = trials[0].shared
-    image, views = shared.model.image, None
+    network, views = shared.model.image.feature_network, None
     official = catalog.dataset(dataset).splits if dataset in catalog.names("datasets") else {}
-    if official and isinstance(image, BackboneSettings) and image.cached:
-        views = int(image.crops) * official["train"].images + official["val"].images + official["test"].images
+    if official and network:
+        views = int(network.crops) * official["train"].images + official["val"].images + official["test"].images
     return Work(
         dataset,
         recipe,

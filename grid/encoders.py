@@ -1,13 +1,14 @@
 """Settings of the encoders: which network reads images, which reads captions, and how sets of vectors become one."""
 
+from abc import abstractmethod
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from grid.fields import IdentityDefault, Settings
 
-ImageInput = Literal["images", "features"]
-"""What a recipe needs on disk: raw images, or vectors computed before."""
 PoolingName = Literal["mean", "max", "kmax", "softmax", "gpo", "adpool", "adpool-released"]
 HeadName = Literal["linear", "linear-mlp", "mlp", "residual-mlp"]
 Framing = Literal["square", "centre-crop"]
@@ -44,6 +45,36 @@ Boundaries = Annotated[bool, Field(description="put <start> and <end> around a c
 Dropout = Annotated[float, Field(ge=0, lt=1)]
 
 
+class Resampling(IntEnum):
+    """How a picture is resized, as Pillow counts."""
+
+    BILINEAR = 2
+    BICUBIC = 3
+
+
+@dataclass(frozen=True)
+class View:
+    """Which square of a picture a network sees.
+
+    Args:
+        size: side in pixels.
+        framing: in evaluation; `square` squeezes the whole picture, `centre-crop` keeps its proportions.
+        augmentation: in training; `resized-crop` is VSE++'s, `side-crop` VSE-infinity's.
+        flip: mirror half of the training views.
+    """
+
+    size: int
+    framing: Framing = "square"
+    augmentation: Augmentation = "none"
+    flip: bool = False
+    resampling: Resampling = Resampling.BILINEAR
+
+    @property
+    def random(self) -> bool:
+        """Whether training views differ from draw to draw."""
+        return self.augmentation != "none" or self.flip
+
+
 class Pretrained(Settings):
     """A `transformers` network: weights by name, or an architecture with random ones."""
 
@@ -64,10 +95,23 @@ class Pretrained(Settings):
         return self
 
 
-class CnnSettings(Settings):
+class ImageEncoderSettings(Settings):
+    """What the program asks of the settings of every image encoder."""
+
+    @property
+    @abstractmethod
+    def view(self) -> View | None:
+        """What the encoder sees of a picture; None: nothing, it reads features that the user computed."""
+
+    @property
+    def feature_network(self) -> "BackboneSettings | None":
+        """The network whose features are computed before training and read in its place, where there is one."""
+        return None
+
+
+class CnnSettings(ImageEncoderSettings):
     """A small convolutional network on raw images."""
 
-    input: ClassVar[ImageInput] = "images"
     encoder: Literal["cnn"]
     size: Annotated[int, Field(ge=8)] = Field(description="side of the square that images are resized to, in pixels")
     channels: Annotated[int, Field(ge=1)] = Field(32, description="of the first layer; each further one doubles it")
@@ -76,11 +120,16 @@ class CnnSettings(Settings):
     pool_k: PoolK = 5
     flip: bool = Field(False, description="mirror half of the training images")
 
+    @property
+    def view(self) -> View:
+        """The whole picture; the network mirrors by itself."""
+        return View(self.size, resampling=Resampling.BICUBIC)
 
-class FeatureSettings(Settings):
+
+class FeatureSettings(ImageEncoderSettings):
     """A head on precomputed features, pooled over regions where there are any. The encoder's name is the head's."""
 
-    input: ClassVar[ImageInput] = "features"
+    drop_rule: ClassVar[DropRule] = "each"
     encoder: HeadName
     normalize: bool = Field(True, description="bring each input vector to unit length first, as VSE++ does")
     hidden: Hidden = 512
@@ -90,11 +139,19 @@ class FeatureSettings(Settings):
     dropout: Dropout = 0.0
     drop: Drop = 0.0
 
+    @property
+    def head(self) -> HeadName:
+        return self.encoder
 
-class BackboneSettings(Pretrained):
+    @property
+    def view(self) -> None:
+        return None
+
+
+class BackboneSettings(Pretrained, ImageEncoderSettings):
     """A `transformers` vision network on raw images, under a head. Frozen, it runs once: its features are cached."""
 
-    input: ClassVar[ImageInput] = "images"
+    dropout: ClassVar[float] = 0.0
     encoder: Literal["backbone"]
     output: Literal["pooled", "grid"] = Field("pooled", description="one vector an image, or one a cell")
     frozen: bool = True
@@ -123,15 +180,27 @@ class BackboneSettings(Pretrained):
     )
 
     @property
-    def cached(self) -> bool:
-        """Whether training reads features that were computed before it."""
-        return self.frozen and self.crops != "online"
+    def view(self) -> View:
+        return View(self.size, self.framing, self.augmentation, self.flip)
+
+    @property
+    def feature_network(self) -> "BackboneSettings | None":
+        return self if self.frozen and self.crops != "online" else None
 
 
 ImageSettings = Annotated[CnnSettings | FeatureSettings | BackboneSettings, Field(discriminator="encoder")]
 
 
-class WordSettings(Settings):
+class TextEncoderSettings(Settings):
+    """What the program asks of the settings of every text encoder, beside `boundaries` and `word_drop`."""
+
+    @property
+    def tokenizer(self) -> Pretrained | None:
+        """The network whose word pieces it reads; None: words of a vocabulary of the training captions."""
+        return None
+
+
+class WordSettings(TextEncoderSettings):
     """What every encoder that embeds words of its own vocabulary has."""
 
     word_dim: Annotated[int, Field(ge=1)] = 300
@@ -162,14 +231,19 @@ class BiGruSettings(WordSettings):
     pool_k: PoolK = 5
 
 
-class TransformerSettings(Pretrained):
+class TransformerSettings(Pretrained, TextEncoderSettings):
     """A `transformers` text network, its token states projected and pooled. With random weights it reads words."""
 
+    boundaries: ClassVar[bool] = True
     encoder: Literal["transformer"]
     frozen: bool = False
     pooling: PoolingName = "mean"
     pool_k: PoolK = 5
     word_drop: WordDrop = 0.0
+
+    @property
+    def tokenizer(self) -> Pretrained | None:
+        return None if self.weights == RANDOM else self
 
 
 TextSettings = Annotated[

@@ -1,7 +1,7 @@
 """What is optimised: GOAL's matrix of pair weights (rows) by triplet weights (columns), and the losses of its time.
 
->>> for pair in PAIR_WEIGHTS:
-...     names = (KNOWN_AS.get(f"{pair}_{triplet}", "new in GOAL") for triplet in TRIPLET_WEIGHTS)
+>>> for pair in GOAL_ROWS:
+...     names = (KNOWN_AS.get(f"{pair}_{triplet}", "new in GOAL") for triplet in GOAL_COLUMNS)
 ...     print("  ".join(f"{name:31}" for name in names).rstrip())
 Triplet-HN                       NT-Xent on the hardest negative  new in GOAL
 new in GOAL                      new in GOAL                      Circle loss
@@ -9,13 +9,10 @@ Binomial deviance                new in GOAL                      new in GOAL
 new in GOAL                      new in GOAL                      new in GOAL
 Multi-Similarity loss            new in GOAL                      new in GOAL
 
-The names are PAIR_TRIPLET, and losses have the same call:
+The names are PAIR_TRIPLET, and the losses in `LOSSES` have the same call:
 
 >>> objective = build("sig-ms_cir", tau=10, alpha=2, beta=10, lam=0.5, eps=0.1)
 >>> objective = build("unified", gamma=60, margin=0.2)
->>> list(LOSSES)  # doctest: +NORMALIZE_WHITESPACE
-['triplet', 'triplet-hn', 'shn', 'sct', 'selhn', 'nt-xent-hn', 'infonce', 'unified', 'unified-weighted',
- 'unified-adaptive', 'adopt', 'binomial', 'multi-similarity', 'circle', 'ssp', 'rsp', 'ncr']
 """
 
 from collections.abc import Callable
@@ -25,20 +22,23 @@ from typing import Any
 
 from torch import Tensor
 
-from grid.objectives import KNOWN_AS, MINES_ALL, resolve
+from grid import objectives as declared
+from grid.objectives import CATALOGUE, GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS, resolve
 from objectives.contrastive import CONTRASTIVE
-from objectives.goal import surrogate
+from objectives.goal import GradientSurrogate
 from objectives.hinge import HINGE
 from objectives.noisy import NOISY
 from objectives.objective import Loss, Objective
-from objectives.pair_weights import PAIR_WEIGHTS
+from objectives.pair_weights import PAIR_WEIGHTS, RELATIVE
 from objectives.pairwise import PAIRWISE
 from objectives.polynomial import POLYNOMIAL
-from objectives.relative import RELATIVE, Relative
+from objectives.relative import Relative
 from objectives.triplet_weights import TRIPLET_WEIGHTS
 from objectives.triplets import Triplets
 
 __all__ = [
+    "GOAL_COLUMNS",
+    "GOAL_ROWS",
     "KNOWN_AS",
     "LOSSES",
     "PAIR_WEIGHTS",
@@ -51,6 +51,14 @@ __all__ = [
 
 LOSSES: dict[str, Callable[..., Tensor]] = {**HINGE, **CONTRASTIVE, **PAIRWISE, **POLYNOMIAL, **NOISY}
 """The losses that are no cells of GOAL's matrix."""
+
+for _equations, _entries in (
+    (LOSSES, declared.LOSSES),
+    (PAIR_WEIGHTS, declared.PAIR_WEIGHTS),
+    (TRIPLET_WEIGHTS, declared.TRIPLET_WEIGHTS),
+):
+    _alone = sorted(_equations.keys() ^ _entries.keys())
+    assert not _alone, f"an equation in objectives/ without an entry in grid/objectives/, or the reverse: {_alone}"
 
 
 def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
@@ -65,11 +73,12 @@ def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
     """
     values = resolve(name, variant=variant, **parameters)
     loss, relative = _loss(name, values)
+    mining = CATALOGUE[name].mining
     return Objective(
         loss,
-        mined=values.get("mining", "all" if name in MINES_ALL else "hardest"),
+        mined=values.get("mining", mining.negatives),
         k=values.get("k", 1),
-        remines="mining" in values,
+        remines=not mining.fixed,
         relative=relative,
         reduction=values["reduction"],
         ignore_same_image=values["ignore_same_image"],
@@ -94,11 +103,7 @@ def _loss(name: str, values: dict[str, Any]) -> tuple[Loss, Relative | None]:
         return _with(LOSSES[name], values), None
     pair, triplet = name.split("_")
     relative = _with(RELATIVE[pair], values)() if pair in RELATIVE else None
-    return partial(
-        surrogate,
-        triplet_weight=_with(TRIPLET_WEIGHTS[triplet], values),
-        pair_weight=_with(PAIR_WEIGHTS[pair], values),
-    ), relative
+    return GradientSurrogate(_with(TRIPLET_WEIGHTS[triplet], values), _with(PAIR_WEIGHTS[pair], values)), relative
 
 
 def _with(equation: Callable[..., Any], values: dict[str, Any]) -> Callable[..., Any]:

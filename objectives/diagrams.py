@@ -5,7 +5,7 @@ arrows and contours carry the reading where colour is lost in print. The suffix 
 """
 
 from collections.abc import Sequence
-from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,24 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from grid.errors import UserError
-from grid.objectives import GOAL, KNOWN_AS, PAIR_WEIGHTS, TRIPLET_WEIGHTS, accepted, resolve, unknown_objective
+from grid.objectives import (
+    CELLS,
+    GOAL,
+    KNOWN_AS,
+    PAIR_WEIGHTS,
+    TRIPLET_WEIGHTS,
+    accepted,
+    resolve,
+    unknown_objective,
+)
 from grid.palette import BLUE, COLOURS, DASHES, FAINT, INK, VERMILION
 from objectives import build
+from objectives.goal import GradientSurrogate
 from objectives.triplets import Triplets
 
 MEAN = 0.1
 """m+ and m- in GOAL's Figure 3."""
-LINES = {pair: (colour, dash) for pair, colour, dash in zip(PAIR_WEIGHTS, COLOURS, DASHES, strict=False)}
+LINES = dict(zip(PAIR_WEIGHTS, zip(cycle(COLOURS), cycle(DASHES), strict=False), strict=False))
 """Colour and dashes of each pair weight."""
 STYLE: dict[str, Any] = {"color": INK, "fontsize": 10}
 
@@ -42,11 +52,11 @@ def weights(
     _check([name])
     variant = settings.pop("variant", "paper")
     loss = build(name, variant=variant, **accepted(name, settings)).loss
-    assert isinstance(loss, partial)
+    assert isinstance(loss, GradientSurrogate)
     m = torch.full_like(s_pos, mean)[..., None]
     triplet = Triplets(s_pos[..., None], s_neg[..., None], m_pos=m, m_neg=m)
-    w_tri = loss.keywords["triplet_weight"](triplet)
-    w_pos, w_neg = loss.keywords["pair_weight"](triplet)
+    w_tri = loss.triplet_weight(triplet)
+    w_pos, w_neg = loss.pair_weight(triplet)
     return w_tri[..., 0], w_pos[..., 0], w_neg[..., 0]
 
 
@@ -75,7 +85,7 @@ def triplet_weights(
             lines = axes.contour(s_pos.numpy(), s_neg.numpy(), w_tri, levels=levels, colors="white", linewidths=0.8)
             axes.clabel(lines, fmt="%.2g", fontsize=7)
         axes.plot([low, 1], [low, 1], color="white", linewidth=0.6, linestyle=":")
-        axes.set_title(f"$T$ {triplet}: {_shown(TRIPLET_WEIGHTS[triplet], cell, settings)}", **STYLE)
+        axes.set_title(f"$T$ {triplet}: {_shown(TRIPLET_WEIGHTS[triplet].parameters, cell, settings)}", **STYLE)
         axes.set_xlabel("$s_{pos}$", **STYLE)
         _plain(axes, low)
     every[0].set_ylabel("$s_{neg}$", **STYLE)
@@ -117,7 +127,7 @@ def pair_weights(
     figure.legend(
         *left.get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False, handlelength=3.2
     )
-    shown = _shown(PAIR_WEIGHTS["sig"], "sig_con", settings)
+    shown = _shown(PAIR_WEIGHTS["sig"].parameters, "sig_con", settings)
     figure.suptitle(f"{shown}, $m_+ = m_- =$ {mean:g}", **{**STYLE, "fontsize": 9, "color": FAINT})
     figure.savefig(path, dpi=200)
 
@@ -243,7 +253,7 @@ def _known(name: str) -> str:
 def _check(names: Sequence[str]) -> None:
     """Raise a UserError for a name that is no cell of the matrix: losses have no T, P+ and P-."""
     for name in names:
-        if name not in GOAL and "_" in name:
+        if name not in CELLS and "_" in name:
             raise UserError(unknown_objective(name))
-        if name not in GOAL:
-            raise UserError(f"{name!r} has no triplet weight and pair weights to draw. Known: {', '.join(GOAL)}.")
+        if name not in CELLS:
+            raise UserError(f"{name!r} has no triplet weight and pair weights to draw. Known: {', '.join(CELLS)}.")

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from objectives.relative import Relative, leads, ratios
 from objectives.triplets import Triplets
 
 Weights = tuple[Float[Tensor, "*#a 1"], Float[Tensor, "*a k"]]
@@ -68,3 +69,5 @@ PAIR_WEIGHTS: dict[str, PairWeight] = {
     "lin-ms": linear_ms,
     "sig-ms": sigmoid_ms,
 }
+RELATIVE: dict[str, Callable[..., Relative]] = {"lin-ms": leads, "sig-ms": ratios}
+"""Of the pair weights that read m+ and m-: what these are means of."""

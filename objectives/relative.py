@@ -7,7 +7,6 @@ their sum is collected while the matrix streams by.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -175,7 +174,3 @@ def ratios(
 ) -> Relative:
     """m+ = mean of exp(alpha lead), m- = mean of exp(-beta lead) over the set. GOAL Eq. (12)."""
     return Relative(Ratio(alpha), Ratio(-beta), eps, empty, closed=sets == "released", drop_ties=False)
-
-
-RELATIVE: dict[str, Callable[..., Relative]] = {"lin-ms": leads, "sig-ms": ratios}
-"""The pair weights that look at relative similarities, and at which."""

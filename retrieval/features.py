@@ -21,11 +21,11 @@ from grid.encoders import RANDOM, BackboneSettings
 from grid.errors import UserError
 from grid.files import write_json
 from grid.identity import digest
-from retrieval import pretrained
-from retrieval.data import WHOLE, Images, Pairs, Split, backbone_view
-from retrieval.growing import GrowingArray
-from retrieval.image_encoders import Vision
+from retrieval.data import WHOLE, Images, Pairs, Split
+from retrieval.encoders import pretrained
+from retrieval.encoders.vision import Vision
 from retrieval.prefetch import ahead
+from retrieval.resumable_npy import GrowingArray
 
 BLOCK = 256
 """Images decoded together; the random views of a bank are drawn block by block."""
@@ -85,7 +85,7 @@ class Source:
     def key(self) -> str:
         """Hash of the images, the weights, and all that decides what the network sees and gives."""
         backbone = self.backbone
-        view = asdict(backbone_view(backbone)) if backbone.crops != 1 else [backbone.size, backbone.framing]
+        view = asdict(backbone.view) if backbone.crops != 1 else [backbone.size, backbone.framing]
         return digest({
             "images": [split.images.fingerprint() for _, split in self._splits()],
             "weights": pretrained.fingerprint(backbone, self.places),

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from grid.encoders import ModelSettings, Pretrained
 from grid.errors import UserError
-from retrieval import image_encoders, pretrained, text_encoders
+from retrieval.encoders import image, pretrained, text
 
 BACKBONES = {"image": "image.backbone.", "text": "text.backbone."}
 """Where the weights of the pretrained networks stand, by modality."""
@@ -31,8 +31,8 @@ class Vse(nn.Module):
         places: pretrained.Places = {},  # noqa: B006
     ) -> None:
         super().__init__()
-        self.image = image_encoders.build(settings.image, image_shape, settings.dim, places)
-        self.text = text_encoders.build(settings.text, words, settings.dim, places)
+        self.image = image.build(settings.image, image_shape, settings.dim, places)
+        self.text = text.build(settings.text, words, settings.dim, places)
         parts = {"image": settings.image, "text": settings.text}
         self.frozen = tuple(BACKBONES[name] for name, part in parts.items() if getattr(part, "frozen", False))
 

@@ -15,13 +15,15 @@ from grid.encoders import BackboneSettings, ImageSettings, ModelSettings, TextSe
 from grid.errors import UserError
 from grid.identity import derived_seed, digest
 from grid.settings import DatasetSettings, TrainSettings, TrialSettings
-from retrieval import data, pretrained, readers
+from retrieval import data
 from retrieval.data import Pairs
+from retrieval.encoders import pretrained
+from retrieval.encoders.pretrained import Places
 from retrieval.features import Source
 from retrieval.model import pretrained_parts
 from retrieval.prefetch import ahead
-from retrieval.pretrained import Places
-from retrieval.tokens import Reader, Tokens
+from retrieval.words import text_readers
+from retrieval.words.tokens import Reader, Tokens
 from runners.exchange import ALONE, Exchange
 from runners.machine import Machine
 
@@ -45,7 +47,7 @@ class Inputs:
         cls, pairs: Pairs, dataset: DatasetSettings, text: TextSettings, *, device: torch.device, places: Places
     ) -> "Inputs":
         """Learn to read from the training captions, and encode those of all splits."""
-        reader = readers.build(text, pairs.train.captions, min_count=dataset.min_count, places=places)
+        reader = text_readers.build(text, pairs.train.captions, min_count=dataset.min_count, places=places)
         tokens = {
             "train": reader.encode(pairs.train.captions, max_words=dataset.max_words, drop=text.word_drop),
             "val": reader.encode(pairs.val.captions, max_words=dataset.max_words),
@@ -98,8 +100,8 @@ def feature_source(dataset: DatasetSettings, image: BackboneSettings, machine: M
     Raises:
         UserError: the images cannot be used; says why.
     """
-    view, root = data.backbone_view(image), machine.root(dataset.name)
-    pairs = data.load(dataset.name, root, view, workers=machine.workers, keep=False)
+    root = machine.root(dataset.name)
+    pairs = data.load(dataset.name, root, image.view, workers=machine.workers, keep=False)
     return Source(dataset.name, pairs, image, machine.places)
 
 
@@ -110,14 +112,15 @@ def _inputs(dataset: DatasetSettings, image: ImageSettings, text: TextSettings, 
 
 
 def _as_they_lie(dataset: DatasetSettings, image: ImageSettings, machine: Machine) -> Pairs:
-    return data.load(dataset.name, machine.root(dataset.name), data.view_of(image), workers=machine.workers)
+    return data.load(dataset.name, machine.root(dataset.name), image.view, workers=machine.workers)
 
 
 def _for_backbone(dataset: DatasetSettings, image: BackboneSettings, machine: Machine) -> Pairs:
     """As its features, where it is frozen."""
-    if not image.cached:
+    network = image.feature_network
+    if network is None:
         return _as_they_lie(dataset, image, machine)
-    return feature_source(dataset, image, machine).load(machine.features, machine.device)
+    return feature_source(dataset, network, machine).load(machine.features, machine.device)
 
 
 OPENED: dict[str, Callable[[DatasetSettings, Any, Machine], Pairs]] = {"backbone": _for_backbone}

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from grid.expansion import Cell
 from grid.home import State
-from grid.objectives import GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from runners.events import Event
 
 SEEDS = 10
@@ -136,12 +136,13 @@ class Board:
         cells = self.blocks[block]
         swept = "".join(f", {name} = {value}" for name, value in block[2])
         table = Table(title=f"{block[1]} on {block[0]}{swept}: best validation R@1 (i2t / t2i)", title_justify="left")
-        if set(cells) <= set(GOAL):
+        if set(cells) <= set(CELLS):
+            triplets = [name for name in TRIPLET_WEIGHTS if any(cell.endswith(f"_{name}") for cell in cells)]
             table.add_column("pair \\ triplet")
-            for triplet in TRIPLET_WEIGHTS:
+            for triplet in triplets:
                 table.add_column(triplet, min_width=18)
             for pair in PAIR_WEIGHTS:
-                row = [cells.get(f"{pair}_{triplet}") for triplet in TRIPLET_WEIGHTS]
+                row = [cells.get(f"{pair}_{triplet}") for triplet in triplets]
                 if any(row):
                     table.add_row(pair, *(self._cell(cell) if cell else Text("--") for cell in row))
         else:

@@ -18,7 +18,7 @@ from grid.memory import Need
 from grid.objectives import OBJECTIVES
 from grid.probes import speed_of
 from grid.settings import ObjectiveSettings, TrialSettings
-from retrieval.tokens import Tokens
+from retrieval.words.tokens import Tokens
 from runners import gpu
 from runners.inputs import Inputs, prepare, protocols_of
 from runners.machine import Machine

@@ -8,11 +8,11 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from grid.encoders import BackboneSettings
 from grid.expansion import Cell, trials_of
 from grid.gridfile import Grid
 from grid.home import Home
-from retrieval import data, pretrained
+from retrieval import data
+from retrieval.encoders import pretrained
 from retrieval.features import Source
 from retrieval.model import pretrained_parts
 from runners.inputs import check_replicas, feature_source
@@ -30,9 +30,8 @@ def check_inputs(jobs: Sequence[Job]) -> None:
     """
     wanted = ((job.machine, each.dataset, each.model, each.train) for job in jobs for each in job.trials)
     for machine, dataset, model, train in dict.fromkeys(wanted):
-        keep = not (isinstance(model.image, BackboneSettings) and model.image.cached)
-        view, root = data.view_of(model.image), machine.root(dataset.name)
-        pairs = data.load(dataset.name, root, view, workers=machine.workers, keep=keep)
+        root, keep = machine.root(dataset.name), model.image.feature_network is None
+        pairs = data.load(dataset.name, root, model.image.view, workers=machine.workers, keep=keep)
         data.check_protocol(pairs, dataset.name, dataset.protocol)
         for part in pretrained_parts(model):
             pretrained.locate(part, machine.places)
@@ -49,8 +48,8 @@ def sources(jobs: Iterable[Job]) -> list[tuple[Source, Machine]]:
     wanted = ((settings.dataset, settings.model.image, job.machine) for job in jobs for settings in job.trials)
     found: dict[Path, tuple[Source, Machine]] = {}
     for dataset, image, machine in dict.fromkeys(wanted):
-        if isinstance(image, BackboneSettings) and image.cached:
-            source = feature_source(dataset, image, machine)
+        if network := image.feature_network:
+            source = feature_source(dataset, network, machine)
             found.setdefault(source.folder(machine.features), (source, machine))
     return list(found.values())
 

@@ -40,7 +40,8 @@ def table(
     ] = None,
     runs: Runs = RUNS,
     layout: Annotated[
-        str | None, typer.Option(help="goal, known, listing, losses or methods; default: what suits the grid.")
+        str | None,
+        typer.Option(help="E.g. goal, listing or methods, a wrong name lists all; default: what suits the grid."),
     ] = None,
     rows: Annotated[
         str | None, typer.Option(metavar="AXIS,...", help="Any axes as rows, e.g. objective or pair; seed: no mean.")
@@ -72,7 +73,7 @@ def table(
         bool, typer.Option("--allow-partial", help="Averages over cells that lack seeds, too.")
     ] = False,
     format_: Annotated[
-        str, typer.Option("--format", help="terminal, latex, markdown, csv, html or parquet.")
+        str, typer.Option("--format", help="E.g. latex or markdown, a wrong name lists all.")
     ] = "terminal",
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of the screen.")] = None,
     check: Annotated[
@@ -159,7 +160,7 @@ def figures(
     grid: GridName,
     kinds: Annotated[
         list[str],
-        typer.Argument(metavar="[KIND]...", help="matrix, effects, curves, diagnostics, paper; default: all."),
+        typer.Argument(metavar="[KIND]...", help="E.g. matrix or curves, a wrong name lists all; default: all."),
     ] = [],
     runs: Runs = RUNS,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the pictures.")] = Path(),

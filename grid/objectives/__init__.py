@@ -8,16 +8,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from grid.errors import UserError, several, unknown
-from grid.objectives.losses import LOSSES, MINES_ALL
-from grid.objectives.matrix import CELLS, GOAL, KNOWN_AS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives.losses import LOSSES
+from grid.objectives.matrix import (
+    CELLS,
+    GOAL,
+    GOAL_COLUMNS,
+    GOAL_ROWS,
+    KNOWN_AS,
+    PAIR_WEIGHTS,
+    TRIPLET_WEIGHTS,
+)
 from grid.objectives.parameters import VARIANTS, Entry, Parameter, Value, Variant
 
 __all__ = [
     "CATALOGUE",
+    "CELLS",
     "GOAL",
+    "GOAL_COLUMNS",
+    "GOAL_ROWS",
     "KNOWN_AS",
     "LOSSES",
-    "MINES_ALL",
     "OBJECTIVES",
     "PAIR_WEIGHTS",
     "TRIPLET_WEIGHTS",

@@ -1,10 +1,9 @@
 """The losses that are no cells of GOAL's matrix, with their parameters, equations and sources."""
 
 from grid.objectives.matrix import ALPHA, BETA, LAM
-from grid.objectives.parameters import COMMON, MINING, Entry, Parameter, reduction, same
+from grid.objectives.parameters import Entry, Mining, Parameter, same
 
 MARGIN = same("by how much the positive is to lead, in similarity", 0.2)
-_ALL = same("which negatives of an anchor make triplets", "all", ("hardest", "all"))
 _GAMMA = Parameter("how hard the mining is: the hardest alone as it grows", 60.0, 50.0)
 _UNIFIED = {
     "gamma": _GAMMA,
@@ -18,22 +17,25 @@ LOSSES: dict[str, Entry] = {
         "hinge",
         "SelHN Eq. (2)",
         "sum over all negatives of [s_neg - s_pos + margin]+",
-        {"margin": MARGIN, **COMMON, **MINING, "mining": _ALL},
-        "sum of hinges",
+        {"margin": MARGIN},
+        mining=Mining("all", fixed=False),
+        known_as="sum of hinges",
     ),
     "triplet-hn": Entry(
         "hinge",
         "SelHN Eq. (3), Unified Eq. (1)",
         "[max s_neg - s_pos + margin]+",
-        {"margin": MARGIN, **COMMON, **MINING},
-        "Triplet-HN, VSE++",
+        {"margin": MARGIN},
+        mining=Mining("hardest", fixed=False),
+        known_as="Triplet-HN, VSE++",
     ),
     "shn": Entry(
         "hinge",
         "SelHN Eq. (13), (14)",
         "[s - s_pos + margin]+ with s the hardest negative below s_pos",
-        {"margin": MARGIN, **COMMON},
-        "semi-hard negatives",
+        {"margin": MARGIN},
+        mining=Mining("all", fixed=True),
+        known_as="semi-hard negatives",
     ),
     "sct": Entry(
         "hinge",
@@ -45,10 +47,10 @@ LOSSES: dict[str, Entry] = {
             "lam": same("weight of a hard negative", 1.0),
             "ceiling": Parameter("a negative above it is hard whatever its positive", None, 0.8, optional=True),
             "easy": Parameter("what an easy triplet costs", "hinge", "softmax", choices=("hinge", "softmax")),
-            **COMMON,
-            **reduction("sum", "average"),
         },
-        "Selectively Contrastive Triplet",
+        mining=Mining("hardest", fixed=True),
+        known_as="Selectively Contrastive Triplet",
+        reduction=("sum", "average"),
     ),
     "selhn": Entry(
         "hinge",
@@ -63,35 +65,36 @@ LOSSES: dict[str, Entry] = {
                 "negatives",
                 choices=("batch", "negatives"),
             ),
-            **COMMON,
-            **reduction("sum", "average"),
         },
-        "RVSE++",
+        mining=Mining("all", fixed=True),
+        known_as="RVSE++",
+        reduction=("sum", "average"),
     ),
     "nt-xent-hn": Entry(
         "contrastive",
         "GOAL Eq. (6)",
         "log(1 + exp(tau (max s_neg - s_pos)))",
-        {"tau": same("inverse temperature", 10.0), **COMMON, **MINING},
-        "NT-Xent on the hardest negative",
+        {"tau": same("inverse temperature", 10.0)},
+        mining=Mining("hardest", fixed=False),
+        known_as="NT-Xent on the hardest negative",
     ),
     "infonce": Entry(
         "contrastive",
         "Unified Eq. (3), (4); released: open_clip",
         "log(1 + sum of exp(gamma (s_neg - s_pos)))",
-        {
-            "gamma": Parameter("inverse temperature", 50.0, 1 / 0.07),
-            **COMMON,
-            **reduction("sum", "average"),
-        },
-        "VLC, CLIP's loss",
+        {"gamma": Parameter("inverse temperature", 50.0, 1 / 0.07)},
+        mining=Mining("all", fixed=True),
+        known_as="VLC, CLIP's loss",
+        reduction=("sum", "average"),
     ),
     "unified": Entry(
         "contrastive",
         "Unified Eq. (5)",
         "1/gamma log(1 + sum of exp(gamma (s_neg - s_pos + margin)))",
-        {**_UNIFIED, **COMMON, **reduction("sum", "mean")},
-        "Unified loss of pair similarity",
+        _UNIFIED,
+        mining=Mining("all", fixed=True),
+        known_as="Unified loss of pair similarity",
+        reduction=("sum", "mean"),
     ),
     "unified-weighted": Entry(
         "contrastive",
@@ -100,15 +103,17 @@ LOSSES: dict[str, Entry] = {
         {
             **_UNIFIED,
             "weights": same("GOAL's pair weights as w, constant", "lin", ("con", "lin", "sig")),
-            **COMMON,
-            **reduction("sum", "mean"),
         },
+        mining=Mining("all", fixed=True),
+        reduction=("sum", "mean"),
     ),
     "unified-adaptive": Entry(
         "contrastive",
         "Unified Eq. (26)",
         "1/gamma log(1 + sum of exp(gamma (s_neg - s_pos + m_i))), m_i from the pair's clean probability",
-        {**_UNIFIED, "base": _BASE, **COMMON, **reduction("sum", "mean")},
+        {**_UNIFIED, "base": _BASE},
+        mining=Mining("all", fixed=True),
+        reduction=("sum", "mean"),
     ),
     "adopt": Entry(
         "contrastive",
@@ -120,17 +125,18 @@ LOSSES: dict[str, Entry] = {
             "positive": Parameter("whether the positive is in the sum", False, True),
             "count": Parameter("which formula gives K", "paper", "released", choices=("paper", "released")),
             "scale": same("exponent in the released K", 1.25),
-            **COMMON,
-            **reduction("mean", "average"),
         },
-        "ADOPT",
+        mining=Mining("all", fixed=True),
+        known_as="ADOPT",
+        reduction=("mean", "average"),
     ),
     "binomial": Entry(
         "pairwise",
         "GOAL Eq. (11), integrated",
         "1/alpha log(1 + exp(-alpha (s_pos - lam))) + 1/beta mean of log(1 + exp(beta (s_neg - lam)))",
-        {"alpha": ALPHA, "beta": BETA, "lam": LAM, **COMMON, **MINING},
-        "Binomial deviance",
+        {"alpha": ALPHA, "beta": BETA, "lam": LAM},
+        mining=Mining("hardest", fixed=False),
+        known_as="Binomial deviance",
     ),
     "multi-similarity": Entry(
         "pairwise",
@@ -141,10 +147,10 @@ LOSSES: dict[str, Entry] = {
             "beta": Parameter("steepness over s_neg", 50.0, 40.0),
             "lam": Parameter("similarity around which pairs are weighed", 1.0, 0.5),
             "eps": same("slack of the miner, in similarity", 0.1),
-            **COMMON,
-            **reduction("mean", "mean"),
         },
-        "Multi-Similarity loss",
+        mining=Mining("all", fixed=True),
+        known_as="Multi-Similarity loss",
+        reduction=("mean", "mean"),
     ),
     "circle": Entry(
         "pairwise",
@@ -153,12 +159,10 @@ LOSSES: dict[str, Entry] = {
         {
             "gamma": same("scale", 80.0),
             "margin": same("relaxation: optimum at s_pos = 1 + margin, s_neg = -margin", 0.4),
-            **COMMON,
-            **MINING,
-            "mining": _ALL,
-            **reduction("mean", "average"),
         },
-        "Circle loss",
+        mining=Mining("all", fixed=False),
+        known_as="Circle loss",
+        reduction=("mean", "average"),
     ),
     "ssp": Entry(
         "polynomial",
@@ -173,11 +177,10 @@ LOSSES: dict[str, Entry] = {
             "b2": same("quadratic coefficient for s_neg", 0.9),
             "margin": same("under hinges = two, only triplets with s_neg + margin > s_pos count", 0.2),
             "hinges": Parameter("one on the sum, or two on its parts", "one", "two", choices=("one", "two")),
-            **COMMON,
-            **MINING,
-            **reduction("mean", "mean"),
         },
-        "Self-Similarity Polynomial",
+        mining=Mining("hardest", fixed=False),
+        known_as="Self-Similarity Polynomial",
+        reduction=("mean", "mean"),
     ),
     "rsp": Entry(
         "polynomial",
@@ -188,31 +191,17 @@ LOSSES: dict[str, Entry] = {
             "c1": same("linear coefficient of the weight", 1.0),
             "c2": same("quadratic coefficient of the weight", 0.0),
             "margin": MARGIN,
-            **COMMON,
-            **MINING,
         },
-        "Relative-Similarity Polynomial",
+        mining=Mining("hardest", fixed=False),
+        known_as="Relative-Similarity Polynomial",
     ),
     "ncr": Entry(
         "noisy",
         "Unified Eq. (27)",
         "[max s_neg - s_pos + m_i]+ with m_i = margin (base^y - 1) / (base - 1), y the pair's clean probability",
-        {"margin": MARGIN, "base": _BASE, **COMMON, **MINING},
-        "Noisy Correspondence Rectifier",
+        {"margin": MARGIN, "base": _BASE},
+        mining=Mining("hardest", fixed=False),
+        known_as="Noisy Correspondence Rectifier",
     ),
 }
 """The losses that are no cells of GOAL's matrix."""
-
-MINES_ALL: frozenset[str] = frozenset(
-    (
-        "shn",
-        "selhn",
-        "infonce",
-        "unified",
-        "unified-weighted",
-        "unified-adaptive",
-        "adopt",
-        "multi-similarity",
-    )
-)
-"""Losses that choose among all negatives of an anchor themselves."""

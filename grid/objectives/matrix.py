@@ -1,6 +1,20 @@
 """GOAL's matrix: the pair and triplet weights with their parameters and equations, and the 15 cells that they make."""
 
-from grid.objectives.parameters import COMMON, MINING, Entry, Parameter, same
+from dataclasses import dataclass
+
+from grid.objectives.parameters import Entry, Mining, Parameter, same
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A triplet weight or a pair weight."""
+
+    formula: str
+    source: str
+    """Where its equation stands."""
+    parameters: dict[str, Parameter]
+    """Of its equation and of its relative sets; the functions have the same names."""
+
 
 ALPHA = same("steepness of P+ over s_pos", 2.0)
 BETA = same("steepness of P- over s_neg", 10.0)
@@ -15,36 +29,55 @@ SETS = Parameter(
     choices=("paper", "released"),
 )
 
-TRIPLET_WEIGHTS: dict[str, dict[str, Parameter]] = {
-    "con": {
-        "margin": Parameter("a triplet is active while s_neg + margin > s_pos; none: always", 0.2, None, optional=True)
-    },
-    "nca": {"tau": TAU},
-    "cir": {
-        "tau": TAU,
-        "offset": Parameter("moves the contour T = 1/2 to (1 - s_pos)^2 + s_neg^2 = 1 - offset", 0.0, 0.5),
-    },
+TRIPLET_WEIGHTS: dict[str, Weight] = {
+    "con": Weight(
+        "T = [s_neg + margin > s_pos]",
+        "GOAL Eq. (5)",
+        {
+            "margin": Parameter(
+                "a triplet is active while s_neg + margin > s_pos; none: always", 0.2, None, optional=True
+            )
+        },
+    ),
+    "nca": Weight("T = sigmoid(tau (s_neg - s_pos))", "GOAL Eq. (7)", {"tau": TAU}),
+    "cir": Weight(
+        "T = sigmoid(tau (s_neg^2 - s_pos (2 - s_pos) + offset))",
+        "GOAL Eq. (8)",
+        {
+            "tau": TAU,
+            "offset": Parameter("moves the contour T = 1/2 to (1 - s_pos)^2 + s_neg^2 = 1 - offset", 0.0, 0.5),
+        },
+    ),
 }
-"""Columns of GOAL's matrix, in its order."""
+"""Columns of the matrix; GOAL's in its order."""
 
-PAIR_WEIGHTS: dict[str, dict[str, Parameter]] = {
-    "con": {},
-    "lin": {},
-    "sig": {"alpha": ALPHA, "beta": BETA, "lam": LAM},
-    "lin-ms": {"eps": EPS, "empty": Parameter("m of an empty relative set", 0.0, 0.0), "sets": SETS},
-    "sig-ms": {
-        "alpha": ALPHA,
-        "beta": BETA,
-        "lam": LAM,
-        "eps": EPS,
-        "empty": Parameter("m of an empty relative set; 1 is neutral", 1.0, 0.0),
-        "sets": SETS,
-    },
+PAIR_WEIGHTS: dict[str, Weight] = {
+    "con": Weight("P+ = P- = 1", "GOAL Eq. (9)", {}),
+    "lin": Weight("P+ = 1 - s_pos, P- = s_neg", "GOAL Eq. (10)", {}),
+    "sig": Weight(
+        "P+ = sigmoid(-alpha (s_pos - lam)), P- = sigmoid(beta (s_neg - lam))",
+        "GOAL Eq. (11)",
+        {"alpha": ALPHA, "beta": BETA, "lam": LAM},
+    ),
+    "lin-ms": Weight(
+        "P+ = (1 - m+)(1 - s_pos), P- = (1 + m-) s_neg",
+        "GOAL Eq. (13)",
+        {"eps": EPS, "empty": Parameter("m of an empty relative set", 0.0, 0.0), "sets": SETS},
+    ),
+    "sig-ms": Weight(
+        "P+ = 1 / (m+ + exp(alpha (s_pos - lam))), P- = 1 / (m- + exp(-beta (s_neg - lam)))",
+        "GOAL Eq. (12)",
+        {
+            "alpha": ALPHA,
+            "beta": BETA,
+            "lam": LAM,
+            "eps": EPS,
+            "empty": Parameter("m of an empty relative set; 1 is neutral", 1.0, 0.0),
+            "sets": SETS,
+        },
+    ),
 }
-"""Rows of GOAL's matrix, in its order."""
-
-GOAL_PARAMETERS: dict[str, Parameter] = {**COMMON, **MINING}
-"""Parameters of every cell of the matrix."""
+"""Rows of the matrix; GOAL's in its order."""
 
 KNOWN_AS: dict[str, str] = {
     "con_con": "Triplet-HN",
@@ -55,37 +88,26 @@ KNOWN_AS: dict[str, str] = {
 }
 """GOAL Table 1: the cells that had a name before. All others are new there."""
 
-GOAL: tuple[str, ...] = tuple(f"{pair}_{triplet}" for pair in PAIR_WEIGHTS for triplet in TRIPLET_WEIGHTS)
-"""The 15 names PAIR_TRIPLET, row by row."""
-
-_TRIPLET_FORMULA = {
-    "con": ("T = [s_neg + margin > s_pos]", "Eq. (5)"),
-    "nca": ("T = sigmoid(tau (s_neg - s_pos))", "Eq. (7)"),
-    "cir": ("T = sigmoid(tau (s_neg^2 - s_pos (2 - s_pos) + offset))", "Eq. (8)"),
-}
-_PAIR_FORMULA = {
-    "con": ("P+ = P- = 1", "Eq. (9)"),
-    "lin": ("P+ = 1 - s_pos, P- = s_neg", "Eq. (10)"),
-    "sig": ("P+ = sigmoid(-alpha (s_pos - lam)), P- = sigmoid(beta (s_neg - lam))", "Eq. (11)"),
-    "lin-ms": ("P+ = (1 - m+)(1 - s_pos), P- = (1 + m-) s_neg", "Eq. (13)"),
-    "sig-ms": (
-        "P+ = 1 / (m+ + exp(alpha (s_pos - lam))), P- = 1 / (m- + exp(-beta (s_neg - lam)))",
-        "Eq. (12)",
-    ),
-}
+GOAL_ROWS = ("con", "lin", "sig", "lin-ms", "sig-ms")
+GOAL_COLUMNS = ("con", "nca", "cir")
+GOAL: tuple[str, ...] = tuple(f"{pair}_{triplet}" for pair in GOAL_ROWS for triplet in GOAL_COLUMNS)
+"""The 15 names PAIR_TRIPLET, row by row: what "goal" stands for in a grid, whatever weights are added."""
 
 
 def _cell(name: str) -> Entry:
     pair, triplet = name.split("_")
-    (t_formula, t_equation), (p_formula, p_equation) = _TRIPLET_FORMULA[triplet], _PAIR_FORMULA[pair]
+    t, p = TRIPLET_WEIGHTS[triplet], PAIR_WEIGHTS[pair]
     return Entry(
-        family="GOAL",
-        source=f"GOAL {t_equation}, {p_equation}",
-        formula=f"{t_formula}; {p_formula}",
-        parameters={**TRIPLET_WEIGHTS[triplet], **PAIR_WEIGHTS[pair], **GOAL_PARAMETERS},
+        family="GOAL" if name in GOAL else "added cell",
+        source=f"{t.source}; {p.source}",
+        formula=f"{t.formula}; {p.formula}",
+        own={**t.parameters, **p.parameters},
+        mining=Mining("hardest", fixed=False),
         known_as=KNOWN_AS.get(name, ""),
     )
 
 
-CELLS: dict[str, Entry] = {name: _cell(name) for name in GOAL}
-"""The 15, in their order."""
+CELLS: dict[str, Entry] = {
+    name: _cell(name) for name in (f"{pair}_{triplet}" for pair in PAIR_WEIGHTS for triplet in TRIPLET_WEIGHTS)
+}
+"""Every pair weight with every triplet weight: GOAL's 15, and those of weights that were added."""

@@ -51,16 +51,48 @@ class Parameter:
 
 
 @dataclass(frozen=True)
+class Mining:
+    """Which negatives of an anchor an objective is given."""
+
+    negatives: Literal["hardest", "all"]
+    fixed: bool
+    """Whether the equation has a meaning on these negatives alone; else a grid may choose, and a trainer warm up."""
+
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """What a grid may choose."""
+        if self.fixed:
+            return {}
+        usual = self.negatives == "hardest"
+        meaning = "which negatives of an anchor make triplets" + "; all is VSE-infinity's warm-up" * usual
+        silent: tuple[Value, ...] = ("hardest",) if usual else ()
+        return {
+            "mining": Parameter(meaning, self.negatives, self.negatives, choices=("hardest", "all"), silent=silent),
+            "k": Parameter("how many hardest negatives, under mining = hardest", 1, 1, silent=(1,)),
+        }
+
+
+@dataclass(frozen=True)
 class Entry:
-    """One objective of the catalogue."""
+    """One objective of the catalogue: all that is declared about it."""
 
     family: str
+    """Of a loss, the file in `objectives/` that its equation stands in."""
     source: str
     """Where its equation stands."""
     formula: str
-    parameters: dict[str, Parameter]
+    own: dict[str, Parameter]
+    """Parameters of its equation; the function has the same names."""
+    mining: Mining
     known_as: str = ""
     """The name it had before, if it had one."""
+    reduction: tuple[Value, Value] = ("sum", "sum")
+    """How pairs and directions become one number, under each variant."""
+
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """All parameters: of the equation, of the reduction over a batch, and of mining where that is free."""
+        return {**self.own, **_of_a_batch(*self.reduction), **self.mining.parameters}
 
 
 def same(meaning: str, value: Value, choices: tuple[str, ...] = ()) -> Parameter:
@@ -68,27 +100,10 @@ def same(meaning: str, value: Value, choices: tuple[str, ...] = ()) -> Parameter
     return Parameter(meaning, value, value, choices)
 
 
-def reduction(paper: str, released: str) -> dict[str, Parameter]:
-    """How pairs and directions become one number."""
+def _of_a_batch(paper: Value, released: Value) -> dict[str, Parameter]:
     meaning = "sum over pairs and directions; mean over pairs, sum of directions; average over both"
     choices = ("sum", "mean", "average")
-    return {"reduction": Parameter(meaning, paper, released, choices=choices, silent=("sum",))}
-
-
-COMMON: dict[str, Parameter] = {
-    **reduction("sum", "sum"),
-    "ignore_same_image": same("captions of the same image are no negatives", False),
-}
-"""Parameters of every objective."""
-
-MINING: dict[str, Parameter] = {
-    "mining": Parameter(
-        "which negatives of an anchor make triplets; all is VSE-infinity's warm-up",
-        "hardest",
-        "hardest",
-        choices=("hardest", "all"),
-        silent=("hardest",),
-    ),
-    "k": Parameter("how many hardest negatives, under mining = hardest", 1, 1, silent=(1,)),
-}
-"""Parameters of the objectives that are a sum over whatever triplets are mined."""
+    return {
+        "reduction": Parameter(meaning, paper, released, choices=choices, silent=("sum",)),
+        "ignore_same_image": same("captions of the same image are no negatives", False),
+    }

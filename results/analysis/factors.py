@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from grid.errors import UserError, unknown
 from grid.expansion import Cell
-from grid.objectives import GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from results.layouts.captions import BlockKey, block_title
 
 Levels = tuple[str, ...]
@@ -59,7 +59,7 @@ def factors_of(places: Mapping[str, Levels], across: Sequence[str] = ()) -> tupl
     matrix. An axis of one level is no factor. Where the cells do not cross all axes, every cell is a level of a
     single factor.
     """
-    splits = [_split(places)] if all(place[0] in GOAL for place in places.values()) else []
+    splits = [_split(places)] if all(place[0] in CELLS for place in places.values()) else []
     for titles, named in [*splits, (("objective",), {place: name for name, place in places.items()})]:
         every = [*titles, *across]
         levels = {title: _levels(title, [place[axis] for place in named]) for axis, title in enumerate(every)}

@@ -24,7 +24,7 @@ def differences(cells: Sequence[Cell], one: Home, other: Home) -> list[str]:
     if lines or not first:
         return lines or ["no trial is done"]
     tables = [arrange(cells, Scores.read(cells, home)) for home in (one, other)]
-    return [f"the {name} table differs" for name, render in TEXT.items() if len({*map(render, tables)}) > 1]
+    return [f"the {name} table differs" for name, kind in TEXT.items() if len({*map(kind.render, tables)}) > 1]
 
 
 def _records(cells: Sequence[Cell], home: Home) -> dict[str, dict[str, Any]]:

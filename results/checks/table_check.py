@@ -41,9 +41,10 @@ def made_by(path: Path) -> tuple[TableRequest, str] | None:
     if content.startswith(b"PAR1"):
         command = (_parquet(content, path).schema.metadata or {}).get(b"command", b"").decode()
     else:
-        first = content.decode("utf-8", errors="replace").partition("\n")[0]
-        found = re.fullmatch(rf"(?:% |<!-- )({PROGRAM} .*?)(?: -->)?", first.rstrip())
-        command = found[1] if found else ""
+        first = content.decode("utf-8", errors="replace").partition("\n")[0].rstrip()
+        comments = {text.comment.rstrip() for text in renderers.TEXT.values() if text.comment}
+        found = (re.fullmatch(re.escape(each).replace(r"\{\}", rf"({PROGRAM} .*)"), first) for each in comments)
+        command = next((match[1] for match in found if match), "")
     return TableRequest.parse(command) if command else None
 
 

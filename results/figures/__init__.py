@@ -1,25 +1,20 @@
-"""Figures of a grid, a file a kind; the dict is the list. Only this folder draws, so only it imports Matplotlib."""
+"""Figures of a grid, a file a kind; the folder is the list. Only this folder draws, so only it imports Matplotlib."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from results.figures import curves, diagnostics, effects, matrix, paper
+from grid.listed import members
+from results.figures.figure_kind import FigureKind
 from results.figures.study import Study
 from results.figures.style import FORMATS, drawing, encoded, save
 
 __all__ = ["FIGURES", "FORMATS", "Study", "drawn", "encoded", "write"]
 
-FIGURES: dict[str, Callable[[Study], Figure | None]] = {
-    "matrix": matrix.draw,
-    "effects": effects.draw,
-    "curves": curves.draw,
-    "diagnostics": diagnostics.draw,
-    "paper": paper.draw,
-}
-"""By kind; None of a block of which there is nothing to draw."""
+FIGURES = dict(sorted(members(__name__, "FIGURE_KIND", FigureKind).items(), key=lambda item: item[1].place))
+"""By kind, in the order of a report."""
 
 
 def drawn(studies: Sequence[Study], kinds: Sequence[str] = ()) -> Iterator[tuple[str, Study, Figure]]:
@@ -27,7 +22,7 @@ def drawn(studies: Sequence[Study], kinds: Sequence[str] = ()) -> Iterator[tuple
     for kind in kinds or FIGURES:
         for study in studies:
             with drawing():
-                figure = FIGURES[kind](study)
+                figure = FIGURES[kind].draw(study)
             if figure is not None:
                 yield kind, study, figure
 

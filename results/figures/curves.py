@@ -2,6 +2,7 @@
 
 from matplotlib.figure import Figure
 
+from results.figures.figure_kind import FigureKind
 from results.figures.study import Study
 from results.figures.style import blank, over_epochs
 
@@ -16,3 +17,6 @@ def draw(study: Study) -> Figure | None:
     figure = blank(1.75 * len(rows) + 0.9, study, "mean and ± one sample standard deviation over seeds")
     over_epochs(figure, study, rows)
     return figure
+
+
+FIGURE_KIND = FigureKind(3, draw)

@@ -5,6 +5,7 @@ As SelHN Fig. 3 and Unified Fig. 4 draw them over training.
 
 from matplotlib.figure import Figure
 
+from results.figures.figure_kind import FigureKind
 from results.figures.study import Study
 from results.figures.style import blank, over_epochs
 
@@ -19,3 +20,6 @@ def draw(study: Study) -> Figure | None:
     figure = blank(1.5 * len(rows) + 0.9, study, "mean and ± one sample standard deviation over seeds")
     over_epochs(figure, study, rows)
     return figure
+
+
+FIGURE_KIND = FigureKind(4, draw)

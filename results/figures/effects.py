@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from grid.palette import BLUE, FAINT
 from results.analysis.factors import factors_of
+from results.figures.figure_kind import FigureKind
 from results.figures.study import Study
 from results.figures.style import blank, line_styles, symbol
 from results.layouts.captions import METRIC_NAMES
@@ -79,3 +80,6 @@ def _name(axes: Axes, factor: Factor) -> None:
     long = max(map(len, (level.name for level in factor.levels))) * len(labels) > 60
     axes.set_xticks(range(len(labels)), labels, rotation=60 if long else 0, ha="right" if long else "center")
     axes.set_xlim(-0.45, len(labels) - 0.45)
+
+
+FIGURE_KIND = FigureKind(2, draw)

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from grid.objectives import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.palette import INK
+from results.figures.figure_kind import FigureKind
 from results.figures.study import Study
 from results.figures.style import blank, symbol
 from results.layouts.captions import METRIC_NAMES
@@ -53,3 +54,6 @@ def _heat(axes: Axes, scores: list[list[Score]]) -> Any:
     axes.tick_params(which="both", length=0)
     axes.spines[:].set_visible(False)
     return image
+
+
+FIGURE_KIND = FigureKind(1, draw)

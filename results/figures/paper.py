@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from grid.objectives import GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.palette import COLOURS, FAINT, INK, MARKS
+from results.figures.figure_kind import FigureKind
 from results.figures.study import Study
 from results.figures.style import blank, line_styles, symbol
 from results.layouts.captions import METRIC_NAMES
@@ -100,3 +101,6 @@ def _legend(names: list[str], looks: Mapping[str, Mapping[str, Any]]) -> list[Li
                  fillstyle="none", **PLAIN)
           for triplet in TRIPLET_WEIGHTS if triplet in marks),
     ]  # fmt: skip
+
+
+FIGURE_KIND = FigureKind(5, draw)

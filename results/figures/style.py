@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from grid.files import written_aside
-from grid.objectives import GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.palette import COLOURS, DASHES, FAINT, INK, MARKS
 from results.figures.study import Study
 
@@ -103,7 +103,7 @@ def panels(study: Study) -> dict[str, dict[str, str]]:
     By the panel's title: the cell's name by the line's label.
     """
     names = list(study.part.cells)
-    if not set(names) <= set(GOAL):
+    if not set(names) <= set(CELLS):
         return {"": {name: name for name in names}}
     return {
         symbol("triplet weight", triplet): {

@@ -1,33 +1,25 @@
-"""Layouts: how the papers arrange scores. One file each; the dict is the list."""
+"""Layouts: how the papers arrange scores. One file each; the folder is the list."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from grid.errors import UserError
 from grid.expansion import Cell
-from grid.objectives import GOAL
+from grid.listed import members
+from grid.objectives import CELLS
 from results.layouts import against as beside
-from results.layouts import goal, known, listing, losses, methods, pivot
+from results.layouts import pivot
 from results.layouts.captions import TableSource
+from results.layouts.layout import Layout
 from results.layouts.pivot import Axes
 from results.records.scores import Scores
 from results.tables.table import Table
 
-Layout = Callable[[Sequence[Cell], TableSource, str], Table]
-
-LAYOUTS: dict[str, Layout] = {
-    "goal": goal.layout,
-    "known": known.layout,
-    "listing": listing.layout,
-    "losses": losses.layout,
-    "methods": methods.layout,
-}
-OF_THE_MATRIX = ("goal", "known")
-"""Those that have no place for other objectives."""
+LAYOUTS = members(__name__, "LAYOUT", Layout)
 
 
 def natural(cells: Sequence[Cell]) -> str:
     """GOAL's matrix where all objectives have a place in it, else one row an objective."""
-    return "goal" if {cell.objective for cell in cells} <= set(GOAL) else "listing"
+    return "goal" if {cell.objective for cell in cells} <= set(CELLS) else "listing"
 
 
 def arrange(
@@ -60,10 +52,10 @@ def arrange(
             raise UserError(f"--against {against} has a layout of its own; leave --layout {layout} out.")
         return beside.layout(cells, scores, metric)
     chosen = layout or natural(cells)
-    strangers = sorted({cell.objective for cell in cells} - set(GOAL))
-    if chosen in OF_THE_MATRIX and strangers:
+    strangers = sorted({cell.objective for cell in cells} - set(CELLS))
+    if LAYOUTS[chosen].of_the_matrix and strangers:
         raise UserError(f"the layout {chosen!r} has no place for {_some(strangers)}; use --layout listing.")
-    return LAYOUTS[chosen](cells, scores, metric)
+    return LAYOUTS[chosen].table(cells, scores, metric)
 
 
 def _some(strangers: list[str]) -> str:

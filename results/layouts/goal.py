@@ -4,34 +4,43 @@ from collections.abc import Sequence
 
 from grid.errors import UserError
 from grid.expansion import Cell
-from grid.objectives import PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives import GOAL_COLUMNS, GOAL_ROWS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from results.layouts.captions import METRIC_NAMES, TableSource, block_title, blocks_of, caption, entry
 from results.layouts.columns import DIRECTIONS
+from results.layouts.layout import Layout
 from results.tables.notation import weight
 from results.tables.table import Block, Entry, Group, Label, Row, Table
 
 
 def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
-    """The 5 x 3 matrix of one metric; pairs and triplets that the grid lacks keep their row and column.
+    """The matrix of one metric; GOAL's pairs and triplets that the grid lacks keep their row and column.
 
     Raises:
         UserError: a paper does not report this metric.
     """
     titles = {"": Label("rsum")} if metric == "rsum" else DIRECTIONS
-    groups = tuple(Group(title, triplet_columns()) for title in titles.values())
+    pairs, triplets = matrix_of(cells)
+    groups = tuple(Group(title, triplet_columns(triplets)) for title in titles.values())
     metrics = [f"{direction}_{metric}" if direction else metric for direction in titles]
     if not set(metrics) <= set(scores.metrics):
         raise UserError(f"{METRIC_NAMES[metric]} is not reported here; reported: {', '.join(scores.metrics)}.")
     blocks = tuple(
-        Block(block_title(key), tuple(_row(pair, block, scores, metrics) for pair in PAIR_WEIGHTS))
+        Block(block_title(key), tuple(_row(pair, triplets, block, scores, metrics) for pair in pairs))
         for key, block in blocks_of(cells).items()
     )
     return Table("goal", Label(""), groups, blocks, caption(cells, scores, METRIC_NAMES[metric]))
 
 
-def triplet_columns() -> tuple[Label, ...]:
+def matrix_of(cells: Sequence[Cell]) -> tuple[list[str], list[str]]:
+    """The pair weights and the triplet weights: all of GOAL's, and those that were added and that a cell has."""
+    held = {(place, name) for cell in cells for place, name in enumerate(cell.objective.split("_"))}
+    pairs = [name for name in PAIR_WEIGHTS if name in GOAL_ROWS or (0, name) in held]
+    return pairs, [name for name in TRIPLET_WEIGHTS if name in GOAL_COLUMNS or (1, name) in held]
+
+
+def triplet_columns(triplets: Sequence[str]) -> tuple[Label, ...]:
     """T^con, T^nca, T^cir."""
-    return tuple(symbol("T", name) for name in TRIPLET_WEIGHTS)
+    return tuple(symbol("T", name) for name in triplets)
 
 
 def symbol(letter: str, name: str) -> Label:
@@ -39,8 +48,8 @@ def symbol(letter: str, name: str) -> Label:
     return Label(f"{letter}^{name}", f"${weight(letter, name)}$")
 
 
-def _row(pair: str, block: dict[str, Cell], scores: TableSource, metrics: list[str]) -> Row:
-    names = [(f"{pair}_{triplet}", metric) for metric in metrics for triplet in TRIPLET_WEIGHTS]
+def _row(pair: str, triplets: Sequence[str], block: dict[str, Cell], scores: TableSource, metrics: list[str]) -> Row:
+    names = [(f"{pair}_{triplet}", metric) for metric in metrics for triplet in triplets]
     return Row(symbol("P", pair), tuple(_entry(block.get(objective), scores, metric) for objective, metric in names))
 
 
@@ -49,3 +58,6 @@ def _entry(cell: Cell | None, scores: TableSource, metric: str) -> Entry | None:
         return None
     pair, triplet = cell.objective.split("_")
     return entry(cell, scores, metric, pair_weight=pair, triplet_weight=triplet)
+
+
+LAYOUT = Layout(layout, of_the_matrix=True)

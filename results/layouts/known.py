@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from grid.expansion import Cell
-from grid.objectives import KNOWN_AS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives import KNOWN_AS
 from results.layouts.captions import TableSource
-from results.layouts.goal import symbol, triplet_columns
+from results.layouts.goal import matrix_of, symbol, triplet_columns
+from results.layouts.layout import Layout
 from results.records.scores import TableValue, Words
 from results.reference import Paper
 from results.tables.table import Block, Entry, Group, Label, Row, Table
@@ -18,12 +19,12 @@ CAPTION = (
 def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
     """The names; no metric is shown, so `metric` chooses nothing."""
     names = {cell.objective: _name(cell, scores) for cell in cells}
+    pairs, triplets = matrix_of(cells)
     rows = tuple(
-        Row(symbol("P", pair), tuple(_entry(f"{pair}_{triplet}", names) for triplet in TRIPLET_WEIGHTS))
-        for pair in PAIR_WEIGHTS
+        Row(symbol("P", pair), tuple(_entry(f"{pair}_{triplet}", names) for triplet in triplets)) for pair in pairs
     )
     caption = scores.caption if isinstance(scores, Paper) else CAPTION
-    group = Group(Label("triplet weight"), triplet_columns())
+    group = Group(Label("triplet weight"), triplet_columns(triplets))
     return Table("known", Label("pair weight"), (group,), (Block("Known objectives", rows),), caption)
 
 
@@ -37,3 +38,6 @@ def _entry(objective: str, names: dict[str, TableValue]) -> Entry | None:
     if objective not in names:
         return None
     return Entry(names[objective], (("objective", objective), ("metric", "known")))
+
+
+LAYOUT = Layout(layout, of_the_matrix=True)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from grid.expansion import Cell
 from results.layouts.captions import TableSource, block_title, blocks_of, caption, entry
 from results.layouts.columns import recalls_and_totals
+from results.layouts.layout import Layout
 from results.tables.table import Block, Label, Row, Table
 
 WHAT = "Recall (%) and rsum, the sum of the six recalls,"
@@ -22,3 +23,6 @@ def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
 
 def _row(cell: Cell, scores: TableSource, metrics: list[str]) -> Row:
     return Row(Label(cell.objective or scores.label(cell)), tuple(entry(cell, scores, name) for name in metrics))
+
+
+LAYOUT = Layout(layout)

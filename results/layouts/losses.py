@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from grid.expansion import Cell
 from results.layouts.captions import TableSource, caption, entry
 from results.layouts.columns import recalls_and_totals
+from results.layouts.layout import Layout
 from results.layouts.listing import WHAT
 from results.tables.table import Block, Label, Row, Table
 
@@ -21,3 +22,6 @@ def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
         sections.setdefault((cell.dataset, scores.section(cell)), []).append(row)
     blocks = tuple(Block(f"{dataset}, {section}", tuple(rows)) for (dataset, section), rows in sections.items())
     return Table("losses", Label("model, loss"), tuple(groups), blocks, caption(cells, scores, WHAT))
+
+
+LAYOUT = Layout(layout)

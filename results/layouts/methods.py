@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from grid.expansion import Cell
 from results.layouts.captions import TableSource, caption, entry
 from results.layouts.columns import recalls
+from results.layouts.layout import Layout
 from results.tables.table import Block, Entry, Group, Label, Row, Table
 
 Method = tuple[str, str, tuple[tuple[str, object], ...]]
@@ -31,3 +32,6 @@ def _row(method: dict[str, Cell], scores: TableSource, shown: list[tuple[str, st
         entry(method[place], scores, name) if place in method else None for place, name in shown
     ]
     return Row(Label(scores.label(next(iter(method.values())))), tuple(entries))
+
+
+LAYOUT = Layout(layout)

@@ -7,7 +7,7 @@ from itertools import product
 from grid import catalog
 from grid.errors import UserError, unknown
 from grid.expansion import Cell
-from grid.objectives import GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from results.layouts.captions import METRIC_NAMES, caption, entry
 from results.layouts.columns import DIRECTIONS
 from results.layouts.goal import symbol
@@ -79,7 +79,7 @@ class Axes:
         divided = [name for name in PARTS if name in self.named]
         if divided and "objective" in self.named:
             raise UserError(f"{divided[0]!r} is a part of 'objective'; name the one or the other.")
-        strangers = sorted({cell.objective for cell in cells} - set(GOAL))
+        strangers = sorted({cell.objective for cell in cells} - set(CELLS))
         if divided and strangers:
             raise UserError(f"{strangers[0]!r} stands outside GOAL's matrix, so has no {divided[0]}; name objective.")
 
@@ -198,7 +198,7 @@ def _points(cells: Iterable[Cell], views: Sequence[Scores], metrics: Sequence[st
     for cell in cells:
         by_protocol = {view.protocol_of(cell): view for view in views}
         for (protocol, view), metric in product(by_protocol.items(), _metric_labels(metrics)):
-            pair, triplet = cell.objective.split("_") if cell.objective in GOAL else ("", "")
+            pair, triplet = cell.objective.split("_") if cell.objective in CELLS else ("", "")
             named = {"pair_weight": pair, "triplet_weight": triplet} if pair else {}
             seed = str(cell.trials[0].settings.seed)
             one = {"seed": seed} if len(cell.trials) == 1 else {}

@@ -1,29 +1,23 @@
-"""Renderers: one table, many formats, equal numbers. The dict is the list; `write` puts any of them into a file."""
+"""Renderers: one table, many formats, equal numbers. The folder is the list; `write` puts any of them into a file."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from grid.files import write_text, written_aside
-from results.renderers import csv, html, latex, markdown, parquet
+from grid.listed import members
+from results.renderers import parquet
+from results.renderers.text_format import TextFormat
 from results.tables.table import Table
 
-TEXT: dict[str, Callable[[Table], str]] = {
-    "latex": latex.render,
-    "markdown": markdown.render,
-    "csv": csv.render,
-    "html": html.render,
-}
-COMMENTS = {"latex": "% {}\n", "markdown": "<!-- {} -->\n\n", "html": "<!-- {} -->\n"}
-"""How a format that has comments says by which command a table was made."""
+TEXT = members(__name__, "TEXT_FORMAT", TextFormat)
 
-ENDINGS = {"latex": "tex", "markdown": "md", "csv": "csv", "html": "html", "parquet": "parquet"}
+ENDINGS = {**{kind: text.ending for kind, text in TEXT.items()}, "parquet": "parquet"}
 FORMATS = ("terminal", *ENDINGS)
 
 
 def text(table: Table, kind: str) -> str:
     """The table in a format that is text, after the command that prints it, where there is one."""
-    made = COMMENTS.get(kind, "").format(f"{table.command} --format {kind}") if table.command else ""
-    return made + TEXT[kind](table)
+    made = TEXT[kind].comment.format(f"{table.command} --format {kind}") if table.command else ""
+    return made + TEXT[kind].render(table)
 
 
 def write(table: Table, kind: str, path: Path) -> None:

@@ -4,6 +4,7 @@ import csv
 import io
 
 from results.renderers.parquet import tidy
+from results.renderers.text_format import TextFormat
 from results.tables.table import Table
 
 
@@ -18,3 +19,6 @@ def render(table: Table) -> str:
         for row in data.to_pylist()
     )
     return text.getvalue()
+
+
+TEXT_FORMAT = TextFormat("csv", render)

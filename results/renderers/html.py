@@ -3,6 +3,7 @@
 from html.parser import HTMLParser
 
 from results.pages import page
+from results.renderers.text_format import TextFormat
 from results.tables.table import Table
 
 
@@ -43,3 +44,6 @@ class _Reader(HTMLParser):
                 self._title = self._cells[0]
             else:
                 self.lines.append((self._title, *self._cells))
+
+
+TEXT_FORMAT = TextFormat("html", render, "<!-- {} -->\n")

@@ -2,6 +2,7 @@
 
 import re
 
+from results.renderers.text_format import TextFormat
 from results.tables.notation import mathematics
 from results.tables.table import Entry, Label, Table
 
@@ -123,3 +124,6 @@ def _text(entry: Entry | None, bold: bool, tight: bool) -> str:
 def _plain(entry: Entry | None, tight: bool) -> str:
     text = entry.text if entry else "--"
     return text.replace(" ± ", "±") if tight else text
+
+
+TEXT_FORMAT = TextFormat("tex", render, "% {}\n")

@@ -1,5 +1,6 @@
 """A table in GitHub's Markdown: group and column in one header line, since Markdown has but one."""
 
+from results.renderers.text_format import TextFormat
 from results.tables.table import Entry, Table
 
 
@@ -33,3 +34,6 @@ def render(table: Table) -> str:
 def _text(entry: Entry | None, bold: bool) -> str:
     text = entry.text if entry else "--"
     return f"**{text}**" if bold else text
+
+
+TEXT_FORMAT = TextFormat("md", render, "<!-- {} -->\n\n")

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Callable
 
-from grid.objectives import GOAL
+from grid.objectives import CELLS
 
-_GOAL = "|".join(sorted(GOAL, key=len, reverse=True))
+_CELLS = "|".join(sorted(CELLS, key=len, reverse=True))
 _NAMED = re.compile(
-    rf"(?<![\w-])(?:L_(?P<loss>\w+(?:-\w+)*)|(?P<letter>[PT])\^(?P<weight>[a-z]+(?:-ms)?)|(?P<cell>{_GOAL}))(?![\w-])"
+    rf"(?<![\w-])(?:L_(?P<loss>\w+(?:-\w+)*)|(?P<letter>[PT])\^(?P<weight>[a-z]+(?:-ms)?)|(?P<cell>{_CELLS}))(?![\w-])"
 )
 
 

@@ -3,13 +3,11 @@
 from functools import lru_cache, partial
 from pathlib import Path
 
-from PIL import Image
-
 from grid import catalog, protocols
-from grid.encoders import BackboneSettings, CnnSettings, FeatureSettings
+from grid.encoders import View
 from grid.errors import UserError
 from retrieval.data import annotations, precomp, shapes
-from retrieval.data.images import ImageFiles, View
+from retrieval.data.images import ImageFiles
 from retrieval.data.pairs import WHOLE, DataError, Images, Listing, Pairs, Split
 from retrieval.data.problems import Problem
 
@@ -21,27 +19,10 @@ __all__ = [
     "Pairs",
     "Problem",
     "Split",
-    "View",
-    "backbone_view",
     "check_protocol",
     "load",
     "opened",
-    "view_of",
 ]
-
-
-def view_of(image: CnnSettings | FeatureSettings | BackboneSettings) -> View | None:
-    """The squares that this encoder sees; None where it reads features. The small network mirrors by itself."""
-    if isinstance(image, BackboneSettings):
-        return backbone_view(image)
-    if isinstance(image, CnnSettings):
-        return View(image.size, resampling=Image.Resampling.BICUBIC)
-    return None
-
-
-def backbone_view(image: BackboneSettings) -> View:
-    """The squares that a pretrained network sees."""
-    return View(image.size, image.framing, image.augmentation, image.flip)
 
 
 def load(name: str, root: Path | None, view: View | None, *, workers: int = 2, keep: bool = True) -> Pairs:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grid import catalog
+from grid.encoders import View
 from retrieval import data
 from retrieval.data import annotations, feature_faults, parts, picture_faults, precomp
 from retrieval.data.pairs import DataError
@@ -51,7 +52,7 @@ def check(name: str, root: Path, *, fast: bool = False, workers: int = 2, progre
 
 def _fingerprint(part: Part, name: str, root: Path) -> None:
     """The mark that records keep, by the same reader that training uses; what it refuses is a problem too."""
-    view = None if part.format == feature_faults.FORMAT else data.View(8)
+    view = None if part.format == feature_faults.FORMAT else View(8)
     try:
         part.fingerprint = data.opened(name, root, view).fingerprint()
     except DataError as error:

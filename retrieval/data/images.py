@@ -2,7 +2,6 @@
 
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,7 @@ from jaxtyping import Int, UInt8
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from grid.encoders import Augmentation, Framing
+from grid.encoders import View
 from retrieval.data.pairs import WHOLE, DataError
 
 KEPT_BYTES = 1 << 30
@@ -24,51 +23,35 @@ SIDES = (0.6, 1.0)
 """Share of each side that VSE-infinity's crop is drawn from."""
 
 
-@dataclass(frozen=True)
-class View:
-    """Which square of a picture a network sees.
+Box = tuple[float, float, float, float]
+"""Left, top, right and bottom, in pixels of a picture."""
 
-    Args:
-        size: side in pixels.
-        framing: in evaluation; `square` squeezes the whole picture, `centre-crop` keeps its proportions.
-        augmentation: in training; `resized-crop` is VSE++'s, `side-crop` VSE-infinity's.
-        flip: mirror half of the training views.
-    """
 
-    size: int
-    framing: Framing = "square"
-    augmentation: Augmentation = "none"
-    flip: bool = False
-    resampling: Image.Resampling = Image.Resampling.BILINEAR
+def pixels_of(picture: Image.Image, view: View, draw: np.random.Generator | None = None) -> UInt8[np.ndarray, "h w 3"]:
+    """The evaluation view of a picture, or with a generator the training view that it draws."""
+    if draw is None or not view.random:
+        return _resized(picture, view, _frame(view, *picture.size))
+    box = _frame(view, *picture.size) if view.augmentation == "none" else _crop(view, *picture.size, draw)
+    mirrored = view.flip and draw.random() < 0.5
+    return _resized(picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else picture, view, box)
 
-    @property
-    def random(self) -> bool:
-        """Whether training views differ from draw to draw."""
-        return self.augmentation != "none" or self.flip
 
-    def of(self, picture: Image.Image, draw: np.random.Generator | None) -> UInt8[np.ndarray, "h w 3"]:
-        """The evaluation view, or with a generator the training view that it draws."""
-        if draw is None or not self.random:
-            return self._pixels(picture, self._frame(*picture.size))
-        box = self._frame(*picture.size) if self.augmentation == "none" else self._crop(*picture.size, draw)
-        mirrored = self.flip and draw.random() < 0.5
-        return self._pixels(picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else picture, box)
+def _resized(picture: Image.Image, view: View, box: Box) -> np.ndarray:
+    return np.array(picture.resize((view.size, view.size), Image.Resampling(view.resampling), box=box))
 
-    def _pixels(self, picture: Image.Image, box: tuple[float, float, float, float]) -> np.ndarray:
-        square = (self.size, self.size)
-        return np.array(picture.resize(square, self.resampling, box=box))
 
-    def _frame(self, width: int, height: int) -> tuple[float, float, float, float]:
-        if self.framing == "square":
-            return (0.0, 0.0, float(width), float(height))
-        side = min(width, height) / MARGIN
-        left, top = (width - side) / 2, (height - side) / 2
-        return (left, top, left + side, top + side)
+def _frame(view: View, width: int, height: int) -> Box:
+    if view.framing == "square":
+        return (0.0, 0.0, float(width), float(height))
+    side = min(width, height) / MARGIN
+    left, top = (width - side) / 2, (height - side) / 2
+    return (left, top, left + side, top + side)
 
-    def _crop(self, width: int, height: int, draw: np.random.Generator) -> tuple[float, float, float, float]:
-        w, h = _side_crop(width, height, draw) if self.augmentation == "side-crop" else _area_crop(width, height, draw)
-        left, top = draw.uniform(0, width - w), draw.uniform(0, height - h)
-        return (left, top, left + w, top + h)
+
+def _crop(view: View, width: int, height: int, draw: np.random.Generator) -> Box:
+    w, h = _side_crop(width, height, draw) if view.augmentation == "side-crop" else _area_crop(width, height, draw)
+    left, top = draw.uniform(0, width - w), draw.uniform(0, height - h)
+    return (left, top, left + w, top + h)
 
 
 def _side_crop(width: int, height: int, draw: np.random.Generator) -> tuple[float, float]:
@@ -130,7 +113,7 @@ class ImageFiles:
         return hashlib.sha256(listing.encode()).hexdigest()
 
     def _decode(self, row: int, draw: np.random.Generator | None = None) -> UInt8[Tensor, "3 h w"]:
-        return planes(self.view.of(opened(self.files[row]), draw))
+        return planes(pixels_of(opened(self.files[row]), self.view, draw))
 
 
 def draws(seed: int, count: int) -> list[np.random.Generator]:

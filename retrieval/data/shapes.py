@@ -13,7 +13,8 @@ from jaxtyping import Int, UInt8
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from retrieval.data.images import View, draws, planes
+from grid.encoders import View
+from retrieval.data.images import draws, pixels_of, planes
 from retrieval.data.pairs import WHOLE, Pairs, Split
 
 SPLITS = {"train": 1000, "val": 250, "test": 500}
@@ -78,7 +79,7 @@ class RenderedImages:
             return self.pixels[torch.from_numpy(rows[part])]
         canvases = [_canvas(self.scenes[row]) for row in rows[part]]
         each = zip(canvases, draws(draw, len(rows))[part], strict=True)
-        views = [self.view.of(canvas, one) for canvas, one in each]
+        views = [pixels_of(canvas, self.view, one) for canvas, one in each]
         return torch.stack([planes(view) for view in views])
 
     def fingerprint(self) -> str:

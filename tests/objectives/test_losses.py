@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import objectives
 from grid.objectives import LOSSES, VARIANTS, resolve
 from objectives import build
 from tests.objectives import literal
@@ -144,4 +145,13 @@ def test_large_scales_do_not_overflow(name: str) -> None:
 
 
 def test_every_loss_has_a_literal_version() -> None:
-    assert set(LOSSES) == {*literal.LOSSES, "adopt", "ncr", "unified-adaptive"}
+    lacking = LOSSES.keys() - literal.LOSSES.keys() - {"adopt", "ncr", "unified-adaptive"}
+    assert not lacking, (
+        f"no literal version of {sorted(lacking)}: write the equation for one anchor, with Python loops over `negs`, "
+        "in tests/objectives/literal.py, and add its line to LOSSES there"
+    )
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_stands_in_the_file_of_its_family(name: str) -> None:
+    assert objectives.LOSSES[name].__module__ == f"objectives.{LOSSES[name].family}"

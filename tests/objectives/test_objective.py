@@ -2,14 +2,18 @@
 
 import copy
 import pickle
+from collections.abc import Callable
+from inspect import signature
 
 import pytest
 import torch
 from torch import Tensor
 
+import objectives
 from grid.errors import UserError
-from grid.objectives import CATALOGUE, GOAL, OBJECTIVES, VARIANTS, resolve
-from objectives import build, with_mining
+from grid.objectives import CATALOGUE, CELLS, GOAL, LOSSES, OBJECTIVES, PAIR_WEIGHTS, TRIPLET_WEIGHTS, VARIANTS, resolve
+from objectives import build, pair_weights, triplet_weights, with_mining
+from objectives.goal import GradientSurrogate
 from tests.objectives.test_goal import batch, embedding_gradients, gradient, unit
 
 EVERY = [(name, variant) for name in OBJECTIVES for variant in VARIANTS]
@@ -234,5 +238,32 @@ def test_the_catalogue_explains_every_objective(name: str) -> None:
 
 
 def test_the_matrix_is_complete() -> None:
+    assert list(CELLS) == [f"{pair}_{triplet}" for pair in PAIR_WEIGHTS for triplet in TRIPLET_WEIGHTS]
     assert len(GOAL) == 15
-    assert set(GOAL) < set(OBJECTIVES)
+    assert [name for name in CELLS if name in GOAL] == list(GOAL)
+
+
+def parameters(equation: Callable) -> set[str]:
+    """Names of an equation's parameters, without the triplets."""
+    return set(signature(equation).parameters) - {"t"}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_has_the_parameters_of_its_entry(name: str) -> None:
+    assert parameters(objectives.LOSSES[name]) == set(LOSSES[name].own)
+
+
+@pytest.mark.parametrize("name", TRIPLET_WEIGHTS)
+def test_a_triplet_weight_has_the_parameters_of_its_entry(name: str) -> None:
+    assert parameters(triplet_weights.TRIPLET_WEIGHTS[name]) == set(TRIPLET_WEIGHTS[name].parameters)
+
+
+@pytest.mark.parametrize("name", PAIR_WEIGHTS)
+def test_a_pair_weight_and_its_sets_have_the_parameters_of_its_entry(name: str) -> None:
+    of_sets = parameters(pair_weights.RELATIVE[name]) if name in pair_weights.RELATIVE else set()
+    assert parameters(pair_weights.PAIR_WEIGHTS[name]) | of_sets == set(PAIR_WEIGHTS[name].parameters)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_cells_of_the_matrix_train_with_the_gradient_directly(name: str) -> None:
+    assert isinstance(build(name).loss, GradientSurrogate) == (name in CELLS)

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from grid.encoders import View
 from grid.errors import UserError
 from retrieval import data
-from retrieval.data import DataError, View, precomp, shapes
+from retrieval.data import DataError, precomp, shapes
 
 from .packages import write_karpathy, write_precomp
 

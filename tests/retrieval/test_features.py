@@ -12,9 +12,9 @@ from grid import catalog
 from grid.encoders import BackboneSettings
 from grid.errors import UserError
 from retrieval import data, features
+from retrieval.encoders.vision import Vision
 from retrieval.features import Bank, Source
-from retrieval.growing import GrowingArray
-from retrieval.image_encoders import Vision
+from retrieval.resumable_npy import GrowingArray
 from tests.networks import save
 
 CPU = torch.device("cpu")
@@ -28,7 +28,7 @@ def backbone(**changes: object) -> BackboneSettings:
 
 def source(image: BackboneSettings, places: dict[str, Path] | None = None) -> Source:
     """The embedded scenes under this backbone."""
-    return Source("shapes", data.load("shapes", None, data.backbone_view(image), keep=False), image, places or {})
+    return Source("shapes", data.load("shapes", None, image.view, keep=False), image, places or {})
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from retrieval.data import DataError, View, images
-from retrieval.data.images import ImageFiles
+from grid.encoders import View
+from retrieval.data import DataError, images
+from retrieval.data.images import ImageFiles, pixels_of
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def test_a_centre_crop_is_resize_and_crop_in_one(width: int, height: int) -> Non
     resized = picture.resize((round(width * scale), round(height * scale)), Image.Resampling.BILINEAR)
     left, top = (resized.width - 224) // 2, (resized.height - 224) // 2
     expected = np.asarray(resized.crop((left, top, left + 224, top + 224))).astype(int)
-    ours = View(224, "centre-crop").of(picture, None).astype(int)
+    ours = pixels_of(picture, View(224, "centre-crop")).astype(int)
     assert np.abs(ours - expected).max() <= 2
 
 
@@ -70,7 +71,7 @@ def test_evaluation_views_are_the_same_each_time(files: list[Path]) -> None:
 def test_crops_stay_inside_and_within_their_bounds(augmentation: str, width: int, height: int) -> None:
     view = View(8, "square", augmentation)  # type: ignore[arg-type]
     for seed in range(200):
-        left, top, right, bottom = view._crop(width, height, np.random.default_rng(seed))
+        left, top, right, bottom = images._crop(view, width, height, np.random.default_rng(seed))
         assert 0 <= left < right <= width + 1e-9
         assert 0 <= top < bottom <= height + 1e-9
         w, h = right - left, bottom - top

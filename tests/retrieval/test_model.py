@@ -2,19 +2,30 @@
 
 import importlib.util
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 import torch
 from torch import Tensor
 
 from grid import catalog
-from grid.encoders import BackboneSettings, BiGruSettings, BowSettings, FeatureSettings, ModelSettings, Pretrained
+from grid.encoders import (
+    BiGruSettings,
+    BowSettings,
+    FeatureSettings,
+    ImageSettings,
+    ModelSettings,
+    Pretrained,
+    TextSettings,
+)
 from grid.errors import UserError
-from retrieval import readers
+from retrieval.encoders.image import IMAGE_ENCODERS
+from retrieval.encoders.pooling import POOLING
+from retrieval.encoders.pretrained import Places
+from retrieval.encoders.text import TEXT_ENCODERS
 from retrieval.model import Vse, build
-from retrieval.pooling import POOLING
-from retrieval.pretrained import Places
-from retrieval.tokens import Reader
+from retrieval.words import text_readers
+from retrieval.words.tokens import Reader
 from tests.networks import save
 
 CAPTIONS = ["a dog", "a dog runs over the green grass", "grass", "the dog runs"]
@@ -48,10 +59,11 @@ def settings_of(recipe: str, **changes: dict[str, object]) -> ModelSettings:
 def made(settings: ModelSettings, places: Places, seed: int = 3) -> tuple[Vse, Tensor, Reader]:
     """An evaluated model, four images for it, and what reads its captions."""
     image = settings.image
-    features = isinstance(image, FeatureSettings) or (isinstance(image, BackboneSettings) and image.cached)
-    shape = (9, 24) if isinstance(image, FeatureSettings) else (24,) if features else (3, image.size, image.size)
+    features = image.view is None or image.feature_network is not None
+    side = image.view.size if image.view else 0
+    shape = (9, 24) if isinstance(image, FeatureSettings) else (24,) if features else (3, side, side)
     images = torch.randint(0, 255, (4, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    reader = readers.build(settings.text, CAPTIONS, min_count=1, places=places)
+    reader = text_readers.build(settings.text, CAPTIONS, min_count=1, places=places)
     model = build(settings, shape, len(reader), seed=seed, places=places)
     return model.eval(), images.half() if features else images, reader
 
@@ -233,8 +245,8 @@ class TestPretrained:
 
 @pytest.mark.parametrize("encoder", [BowSettings(encoder="bow"), BiGruSettings(encoder="bigru")])
 def test_boundaries_and_masks_are_words_of_their_own(encoder: BowSettings | BiGruSettings) -> None:
-    plain = readers.build(encoder, CAPTIONS, min_count=1, places={})
-    marked = readers.build(
+    plain = text_readers.build(encoder, CAPTIONS, min_count=1, places={})
+    marked = text_readers.build(
         encoder.model_copy(update={"boundaries": True, "word_drop": 0.2}), CAPTIONS, min_count=1, places={}
     )
     assert len(marked) == len(plain) + 3
@@ -262,3 +274,10 @@ def test_a_real_pretrained_network_knows_what_captions_mean() -> None:
     sim = vectors @ vectors.T - 2 * torch.eye(4)
     assert sim.argmax(dim=1).tolist() == [1, 0, 3, 2]
     assert torch.allclose(alone[0], vectors[0], atol=1e-5)
+
+
+@pytest.mark.parametrize(("settings", "networks"), [(ImageSettings, IMAGE_ENCODERS), (TextSettings, TEXT_ENCODERS)])
+def test_every_settings_class_has_its_network(settings: Any, networks: dict[str, Any]) -> None:
+    union = get_args(settings)[0]
+    names = [name for kind in get_args(union) for name in get_args(kind.model_fields["encoder"].annotation)]
+    assert names == list(networks)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from retrieval.pooling import POOLING, AdPool, Gpo, Pooling, positions
+from retrieval.encoders.pooling import POOLING, AdPool, Gpo, Pooling, positions
 
 DIM, K = 6, 2
 
@@ -43,7 +43,7 @@ def literal(name: str, made: Pooling, members: Tensor) -> Tensor:
         theta = [float(made.score((state[: made.WIDTH] + state[made.WIDTH :]) / 2)) / 0.1 for state in states]
         total = sum(math.exp(t) for t in theta)
         return torch.stack([ordered[m] * math.exp(theta[m]) / total for m in range(n)]).sum(0)
-    assert isinstance(made, AdPool)
+    assert isinstance(made, AdPool), f"no literal version of pooling {name!r}: write its sum over members above"
     scores = torch.stack([made.weigh(ordered[m]) for m in range(n)])
     scores = scores.clamp(min=0) if name == "adpool-released" else scores
     token = (ordered * scores.exp() / scores.exp().sum(0)).sum(0)

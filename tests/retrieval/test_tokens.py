@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from grid.encoders import TransformerSettings
-from retrieval import readers
-from retrieval.tokens import Tokens, WordDrop
-from retrieval.vocabulary import Vocabulary
+from retrieval.words import text_readers
+from retrieval.words.tokens import Tokens, WordDrop
+from retrieval.words.vocabulary import Vocabulary
 from tests.networks import save
 
 WORDS = [f"word{i}" for i in range(12)]
@@ -67,7 +67,7 @@ def test_padding_stays_behind_the_words() -> None:
 
 def test_pieces_of_a_word_share_its_fate_and_special_tokens_have_none(tmp_path: Path) -> None:
     settings = TransformerSettings(encoder="transformer", weights="bert", word_drop=0.5)
-    reader = readers.build(settings, [], min_count=1, places={"bert": save(tmp_path / "bert", "bert")})
+    reader = text_readers.build(settings, [], min_count=1, places={"bert": save(tmp_path / "bert", "bert")})
     encoded = reader.encode(["a dog runs over the grass"] * 500, max_words=20, drop=0.5)
     names = reader.tokenizer.convert_ids_to_tokens  # type: ignore[attr-defined]
     ids, lengths = encoded.gather(torch.arange(500), 3)
@@ -83,7 +83,7 @@ def test_pieces_of_a_word_share_its_fate_and_special_tokens_have_none(tmp_path: 
 @pytest.mark.parametrize("longest", [4, 7])
 def test_long_captions_are_cut_and_keep_their_end(tmp_path: Path, longest: int) -> None:
     settings = TransformerSettings(encoder="transformer", weights="bert")
-    reader = readers.build(settings, [], min_count=1, places={"bert": save(tmp_path / "bert", "bert")})
+    reader = text_readers.build(settings, [], min_count=1, places={"bert": save(tmp_path / "bert", "bert")})
     ids, lengths = reader.encode(["a dog runs over the green grass"], max_words=longest).gather(torch.tensor([0]))
     assert int(lengths[0]) == longest
     assert int(ids[0, -1]) == reader.tokenizer.sep_token_id  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.vocabulary import UNKNOWN, Vocabulary, words
+from retrieval.words.vocabulary import UNKNOWN, Vocabulary, words
 
 CAPTIONS = ["a dog runs", "a dog sits", "the dog", "a cat"]
 

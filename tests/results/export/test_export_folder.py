@@ -44,7 +44,7 @@ def folder(grid: Grid, cells: list[Cell], trained: Home, tmp_path_factory: pytes
 def test_every_table_is_what_its_command_prints(cells: list[Cell], trained: Home, folder: Path) -> None:
     scores = Scores.read(cells, trained)
     for path in (folder / "tables").iterdir():
-        request, kind = table_check.made_by(path) or (TableRequest("demo"), "csv")
+        request, kind = table_check.made_by(path) or (TableRequest("demo"), table_check.kind_of(path) or "")
         assert table_check.compare(request.draw(cells, scores), kind, path) == table_check.Comparison(())
 
 

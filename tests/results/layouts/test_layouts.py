@@ -99,7 +99,7 @@ def test_every_format_says_how_many_trials_other_code_trained(cells: list[Cell],
 def test_every_layout_renders_every_metric(layout: str, metric: str, cells: list[Cell], scores: Scores) -> None:
     table = arrange(cells, scores, layout=layout, metric=metric)
     for kind in renderers.TEXT:
-        assert renderers.TEXT[kind](table)
+        assert renderers.TEXT[kind].render(table)
     assert parquet.tidy(table).num_rows == sum(1 for _ in table.entries()) > 0
 
 
@@ -137,7 +137,7 @@ def test_parquet_reads_back_with_the_numbers_of_the_table(cells: list[Cell], sco
 
 def test_csv_holds_the_same_rows(cells: list[Cell], scores: Scores) -> None:
     table = arrange(cells, scores)
-    rows = list(csv.DictReader(io.StringIO(renderers.TEXT["csv"](table))))
+    rows = list(csv.DictReader(io.StringIO(renderers.TEXT["csv"].render(table))))
     assert [row["text"] for row in rows] == [entry.score.text for entry in table.entries()]
     assert float(rows[0]["mean"]) == next(table.entries()).score.mean
 

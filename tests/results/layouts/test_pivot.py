@@ -159,7 +159,7 @@ def test_every_arrangement_holds_the_same_values(places: dict[str, str]) -> None
     assert sum(1 for _ in table.entries()) == len(CELLS) // 2 * protocols * (2 if by_seed else 1) * 2
     assert all(any(row.entries) for block in table.blocks for row in block.rows)
     assert parquet.tidy(table).num_rows == sum(1 for _ in table.entries())
-    assert all(render(table) for render in renderers.TEXT.values())
+    assert all(kind.render(table) for kind in renderers.TEXT.values())
 
 
 @settings(max_examples=25)

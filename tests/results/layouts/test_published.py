@@ -93,7 +93,7 @@ def test_every_format_shows_every_printed_value(name: str) -> None:
         assert text in screen
         assert text in markdown.render(table).replace("\\", "")
         assert latex.escape(text) in source
-    rows = list(csv.DictReader(io.StringIO(renderers.TEXT["csv"](table))))
+    rows = list(csv.DictReader(io.StringIO(renderers.TEXT["csv"].render(table))))
     assert len(rows) == len(results(name))
     assert {row["text"] for row in rows} == texts
     assert parquet.tidy(table).num_rows == len(rows)

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from grid.encoders import PoolingName
-from retrieval.recurrent import Gru
+from retrieval.encoders.recurrent import PaddedGru
 
 Pooling = Callable[[Float[Tensor, "b n d"], Bool[Tensor, "b n"]], Float[Tensor, "b d"]]
 
@@ -53,7 +53,7 @@ class Gpo(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.gru = Gru(self.WIDTH, self.WIDTH, bidirectional=True)
+        self.gru = PaddedGru(self.WIDTH, self.WIDTH, bidirectional=True)
         self.score = nn.Linear(self.WIDTH, 1, bias=False)
 
     def forward(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:

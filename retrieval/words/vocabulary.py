@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from grid.files import write_json
-from retrieval.tokens import Tokens, WordDrop, padded
+from retrieval.words.tokens import Tokens, WordDrop, padded
 
 UNKNOWN = 1
 SPECIAL = ("<pad>", "<unk>")

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 
-class Gru(nn.GRU):
+class PaddedGru(nn.GRU):
     """One layer, read in one direction or in both; padding is never read."""
 
     def __init__(self, width: int, hidden: int, *, bidirectional: bool = False) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from grid.files import write_json
-from retrieval.tokens import Tokens, WordDrop, padded
+from retrieval.words.tokens import Tokens, WordDrop, padded
 
 
 class WordPieces:

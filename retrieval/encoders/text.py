@@ -8,8 +8,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from grid.encoders import RANDOM, BiGruSettings, BowSettings, GruSettings, TextSettings, TransformerSettings
-from retrieval import pretrained, recurrent
-from retrieval.pooling import POOLING
+from retrieval.encoders import pretrained
+from retrieval.encoders.pooling import POOLING
+from retrieval.encoders.recurrent import PaddedGru
 
 
 class Bow(nn.Module):
@@ -33,7 +34,7 @@ class Gru(nn.Module):
         super().__init__()
         self.embed = _embedding(words, settings.word_dim)
         self.dropout = nn.Dropout(settings.dropout)
-        self.gru = recurrent.Gru(settings.word_dim, dim)
+        self.gru = PaddedGru(settings.word_dim, dim)
 
     def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
         return self.gru.last(self.dropout(self.embed(ids)), lengths)
@@ -46,7 +47,7 @@ class BiGru(nn.Module):
         super().__init__()
         self.embed = _embedding(words, settings.word_dim)
         self.dropout = nn.Dropout(settings.dropout)
-        self.gru = recurrent.Gru(settings.word_dim, dim, bidirectional=True)
+        self.gru = PaddedGru(settings.word_dim, dim, bidirectional=True)
         self.pool = POOLING[settings.pooling](dim, settings.pool_k)
 
     def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
@@ -104,3 +105,4 @@ TEXT_ENCODERS: dict[str, Callable[[Any, int, int, pretrained.Places], nn.Module]
     "bigru": lambda settings, words, dim, places: BiGru(settings, words, dim),
     "transformer": Transformer,
 }
+"""Each encoder by the name that its settings class in `grid/encoders.py` has for it."""

@@ -1,0 +1,18 @@
+"""What a layout is."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from grid.expansion import Cell
+from results.layouts.captions import TableSource
+from results.tables.table import Table
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way to arrange scores in a table."""
+
+    table: Callable[[Sequence[Cell], TableSource, str], Table]
+    """From cells, their values and the name of a metric, for the layouts that show one."""
+    of_the_matrix: bool = False
+    """Whether it has no place for objectives that are no cells of GOAL's matrix."""

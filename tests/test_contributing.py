@@ -1,0 +1,391 @@
+"""CONTRIBUTING.md is true: in a copy of the sources, only what its table names is touched, and what was added runs."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.test_structure import ROOMS, ROOT
+
+Run = Callable[..., str]
+
+
+@dataclass(frozen=True)
+class Addition:
+    """What a contributor adds.
+
+    Args:
+        row: of the table in CONTRIBUTING.md.
+        edits: by file, pieces of text, each with that before which it is put; a piece before nothing is a new file.
+    """
+
+    row: str
+    edits: dict[str, list[tuple[str, str]]]
+
+    def make(self, sources: Path) -> None:
+        """Edit the sources."""
+        for name, pieces in self.edits.items():
+            file = sources / name
+            for before, piece in pieces:
+                assert file.exists() == bool(before), name
+                text = file.read_text(encoding="utf-8") if before else ""
+                assert not before or text.count(before) == 1, f"{before!r} in {name}"
+                file.write_text(text.replace(before, piece + before) if before else piece, encoding="utf-8")
+
+
+LOSS = '''def mean_hinge(t: Triplets, *, slack: float = 0.1) -> Float[Tensor, "*a 1"]:
+    """Mean over the negatives of [s_neg - s_pos + slack]+; reports how many negatives it is given."""
+    t.notes["given"] = t.exists.sum(-1).float().mean()
+    return torch.relu(t.s_neg - t.s_pos + slack).sum(-1, keepdim=True) / t.exists.sum(-1, keepdim=True)
+
+
+'''
+LOSS_ENTRY = """    "mean-hinge": Entry(
+        "hinge",
+        "a test",
+        "mean over all negatives of [s_neg - s_pos + slack]+",
+        {"slack": same("by how much the positive is to lead", 0.1)},
+        mining=Mining("all", fixed=True),
+    ),
+"""
+
+TRIPLET_WEIGHT = '''def half(t: Triplets, *, share: float = 0.5) -> Float[Tensor, "*a k"]:
+    """T = share, whatever the triplet."""
+    return torch.full_like(t.s_neg, share)
+
+
+'''
+
+PAIR_WEIGHT = '''def square(t: Triplets, *, power: float = 2.0) -> Weights:
+    """P+ = (1 - s_pos)^power, P- = |s_neg|^power."""
+    return (1 - t.s_pos).abs() ** power, t.s_neg.abs() ** power
+
+
+'''
+
+POOLING = '''def midrange(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
+    """Half the sum of the largest and the smallest value of each dimension."""
+    return (maximum(values, present) - maximum(-values, present)) / 2
+
+
+'''
+
+TEXT_ENCODER = '''class MaxBow(nn.Module):
+    """Word embeddings, the largest of each dimension, then linear."""
+
+    def __init__(self, settings: MaxBowSettings, words: int, dim: int) -> None:
+        super().__init__()
+        self.embed = _embedding(words, settings.word_dim)
+        self.project = nn.Linear(settings.word_dim, dim)
+
+    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+        return self.project(POOLING["max"](0, 0)(self.embed(ids), _present(ids, lengths)))
+
+
+'''
+TEXT_SETTINGS = '''class MaxBowSettings(WordSettings):
+    """The largest of each dimension of the words' embeddings."""
+
+    encoder: Literal["max-bow"]
+
+
+'''
+
+IMAGE_ENCODER = '''class Thumbnail(nn.Module):
+    """A linear map of the pixels of a small picture, pooled over its rows."""
+
+    def __init__(self, settings: ThumbnailSettings, shape: tuple[int, ...], dim: int) -> None:
+        super().__init__()
+        self.project = nn.Linear(shape[0] * shape[2], dim)
+        self.pool = POOLING[settings.pooling](dim, 1)
+
+    def forward(self, images: UInt8[Tensor, "b 3 h w"]) -> Float[Tensor, "b d"]:
+        rows = self.project((images.float() / 255 - 0.5).transpose(1, 2).flatten(2))
+        return self.pool(rows, torch.ones(rows.shape[:2], dtype=torch.bool, device=rows.device))
+
+
+'''
+IMAGE_SETTINGS = '''class ThumbnailSettings(ImageEncoderSettings):
+    """A linear map of the pixels of a small picture."""
+
+    encoder: Literal["thumbnail"]
+    pooling: PoolingName = "mean"
+
+    @property
+    def view(self) -> View:
+        return View(8)
+
+
+'''
+
+RECIPE = """# Linear maps of small pictures and of sets of words. Not a published setting.
+description = "what a test adds"
+extends = "cnn-bow"
+
+[model.image]
+encoder = "thumbnail"
+pooling = "midrange"
+
+[model.text]
+encoder = "max-bow"
+
+[train]
+batch_size = 250
+"""
+
+LAYOUT = '''"""One row an objective with its rsum alone."""
+
+from collections.abc import Sequence
+
+from grid.expansion import Cell
+from results.layouts import listing
+from results.layouts.captions import TableSource
+from results.layouts.layout import Layout
+from results.tables.table import Table
+
+
+def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
+    """The rows of `listing`, from the objective whose name comes last in the alphabet to the first."""
+    return listing.layout(sorted(cells, key=lambda cell: cell.objective, reverse=True), scores, metric)
+
+
+LAYOUT = Layout(layout)
+'''
+
+FORMAT = '''"""A table as tab-separated lines."""
+
+from results.renderers.text_format import TextFormat
+from results.tables.table import Table
+
+
+def render(table: Table) -> str:
+    """A line a row."""
+    rows = [row for block in table.blocks for row in block.rows]
+    return "".join("\\t".join([row.label.text, *(e.text if e else "" for e in row.entries)]) + "\\n" for row in rows)
+
+
+TEXT_FORMAT = TextFormat("tsv", render)
+'''
+
+FIGURE = '''"""The number of objectives as a bar."""
+
+from matplotlib.figure import Figure
+
+from results.figures.figure_kind import FigureKind
+from results.figures.study import Study
+
+
+def draw(study: Study) -> Figure | None:
+    """One bar."""
+    figure = Figure()
+    figure.subplots().bar(["objectives"], [len(study.part.cells)])
+    return figure
+
+
+FIGURE_KIND = FigureKind(9, draw)
+'''
+
+ADDITIONS = [
+    Addition(
+        "a loss",
+        {
+            "objectives/hinge.py": [
+                ("EASY: dict", LOSS),
+                ('    "triplet": triplet,\n', '    "mean-hinge": mean_hinge,\n'),
+            ],
+            "grid/objectives/losses.py": [('    "triplet": Entry(', LOSS_ENTRY)],
+        },
+    ),
+    Addition(
+        "a triplet weight",
+        {
+            "objectives/triplet_weights.py": [
+                ("TripletWeight = ", TRIPLET_WEIGHT),
+                ('"con": constant', '"half": half, '),
+            ],
+            "grid/objectives/matrix.py": [
+                ('    "nca": Weight(', '    "half": Weight("T = share", "a test", {"share": same("T itself", 0.5)}),\n')
+            ],
+        },
+    ),
+    Addition(
+        "a pair weight",
+        {
+            "objectives/pair_weights.py": [
+                ("PairWeight = ", PAIR_WEIGHT),
+                ('    "con": constant,\n', '    "square": square,\n'),
+            ],
+            "grid/objectives/matrix.py": [
+                ('    "lin": Weight(', '    "square": Weight("P", "a test", {"power": same("exponent", 2.0)}),\n')
+            ],
+        },
+    ),
+    Addition(
+        "a pooling",
+        {
+            "retrieval/encoders/pooling.py": [
+                ("def k_max(", POOLING),
+                ('    "mean": lambda', '    "midrange": lambda dim, k: midrange,\n'),
+            ],
+            "grid/encoders.py": [('"max", "kmax"', '"midrange", ')],
+        },
+    ),
+    Addition(
+        "a text encoder",
+        {
+            "retrieval/encoders/text.py": [
+                ("GruSettings, TextSettings", "MaxBowSettings, "),
+                ("def _embedding(", TEXT_ENCODER),
+                ('    "gru": ', '    "max-bow": lambda settings, words, dim, places: MaxBow(settings, words, dim),\n'),
+            ],
+            "grid/encoders.py": [("class GruSettings(", TEXT_SETTINGS), ("GruSettings | BiGru", "MaxBowSettings | ")],
+        },
+    ),
+    Addition(
+        "an image encoder",
+        {
+            "retrieval/encoders/image.py": [
+                ("ImageSettings\n", "ThumbnailSettings, "),
+                ("def _mlp(", IMAGE_ENCODER),
+                (
+                    '    "linear": ',
+                    '    "thumbnail": lambda settings, shape, dim, places: Thumbnail(settings, shape, dim),\n',
+                ),
+            ],
+            "grid/encoders.py": [
+                ("class FeatureSettings(", IMAGE_SETTINGS),
+                ("FeatureSettings | Backbone", "ThumbnailSettings | "),
+            ],
+        },
+    ),
+    Addition("a recipe, a preset", {"grid/recipes/thumbnail.toml": [("", RECIPE)]}),
+    Addition("a table layout", {"results/layouts/backwards.py": [("", LAYOUT)]}),
+    Addition("a table format", {"results/renderers/tsv.py": [("", FORMAT)]}),
+    Addition("a figure", {"results/figures/count.py": [("", FIGURE)]}),
+]
+
+
+def table() -> dict[str, set[str]]:
+    """The files and folders that each row of the table says to touch."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    return {row[0].removeprefix("| "): set(re.findall(r"`([\w/]+(?:\.py|/))`", " ".join(row[1:]))) for row in rows}
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the sources with all additions."""
+    folder = tmp_path_factory.mktemp("sources")
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
+    for addition in ADDITIONS:
+        addition.make(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(sources: Path) -> Run:
+    """Run the command line of the copy; what it prints."""
+
+    def call(*arguments: str) -> str:
+        environment = {**os.environ, "PYTHONPATH": str(sources), "COLUMNS": "160", "OMP_NUM_THREADS": "1"}
+        environment["GOALGRID_RUNS"] = str(sources / "runs")
+        command = [sys.executable, "-m", "goalgrid", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=sources, timeout=240)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def histories(sources: Path, run: Run) -> dict[str, list[dict[str, float]]]:
+    """What was logged when all additions were trained, by objective."""
+    axes = [
+        'recipes=["thumbnail"]',
+        'objectives=["mean-hinge", "con_half", "square_con"]',
+        "seeds=[0]",
+        "train.epochs=2",
+    ]
+    run("run", "demo", "--here", *(word for axis in axes for word in ("--set", axis)))
+    files = {path.parent.name: path for path in (sources / "runs" / "trials").glob("*/history.jsonl")}
+    return {
+        name.split("_", 2)[2].rpartition("_s0")[0]: [json.loads(line) for line in path.read_text().splitlines()]
+        for name, path in files.items()
+    }
+
+
+@pytest.mark.parametrize("addition", ADDITIONS, ids=lambda addition: addition.row)
+def test_the_table_names_the_files_to_touch(addition: Addition) -> None:
+    named = table()[addition.row]
+    touched = {name if pieces[0][0] else f"{name.rpartition('/')[0]}/" for name, pieces in addition.edits.items()}
+    assert touched <= named
+    assert {name for name in named if not name.endswith("/")} <= touched
+
+
+def test_a_loss_is_explained_from_its_entry(run: Run) -> None:
+    text = run("objectives", "mean-hinge")
+    assert "mean over all negatives of [s_neg - s_pos + slack]+" in text
+    assert "family: hinge; source: a test" in text
+    assert re.search(r"^  slack +0\.1 +0\.1  by how much the positive is to lead$", text, re.MULTILINE)
+    assert re.search(r"^  reduction ", text, re.MULTILINE)
+    assert not re.search(r"^  mining ", text, re.MULTILINE), "its mining is fixed"
+
+
+@pytest.mark.parametrize(
+    ("file", "lost", "message"),
+    [
+        (
+            "grid/objectives/losses.py",
+            LOSS_ENTRY,
+            "without an entry in grid/objectives/, or the reverse: ['mean-hinge']",
+        ),
+        ("grid/objectives/losses.py", '        mining=Mining("all", fixed=True),\n    ),\n    "triplet": ', "'mining'"),
+        ("objectives/hinge.py", '    "mean-hinge": mean_hinge,\n', "or the reverse: ['mean-hinge']"),
+    ],
+    ids=["entry", "mining", "equation"],
+)
+def test_half_a_loss_stops_every_training(file: str, lost: str, message: str, sources: Path, tmp_path: Path) -> None:
+    for room in ("grid", "objectives"):
+        shutil.copytree(sources / room, tmp_path / room)
+    text = (sources / file).read_text(encoding="utf-8")
+    assert text.count(lost) == 1
+    (tmp_path / file).write_text(text.replace(lost, '    ),\n    "triplet": ' if "triplet" in lost else ""))
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-c", "import objectives"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert done.returncode == 1
+    assert message in done.stderr
+
+
+def test_a_weight_makes_cells_with_all_others(run: Run) -> None:
+    text = run("objectives")
+    assert [name for name in ("square_half", "lin_half", "square_cir") if f"{name} " not in text] == []
+
+
+def test_a_loss_trains_on_the_negatives_that_its_entry_says(histories: dict[str, list[dict[str, float]]]) -> None:
+    assert [row["given"] for row in histories["mean-hinge"]] == [249, 249]
+
+
+def test_weights_poolings_and_encoders_train_by_a_recipe_that_names_them(
+    histories: dict[str, list[dict[str, float]]],
+) -> None:
+    assert histories.keys() == {"mean-hinge", "con_half", "square_con"}
+    for rows in histories.values():
+        assert rows[-1]["val_rsum"] > 2 * rows[-1]["val_chance"]
+
+
+def test_a_layout_a_format_and_a_figure_are_drawn(
+    run: Run, sources: Path, histories: dict[str, list[dict[str, float]]]
+) -> None:
+    lines = run("table", "demo", "--layout", "backwards", "--format", "tsv").splitlines()
+    assert [line.split("\t")[0] for line in lines] == ["square_con", "mean-hinge", "con_half"]
+    run("figures", "demo", "count", "-o", str(sources / "drawn"), "--format", "svg")
+    assert [path.name for path in (sources / "drawn").iterdir()] == ["count-thumbnail-on-shapes.svg"]
