@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 
 from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import load
-from grid.home import Home
+from grid.store.home import Home
 from results.records import record, record_cache
 
 AXES = {"dataset": 2, "recipe": 6, "objective": 15, "seed": 3, "metric": 12, "step": 1543}

@@ -36,10 +36,10 @@ from ray.cluster_utils import Cluster
 
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
-from grid.home import Home
 from grid.objectives import GOAL
+from grid.store.home import Home
 from results.checks.run_comparison import differences
-from runners.disturbance import Command, Cost, cost, done_at, folders, live, strike, trained_after_done
+from runners.selftest.faults import Command, Cost, cost, done_at, folders, live, strike, trained_after_done
 
 EVERY, EPOCHS = 10, 10
 """Steps between two checkpoints; epochs, of 20 steps each, of a trial."""

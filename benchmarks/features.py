@@ -26,10 +26,10 @@ import torch
 from grid.encoders import BackboneSettings
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
-from grid.home import Home
 from grid.settings import TrialSettings
-from runners.machine import Machine
-from runners.trial import run_trial
+from grid.store.home import Home
+from runners.training.machine import Machine
+from runners.trial.run import run_trial
 
 TIME_GOAL, MEMORY_GOAL = 5.0, 0.05
 RESNET18 = {

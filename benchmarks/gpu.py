@@ -32,17 +32,17 @@ from benchmarks import objectives as cells
 from grid.encoders import FeatureSettings, GruSettings, ModelSettings
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
-from grid.home import TrialFolder
-from grid.memory import MARGIN
 from grid.objectives import GOAL
 from grid.settings import TrialSettings
+from grid.store.gpu_needs import MARGIN
+from grid.store.home import TrialFolder
 from retrieval.data import WHOLE as ALL
 from retrieval.data import Pairs, Split
 from retrieval.model import build
-from runners import gpu, memory
-from runners.inputs import Batch, Inputs, batches
-from runners.learner import optimizer
-from runners.trainer import Trainer
+from runners.gpu import cuda, memory_probe
+from runners.training.inputs import Batch, Inputs, batches
+from runners.training.learner import optimizer
+from runners.training.trainer import Trainer
 
 
 @dataclass(frozen=True)
@@ -229,10 +229,10 @@ def evaluation_rows(images: int, device: str, rounds: int) -> list[str]:
 def memory_rows(size: Size, device: str) -> list[str]:
     """The probe's prediction for a trial beside what an epoch of it takes."""
     inputs, settings = inputs_of(size, device), settings_of(size)
-    peak_of = gpu.peak_of if device == "cuda" else lambda work: 2**20 * measuring.peak_megabytes(work)
-    few = memory.longest(inputs, memory.STEPS * size.batch)
-    predicted = peak_of(partial(memory.train, memory.heavy(settings), few))
-    real = peak_of(partial(memory.train, settings, inputs))
+    peak_of = cuda.peak_of if device == "cuda" else lambda work: 2**20 * measuring.peak_megabytes(work)
+    few = memory_probe.longest(inputs, memory_probe.STEPS * size.batch)
+    predicted = peak_of(partial(memory_probe.train, memory_probe.heavy(settings), few))
+    real = peak_of(partial(memory_probe.train, settings, inputs))
     within = real / max(predicted, 1)
     return [
         measuring.row(

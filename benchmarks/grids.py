@@ -56,9 +56,9 @@ def _seconds(command: list[str]) -> float:
 
 def by_tune(words: list[str], root: str, sample: int, *, reuse: bool) -> float:
     """Seconds of all trials as Tune trials, from the start of Ray on and the pace of the first ones."""
-    from grid.home import Home
-    from runners.machine import Machine
-    from runners.trial import run_trial
+    from grid.store.home import Home
+    from runners.training.machine import Machine
+    from runners.trial.run import run_trial
 
     began = time.monotonic()
     trials = trials_of(expand(load(words[0], words[2::2])))

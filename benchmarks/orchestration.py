@@ -62,11 +62,11 @@ def bare(path: Path) -> float:
 
     from grid.expansion import expand, trials_of
     from grid.gridfile import load
-    from grid.home import Home, TrialFolder
-    from runners.inputs import prepare
-    from runners.jobs import jobs_for
-    from runners.progress import Progress
-    from runners.trainer import Trainer
+    from grid.store.home import Home, TrialFolder
+    from runners.launch.jobs import jobs_for
+    from runners.training.inputs import prepare
+    from runners.training.progress import Progress
+    from runners.training.trainer import Trainer
 
     class Unwritten(Progress):
         def end_epoch(self, *_: object) -> None:

@@ -18,11 +18,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import measuring
 
-from grid import processes
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
-from grid.home import Home, TrialFolder
-from grid.saved import save_grid
+from grid.store import processes
+from grid.store.home import Home, TrialFolder
+from grid.store.saved_grid import save_grid
 
 SECONDS, MEGABYTES = 10.0, 1000.0
 

@@ -24,10 +24,10 @@ from torch import nn
 
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
-from grid.home import TrialFolder
-from runners.inputs import Batch, batches, prepare
-from runners.machine import Machine
-from runners.trainer import Hooks, Preempted, Trainer
+from grid.store.home import TrialFolder
+from runners.training.inputs import Batch, batches, prepare
+from runners.training.machine import Machine
+from runners.training.trainer import Hooks, Preempted, Trainer
 
 SHARE = 0.80
 WARMING = 5

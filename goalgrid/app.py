@@ -5,9 +5,9 @@ import sys
 
 import typer
 
-from goalgrid.exits import WRONG_USAGE
+from goalgrid.terminal.exits import WRONG_USAGE
+from goalgrid.terminal.views import say
 from goalgrid.verbs import catalog, data, results, training
-from goalgrid.views import say
 from grid.errors import UserError
 
 COLLECT = (100_000, 50, 1_000)

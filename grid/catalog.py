@@ -9,8 +9,8 @@ from pydantic import Field, ValidationError
 
 from grid.encoders import ModelSettings
 from grid.errors import UserError, unknown
-from grid.fields import Settings
 from grid.settings import TrainSettings
+from grid.settings_base import Settings
 
 Shelf = Literal["recipes", "presets", "datasets"]
 

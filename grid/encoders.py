@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from grid.fields import IdentityDefault, Settings
+from grid.settings_base import IdentityDefault, Settings
 
 PoolingName = Literal["mean", "max", "kmax", "softmax", "gpo", "adpool", "adpool-released"]
 HeadName = Literal["linear", "linear-mlp", "mlp", "residual-mlp"]

@@ -13,10 +13,10 @@ from grid import catalog
 from grid.catalog import explain
 from grid.encoders import ModelSettings
 from grid.errors import UserError, several, unknown
-from grid.fields import Settings
 from grid.objectives import GOAL, OBJECTIVES, VARIANTS, known_parameters, unknown_objective
-from grid.running import Reliability, Resources
+from grid.resources import Reliability, Resources
 from grid.settings import DatasetSettings, TrainSettings
+from grid.settings_base import Settings
 
 Scalar = bool | int | float | str
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from grid.fields import IdentityDefault
 from grid.objectives import identifying
 from grid.settings import ObjectiveSettings, TrialSettings
+from grid.settings_base import IdentityDefault
 
 SCHEMA_VERSION: int = TrialSettings.model_fields["schema_version"].default
 

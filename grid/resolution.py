@@ -8,11 +8,11 @@ from pydantic import ValidationError
 
 from grid import catalog
 from grid.encoders import ModelSettings
-from grid.fields import Settings
 from grid.gridfile import Grid, Scalar
 from grid.identity import canonical_json
 from grid.objectives import accepted, resolve
 from grid.settings import DatasetSettings, ObjectiveSettings, TrainSettings
+from grid.settings_base import Settings
 
 Point = tuple[tuple[str, Scalar], ...]
 """A value of every swept setting, with its dotted name."""

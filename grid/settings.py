@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from grid.encoders import ModelSettings
-from grid.fields import IdentityDefault, Settings
+from grid.settings_base import IdentityDefault, Settings
 
 
 class DatasetSettings(Settings):

@@ -27,7 +27,6 @@ from grid.objectives import CATALOGUE, GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS, resolv
 from objectives.contrastive import CONTRASTIVE
 from objectives.goal import GradientSurrogate
 from objectives.hinge import HINGE
-from objectives.noisy import NOISY
 from objectives.objective import Loss, Objective
 from objectives.pair_weights import PAIR_WEIGHTS, RELATIVE
 from objectives.pairwise import PAIRWISE
@@ -49,7 +48,7 @@ __all__ = [
     "with_mining",
 ]
 
-LOSSES: dict[str, Callable[..., Tensor]] = {**HINGE, **CONTRASTIVE, **PAIRWISE, **POLYNOMIAL, **NOISY}
+LOSSES: dict[str, Callable[..., Tensor]] = {**HINGE, **CONTRASTIVE, **PAIRWISE, **POLYNOMIAL}
 """The losses that are no cells of GOAL's matrix."""
 
 for _equations, _entries in (

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import pad, softplus
 
-from objectives.noisy import soft_margin
+from objectives.hinge import soft_margin
 from objectives.pair_weights import PAIR_WEIGHTS
 from objectives.triplets import Triplets
 

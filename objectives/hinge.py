@@ -1,4 +1,4 @@
-"""Hinge losses: the triplet loss, and what to do where its hardest negative makes the gradient vanish."""
+"""Hinge losses: the triplet loss, its remedies for hardest negatives that make the gradient vanish, adaptive margins."""
 
 from collections.abc import Callable
 
@@ -68,6 +68,21 @@ def selectively_hard(
     return torch.where(vanishing, mean, torch.relu(hardest - t.s_pos + margin))
 
 
+def soft_margin(t: Triplets, margin: float, base: float = 10.0) -> Float[Tensor, "*#a 1"] | float:
+    """m_i = margin (base^y - 1) / (base - 1), with y the probability that pair i is clean: 0 at y = 0, margin at 1.
+
+    NCR's "exponential" form. Without an estimate of y every pair counts as clean.
+    """
+    if t.clean is None:
+        return margin
+    return margin * (base**t.clean - 1) / (base - 1)
+
+
+def noisy_correspondence(t: Triplets, *, margin: float = 0.2, base: float = 10.0) -> Float[Tensor, "*a k"]:
+    """[s_neg - s_pos + m_i]+ with the pair's own margin. Unified Eq. (27): the loss of NCR."""
+    return torch.relu(t.s_neg - t.s_pos + soft_margin(t, margin, base))
+
+
 EASY: dict[str, Callable[[Triplets, float, float], Tensor]] = {
     "hinge": lambda t, margin, tau: triplet(t, margin=margin),
     "softmax": lambda t, margin, tau: torch.nn.functional.softplus(tau * (t.s_neg - t.s_pos)),
@@ -79,4 +94,5 @@ HINGE: dict[str, Callable[..., Tensor]] = {
     "shn": semi_hard,
     "sct": selectively_contrastive,
     "selhn": selectively_hard,
+    "ncr": noisy_correspondence,
 }

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from grid.encoders import RANDOM, BackboneSettings
 from grid.errors import UserError
-from grid.files import write_json
 from grid.identity import digest
+from grid.store.files import write_json
 from retrieval.data import WHOLE, Images, Pairs, Split
 from retrieval.encoders import pretrained
 from retrieval.encoders.vision import Vision

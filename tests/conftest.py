@@ -15,7 +15,7 @@ from hypothesis import settings
 
 from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import load
-from grid.home import Home
+from grid.store.home import Home
 
 torch.set_num_threads(1)
 settings.register_profile("goalgrid", deadline=None)  # no test asserts how long something takes

@@ -6,10 +6,10 @@ import socket
 import time
 from typing import Any
 
-from grid import processes
-from grid.attempts import Attempt
-from grid.failures import Failure
-from grid.home import TrialFolder
+from grid.store import processes
+from grid.store.attempts import Attempt
+from grid.store.failures import Failure
+from grid.store.home import TrialFolder
 
 
 def attempt(folder: TrialFolder, **different: Any) -> Attempt:

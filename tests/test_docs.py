@@ -12,8 +12,8 @@ from typer.main import get_command
 from goalgrid.app import app
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
-from grid.running import Reliability, Resources
-from runners.retries import POLICY
+from grid.resources import Reliability, Resources
+from runners.trial.retries import POLICY
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [

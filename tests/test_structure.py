@@ -43,7 +43,9 @@ def test_grid_knows_no_torch_ray_or_pandas() -> None:
         assert not imported(path) & {"torch", "ray", "pandas", "numpy", "pyarrow", "mlflow"}, path
 
 
-@pytest.mark.parametrize(("library", "file"), [("ray", "runners/ray_tune.py"), ("mlflow", "runners/mlflow_mirror.py")])
+@pytest.mark.parametrize(
+    ("library", "file"), [("ray", "runners/launch/ray_tune.py"), ("mlflow", "runners/watching/mlflow_mirror.py")]
+)
 def test_heavy_libraries_have_one_door(library: str, file: str) -> None:
     assert [str(path.relative_to(ROOT)) for path in FILES if library in imported(path)] == [file]
 

@@ -5,17 +5,8 @@ from typing import Annotated
 
 import typer
 
-from goalgrid.options import (
-    all_known,
-    objective_settings,
-)
-from goalgrid.views import (
-    explain_objective,
-    list_objectives,
-    say,
-    show,
-    show_list,
-)
+from goalgrid.terminal.options import all_known, objective_settings
+from goalgrid.terminal.views import explain_objective, list_objectives, say, show, show_list
 from grid import catalog
 from grid.gridfile import load
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import Progress as Bar
 
-from goalgrid.options import RUNS, GridName, Json, Override, Root, Runs, Weights
-from goalgrid.overview import home_at
-from goalgrid.views import err, say, show
+from goalgrid.planning.overview import home_at
+from goalgrid.terminal.options import RUNS, GridName, Json, Override, Root, Runs, Weights
+from goalgrid.terminal.views import err, say, show
 from grid import catalog
 from grid.errors import UserError, unknown
 from grid.expansion import expand
@@ -91,7 +91,7 @@ def features(
 ) -> None:
     """Run the frozen backbones of a grid ahead of its trials, which else do so when the grid is run."""
     found = load(grid, set_, roots=root, weights=weights)
-    from runners.precompute import compute_features, feature_jobs, sources
+    from runners.launch.feature_extraction import compute_features, feature_jobs, sources
 
     jobs = feature_jobs(found, expand(found), home_at(runs))
     if not sources(jobs):

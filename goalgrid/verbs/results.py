@@ -5,23 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from goalgrid.exits import INCOMPLETE
-from goalgrid.options import (
-    RUNS,
-    GridName,
-    Json,
-    Runs,
-    all_known,
-)
-from goalgrid.overview import Overview, home_at, recall
-from goalgrid.tables import check as hold_against
-from goalgrid.tables import deliver, draw, scores_of, stop_without
-from goalgrid.views import say, show_findings, show_list
+from goalgrid.planning.overview import Overview, home_at, recall
+from goalgrid.showing.tables import check as hold_against
+from goalgrid.showing.tables import deliver, draw, scores_of, stop_without
+from goalgrid.terminal.exits import INCOMPLETE
+from goalgrid.terminal.options import RUNS, GridName, Json, Runs, all_known
+from goalgrid.terminal.views import say, show_findings, show_list
 from grid import catalog
 from grid.errors import UserError
 from grid.expansion import Cell, expand
-from grid.files import write_text
-from grid.home import Home
+from grid.store.files import write_text
+from grid.store.home import Home
 
 if TYPE_CHECKING:
     from results.records.scores import Scores
@@ -190,7 +184,7 @@ def report(
     every: Annotated[int, typer.Option(metavar="SECONDS", min=1, help="How often, with --watch.")] = 10,
 ) -> None:
     """The whole grid as one HTML page that needs no network: tables, effects, figures, failures, provenance."""
-    from goalgrid import report as page
+    from goalgrid.showing import report as page
 
     home = home_at(runs)
     overview = Overview.of(recall(grid, home), home)
@@ -213,7 +207,7 @@ def export(
     runs: Runs = RUNS,
 ) -> None:
     """Everything a paper needs into one folder: report, tables, figures, effects, records, settings, checksums."""
-    from goalgrid import report as page
+    from goalgrid.showing import report as page
     from results.export.export_folder import export as write
     from runners.training.fingerprint import code_fingerprint
 

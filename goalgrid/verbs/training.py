@@ -6,12 +6,15 @@ from typing import Annotated
 
 import typer
 
-from goalgrid import plan as planning
-from goalgrid import prune as pruning
-from goalgrid import status as standing
-from goalgrid.costs import cost_of, unmeasured
-from goalgrid.exits import EXIT, exit_state
-from goalgrid.options import (
+from goalgrid.planning import plan as planning
+from goalgrid.planning import prune as pruning
+from goalgrid.planning.costs import cost_of, unmeasured
+from goalgrid.planning.decisions import Choice, decide, starting, to_replace, to_train
+from goalgrid.planning.overview import Overview, home_at, named_tables_exist, recall
+from goalgrid.showing import status as standing
+from goalgrid.showing.tables import scores_of
+from goalgrid.terminal.exits import EXIT, exit_state
+from goalgrid.terminal.options import (
     RUNS,
     Address,
     Force,
@@ -27,23 +30,12 @@ from goalgrid.options import (
     Stale,
     Weights,
 )
-from goalgrid.overview import Overview, home_at, named_tables_exist, recall
-from goalgrid.reasons import Choice, decide, starting, to_replace, to_train
-from goalgrid.tables import scores_of
-from goalgrid.views import (
-    err,
-    out,
-    say,
-    show,
-    show_json,
-    show_table,
-    show_verdicts,
-)
-from grid import probes
+from goalgrid.terminal.views import err, out, say, show, show_json, show_table, show_verdicts
 from grid.errors import UserError
 from grid.gridfile import Grid, load
-from grid.home import State
-from grid.saved import save_grid
+from grid.store import speed_probes
+from grid.store.home import State
+from grid.store.saved_grid import save_grid
 
 verbs = typer.Typer()
 
@@ -152,7 +144,7 @@ def prune(
 @verbs.command()
 def selftest(runs: Runs = RUNS, address: Address = None) -> None:
     """Prove that nothing is lost here: kills, damages and doubles a tiny grid in a folder of its own below DIR."""
-    from runners.selftest import selftest as put_to_the_test
+    from runners.selftest.story import selftest as put_to_the_test
 
     runs = home_at(runs).path
     say(f"takes about two minutes, in a folder of its own below {runs}")
@@ -177,7 +169,7 @@ def _plan(overview: Overview, choice: Choice, *, jobs: int | None, each: bool = 
 
 def _probe(overview: Overview, choice: Choice) -> None:
     """Measure what no finished trial tells, and what trials need of a GPU; keep it for later plans and runs."""
-    from runners.probe import probe, probe_memory
+    from runners.launch.speed_probe import probe, probe_memory
 
     wanted = to_train(decide(overview, choice))
     probe_memory(overview.grid, wanted, overview.home, err)
@@ -185,7 +177,7 @@ def _probe(overview: Overview, choice: Choice) -> None:
     if trials:
         say(f"probing: {', '.join(trial.id for trial in trials)}")
         found = probe(overview.grid, trials, overview.home, err)
-        probes.remember(overview.home.grid(overview.grid.name), found)
+        speed_probes.remember(overview.home.grid(overview.grid.name), found)
 
 
 def _train(overview: Overview, choice: Choice, *, here: bool, address: str | None, mlflow_uri: str | None) -> None:
@@ -194,7 +186,7 @@ def _train(overview: Overview, choice: Choice, *, here: bool, address: str | Non
     todo, anew = to_train(verdicts), to_replace(verdicts)
     save_grid(overview.grid, overview.trials, overview.home)
     if todo:
-        from runners.launch import Launch
+        from runners.launch.launch import Launch
 
         begun = f", {len(anew)} of them anew" if anew else ""
         say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}{begun}")

@@ -196,7 +196,7 @@ LOSSES: dict[str, Entry] = {
         known_as="Relative-Similarity Polynomial",
     ),
     "ncr": Entry(
-        "noisy",
+        "hinge",
         "Unified Eq. (27)",
         "[max s_neg - s_pos + m_i]+ with m_i = margin (base^y - 1) / (base - 1), y the pair's clean probability",
         {"margin": MARGIN, "base": _BASE},

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grid.expansion import Cell, trials_of
-from grid.home import Home
+from grid.store.home import Home
 from results.records import record
 from results.statistics.significance import Interval, bootstrap_interval
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from grid.expansion import Cell, trials_of
-from grid.home import Home
+from grid.store.home import Home
 from results.layouts import arrange
 from results.records import record
 from results.records.scores import Scores

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from grid.expansion import Cell, trials_of
-from grid.files import write_text, written_aside
 from grid.gridfile import Grid
-from grid.home import Home
+from grid.store.files import write_text, written_aside
+from grid.store.home import Home
 from results import figures
 from results.analysis.block_analysis import analyse, metrics_of
 from results.analysis.effects_text import write_out

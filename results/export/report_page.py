@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from grid.expansion import Cell, trials_of
-from grid.home import Home
+from grid.store.home import Home
 from results import figures
 from results.analysis.block_analysis import analyse, metrics_of
 from results.analysis.documents import Document

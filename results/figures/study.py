@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grid.expansion import Cell, trials_of
-from grid.home import Home
+from grid.store.home import Home
 from results.analysis.factors import GridPart, factors_of, parts_of
 from results.analysis.observations import Observations
 from results.records import record

@@ -10,9 +10,9 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from grid.files import written_aside
 from grid.objectives import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.palette import COLOURS, DASHES, FAINT, INK, MARKS
+from grid.store.files import written_aside
 from results.figures.study import Study
 
 WIDTH = 7.2

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from grid.home import Home, State, TrialFolder
+from grid.store.home import Home, State, TrialFolder
 
 NEVER_RUN = "never run"
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from grid.errors import UserError
-from grid.files import written_aside
 from grid.settings import TrialSettings
+from grid.store.files import written_aside
 
 METRICS = ("i2t_r1", "i2t_r5", "i2t_r10", "i2t_medr", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_medr", "rsum")
 """Metrics of an evaluation. i2t: images search texts; t2i: texts search images; r1: Recall@1; medr: median rank."""

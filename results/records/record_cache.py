@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from grid.errors import UserError
-from grid.files import written_aside
-from grid.home import Home
+from grid.store.files import written_aside
+from grid.store.home import Home
 from results.records import record
 
 FEW = 500

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from grid import catalog
 from grid.errors import UserError
 from grid.expansion import Cell
-from grid.home import Home, State
+from grid.store.home import Home, State
 from results.records import missing, provenance, record, record_cache
 from results.records.provenance import Code
 

@@ -181,7 +181,7 @@ class Sources:
         """The definitions that are used.
 
         Args:
-            roots: where the computation begins, `runners.trainer.Trainer`.
+            roots: where the computation begins, `runners.training.trainer.Trainer`.
             named: the strings that settings hold.
         """
         walk = _Walk(self, self._names)

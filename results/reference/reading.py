@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
 
-from grid.fields import Settings
+from grid.settings_base import Settings
 
 PAPERS = ("goal", "selhn", "unified", "2ad")
 """Names of the papers; the name of a table begins with its paper's."""

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from grid.files import write_text, written_aside
 from grid.listed import members
+from grid.store.files import write_text, written_aside
 from results.renderers import parquet
 from results.renderers.text_format import TextFormat
 from results.tables.table import Table

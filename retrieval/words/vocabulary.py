@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from grid.files import write_json
+from grid.store.files import write_json
 from retrieval.words.tokens import Tokens, WordDrop, padded
 
 UNKNOWN = 1

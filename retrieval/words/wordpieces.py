@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from grid.files import write_json
+from grid.store.files import write_json
 from retrieval.words.tokens import Tokens, WordDrop, padded
 
 

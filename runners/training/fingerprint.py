@@ -14,7 +14,11 @@ from grid.settings import TrialSettings
 from results.records import provenance
 from results.records.sources import Sources
 
-ROOTS = ("runners.trainer.Trainer", "runners.inputs.prepare", "runners.replica_process.follow")
+ROOTS = (
+    "runners.training.trainer.Trainer",
+    "runners.training.inputs.prepare",
+    "runners.training.replica_process.follow",
+)
 """Where training begins: what a trial and a replica of it call. Whatever these lead to counts."""
 
 _ROOTS = frozenset(ROOTS)

@@ -9,9 +9,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from goalgrid.app import app
-from goalgrid.overview import Overview, recall
+from goalgrid.planning.overview import Overview, recall
 from grid.errors import UserError
-from grid.home import Home
+from grid.store.home import Home
 
 from ..conftest import SMALL
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from grid.home import Home, State, TrialFolder
+from grid.store.home import Home, State, TrialFolder
 
 from ..conftest import ROOT
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from grid import catalog
-from grid.home import Home
 from grid.objectives import OBJECTIVES
+from grid.store.home import Home
 
 from ..conftest import SMALL, Goalgrid
 

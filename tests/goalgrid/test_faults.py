@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from grid.home import Home, State, TrialFolder
+from grid.store.home import Home, State, TrialFolder
 
 from ..conftest import ROOT, SMALL, Goalgrid
 from .processes import listening_addresses, pid_of, running, start, wait_until
@@ -146,7 +146,7 @@ def test_two_drivers_share_a_grid_and_train_nothing_twice(tmp_path: Path, undist
 def test_a_trial_that_hangs_without_ray_ends_its_process(tmp_path: Path, goalgrid: Goalgrid) -> None:
     """Its log says where it hung."""
     hang = (
-        "import sys, time; import runners.trainer as trainer\n"
+        "import sys, time; import runners.training.trainer as trainer\n"
         "trainer.Trainer._train_epoch = lambda self: time.sleep(600)\n"
         "from goalgrid.app import main; main()"
     )
@@ -156,4 +156,4 @@ def test_a_trial_that_hangs_without_ray_ends_its_process(tmp_path: Path, goalgri
     assert finished.returncode == 3
     (attempt,) = next(iter(folders(Home(tmp_path)).values())).attempts()
     assert attempt.outcome() == "timeout"
-    assert "runners/trainer.py" in attempt.log.read_text()
+    assert "runners/training/trainer.py" in attempt.log.read_text()

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from grid.home import Home
+from grid.store.home import Home
 
 from ..conftest import SMALL, Goalgrid
 from .processes import running, start, wait_until

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from grid.home import Home
+from grid.store.home import Home
 from results.records import record
 from tests.conftest import Goalgrid
 from tests.networks import save

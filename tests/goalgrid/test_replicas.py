@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import psutil
 
-from grid.home import Home
+from grid.store.home import Home
 
 from ..conftest import SMALL
 from .processes import listening_addresses, pid_of, running, start, wait_until

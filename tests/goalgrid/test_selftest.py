@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runners import onlookers
+from runners.selftest import shared_folder_check
 
 from ..conftest import ROOT, Goalgrid
 
@@ -66,15 +66,15 @@ def test_a_folder_without_hard_links_is_refused_in_one_line(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("second", "claim", "problem"),
     [
-        ({"won": [0]}, "of several processes one alone makes a link", f"1 of {onlookers.ROUNDS} times not"),
+        ({"won": [0]}, "of several processes one alone makes a link", f"1 of {shared_folder_check.ROUNDS} times not"),
         ({"faults": ["a file was read half"]}, "files are written, flushed and renamed as a whole", "a file was read"),
         ({"seconds": 31.0}, "a file is seen by the others at once", "a file was seen after 31 s"),
     ],
 )
 def test_what_onlookers_saw_speaks_against_a_claim(second: dict[str, object], claim: str, problem: str) -> None:
-    first = {"won": list(range(onlookers.ROUNDS)), "faults": [], "seconds": 0.0}
+    first = {"won": list(range(shared_folder_check.ROUNDS)), "faults": [], "seconds": 0.0}
     nothing = {"won": [], "faults": [], "seconds": 0.0}
-    assert not any(onlookers.faults([first, nothing]).values())
-    found = onlookers.faults([first, nothing | second])
+    assert not any(shared_folder_check.faults([first, nothing]).values())
+    found = shared_folder_check.faults([first, nothing | second])
     assert found[claim].startswith(problem)
     assert sum(map(bool, found.values())) == 1

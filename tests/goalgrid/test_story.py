@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from grid.home import Home
+from grid.store.home import Home
 
 from ..conftest import SMALL, Goalgrid, read_status
 

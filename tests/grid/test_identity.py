@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from grid.catalog import names
 from grid.expansion import Trial, expand, trials_of
-from grid.fields import IdentityDefault, Settings
 from grid.gridfile import Grid, check, load
 from grid.identity import canonical, derived_seed, digest, trial_id
 from grid.objectives import OBJECTIVES as OBJECTIVE_NAMES
 from grid.settings import TrialSettings
+from grid.settings_base import IdentityDefault, Settings
 
 JSON = st.recursive(
     st.none()

@@ -16,7 +16,7 @@ from scipy import stats
 from grid.errors import UserError
 from grid.expansion import Cell, expand
 from grid.gridfile import load
-from grid.home import Home
+from grid.store.home import Home
 from results import figures
 from results.analysis import documents, effects_text
 from results.analysis.block_analysis import Analysis, analyse, metrics_of

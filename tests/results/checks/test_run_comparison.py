@@ -7,7 +7,7 @@ import pytest
 
 from grid.expansion import expand
 from grid.gridfile import load
-from grid.home import Home
+from grid.store.home import Home
 from results.checks.run_comparison import differences
 from results.records import record
 

@@ -10,7 +10,7 @@ import pytest
 
 from grid.expansion import Cell, expand, select
 from grid.gridfile import Grid, load
-from grid.home import Home
+from grid.store.home import Home
 from results.checks import table_check
 from results.export import export_readme
 from results.export.export_folder import _tables, export

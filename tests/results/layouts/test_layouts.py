@@ -16,8 +16,8 @@ from rich.console import Console
 from grid.errors import UserError
 from grid.expansion import Cell, expand
 from grid.gridfile import load
-from grid.home import Home
 from grid.objectives import GOAL
+from grid.store.home import Home
 from results import renderers
 from results.layouts import LAYOUTS, arrange, natural
 from results.layouts.captions import METRIC_NAMES

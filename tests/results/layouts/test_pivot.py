@@ -9,7 +9,7 @@ from grid import catalog
 from grid.errors import UserError
 from grid.expansion import Cell, expand
 from grid.gridfile import load
-from grid.home import Home
+from grid.store.home import Home
 from results import renderers
 from results.layouts import arrange
 from results.layouts.pivot import Axes

@@ -16,8 +16,8 @@ from rich.console import Console
 from grid.errors import UserError
 from grid.expansion import Cell, expand, trials_of
 from grid.gridfile import load
-from grid.home import Home
 from grid.objectives import GOAL, KNOWN_AS
+from grid.store.home import Home
 from results import renderers
 from results.layouts import LAYOUTS, arrange
 from results.records import record

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from grid.expansion import Cell, expand
-from grid.failures import Failure
 from grid.gridfile import load
-from grid.home import Home
+from grid.store.failures import Failure
+from grid.store.home import Home
 from results.layouts import arrange
 from results.records import missing
 from results.records.scores import Scores

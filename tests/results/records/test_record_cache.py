@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from grid.errors import UserError
-from grid.home import Home
+from grid.store.home import Home
 from results.export import export_folder
 from results.records import record, record_cache
 

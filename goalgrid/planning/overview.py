@@ -1,0 +1,154 @@
+"""A grid as it stands on the disk: its cells, its trials, their states and their records."""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grid import catalog
+from grid.errors import UserError, unknown
+from grid.expansion import Cell, Trial, expand, select, trials_of
+from grid.gridfile import Grid, load
+from grid.store.home import Home, State, TrialFolder
+
+if TYPE_CHECKING:
+    from results.records.provenance import Stale
+
+
+ORDER = (State.DONE, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED)
+"""In which states are counted out."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """A grid with its trials' states, read once."""
+
+    grid: Grid
+    home: Home
+    cells: list[Cell]
+    trials: list[Trial]
+    states: dict[str, State]
+
+    @classmethod
+    def of(cls, grid: Grid, home: Home) -> "Overview":
+        """Expand the grid and look at the folder of every trial that has one."""
+        cells = expand(grid)
+        trials, standing = trials_of(cells), home.standing()
+        states = dict.fromkeys([trial.id for trial in trials], State.PLANNED)
+        states |= {trial_id: home.trial(trial_id).state() for trial_id in standing if trial_id in states}
+        return cls(grid, home, cells, trials, states)
+
+    def folder(self, trial: Trial) -> TrialFolder:
+        return self.home.trial(trial.id)
+
+    def count(self, state: State) -> int:
+        return self._counts[state]
+
+    @cached_property
+    def _counts(self) -> Counter[State]:
+        return Counter(self.states.values())
+
+    def having(self, state: State) -> list[Trial]:
+        """The trials in this state."""
+        return [trial for trial in self.trials if self.states[trial.id] is state]
+
+    def left(self) -> list[Trial]:
+        """Trials that a run would train."""
+        return [trial for trial in self.trials if self.states[trial.id] is not State.DONE]
+
+    def selected(self, only: str) -> list[Trial]:
+        """The trials that a filter names; beside the grid's axes it may ask for `state` and `failure`.
+
+        Raises:
+            UserError: it names none, or no axis.
+        """
+        if not only:
+            return self.trials
+        failures = {trial.id: self.folder(trial).failure() for trial in self.having(State.FAILED)}
+        classes = {trial_id: failure.value for trial_id, failure in failures.items() if failure}
+        states = {trial_id: state.value for trial_id, state in self.states.items()}
+        return select(self.cells, only, {"state": states, "failure": classes})
+
+    def headline(self) -> str:
+        """`45 trials: 40 done, 1 running, 1 failed, 3 planned`."""
+        counts = ", ".join(f"{self.count(state)} {state}" for state in ORDER if self.count(state))
+        chains = sum(trial.parent is None for trial in self.trials)
+        chained = f" in {many(chains, 'chain')}" if chains < len(self.trials) else ""
+        return f"{many(len(self.trials), 'trial')}{chained}: {counts}"
+
+    def former(self) -> list[str]:
+        """Trials that the grid once had, and whose folders still stand."""
+        standing = self.home.standing()
+        return [trial_id for trial_id in self.home.grid(self.grid.name).former_ids() if trial_id in standing]
+
+    @cached_property
+    def records(self) -> list[dict[str, Any]]:
+        """Of every finished trial: where it comes from, and what it took."""
+        done = self.having(State.DONE)
+        if not done:
+            return []
+        from results.records import provenance, record_cache
+
+        columns = [*provenance.COLUMNS, "steps", "epochs", "train_seconds"]
+        paths = [self.folder(trial).record for trial in done]
+        rows: list[dict[str, Any]] = record_cache.read(self.home, paths, columns).to_pylist()
+        return rows
+
+    @cached_property
+    def stale(self) -> "dict[str, list[Stale]]":
+        """Finished trials by id that another run now might not repeat, with the reasons."""
+        if not self.records:
+            return {}
+        from results.records import provenance
+        from runners.training.fingerprint import code_fingerprint
+
+        done = {trial.id for trial in self.having(State.DONE)}
+        return provenance.stale(self.records, provenance.code_of(self.cells, done, code_fingerprint))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For `--json`."""
+        return {
+            "grid": self.grid.name,
+            "trials": len(self.trials),
+            "states": {state.value: self.count(state) for state in State},
+        }
+
+
+def many(number: int, what: str) -> str:
+    """`1 trial`, `2 trials`."""
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def named_tables_exist(grid: Grid) -> None:
+    """Hold the tables that a grid names against those of the papers.
+
+    Raises:
+        UserError: with every unknown name.
+    """
+    if grid.tables:
+        from results.reference.coverage import check_names
+
+        check_names(grid)
+
+
+def recall(source: str, home: Home) -> Grid:
+    """A grid by file, else as it was last run under this home, else the preset of that name.
+
+    Raises:
+        UserError: there is none of that name.
+    """
+    if source.endswith(".toml"):
+        return load(source)
+    run_before = [folder.path.name for folder in home.grids()]
+    if source in run_before:
+        return load(str(home.grid(source).grid))
+    if source in catalog.names("presets"):
+        return load(source)
+    known = sorted({*run_before, *catalog.names("presets")})
+    raise UserError(unknown("grid", source, known, hint="Or give the path of a grid file, ending in .toml."))
+
+
+def home_at(path: Path) -> Home:
+    """The runs folder of `--runs`, with its `~` resolved."""
+    return Home(path.expanduser())

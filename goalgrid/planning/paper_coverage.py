@@ -1,0 +1,65 @@
+"""What `goalgrid plan` says of the papers' tables that a grid is for: which of their numbers it will fill."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from goalgrid.planning.overview import Overview
+
+if TYPE_CHECKING:
+    from results.reference import Result
+    from results.reference.coverage import Coverage, Gap
+
+LISTED = 4
+"""So many names or rows are said for one reason."""
+
+
+def fills(overview: Overview) -> "list[Coverage]":
+    """Every table that the grid names, held against its cells."""
+    if not overview.grid.tables:
+        return []
+    from results.reference.coverage import coverage
+
+    return [coverage(name, overview.cells) for name in overview.grid.tables]
+
+
+def lines(found: "Sequence[Coverage]") -> list[str]:
+    """A line a table, and one for each reason why numbers will be missing."""
+    return [line for each in found for line in _lines(each)]
+
+
+def to_dict(found: "Coverage") -> dict[str, Any]:
+    """For `--json`: every number of the table."""
+    numbers = [*((result, None) for result in found.filled), *((result, gap.text) for result, gap in found.lacking)]
+    return {
+        "name": found.name,
+        "filled": len(found.filled),
+        "numbers": [{**_names(result), "missing": why} for result, why in numbers],
+        "changed": list(found.changed),
+    }
+
+
+def _lines(found: "Coverage") -> list[str]:
+    total = len(found.filled) + len(found.lacking)
+    share = f"all {total}" if not found.lacking else f"{len(found.filled)} of {total}"
+    changed = f", but not as published: {', '.join(found.changed)}" if found.changed else ""
+    reasons: dict[str, list[tuple[Result, Gap]]] = {}
+    for result, gap in found.lacking:
+        reasons.setdefault(gap.why, []).append((result, gap))
+    ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
+    return [
+        f"{found.name}: the grid fills {share} numbers{changed}",
+        *(f"{len(members):4} not: {why} {_what(members)}" for why, members in ordered),
+    ]
+
+
+def _what(members: "Sequence[tuple[Result, Gap]]") -> str:
+    """What is lacking, or the rows of the table where that has no name; shortened."""
+    rows = (", ".join(filter(None, [result.model, result.loss])) for result, _ in members)
+    names = list(dict.fromkeys(gap.name or f"({row})" for (_, gap), row in zip(members, rows, strict=True)))
+    return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
+
+
+def _names(result: "Result") -> dict[str, str | None]:
+    place = {"block": result.block, "model": result.model, "loss": result.loss, "metric": result.metric}
+    here = {"recipe": result.recipe, "objective": result.objective}
+    return {**place, "dataset": result.dataset, "protocol": result.protocol, **here}

@@ -1,0 +1,95 @@
+"""What is left to do of a grid in units that need no machine: trials, epochs, steps, views."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from grid import catalog
+from grid.expansion import Trial
+from grid.settings import TrainSettings
+from grid.store.failures import Failure
+from grid.store.files import last_json_line
+from grid.store.home import TrialFolder
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is left of one recipe on one data set.
+
+    Args:
+        trials: that are left.
+        steps: of one epoch; None: of a data set whose size is not known before it is opened.
+        views: that a frozen backbone has to see once, for all trials together.
+    """
+
+    dataset: str
+    recipe: str
+    trials: int
+    epochs: int
+    steps: int | None
+    views: int | None
+    after: str | None
+    """The recipe that it starts from."""
+
+    @property
+    def all_steps(self) -> int | None:
+        return None if self.steps is None else self.trials * self.epochs * self.steps
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "all_steps": self.all_steps}
+
+    def line(self) -> str:
+        """`45 x vsepp-r152 on coco: 30 epochs of 4,426 steps, 5,975,100 together; its backbone sees ... views`."""
+        epochs = f"{self.epochs} epoch{'s' * (self.epochs != 1)}"
+        steps = f" of {self.steps:,} steps, {self.all_steps:,} together" if self.steps is not None else ""
+        views = f"; its backbone sees {self.views:,} views, once for all" if self.views else ""
+        after = f", each after its {self.after}" if self.after else ""
+        return f"{self.trials} x {self.recipe} on {self.dataset}{after}: {epochs}{steps}{views}"
+
+
+def work_of(trials: Iterable[Trial]) -> list[Work]:
+    """What training these would be, by data set, recipe and number of epochs, parents first."""
+    groups: dict[tuple[str, str, int], list[Trial]] = {}
+    for trial in trials:
+        shared = trial.shared
+        groups.setdefault((shared.dataset.name, shared.recipe, shared.train.epochs), []).append(trial)
+    return [_work(*key, members) for key, members in groups.items()]
+
+
+def epoch_steps(dataset: str, train: TrainSettings) -> int | None:
+    """Steps of one epoch; None for a data set whose size is not known before it is opened."""
+    if dataset not in catalog.names("datasets"):
+        return None
+    splits = catalog.dataset(dataset).splits
+    if not splits:
+        return None
+    whole, rest = divmod(splits["train"].captions, train.batch_size)
+    return whole + (rest > 1 and not train.drop_last)
+
+
+def reached(folder: TrialFolder) -> tuple[int, int]:
+    """Epochs and steps behind a trial's last checkpoint, as far as can be told without opening it."""
+    if not (folder.last_checkpoint.exists() or folder.previous_checkpoint.exists()):
+        return 0, 0
+    row = last_json_line(folder.history) or {"epoch": 0, "step": 0}
+    latest = folder.latest()
+    stopped = latest is not None and latest.outcome() == Failure.PREEMPTED  # that leaves a checkpoint, a death does not
+    step = latest.step() if latest and stopped else 0
+    return int(row["epoch"]), max(int(row["step"]), step)
+
+
+def _work(dataset: str, recipe: str, epochs: int, trials: list[Trial]) -> Work:
+    shared = trials[0].shared
+    network, views = shared.model.image.feature_network, None
+    official = catalog.dataset(dataset).splits if dataset in catalog.names("datasets") else {}
+    if official and network:
+        views = int(network.crops) * official["train"].images + official["val"].images + official["test"].images
+    return Work(
+        dataset,
+        recipe,
+        len(trials),
+        epochs,
+        epoch_steps(dataset, shared.train),
+        views,
+        catalog.recipe(recipe).starts_from,
+    )

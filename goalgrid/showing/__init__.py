@@ -1,0 +1,1 @@
+"""What is said of a grid: its status, its tables, its report."""

@@ -1,0 +1,84 @@
+"""What `goalgrid report` writes: a grid as one page, once or again and again while it runs."""
+
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from goalgrid.planning.overview import ORDER, Overview
+from goalgrid.showing import status
+from grid.store.files import write_text
+from grid.store.home import State
+from results.export.report_page import Measured, ReportPage, Standing, Trouble
+from runners.training.fingerprint import code_fingerprint
+from runners.trial.retries import POLICY
+
+
+def render(overview: Overview, *, measured: Measured | None = None, refresh: int = 0) -> str:
+    """The page as HTML.
+
+    Args:
+        measured: what to show instead of reading the records anew.
+        refresh: seconds after which the page loads itself again while trials are left.
+
+    Raises:
+        UserError: records cannot be read.
+    """
+    name, runs = overview.grid.name, status.runs_option(overview.home)
+    return ReportPage(
+        name,
+        overview.grid.axes(),
+        overview.grid.to_toml(),
+        {
+            "go on": f"goalgrid resume {name}{runs}",
+            "state": f"goalgrid status {name}{runs}",
+            "LaTeX": f"goalgrid table {name}{runs} --format latex",
+        },
+        measured or _measured(overview),
+        _standing(overview),
+        datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"),
+        refresh if _unfinished(overview) else 0,
+    ).render()
+
+
+def watch(overview: Overview, path: Path, seconds: int) -> Iterator[Overview]:
+    """Write the page every so many seconds until every trial is done or failed; what it shows, each time."""
+    done, measured = None, Measured()
+    while True:
+        if done != overview.having(State.DONE):
+            done, measured = overview.having(State.DONE), _measured(overview)
+        write_text(path, render(overview, measured=measured, refresh=seconds))
+        yield overview
+        if not _unfinished(overview):
+            return
+        time.sleep(seconds)
+        overview = Overview.of(overview.grid, overview.home)
+
+
+def _measured(overview: Overview) -> Measured:
+    return Measured.read(overview.cells, overview.home, code_fingerprint)
+
+
+def _unfinished(overview: Overview) -> bool:
+    return any(state not in (State.DONE, State.FAILED) for state in overview.states.values())
+
+
+def _standing(overview: Overview) -> Standing:
+    return Standing(
+        overview.headline(),
+        {state.value: overview.count(state) for state in ORDER},
+        {trial_id: state.value for trial_id, state in overview.states.items()},
+        status.running_lines(overview),
+        [
+            Trouble(
+                alike.failure.value,
+                alike.message,
+                len(alike.trials),
+                status.sentence(POLICY[alike.failure].advice),
+                str(alike.log),
+                alike.alone,
+            )
+            for alike in status.failures(overview)
+        ],
+        status.note_lines(overview),
+    )

@@ -1,0 +1,140 @@
+"""Attempts at a trial: numbered files beside its checkpoints that say who trains it, how far it is, and how it ended.
+
+`attempts/003.json` is the lease of the third attempt: created by one process alone, renewed while that lives.
+`attempts/003.end.json` says how it ended, written once, by itself or by whoever saw it die; `attempts/003.log` is its
+log.
+"""
+
+import json
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grid.store import processes
+from grid.store.failures import Failure
+
+HEARTBEAT_SECONDS = 5.0
+LEASE_SECONDS = 60.0
+"""A lease of another machine that was renewed within this time is live."""
+
+DONE = "done"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt, by its number from 1."""
+
+    folder: Path
+    number: int
+
+    @property
+    def lease(self) -> Path:
+        return self.folder / f"{self.number:03}.json"
+
+    @property
+    def end(self) -> Path:
+        return self.folder / _end(self.number)
+
+    @property
+    def log(self) -> Path:
+        return self.folder / f"{self.number:03}.log"
+
+    @property
+    def steps(self) -> Path:
+        return self.folder / f"{self.number:03}.steps"
+
+    def counted(self) -> tuple[int, int] | None:
+        """From which step it went on and which it reached, exactly; None where nobody asked to count."""
+        if not self.steps.exists():
+            return None
+        first, last = map(int, self.steps.read_text(encoding="ascii").split() or (0, 0))
+        return first, last
+
+    def content(self) -> dict[str, Any]:
+        """Who trains, since when, and how far: empty if it cannot be read."""
+        return _read(self.lease)
+
+    def launch(self) -> str:
+        """The launch that made it; empty if that cannot be read."""
+        return str(self.content().get("launch", ""))
+
+    def outcome(self) -> str | None:
+        """`done`, or the class of its failure; None while it runs, or where it was killed and nobody saw it."""
+        return _read(self.end).get("outcome")
+
+    def failure(self) -> Failure | None:
+        """The class of its failure; a process that is gone without a word was killed."""
+        outcome = self.outcome()
+        if outcome is None:
+            return None if self.live() else Failure.KILLED
+        return None if outcome == DONE else Failure(outcome)
+
+    def message(self) -> str:
+        return str(_read(self.end).get("message", ""))
+
+    def step(self) -> int:
+        """Steps behind it: at its end, or while it runs by its lease."""
+        return int(_read(self.end).get("step") or self.content().get("step") or 0)
+
+    def ended_after(self) -> int | None:
+        """The step after which it ended; None where nobody could know."""
+        step = _read(self.end).get("step")
+        return step if isinstance(step, int) else None
+
+    def live(self) -> bool:
+        """Whether a process holds it."""
+        return not self.end.exists() and self.held()
+
+    def held(self) -> bool:
+        """The same of one that has no end: on this machine its process is looked up, elsewhere its heartbeat counts."""
+        lease = self.content()
+        if not lease:
+            return False
+        if foreign(lease):
+            return bool(abs(time.time() - lease["heartbeat"]) < LEASE_SECONDS)
+        return processes.started(lease["pid"]) == lease["started"]
+
+
+def attempts_in(folder: Path) -> list[Attempt]:
+    """All attempts in this folder, the first one first."""
+    return [Attempt(folder, number) for number in sorted(_numbers(names_in(folder)))]
+
+
+def live_in(folder: Path) -> bool:
+    """Whether a process holds the latest attempt in this folder, which is looked at once."""
+    names = names_in(folder)
+    number = max(_numbers(names), default=0)
+    return number > 0 and _end(number) not in names and Attempt(folder, number).held()
+
+
+def names_in(folder: Path) -> list[str]:
+    """What stands in a folder; nothing where there is none."""
+    try:
+        return os.listdir(folder)  # noqa: PTH208 - as names, without a path for each
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _end(number: int) -> str:
+    return f"{number:03}.end.json"
+
+
+def _numbers(names: Iterable[str]) -> list[int]:
+    stems = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+    return [int(stem) for stem in stems if stem.isdigit()]
+
+
+def foreign(lease: dict[str, Any]) -> bool:
+    """Whether this lease's process cannot be looked up from here."""
+    return bool(lease.get("machine") != processes.machine())
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -1,0 +1,19 @@
+"""Why attempts fail: the classes of failures, by which `runners.trial.retries` decides what a trial gets."""
+
+from enum import StrEnum
+
+
+class Failure(StrEnum):
+    """The class of a failed attempt."""
+
+    OUT_OF_MEMORY = "out-of-memory"
+    NON_FINITE = "non-finite"
+    TIMEOUT = "timeout"
+    KILLED = "killed"
+    PREEMPTED = "pre-empted"
+    NODE_LOST = "node-lost"
+    STORAGE = "storage"
+    IMPORT = "import"
+    DATA = "data"
+    USER = "user-error"
+    BUG = "bug"

@@ -1,0 +1,30 @@
+"""A grid's folder in a runs folder: what the grid was when it was last run, and which trials have left it since."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from grid.expansion import Trial
+from grid.gridfile import Grid
+from grid.store.files import write_text
+from grid.store.home import Home
+
+
+def save_grid(grid: Grid, trials: Sequence[Trial], home: Home) -> None:
+    """Write the grid as resolved and its trials' ids, before the first trial starts; those that left it are kept.
+
+    Raises:
+        UserError: the runs folder cannot be written.
+    """
+    folder, ids = home.grid(grid.name), [trial.id for trial in trials]
+    kept = home.standing() - set(ids)
+    former = [trial_id for trial_id in dict.fromkeys([*folder.former_ids(), *folder.ids()]) if trial_id in kept]
+    if former or folder.former.exists():
+        _keep(folder.former, "".join(f"{trial_id}\n" for trial_id in former))
+    _keep(folder.grid, grid.to_toml())
+    _keep(folder.trials, "".join(f"{trial_id}\n" for trial_id in ids))
+
+
+def _keep(path: Path, text: str) -> None:
+    """Write what is not there yet: a grid that did not change can be shown on a disk that takes nothing."""
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        write_text(path, text)

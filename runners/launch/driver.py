@@ -1,0 +1,101 @@
+"""What a launch asks of whoever runs its jobs: Ray Tune, or this process."""
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+import torch
+
+from grid.errors import UserError
+from grid.store.attempts import Attempt
+from grid.store.home import Home
+from runners.launch.jobs import Job, Request
+from runners.trial.events import Report
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What there is to run on: the resources of each node, by the names that Ray gives them."""
+
+    nodes: tuple[Mapping[str, float], ...]
+
+    @classmethod
+    def of_this_machine(cls) -> "Capacity":
+        return cls(({"CPU": os.cpu_count() or 1, "GPU": torch.cuda.device_count()},))
+
+    @property
+    def gpus(self) -> int:
+        return int(sum(node.get("GPU", 0) for node in self.nodes))
+
+    def fits(self, request: Request) -> bool:
+        """Whether a node has all that a job asks for."""
+        wanted = request.resources.items()
+        return any(all(node.get(name, 0) >= amount - 1e-9 for name, amount in wanted) for node in self.nodes)
+
+    def largest(self, request: Request) -> Mapping[str, float]:
+        """The node that comes nearest to what a job asks for."""
+
+        def near(node: Mapping[str, float]) -> tuple[float, ...]:
+            enough = sum(node.get(name, 0) >= amount for name, amount in request.resources.items())
+            return enough, node.get("GPU", 0), node.get("CPU", 0)
+
+        return max(self.nodes, key=near)
+
+
+class Driver(Protocol):
+    """Runs jobs somewhere and passes on what their trials report."""
+
+    def capacity(self) -> Capacity: ...
+
+    def check(self, home: Home, mark: str, paths: Sequence[Path], patience: float) -> None:
+        """Have every node look whether it sees the runs folder and these paths, and runs the same code."""
+
+    def __enter__(self) -> "Driver": ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def run(self, jobs: Sequence[Job], report: Report, *, limit: int | None) -> None:
+        """Run these jobs; returns when all had their turn, or when they were asked to end.
+
+        Args:
+            limit: jobs at a time; None: as many as there is room for.
+        """
+
+    def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """What a function returns in a process of its own on each node that has a GPU, and these resources."""
+
+    def kill(self, attempt: Attempt) -> None:
+        """End the process that makes this attempt."""
+
+
+def check_room(jobs: Sequence[Job], capacity: Capacity, *, custom: bool = True) -> None:
+    """See that every job fits on a node.
+
+    Args:
+        custom: whether resources by which a cluster's nodes are told apart count.
+
+    Raises:
+        UserError: a job fits on no node.
+    """
+    for request in dict.fromkeys(job.request if custom else replace(job.request, custom=()) for job in jobs):
+        if not capacity.fits(request):
+            wanted, largest = request.resources, capacity.largest(request)
+            raise UserError(
+                f"a job asks for {_listed(wanted)}; the largest node has "
+                f"{_listed({name: largest.get(name, 0) for name in wanted})}. "
+                "Ask for less in [resources], or add a node that has it."
+            )
+
+
+def _listed(resources: Mapping[str, float]) -> str:
+    """Amounts in words.
+
+    >>> _listed({"CPU": 2.0, "GPU": 0.5})
+    '2 CPU and 0.5 GPU'
+    """
+    return " and ".join(f"{amount:g} {name}" for name, amount in resources.items())

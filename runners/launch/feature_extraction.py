@@ -1,0 +1,80 @@
+"""What is done once before any trial starts: open every data set, find all weights, run every frozen backbone."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from grid.expansion import Cell, trials_of
+from grid.gridfile import Grid
+from grid.store.home import Home
+from retrieval import data
+from retrieval.encoders import pretrained
+from retrieval.features import Source
+from retrieval.model import pretrained_parts
+from runners.launch.jobs import Job, jobs_for
+from runners.training.inputs import check_replicas, feature_source
+from runners.training.machine import Machine
+
+
+def check_inputs(jobs: Sequence[Job]) -> None:
+    """Open every data set and find every network's weights, so that a wrong path is one message, not 45.
+
+    And see that their batches are large enough for the replicas that share them.
+
+    Raises:
+        UserError: what is wrong with the first that is.
+    """
+    wanted = ((job.machine, each.dataset, each.model, each.train) for job in jobs for each in job.trials)
+    for machine, dataset, model, train in dict.fromkeys(wanted):
+        root, keep = machine.root(dataset.name), model.image.feature_network is None
+        pairs = data.load(dataset.name, root, model.image.view, workers=machine.workers, keep=keep)
+        data.check_protocol(pairs, dataset.name, dataset.protocol)
+        for part in pretrained_parts(model):
+            pretrained.locate(part, machine.places)
+        check_replicas(train, len(pairs.train.captions), machine.replicas)
+
+
+def feature_jobs(grid: Grid, cells: Sequence[Cell], home: Home) -> list[Job]:
+    """The jobs of a whole grid on this machine, for what they read."""
+    return jobs_for(grid, trials_of(cells), home, gpus=torch.cuda.device_count())
+
+
+def sources(jobs: Iterable[Job]) -> list[tuple[Source, Machine]]:
+    """Everything that a frozen backbone has to see, once each, with the machine that it is on."""
+    wanted = ((settings.dataset, settings.model.image, job.machine) for job in jobs for settings in job.trials)
+    found: dict[Path, tuple[Source, Machine]] = {}
+    for dataset, image, machine in dict.fromkeys(wanted):
+        if network := image.feature_network:
+            source = feature_source(dataset, network, machine)
+            found.setdefault(source.folder(machine.features), (source, machine))
+    return list(found.values())
+
+
+def compute_features(jobs: Iterable[Job], console: Console) -> None:
+    """Run every frozen backbone over its images, with a bar, unless its features stand in the cache.
+
+    Raises:
+        UserError: an image or the weights cannot be read, or the disk is full.
+    """
+    for source, machine in sources(jobs):
+        if not source.ready(machine.features):
+            what = f"features of {source.name} by {source.backbone.weights}"
+            _say(console, f"{what}: {source.views():,} views, kept in {source.folder(machine.features)}")
+            with _bar(console) as bar:
+                task = bar.add_task(what, total=source.views())
+                source.load(machine.features, machine.device, partial(bar.advance, task))
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
+def _say(console: Console, message: str) -> None:
+    console.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+def _bar(console: Console) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

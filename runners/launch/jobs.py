@@ -1,0 +1,175 @@
+"""Jobs: what a driver schedules. A job is one trial, or one chain of trials, with what it may use of a machine."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from grid import catalog
+from grid.errors import UserError
+from grid.expansion import Trial, chains
+from grid.gridfile import Grid
+from grid.resources import Resources
+from grid.settings import TrialSettings
+from grid.store.home import Home
+from grid.store.speed_probes import speed_of
+from runners.gpu.gpu_shares import Needs, share_of
+from runners.gpu.memory_probe import Sample
+from runners.training.machine import Machine
+from runners.training.progress import Cadence
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What all jobs of one launch have in common.
+
+    Args:
+        name: of the launch; unique.
+        mark: of the runs folder, by which a node knows that it sees the right one.
+        patience: seconds to wait for that.
+    """
+
+    name: str
+    mark: str
+    patience: float = 60.0
+    cadence: Cadence = field(default_factory=Cadence)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a job asks of the machine.
+
+    Args:
+        memory: the part of a GPU's memory that it may allocate.
+    """
+
+    cpu: int
+    gpu: float
+    custom: tuple[tuple[str, float], ...] = ()
+    memory: float = 1.0
+
+    @property
+    def resources(self) -> dict[str, float]:
+        """By the names that Ray gives them."""
+        return {"CPU": float(self.cpu), **({"GPU": self.gpu} if self.gpu else {}), **dict(self.custom)}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A trial, or a chain of trials. Plain values only: a job crosses process borders as JSON.
+
+    Args:
+        trials, ids: of the chain, parents first.
+        tried: attempts at each trial before this round of the launch.
+    """
+
+    trials: tuple[TrialSettings, ...]
+    ids: tuple[str, ...]
+    home: str
+    machine: Machine
+    request: Request
+    launched: Launched
+    tried: tuple[int, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """The id of its first trial."""
+        return self.ids[0]
+
+    @property
+    def place(self) -> Home:
+        return Home(Path(self.home))
+
+    @property
+    def stop_request(self) -> Path:
+        return self.place.stop_request(self.launched.name)
+
+    def only(self, ids: Sequence[str]) -> "Job":
+        """The same job with these of its trials, and with the attempts at them so far."""
+        trials = tuple(settings for name, settings in zip(self.ids, self.trials, strict=True) if name in ids)
+        kept = tuple(name for name in self.ids if name in ids)
+        return replace(
+            self, trials=trials, ids=kept, tried=tuple(len(self.place.trial(name).attempts()) for name in kept)
+        )
+
+    def to_json(self) -> str:
+        content = asdict(replace(self, trials=()))
+        return json.dumps(content | {"trials": [settings.model_dump(mode="json") for settings in self.trials]})
+
+    @classmethod
+    def from_json(cls, text: str) -> "Job":
+        content = json.loads(text)
+        pairs = {key: tuple(map(tuple, content["machine"][key])) for key in ("roots", "weights")}
+        request = content["request"] | {"custom": tuple(map(tuple, content["request"]["custom"]))}
+        launched = content["launched"] | {"cadence": Cadence(**content["launched"]["cadence"])}
+        return cls(
+            tuple(TrialSettings.model_validate(settings) for settings in content["trials"]),
+            tuple(content["ids"]),
+            content["home"],
+            Machine(**content["machine"] | pairs),
+            Request(**request),
+            Launched(**launched),
+            tuple(content["tried"]),
+        )
+
+
+def jobs_for(
+    grid: Grid,
+    trials: Sequence[Trial],
+    home: Home,
+    *,
+    gpus: int,
+    launched: Launched = Launched("alone", ""),
+) -> list[Job]:
+    """One job a chain of trials that start from one another, each with its share of the machine.
+
+    Args:
+        gpus: how many GPUs there are; with none, jobs ask for CPUs only.
+
+    Raises:
+        UserError: a GPU share that cannot be scheduled.
+    """
+    roots = tuple((name, str(grid.root(name))) for name in grid.datasets if grid.root(name))
+    resources = grid.resources
+    weights = tuple((name, str(folder.absolute())) for name, folder in grid.places().items())
+    cache = str(Path(resources.features or home.features).expanduser().absolute())
+    jobs = []
+    for chain in chains(trials):
+        share = max(gpu_share(resources, trial.settings.recipe) for trial in chain) if gpus else 0.0
+        machine = Machine(resources.cpu, resources.workers, share > 0, roots, weights, cache, resources.replicas)
+        settings, ids = tuple(trial.settings for trial in chain), tuple(trial.id for trial in chain)
+        request = Request(resources.cpus, share, tuple(resources.custom.items()), min(share, 1.0) or 1.0)
+        jobs.append(Job(settings, ids, str(home.path.absolute()), machine, request, launched))
+    return jobs
+
+
+def gpu_share(resources: Resources, recipe: str) -> float:
+    """GPUs of a job: the grid file's share, else the recipe's; one for each replica.
+
+    Raises:
+        UserError: it is neither below 1 nor whole; Ray cannot place 1.5 GPUs.
+    """
+    share = resources.gpus(catalog.recipe(recipe).gpu)
+    if share > 1 and share != int(share):
+        raise UserError(f"resources.gpu = {share}: give a share of one GPU, up to 1, or a whole number of GPUs.")
+    return share
+
+
+def samples(jobs: Sequence[Job], resources: Resources) -> list[Sample]:
+    """One trial of each kind whose memory has to be known; none where the share is stated, or a replica has a GPU."""
+    if resources.gpu is not None or resources.replicas > 1:
+        return []
+    found = dict[str, Sample]()
+    for job in jobs:
+        for settings in job.trials if job.machine.gpu else ():
+            found.setdefault(speed_of(settings), Sample(settings, job.machine))
+    return list(found.values())
+
+
+def sized(jobs: Sequence[Job], needs: Needs) -> list[Job]:
+    """The jobs with the shares that their trials need, where these are known of all of a job's trials."""
+    shares = [share_of(job.trials, needs) if job.machine.gpu else None for job in jobs]
+    return [
+        job if share is None else replace(job, request=replace(job.request, gpu=share.gpu, memory=share.memory))
+        for job, share in zip(jobs, shares, strict=True)
+    ]

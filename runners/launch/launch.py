@@ -1,0 +1,158 @@
+"""A launch: the trials that are wanted and not done, through a driver, with the live matrix and the MLflow mirror."""
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from grid.expansion import Cell, Trial
+from grid.gridfile import Grid
+from grid.store.home import Home
+from runners.gpu import gpu_shares
+from runners.launch import shared_folder, worker
+from runners.launch.driver import Driver, check_room
+from runners.launch.feature_extraction import check_inputs, compute_features
+from runners.launch.in_process import Here
+from runners.launch.jobs import Job, Launched, jobs_for, samples, sized
+from runners.launch.watchdog import Watchdog
+from runners.training.progress import Cadence
+from runners.trial.events import Event, Report
+from runners.trial.move_aside import replace
+from runners.trial.stopping import Interrupts, Stop
+from runners.watching.live_matrix import Board, Display
+from runners.watching.mlflow_mirror import Mirror
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Everything about how to run, nothing about what.
+
+    Args:
+        here: run in this process, without Ray.
+        address: of a running Ray cluster; None: a Ray of its own on this machine.
+        mlflow_uri: where to mirror to; None: nowhere.
+        live: redraw the matrix in place instead of printing lines.
+    """
+
+    home: Home
+    console: Console
+    here: bool = False
+    address: str | None = None
+    mlflow_uri: str | None = None
+    live: bool = False
+
+    def run(self, grid: Grid, cells: Sequence[Cell], trials: Sequence[Trial], anew: Sequence[str] = ()) -> None:
+        """Train these trials; afterwards, what is done stands on the disk.
+
+        Args:
+            anew: ids of those that begin anew, parents first: what they left is moved aside before the first starts.
+
+        Raises:
+            UserError: the data, the runs folder or the cluster cannot be used; nothing was started then.
+        """
+        name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
+        stop = Stop(self.home.stop_request(name))
+        driver = self._driver(stop, grid.reliability.grace_seconds)
+        with Interrupts(stop, self._warn) as interrupts:
+            capacity = driver.capacity()
+            cadence = Cadence(grid.reliability.checkpoint_steps, grid.reliability.checkpoint_minutes)
+            launched = Launched(name, shared_folder.mark(self.home), grid.reliability.folder_seconds, cadence)
+            jobs = jobs_for(grid, trials, self.home, gpus=capacity.gpus, launched=launched)
+            check_room(jobs, capacity, custom=not self.here)
+            self._check_nodes(driver, launched, jobs)
+            check_inputs(jobs)
+            compute_features(jobs, self.console)
+            on_gpus = partial(driver.on_gpus, list(grid.resources.custom))
+            jobs = sized(jobs, gpu_shares.measured(samples(jobs, grid.resources), on_gpus, self.home, self._warn))
+            for trial_id in reversed(anew):  # children first: none is left that started from what is gone
+                replace(self.home, trial_id)
+            board = Board(cells, {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials})
+            mirror = Mirror(self.mlflow_uri, grid.name, self._warn) if self.mlflow_uri else None
+            try:
+                if mirror:  # what an earlier launch left unmirrored
+                    for trial_id in board.trials:
+                        mirror.sync(self.home.trial(trial_id))
+                with driver, Display(board, self.console, live=self.live) as display:
+                    interrupts.soften()
+                    seconds = 60 * grid.reliability.stall_minutes
+                    with Watchdog(self.home, seconds, driver.kill) as watchdog:
+                        fan = _Fan(display, watchdog, mirror, self.home)
+                        _rounds(driver, jobs, fan, stop, grid.resources.concurrency)
+            finally:
+                if mirror:
+                    mirror.close()
+
+    def _driver(self, stop: Stop, grace: float) -> Driver:
+        if self.here:
+            return Here(stop)
+        from runners.launch.ray_tune import RayTune
+
+        return RayTune(stop, address=self.address, grace=grace, warn=self._warn_last)
+
+    def _check_nodes(self, driver: Driver, launched: Launched, jobs: Sequence[Job]) -> None:
+        """On a cluster: whether all nodes see what they need."""
+        if self.address is not None:
+            machines = {job.machine for job in jobs}
+            paths = {Path(folder) for machine in machines for _, folder in (*machine.roots, *machine.weights)}
+            driver.check(self.home, launched.mark, sorted(paths), launched.patience)
+
+    def _warn_last(self, message: str) -> None:
+        """Warn before the process ends under the live display."""
+        self.console.show_cursor()
+        self._warn(message)
+
+    def _warn(self, message: str) -> None:
+        self.console.print(f"warning: {message}", markup=False, highlight=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class _Fan:
+    """Hands each event to all who want it."""
+
+    display: Display
+    watchdog: Watchdog
+    mirror: Mirror | None
+    home: Home
+    held: set[str] = field(default_factory=set)
+    """Trials that another process was said to hold."""
+
+    def __call__(self, event: Event) -> None:
+        if event.kind == "busy" and event.trial_id in self.held:
+            return
+        if event.kind == "busy":
+            self.held.add(event.trial_id)
+        self.display(event)
+        self.watchdog.note(event)
+        if self.mirror:
+            self.mirror.sync(self.home.trial(event.trial_id))
+
+
+def _rounds(driver: Driver, jobs: Sequence[Job], report: Report, stop: Stop, limit: int | None) -> None:
+    """Run the jobs, then again those with trials worth another try, as long as this launch makes attempts.
+
+    A job that ran out of memory has the machine for itself then. What another process held is looked at again after
+    each round: it may have been left unfinished.
+
+    Args:
+        limit: jobs at a time.
+    """
+    waiting = [job.only(job.ids) for job in jobs]
+    while waiting and not stop.asked():
+        before = sum(map(worker.made, jobs))
+        single = [job for job in waiting if worker.alone(job)]
+        together = [job for job in waiting if job not in single]
+        if together:
+            driver.run(together, report, limit=limit)
+        if single and not stop.asked():
+            driver.run(single, report, limit=1)
+        if sum(map(worker.made, jobs)) == before:
+            return
+        waiting = [rest for job in jobs if (rest := worker.left(job))]
+        until = time.monotonic() + max(map(worker.pause, waiting), default=0.0)
+        while time.monotonic() < until and not stop.asked():
+            time.sleep(0.1)

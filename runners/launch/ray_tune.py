@@ -1,0 +1,443 @@
+"""The Ray Tune driver, and the only file that imports Ray.
+
+Each job is a Tune trial, named by the job's id, with the job's own resources; Ray uses a process again for the next job
+that asks for the same. Every launch is a fresh `Tuner` under a new name, and its return value is not trusted: what is
+done stands on the disk.
+"""
+
+import os
+
+os.environ.update({
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_AIR_NEW_OUTPUT": "0",
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",
+    "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
+    "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # what Ray says of lost nodes, pages of it, on stdout
+})  # fmt: skip
+
+import json
+import logging
+import queue
+import shutil
+import signal
+import tempfile
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from itertools import zip_longest
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+import ray
+import torch
+from ray import tune
+from ray._private import ray_constants
+from ray.tune.search.basic_variant import BasicVariantGenerator
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from grid.errors import UserError
+from grid.store import processes
+from grid.store.attempts import Attempt
+from grid.store.failures import Failure
+from grid.store.home import Home
+from results.records import provenance
+from runners.launch import shared_folder, worker
+from runners.launch.driver import Capacity
+from runners.launch.jobs import Job, Request
+from runners.launch.one_call_process import apart
+from runners.launch.ray_head import HeadWatch, answers, parsed
+from runners.trial.events import Event, Report
+from runners.trial.stopping import Stop
+
+KILL_SECONDS = 30.0
+"""For a node to end a process there."""
+
+DEATHS = 8
+"""Times in a row that processes may die before they have begun a trial; other deaths count as the trial's failure."""
+
+REPORT_SECONDS = 0.25
+"""Between two reports of a job: as often as the live matrix is drawn."""
+
+PENDING = 16
+"""Jobs for which Ray reserves resources ahead. Of more, each costs Ray time, and they begin in no order."""
+
+HEAD_SECONDS = {True: 2.0, False: 30.0}
+"""Without an answer of the head, after which it is gone: of a Ray of our own, and of a cluster, whose may come back."""
+
+
+class RayTune:
+    """Runs jobs as trials of a `Tuner`, on a Ray started for this launch and bound to loopback, or on a cluster.
+
+    Args:
+        address: of a running Ray cluster (`auto`, `HOST:PORT`); None: start one here.
+        grace: seconds that running trials have for their checkpoint once they are asked to end.
+        warn: says why this process ends itself.
+        callbacks: a user's own callbacks and loggers of Ray Tune, which see each job as a trial.
+    """
+
+    def __init__(
+        self,
+        stop: Stop,
+        *,
+        address: str | None,
+        grace: float,
+        warn: Callable[[str], None],
+        callbacks: Sequence[tune.Callback] = (),
+    ) -> None:
+        self.stop, self.address, self.grace, self.warn = stop, address, grace, warn
+        self.callbacks = list(callbacks)
+
+    def capacity(self) -> Capacity:
+        """What this machine holds, or the cluster."""
+        if self.address is None:
+            return Capacity.of_this_machine()
+        self._connect()
+        return Capacity(tuple(node["Resources"] for node in _nodes()))
+
+    def check(self, home: Home, mark: str, paths: Sequence[Path], patience: float) -> None:
+        """Have every node with CPUs look whether it sees the runs folder and these paths, and runs the same code.
+
+        Raises:
+            UserError: one does not; says which, and what.
+        """
+        wanted = (str(home.path), mark, [str(path) for path in paths], patience, provenance.program_fingerprint())
+        replies = [  # several nodes may be of one host, so a name is no key
+            (
+                f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']})",
+                _on(node["NodeID"], _look, *wanted),
+            )
+            for node in _nodes()
+            if node["Resources"].get("CPU")
+        ]
+        for name, reply in replies:
+            try:
+                problem = ray.get(reply)
+            except ray.exceptions.RayError as error:
+                reason = str(error).strip().splitlines()[-1]
+                problem = f"goalgrid cannot run there: {reason}. Install the same version on every node."
+            if problem:
+                raise UserError(f"{name}: {problem}")
+
+    def nodes(self) -> list[str]:
+        """Ids of the nodes that trials can run on."""
+        self._connect()
+        return [node["NodeID"] for node in _nodes() if node["Resources"].get("CPU")]
+
+    def everywhere(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """What a function returns in a process on each of these nodes; all of them run at once."""
+        returned: list[Any] = ray.get([_on(node, function, *arguments) for node in self.nodes()])
+        return returned
+
+    def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """What a function returns in a process of its own on each such node, once a GPU is free there."""
+        if self.address is None:
+            return [apart(function, *arguments)]
+        self._connect()
+        there = [_there(node["NodeID"]) for node in _nodes() if node["Resources"].keys() >= {"GPU", *custom}]
+        called = ray.remote(max_calls=1)(function)  # the process, and what it holds of the GPU, ends with the call
+        options = {"num_cpus": 0, "num_gpus": 1}
+        returned: list[Any] = ray.get(
+            [called.options(**options, scheduling_strategy=node).remote(*arguments) for node in there]
+        )
+        return returned
+
+    def __enter__(self) -> "RayTune":
+        self._connect()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        ray.shutdown()
+
+    def run(self, jobs: Sequence[Job], report: Report, *, limit: int | None) -> None:
+        scratch = tempfile.mkdtemp(prefix="goalgrid-ray-")
+        ending = _Ending(self.stop, jobs, self.grace)
+        passing = _Passing(jobs, report, ending)
+        try:
+            with HeadWatch(
+                ray.get_runtime_context().gcs_address,
+                self.stop,
+                patience=HEAD_SECONDS[self.address is None],
+                grace=self.grace,
+                live=ending.live,
+                warn=self.warn,
+            ):
+                _tuner(jobs, [passing, *self.callbacks], scratch, limit, ending).fit()
+        except Exception as error:
+            if not self.stop.asked():
+                raise UserError(
+                    f"Ray failed: {' '.join(str(error).split())[:500]}. The same command goes on."
+                ) from error
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        if ending.hopeless:
+            raise UserError(f"Ray failed: {ending.hopeless}. The same command goes on.")
+
+    def kill(self, attempt: Attempt) -> None:
+        """Kill the process that makes this attempt, on whatever node it is; it leaves its traceback where it can."""
+        lease = attempt.content()
+        if lease["machine"] == processes.machine():
+            _kill(lease["pid"], lease["started"])
+        else:
+            with suppress(ray.exceptions.RayError):  # the node is gone, and Ray starts the job anew
+                ray.get(_on(lease["node"], _kill, lease["pid"], lease["started"]), timeout=KILL_SECONDS)
+
+    def _connect(self) -> None:
+        if ray.is_initialized():
+            return
+        logging.getLogger("ray").setLevel(logging.CRITICAL)
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
+        if self.address is None:
+            _prepare_own(HEAD_SECONDS[True] + self.grace)
+            cpus, gpus = os.cpu_count(), torch.cuda.device_count()
+            ray.init("local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, **quiet)
+            return
+        try:
+            if self.address != "auto" and not answers(*parsed(self.address)):  # Ray would try for two minutes
+                raise ConnectionError("nothing listens there")
+            ray.init(self.address, **quiet)
+        except (ray.exceptions.RayError, OSError) as error:
+            raise UserError(
+                f"no Ray cluster answers at {self.address!r}: {' '.join(str(error).split())[:300]}. "
+                "Start its head with `ray start --head`, or leave out --address (and RAY_ADDRESS) to run on this "
+                "machine. If it runs there, it may want its token: export RAY_AUTH_MODE=token."
+            ) from error
+
+
+def _prepare_own(seconds: float) -> None:
+    """A Ray of one launch: one node on any system, listening here alone, whose processes need no head for so long."""
+    ray_constants.ENABLE_RAY_CLUSTER = False  # the first switch for this process: it was read when Ray was imported
+    os.environ |= {
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_gcs_rpc_server_reconnect_timeout_s": f"{seconds + 5:.0f}",  # a head that is dead stays dead
+    }
+
+
+def _tuner(
+    jobs: Sequence[Job], callbacks: list[tune.Callback], scratch: str, limit: int | None, ending: "_Ending"
+) -> tune.Tuner:
+    """A tuner with one trial a job; jobs that ask for different resources in turn, so that they run side by side."""
+    os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(PENDING, 2 * len({job.request for job in jobs})))
+    # As points, not as a grid: of a grid Tune copies the whole for every trial, which takes minutes for thousands.
+    configs = [
+        {"job": job.id, "resources": json.dumps(job.request.resources), "content": job.to_json()}
+        for job in _in_turn(jobs)
+    ]
+
+    def name(trial: Any) -> str:
+        return str(trial.config["job"])
+
+    def resources(config: dict[str, Any]) -> tune.PlacementGroupFactory:
+        return tune.PlacementGroupFactory([json.loads(config["resources"])])
+
+    return tune.Tuner(
+        tune.with_resources(_Process, resources),
+        param_space=dict.fromkeys(configs[0], ""),
+        tune_config=tune.TuneConfig(
+            search_alg=BasicVariantGenerator(points_to_evaluate=configs, max_concurrent=limit or 0),
+            num_samples=len(configs),
+            reuse_actors=True,
+            trial_name_creator=name,
+            trial_dirname_creator=name,
+        ),
+        run_config=tune.RunConfig(
+            name=uuid.uuid4().hex,
+            storage_path=scratch,
+            verbose=0,
+            stop=ending,
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
+            failure_config=tune.FailureConfig(max_failures=-1),  # bounded by the tries of trials, and by `_Passing`
+            callbacks=callbacks,
+        ),
+    )
+
+
+def _in_turn(jobs: Sequence[Job]) -> list[Job]:
+    """The jobs of each request in their order, one of each request in turn."""
+    groups = defaultdict[Request, list[Job]](list)
+    for job in jobs:
+        groups[job.request].append(job)
+    return [job for turn in zip_longest(*groups.values()) for job in turn if job is not None]
+
+
+class _Process(tune.Trainable):
+    """A process that does one job after another, each in a thread; the main thread hears signals."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        self.node = ray.get_runtime_context().get_node_id()
+        self.terminate_ray = signal.signal(signal.SIGTERM, self._terminate)
+        self._begin(config)
+
+    def reset_config(self, config: dict[str, Any]) -> bool:
+        self._begin(config)
+        return True
+
+    def step(self) -> dict[str, Any]:
+        """What happened since the last time, as JSON: each result costs Tune more than a short trial takes."""
+        self.thread.join(REPORT_SECONDS)
+        over = not self.thread.is_alive()
+        events = []
+        with suppress(queue.Empty):
+            while True:
+                events.append(self.events.get_nowait().to_dict())
+        if over and not events and self.error:
+            raise self.error
+        return {"events": json.dumps(events), "done": over and not self.error}
+
+    def _begin(self, config: dict[str, Any]) -> None:
+        job = Job.from_json(config["content"])
+        self.ending = Stop(job.stop_request)
+        self.events = queue.SimpleQueue[Event]()
+        self.error: BaseException | None = None
+        self.thread = threading.Thread(target=self._work, args=(job,), name="job", daemon=True)
+        self.thread.start()
+
+    def _work(self, job: Job) -> None:
+        try:
+            worker.work(job, self.events.put, self.ending, node=self.node, capture=True)
+            if self.ending.asked() and not self.ending.asked_everywhere():
+                raise RuntimeError("its node is being taken away; it goes on elsewhere")
+        except BaseException as error:
+            self.error = error
+
+    def _terminate(self, number: int, frame: FrameType | None) -> None:
+        """The node is being taken away: the trial writes a checkpoint. Without a trial, end as Ray would."""
+        if self.thread.is_alive():
+            self.ending.ask()
+        elif callable(self.terminate_ray):
+            self.terminate_ray(number, frame)
+
+
+class _Unpickled:
+    """Tune pickles what it is given for a restore that we never make; this leaves nothing there."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class _Ending(_Unpickled, tune.Stopper):
+    """Ends a `Tuner` that was asked to, once no trial of it is running or their time is over."""
+
+    def __init__(self, stop: Stop, jobs: Sequence[Job], grace: float) -> None:
+        self.stop, self.jobs, self.grace = stop, jobs, grace
+        self.asked: float | None = None
+        self.hopeless = ""
+        """Why it ends before all jobs had their turn."""
+
+    def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
+        return False
+
+    def stop_all(self) -> bool:
+        if not self.stop.asked():
+            return bool(self.hopeless)
+        self.asked = self.asked or time.monotonic()
+        return time.monotonic() - self.asked > self.grace or not self.live()
+
+    def live(self) -> bool:
+        return any(map(worker.live, self.jobs))
+
+
+class _Passing(_Unpickled, tune.Callback):
+    """Hands the events of all trials to the launch, in the driver's process, and says which attempt a death cut off."""
+
+    def __init__(self, jobs: Sequence[Job], report: Report, ending: _Ending) -> None:
+        self.ending, self._report = ending, report
+        self.jobs = {job.id: job for job in jobs}
+        self.over = set[str]()
+        """Ids of trials that were reported as done or failed."""
+        self.buried = set[Attempt]()
+        self.vain = 0
+        """Deaths of processes, one after the other, that cut no attempt off."""
+
+    def on_trial_result(
+        self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
+    ) -> None:
+        for content in json.loads(result["events"]):
+            self.report(Event(**content))
+
+    def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._bury(trial)
+
+    def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._bury(trial)
+
+    def report(self, event: Event) -> None:
+        self.vain = 0
+        if event.kind in ("done", "failed"):
+            self.over.add(event.trial_id)
+        self._report(event)
+
+    def _bury(self, trial: Any) -> None:
+        """A job's process died, and Ray says so before it starts the job in another process."""
+        job = self.jobs[trial.config["job"]]
+        error = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
+
+        def judge(attempt: Attempt) -> tuple[Failure, str]:
+            lease = attempt.content()
+            if "OutOfMemoryError" in error:
+                return (
+                    Failure.OUT_OF_MEMORY,
+                    f"Ray ended its process on {lease.get('host')}: the node ran out of memory",
+                )
+            if lease.get("node") not in {node["NodeID"] for node in _nodes()}:
+                return Failure.NODE_LOST, f"node {lease.get('host')} is gone, after step {lease.get('step', 0):,}"
+            return Failure.KILLED, f"its process {lease.get('pid')} on {lease.get('host')} died"
+
+        self.vain += 1
+        for trial_id in job.ids:  # what was done before the death may not have been reported
+            if trial_id not in self.over and job.place.trial(trial_id).done.exists():
+                self.report(Event(trial_id, "done"))
+        if found := worker.bury(job, judge, self.buried):
+            self.buried.add(found[0])
+            self.report(found[1])
+        if self.vain > DEATHS:
+            last = error.strip().splitlines()[-1:] or ["without a word"]
+            self.ending.hopeless = f"its processes died {self.vain} times before they began a trial: {last[0]}"
+
+
+def _nodes() -> list[dict[str, Any]]:
+    """Those that answer: Ray itself needs a quarter of a minute, or more, to notice that one is gone."""
+    return [n for n in ray.nodes() if n["Alive"] and answers(n["NodeManagerAddress"], n["NodeManagerPort"])]
+
+
+def _on(node: str, function: Any, *arguments: Any) -> Any:
+    """Call a function in a process on this node."""
+    return ray.remote(function).options(num_cpus=0, scheduling_strategy=_there(node)).remote(*arguments)
+
+
+def _there(node: str) -> NodeAffinitySchedulingStrategy:
+    return NodeAffinitySchedulingStrategy(node, soft=False)
+
+
+def _look(home: str, mark: str, paths: list[str], patience: float, code: str) -> str:
+    """What is wrong on this node; empty where all is well."""
+    try:
+        shared_folder.wait_for(Home(Path(home)), mark, patience)
+    except UserError as error:
+        return str(error)
+    lacking = shared_folder.missing(paths)
+    if lacking:
+        return f"this node does not see {', '.join(lacking)}. Data must lie under the same path on every node."
+    if provenance.program_fingerprint() != code:
+        return "another version of goalgrid is installed there. Install the same one on every node."
+    return ""
+
+
+def _kill(pid: int, started: float) -> None:
+    """End a process that hangs: first so that it writes where, then for sure."""
+    for number, patience in ((signal.SIGABRT, 2.0), (signal.SIGKILL, 5.0)):
+        until = time.monotonic() + patience
+        if processes.started(pid) == started:
+            os.kill(pid, number)
+        while processes.started(pid) == started and time.monotonic() < until:
+            time.sleep(0.05)

@@ -1,0 +1,112 @@
+"""A probe: a few steps and one validation of a trial in a temporary folder, to know what its like will cost."""
+
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from statistics import quantiles
+
+import torch
+from rich.console import Console
+
+from grid.expansion import Trial
+from grid.gridfile import Grid
+from grid.settings import TrialSettings
+from grid.store.home import Home, TrialFolder
+from grid.store.speed_probes import Probe, speed_of
+from runners.gpu import gpu_shares
+from runners.launch.feature_extraction import check_inputs, compute_features
+from runners.launch.jobs import jobs_for, samples
+from runners.launch.one_call_process import apart
+from runners.training import checkpoints
+from runners.training.inputs import Inputs, batches, prepare
+from runners.training.machine import Machine
+from runners.training.replicas import Replicas
+from runners.training.trainer import Hooks, Preempted, Trainer
+
+STEPS = 20
+WARMING = 3
+"""First steps, which take longer and are not counted."""
+
+RANK = 4
+"""Bytes of a test query's rank in the record, before compression."""
+
+
+def probe(grid: Grid, trials: Sequence[Trial], home: Home, console: Console) -> list[Probe]:
+    """Measure each of these trials in this process. Features of frozen backbones are computed and kept, as by a run.
+
+    Raises:
+        UserError: the data or weights cannot be used.
+    """
+    gpus = torch.cuda.device_count()
+    jobs = [job for trial in trials for job in jobs_for(grid, [trial], home, gpus=gpus)]
+    check_inputs(jobs)
+    compute_features(jobs, console)
+    return [measure(job.trials[0], job.machine) for job in jobs]
+
+
+def probe_memory(grid: Grid, trials: Sequence[Trial], home: Home, console: Console) -> None:
+    """Measure what trials need of this machine's GPU, where it has one, and keep it in the runs folder.
+
+    Raises:
+        UserError: the data cannot be used, or a trial does not fit on the GPU.
+    """
+    gpus = torch.cuda.device_count()
+    jobs = jobs_for(grid, trials, home, gpus=gpus) if gpus else []
+    check_inputs(jobs)
+    compute_features(jobs, console)
+    say = partial(console.print, markup=False, soft_wrap=True)
+    gpu_shares.measured(samples(jobs, grid.resources), lambda *call: [apart(*call)], home, say)
+
+
+def measure(settings: TrialSettings, machine: Machine, steps: int = STEPS) -> Probe:
+    """Train a few steps, validate once, and see how large what it writes is."""
+    torch.set_num_threads(machine.threads)
+    inputs = prepare(settings, machine)
+    with tempfile.TemporaryDirectory(prefix="goalgrid-probe-") as name:
+        folder = TrialFolder(Path(name))
+        with Replicas(settings, machine) as replicas:
+            least, most, measured, evaluation = _timed(settings, inputs, folder, steps, replicas)
+        inputs.reader.save(folder.vocabulary)
+        best, words = folder.best_checkpoint.stat().st_size, folder.vocabulary.stat().st_size
+    return Probe(
+        dataset=settings.dataset.name,
+        recipe=settings.recipe,
+        settings=speed_of(settings),
+        steps=measured,
+        least=least,
+        most=most,
+        evaluation=evaluation,
+        epoch_steps=len(batches(settings, inputs, 0)),
+        best=best,
+        rest=words + RANK * (len(inputs.pairs.test.images) + len(inputs.pairs.test.captions)),
+        gpu=machine.device.type == "cuda",
+    )
+
+
+def _timed(
+    settings: TrialSettings, inputs: Inputs, folder: TrialFolder, steps: int, replicas: Replicas
+) -> tuple[float, float, int, float]:
+    """Seconds of a step, from the lower to the upper quarter, how many were measured, and seconds of a validation."""
+    times: list[float] = []
+
+    def beat(step: int) -> bool:
+        if step >= len(times):
+            times.append(time.monotonic())
+        return step >= steps + WARMING
+
+    hooks = Hooks(begin=lambda step: times.append(time.monotonic()), beat=beat)
+    trainer = Trainer(settings, inputs, folder, hooks=hooks, replicas=replicas)
+    with suppress(Preempted):
+        trainer.fit()
+    each = [after - before for before, after in pairwise(times)]
+    each = each[WARMING:] or each
+    lower, _, upper = quantiles(each, n=4) if len(each) > 1 else each * 3
+    started = time.monotonic()
+    trainer.evaluate("val")
+    evaluation = time.monotonic() - started
+    checkpoints.save(folder.best_checkpoint, {"row": {}, "model": trainer.model.weights()})
+    return lower, upper, len(each), evaluation

@@ -1,0 +1,104 @@
+"""A job's work: its trials in order, in one process; and, from the disk, what is left of the job afterwards."""
+
+from collections.abc import Callable, Container
+
+from grid.errors import UserError
+from grid.store.attempts import Attempt
+from grid.store.failures import Failure
+from grid.store.home import State
+from runners.gpu import cuda
+from runners.launch import shared_folder
+from runners.launch.jobs import Job
+from runners.trial import endings, holding
+from runners.trial.events import Event, Report
+from runners.trial.holding import Origin
+from runners.trial.retries import Decision
+from runners.trial.run import run_trial
+from runners.trial.stopping import Stop
+
+
+def work(job: Job, report: Report, stop: Stop, *, node: str = "", capture: bool = False) -> None:
+    """Make an attempt at each of a job's trials in this process, in order, until the process is asked to end.
+
+    Args:
+        node, capture: of the attempts' `Origin`.
+    """
+    home, origin = job.place, Origin(job.launched.name, node, capture)
+    try:
+        shared_folder.wait_for(home, job.launched.mark, job.launched.patience)
+    except UserError as error:
+        for trial_id in job.ids:
+            report(Event(trial_id, "failed", message=f"{Failure.STORAGE}: {error}"))
+        return
+    if job.machine.device.type == "cuda":  # the jobs of a process that is used again may have different shares
+        cuda.bound(1.0 if alone(job) else job.request.memory)
+    for number, (trial_id, settings) in enumerate(zip(job.ids, job.trials, strict=True)):
+        stop.look()
+        if stop.asked():
+            return
+        folder = home.trial(trial_id)
+        if settings.starts_from in job.ids and not home.trial(settings.starts_from).done.exists():
+            continue  # its parent failed, and says so; this trial stays planned
+        if job.tried and len(folder.attempts()) > job.tried[number] and not decision(job, trial_id).at_once:
+            continue  # an attempt of this round failed; the next attempt waits for the next round
+        run_trial(settings, folder, report, job.machine, origin=origin, cadence=job.launched.cadence, stop=stop)
+        job.machine.release()
+
+
+def decision(job: Job, trial_id: str) -> Decision:
+    """Whether and how a trial of the job is tried again."""
+    return endings.decision(job.place.trial(trial_id), job.launched.name)
+
+
+def left(job: Job) -> Job | None:
+    """The job with the trials worth another try: not done, not given up, and not held by another process."""
+    home, kept = job.place, list[str]()
+    for trial_id, settings in zip(job.ids, job.trials, strict=True):
+        waits = settings.starts_from in job.ids and settings.starts_from not in kept
+        orphan = waits and not home.trial(str(settings.starts_from)).done.exists()
+        if home.trial(trial_id).state() in (State.PLANNED, State.INTERRUPTED) and not orphan:
+            kept.append(trial_id)
+    return job.only(kept) if kept else None
+
+
+def made(job: Job) -> int:
+    """Attempts that this launch made at the job's trials."""
+    every = (attempt for trial_id in job.ids for attempt in job.place.trial(trial_id).attempts())
+    return sum(attempt.launch() == job.launched.name for attempt in every)
+
+
+def live(job: Job) -> bool:
+    """Whether a trial of the job is being trained."""
+    return any(job.place.trial(trial_id).state() is State.RUNNING for trial_id in job.ids)
+
+
+def alone(job: Job) -> bool:
+    """Whether the next attempt has the machine for itself."""
+    return any(decision(job, trial_id).alone for trial_id in job.ids)
+
+
+def pause(job: Job) -> float:
+    """Seconds to wait before the next attempt."""
+    return max(decision(job, trial_id).wait for trial_id in job.ids)
+
+
+def bury(
+    job: Job, judge: Callable[[Attempt], tuple[Failure, str]], buried: Container[Attempt]
+) -> tuple[Attempt, Event] | None:
+    """After the job's process died: say how the attempt that the death cut off ended, by the driver's judgement.
+
+    Args:
+        buried: attempts that earlier deaths cut off.
+    """
+    for trial_id in job.ids:
+        folder = job.place.trial(trial_id)
+        latest = folder.latest()
+        if not latest or latest in buried or latest.launch() != job.launched.name:
+            continue
+        if folder.done.exists() or latest.outcome() not in (None, Failure.TIMEOUT):
+            continue  # it ended by itself; only the watchdog says before a death how that ended
+        holding.end(latest, *judge(latest))
+        over = endings.given_up(folder, job.launched.name)
+        said = f"{latest.outcome()}: {latest.message()}"
+        return latest, Event(trial_id, "failed" if over else "retry", message=said)
+    return None

@@ -1,0 +1,1 @@
+"""Faults on purpose: what `goalgrid selftest` does to a small grid, and what it expects."""

@@ -1,0 +1,39 @@
+"""Embeddings of a whole split."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from grid.settings import TrialSettings
+from retrieval.data import Split
+from retrieval.model import Vse
+from retrieval.prefetch import ahead
+from runners.training.inputs import Inputs
+
+EMBED_BATCH = 512
+"""Feature vectors or captions embedded at a time when evaluating; pixels come in the batches of training."""
+
+
+def precision(settings: TrialSettings, device: torch.device) -> torch.autocast:
+    """Encoders in bfloat16 where the recipe says so; objectives leave it again by themselves."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=settings.train.precision == "bf16")
+
+
+def embedded(model: Vse, settings: TrialSettings, inputs: Inputs, split_name: str) -> tuple[Tensor, Tensor, np.ndarray]:
+    """Images and captions by the model, and which image each caption describes.
+
+    Of the validation split, what settings ask for.
+    """
+    split: Split = getattr(inputs.pairs, split_name)
+    images, texts = split.first(settings.dataset.val_images if split_name == "val" else None)
+    device, tokens = inputs.device, inputs.tokens[split_name]
+    size = EMBED_BATCH if len(split.images.shape) < 3 else settings.train.batch_size
+    image, text = list[Tensor](), list[Tensor]()
+    model.eval()
+    with torch.inference_mode(), precision(settings, device):
+        for batch in ahead(lambda rows: split.images.gather(rows.numpy()), torch.arange(images).split(size)):
+            image.append(model.embed_images(batch.to(device)))
+        for rows in torch.from_numpy(texts).split(EMBED_BATCH):
+            ids, lengths = tokens.gather(rows)
+            text.append(model.embed_texts(ids.to(device), lengths))
+        return torch.cat(image), torch.cat(text), split.image_of_text[texts]

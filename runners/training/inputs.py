@@ -1,0 +1,203 @@
+"""What a trial reads: its data set as its encoders take it, and the batches of each epoch."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from grid import catalog
+from grid.encoders import BackboneSettings, ImageSettings, ModelSettings, TextSettings
+from grid.errors import UserError
+from grid.identity import derived_seed, digest
+from grid.settings import DatasetSettings, TrainSettings, TrialSettings
+from retrieval import data
+from retrieval.data import Pairs
+from retrieval.encoders import pretrained
+from retrieval.encoders.pretrained import Places
+from retrieval.features import Source
+from retrieval.model import pretrained_parts
+from retrieval.prefetch import ahead
+from retrieval.words import text_readers
+from retrieval.words.tokens import Reader, Tokens
+from runners.training.collectives import ALONE, Exchange
+from runners.training.machine import Machine
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """A data set with its captions encoded, on the device that trains.
+
+    Args:
+        places: folder by name of pretrained weights.
+    """
+
+    pairs: Pairs
+    reader: Reader
+    tokens: dict[str, Tokens]
+    device: torch.device
+    places: Places
+
+    @classmethod
+    def prepare(
+        cls, pairs: Pairs, dataset: DatasetSettings, text: TextSettings, *, device: torch.device, places: Places
+    ) -> "Inputs":
+        """Learn to read from the training captions, and encode those of all splits."""
+        reader = text_readers.build(text, pairs.train.captions, min_count=dataset.min_count, places=places)
+        tokens = {
+            "train": reader.encode(pairs.train.captions, max_words=dataset.max_words, drop=text.word_drop),
+            "val": reader.encode(pairs.val.captions, max_words=dataset.max_words),
+            "test": reader.encode(pairs.test.captions, max_words=dataset.max_words),
+        }
+        return cls(pairs, reader, tokens, device, places)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one step reads, on the host."""
+
+    owners: Int[np.ndarray, " b"]
+    """Row of each caption's image; of all, where images and tokens are one replica's part."""
+    images: Tensor
+    tokens: tuple[Tensor, Tensor]
+
+    def pinned(self) -> "Batch":
+        """The same in memory that a GPU copies from while the host goes on."""
+        ids, lengths = self.tokens
+        return Batch(self.owners, self.images.pin_memory(), (ids.pin_memory(), lengths))
+
+    def on(self, device: torch.device) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
+        """Images, tokens and owners on the device; only lengths stay on the host, which recurrent encoders ask."""
+        ids, lengths = self.tokens
+        owners = torch.from_numpy(np.ascontiguousarray(self.owners))
+        images, ids, owners = (part.to(device, non_blocking=True) for part in (self.images, ids, owners))
+        return images, (ids, lengths), owners
+
+
+def prepare(settings: TrialSettings, machine: Machine) -> Inputs:
+    """Open the trial's data and encode its captions; kept for the next trial that needs the same.
+
+    Raises:
+        UserError: the data cannot be used; says why.
+    """
+    inputs = _inputs(settings.dataset, settings.model.image, settings.model.text, machine)
+    data.check_protocol(inputs.pairs, settings.dataset.name, settings.dataset.protocol)
+    return inputs
+
+
+def protocols_of(settings: TrialSettings) -> list[str]:
+    """The trial's own protocol, then every other of its data set: one training serves them all."""
+    return list(dict.fromkeys([settings.dataset.protocol, *catalog.protocols(settings.dataset.name)]))
+
+
+def feature_source(dataset: DatasetSettings, image: BackboneSettings, machine: Machine) -> Source:
+    """The images and the frozen backbone that reads them before training.
+
+    Raises:
+        UserError: the images cannot be used; says why.
+    """
+    root = machine.root(dataset.name)
+    pairs = data.load(dataset.name, root, image.view, workers=machine.workers, keep=False)
+    return Source(dataset.name, pairs, image, machine.places)
+
+
+@lru_cache(maxsize=4)
+def _inputs(dataset: DatasetSettings, image: ImageSettings, text: TextSettings, machine: Machine) -> Inputs:
+    pairs = OPENED.get(image.encoder, _as_they_lie)(dataset, image, machine)
+    return Inputs.prepare(pairs, dataset, text, device=machine.device, places=machine.places)
+
+
+def _as_they_lie(dataset: DatasetSettings, image: ImageSettings, machine: Machine) -> Pairs:
+    return data.load(dataset.name, machine.root(dataset.name), image.view, workers=machine.workers)
+
+
+def _for_backbone(dataset: DatasetSettings, image: BackboneSettings, machine: Machine) -> Pairs:
+    """As its features, where it is frozen."""
+    network = image.feature_network
+    if network is None:
+        return _as_they_lie(dataset, image, machine)
+    return feature_source(dataset, network, machine).load(machine.features, machine.device)
+
+
+OPENED: dict[str, Callable[[DatasetSettings, Any, Machine], Pairs]] = {"backbone": _for_backbone}
+"""How a data set is opened for the image encoders that may not read it as it lies on the disk."""
+
+
+def batches(settings: TrialSettings, inputs: Inputs, epoch: int, exchange: Exchange = ALONE) -> "Epoch":
+    """The batches of one epoch, as seed and epoch decide; a single pair at the end is left out.
+
+    Args:
+        exchange: of the replica that reads them; it reads its part of each.
+    """
+    tokens = inputs.tokens["train"]
+    generator = torch.Generator().manual_seed(derived_seed(settings, f"batches of epoch {epoch}"))
+    order = torch.randperm(len(tokens), generator=generator)
+    rows = _split(order, settings.train)
+    views, words = (derived_seed(settings, f"{what} of epoch {epoch}") for what in ("views", "words"))
+    return Epoch(inputs, rows, views, words, exchange)
+
+
+def check_replicas(train: TrainSettings, captions: int, replicas: int) -> None:
+    """See that every batch has a part for every replica.
+
+    Args:
+        captions: of the training split.
+
+    Raises:
+        UserError: one has not.
+    """
+    least = min(map(len, _split(torch.arange(captions), train)), default=0)
+    if replicas > 1 and least < replicas:
+        raise UserError(
+            f"the smallest batch of an epoch has {least} pairs, of {captions:,} in batches of {train.batch_size}: too "
+            f"few for resources.replicas = {replicas}, of which each takes a part. Use at most {max(least, 1)}."
+        )
+
+
+def _split(order: Int[Tensor, " t"], train: TrainSettings) -> Sequence[Int[Tensor, " b"]]:
+    least = train.batch_size if train.drop_last and len(order) >= train.batch_size else 2
+    return [some for some in order.split(train.batch_size) if len(some) >= least]
+
+
+@dataclass(frozen=True, eq=False)
+class Epoch:
+    """An epoch's batches, each read while the one before it is learnt from.
+
+    Args:
+        rows: of the captions of each batch.
+        views, words: seeds of the random views and of the words left out; with a batch's place they decide them alone.
+    """
+
+    inputs: Inputs
+    rows: Sequence[Int[Tensor, " b"]]
+    views: int
+    words: int
+    exchange: Exchange = ALONE
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def since(self, start: int) -> Iterator[tuple[int, Batch]]:
+        """Each batch with its place, from this one on."""
+        return enumerate(ahead(self._read, range(start, len(self.rows))), start)
+
+    def _read(self, place: int) -> Batch:
+        split, tokens, texts = self.inputs.pairs.train, self.inputs.tokens["train"], self.rows[place]
+        owners = split.image_of_text[texts.numpy()]
+        part = self.exchange.part(len(texts))
+        images = split.images.gather(owners, self.views + place, part)
+        ids, lengths = tokens.gather(texts, self.words + place)
+        batch = Batch(owners, images, (ids[part], lengths[part]))
+        return batch.pinned() if self.inputs.device.type == "cuda" else batch
+
+
+@lru_cache(maxsize=4)
+def data_fingerprint(inputs: Inputs, model: ModelSettings) -> str:
+    """Of the data set, and of the pretrained weights that read it."""
+    weights = [pretrained.fingerprint(part, inputs.places) for part in pretrained_parts(model)]
+    own = inputs.pairs.fingerprint()
+    return digest([own, *weights])[:16] if weights else own

@@ -1,0 +1,95 @@
+"""What learns: a model, its objective and its optimiser, and one update; alone, or as one of several replicas."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import objectives
+from grid.identity import derived_seed
+from grid.settings import TrainSettings, TrialSettings
+from retrieval.model import build
+from runners.training import checkpoints
+from runners.training.collectives import ALONE, Exchange
+from runners.training.embedding import precision
+from runners.training.inputs import Batch, Epoch, Inputs, batches
+from runners.training.schedules import learning_rate, ramp
+from runners.training.synced_batchnorm import synchronised
+
+
+class Learner:
+    """Learns from batches. Several replicas that learn from the parts of each do what one does that sees it whole."""
+
+    exchange: Exchange = ALONE
+    """With the other replicas."""
+    epoch = 0
+    lr = 0.0
+
+    def __init__(self, settings: TrialSettings, inputs: Inputs) -> None:
+        self.settings, self.inputs = settings, inputs
+        checkpoints.seed_torch(derived_seed(settings, "dropout"), inputs.device)
+        shape, words, seed = inputs.pairs.train.images.shape, len(inputs.reader), derived_seed(settings, "weights")
+        self.model = build(settings.model, shape, words, seed=seed, places=inputs.places).to(inputs.device)
+        if settings.train.compile:
+            self.model.image.compile()
+            self.model.text.compile()
+        goal = settings.objective
+        self.objective = objectives.build(goal.name, variant=goal.variant, **goal.parameters).to(inputs.device)
+        self._mining = self.objective
+        self.optimizer = optimizer(self.model.groups(), settings.train)
+
+    def begin(self, epoch: int) -> Epoch:
+        """Set rates, modes and mining as the recipe says for this epoch, whose batches are returned."""
+        train = self.settings.train
+        self.epoch, self.lr = epoch, learning_rate(train, epoch)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.lr * group["factor"]
+        self.model.hold_image_backbone(epoch < train.frozen_epochs)
+        self.model.train()
+        warming = epoch < train.warmup_epochs
+        self._mining = objectives.with_mining(self.objective, "all") if warming else self.objective
+        return batches(self.settings, self.inputs, epoch, self.exchange)
+
+    def gradient(self, batch: Batch, passed: float) -> dict[str, Tensor]:
+        """Compute the gradient, clipped, of the whole batch; what was measured, still on the device.
+
+        Args:
+            passed: share of the epoch that lies behind.
+        """
+        objective = self._mining
+        images, tokens, owners = batch.on(self.inputs.device)
+        with precision(self.settings, self.inputs.device), synchronised(self.exchange):
+            image, text = self.model.embed_images(images), self.model.embed_texts(*tokens)
+        image, text = (self.exchange.together(part, len(owners)) for part in (image, text))
+        loss = ramp(self.settings.train, self.epoch, passed) * objective(image, text, owners)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.exchange.sum_gradients(self.model.parameters())
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.train.clip_norm)
+        return {"loss": loss.detach(), "grad_norm": norm, **objective.report}
+
+    def update(self) -> None:
+        """Move the weights along the gradient."""
+        self.optimizer.step()
+
+    def state(self) -> dict[str, Any]:
+        """What the next update depends on, beside the random states: "model" and "optimizer"."""
+        return {"model": self.model.weights(), "optimizer": self.optimizer.state_dict()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Take what `state` gave."""
+        self.model.load_weights(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+def optimizer(parameters: Mapping[str, list[nn.Parameter]], train: TrainSettings) -> torch.optim.Optimizer:
+    """Adam or AdamW with one group a learning rate; each group knows its factor.
+
+    Args:
+        parameters: by learning rate, as `Vse.groups` gives them.
+    """
+    factors = {"heads": 1.0, "image": train.image_lr_factor, "text": train.text_lr_factor}
+    groups = [{"params": members, "factor": factors[kind]} for kind, members in parameters.items()]
+    kind = torch.optim.AdamW if train.optimizer == "adamw" else torch.optim.Adam
+    return kind(groups, lr=train.lr, weight_decay=train.weight_decay, fused=True)

@@ -1,0 +1,188 @@
+"""The shared trainer: one loop for all recipes and objectives, validated each epoch, exact to resume at any step."""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from grid.errors import UserError
+from grid.protocols import protocol
+from grid.settings import TrialSettings
+from grid.store.home import TrialFolder
+from retrieval import evaluation
+from runners.training import checkpoints
+from runners.training.embedding import embedded
+from runners.training.inputs import Batch, Inputs
+from runners.training.learner import Learner
+from runners.training.progress import Cadence, Progress, best_of
+from runners.training.replicas import Replicas
+
+
+class NonFinite(UserError):
+    """The training itself went wrong: a term of it is no longer finite."""
+
+    @classmethod
+    def of(cls, loss: float, norm: float, culprit: Callable[[], str], progress: Progress) -> "NonFinite":
+        """Say which term, and at which step.
+
+        Args:
+            norm: of the gradient of all weights.
+            culprit: names the weight whose gradient is not finite.
+        """
+        whole = math.isfinite(loss)
+        term, value = (f"the gradient of {culprit()}", norm) if whole else ("the loss", loss)
+        return cls(
+            f"{term} became {value} at step {progress.step + 1} (epoch {progress.epoch + 1}). "
+            "A smaller train.lr or objective.tau often helps."
+        )
+
+
+class Preempted(Exception):
+    """The trainer was asked to end, and has written a checkpoint of where it stands."""
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """Whom a trainer tells what.
+
+    Args:
+        begin: told from which step it goes on.
+        epoch: told (epochs behind, metrics) after every epoch.
+        beat: told the number of steps after each of them, and in between; whether the trainer is to end.
+        warn: told what a user should know.
+    """
+
+    begin: Callable[[int], None] = lambda step: None
+    epoch: Callable[[int, dict[str, float]], None] = lambda epoch, metrics: None
+    beat: Callable[[int], bool] = lambda step: False
+    warn: Callable[[str], None] = lambda message: None
+
+
+class Trainer:
+    """Trains one trial in its folder, from its last checkpoint where there is one.
+
+    Args:
+        start: of the parent, where this trial fine-tunes another's best model.
+        replicas: that learn with this process, which alone writes, validates and decides; None: it learns alone.
+    """
+
+    def __init__(
+        self,
+        settings: TrialSettings,
+        inputs: Inputs,
+        folder: TrialFolder,
+        *,
+        hooks: Hooks = Hooks(),
+        cadence: Cadence = Cadence(),  # noqa: B008
+        start: TrialFolder | None = None,
+        replicas: Replicas | None = None,
+    ) -> None:
+        self.settings, self.inputs = settings, inputs
+        self.hooks, self.cadence = hooks, cadence
+        self.replicas = replicas or Replicas(settings)
+        self.learner = Learner(settings, inputs)
+        self.model, self.objective, self.optimizer = self.learner.model, self.learner.objective, self.learner.optimizer
+        if start is not None:
+            self.model.start_from(best_of(start, inputs.device)["model"])
+        self.progress = Progress(settings.train, folder, inputs.device, hooks.warn)
+
+    def fit(self) -> None:
+        """Train to the last epoch.
+
+        Raises:
+            NonFinite: the loss or a gradient is not finite; says at which step.
+            ReplicaDied: a process that learns with this one did.
+            Preempted: it was asked to end; the checkpoint stands.
+            UserError: data cannot be read or a checkpoint cannot be written.
+        """
+        progress = self.progress
+        self._resume()
+        self.hooks.begin(progress.step)
+        while not progress.over:
+            started = time.monotonic()
+            metrics = self._train_epoch()
+            self.hooks.beat(progress.step)
+            metrics |= validation(self.evaluate("val"))
+            progress.end_epoch(metrics, progress.seconds + time.monotonic() - started, self.model.weights)
+            if not progress.brief:
+                progress.save(self._state())
+            self.hooks.epoch(progress.epoch, metrics)
+            if self.hooks.beat(progress.step) and not progress.over:
+                raise Preempted
+
+    def by_protocols(self, names: Sequence[str]) -> dict[str, evaluation.Ranks]:
+        """Evaluate the test split by several protocols, from the same embeddings of the selected checkpoint."""
+        if self.progress.selected is not self.progress.rows[-1]:
+            self.model.load_weights(best_of(self.progress.folder, self.inputs.device)["model"])
+        embeddings = embedded(self.model, self.settings, self.inputs, "test")
+        return {name: evaluation.rank_in_folds(*embeddings, protocol(name).fold) for name in names}
+
+    def evaluate(self, split_name: str) -> evaluation.Ranks:
+        """Ranks of one split, as a whole, with the weights as they are."""
+        return evaluation.rank(*embedded(self.model, self.settings, self.inputs, split_name))
+
+    def _train_epoch(self) -> dict[str, float]:
+        progress = self.progress
+        epoch, started, before = self.learner.begin(progress.epoch), time.monotonic(), progress.seconds
+        self.replicas.begin(progress.epoch, progress.batch)
+        for place, batch in epoch.since(progress.batch):
+            for name, value in self._step(batch, place / len(epoch)).items():
+                progress.sums[name] = progress.sums.get(name, 0) + value.double()
+            progress.batch, progress.seconds = place + 1, before + time.monotonic() - started
+            asked = self.hooks.beat(progress.step)
+            if asked or progress.due(self.cadence):
+                progress.save(self._state())
+            if asked:
+                raise Preempted
+        progress.seconds = before
+        return {"lr": self.learner.lr, **progress.means(len(epoch))}
+
+    def _step(self, batch: Batch, passed: float) -> dict[str, Tensor]:
+        """One update; what it measured, still on the device."""
+        with self.replicas.step():
+            measured = self.learner.gradient(batch, passed)
+            self._check_finite(measured["loss"], measured["grad_norm"])
+        self.learner.update()
+        self.progress.step += 1
+        return measured
+
+    def _check_finite(self, loss: Tensor, norm: Tensor) -> None:
+        """Stop before a step that would spoil the weights, naming the step and the term."""
+        if bool(torch.isfinite(loss + norm)):
+            return
+        raise NonFinite.of(float(loss), float(norm), self._culprit, self.progress)
+
+    def _culprit(self) -> str:
+        return culprit({name: weight.grad for name, weight in self.model.named_parameters() if weight.grad is not None})
+
+    def _state(self) -> dict[str, Any]:
+        random = checkpoints.random_states(self.inputs.device)
+        return {**self.learner.state(), "random": random, "random_of_others": self.replicas.random_states()}
+
+    def _resume(self) -> None:
+        state, others = self.progress.restore(), list[dict[str, Any]]()
+        if state is not None:
+            self.learner.load(state)
+            checkpoints.restore_random_states(state["random"], self.inputs.device)
+            others = state.get("random_of_others", [])
+            before, now = len(others) + 1, self.replicas.count
+            if before != now:
+                self.hooks.warn(f"it goes on with resources.replicas = {now} after {before}: dropout draws differently")
+        self.replicas.start(self.learner, others, self.progress.step)
+        self.progress.replicas = max(self.progress.replicas, self.replicas.count)
+
+
+def culprit(gradients: Mapping[str, Tensor]) -> str:
+    """The first weight whose gradient is not finite."""
+    found = (name for name, gradient in gradients.items() if not torch.isfinite(gradient).all())
+    return next(found, "all weights together")
+
+
+def validation(ranks: evaluation.Ranks) -> dict[str, float]:
+    """What an epoch's row holds of a validation; `val_chance` is the rsum that a model without knowledge may reach."""
+    metrics = {f"val_{name}": value for name, value in ranks.metrics().items()}
+    return {**metrics, "val_spread": ranks.spread, "val_chance": evaluation.chance_rsum(len(ranks.i2t), len(ranks.t2i))}

@@ -1,0 +1,265 @@
+"""Holding a trial: one process at a time makes an attempt at it, keeps its log, and shows that it lives and moves on.
+
+Attempts are numbered, and a number is created by one process alone: that is the lock. It needs no clock, no file locks
+and no wait, works on shared folders, and fences: who finds his attempt ended by another, or a later one, stops.
+"""
+
+import faulthandler
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, BinaryIO, TextIO
+
+from grid.errors import UserError
+from grid.store import processes
+from grid.store.attempts import HEARTBEAT_SECONDS, Attempt, foreign
+from grid.store.failures import Failure
+from grid.store.files import cannot_write, create_json, write_json
+from grid.store.home import TrialFolder
+from runners.trial.stopping import Stop
+
+LOOK_SECONDS = 1.0
+"""Between two looks at whether this attempt should go on."""
+
+WATCH_SECONDS = 2.5 * HEARTBEAT_SECONDS
+"""A lease of another machine that looks dead is watched for so long before it is taken: clocks differ, beats do not."""
+
+COUNT_STEPS = "GOALGRID_COUNT_STEPS"
+"""Environment: where this is set, attempts keep their exact step in a file, for who counts what a kill costs."""
+
+_HELD: set[Attempt] = set()
+"""Attempts that this process makes at the moment."""
+_TAKING = threading.Lock()
+"""Held from a lease to its place in `_HELD`: between the two, another thread would take the attempt for an old one."""
+
+
+class Busy(Exception):
+    """Another live process trains this trial.
+
+    Args:
+        ours: it is of the same launch, which nobody needs to hear.
+    """
+
+    def __init__(self, message: str, *, ours: bool) -> None:
+        super().__init__(message)
+        self.ours = ours
+
+
+class Fenced(Exception):
+    """This attempt was ended by another process, which holds the trial now."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where attempts come from.
+
+    Args:
+        launch: of one driver; bounds on tries count within it.
+        node: of the cluster, by Ray's name.
+        capture: whether everything that the process prints goes to the attempt's log.
+    """
+
+    launch: str = "alone"
+    node: str = ""
+    capture: bool = False
+
+
+@dataclass
+class Hold:
+    """The attempt that this process makes."""
+
+    attempt: Attempt
+    lease: dict[str, Any]
+    stop: Stop
+    _out: TextIO
+    _steps: BinaryIO | None = None
+    _over: threading.Event = field(default_factory=threading.Event)
+    _fenced: bool = False
+
+    def log(self, text: str) -> None:
+        """Write to the attempt's log, with the time, as far as the disk takes it."""
+        with suppress(OSError):
+            self._out.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {text}\n")
+            self._out.flush()
+
+    def begin(self, step: int) -> None:
+        """Note from which step the trial goes on."""
+        if step:
+            self.lease["from_step"] = step
+            self._renew()
+        if COUNT_STEPS in os.environ:
+            self._steps = self.attempt.steps.open("wb")
+        self._count(step)
+        self.log(f"goes on from step {step:,}" if step else "starts from the beginning")
+
+    def beat(self, step: int) -> bool:
+        """Note that the trial moved on; whether it is asked to end, with a checkpoint.
+
+        Raises:
+            Fenced: another process holds the trial now.
+        """
+        self.lease["step"] = step
+        self.lease["progress"] += 1
+        self._count(step)
+        if self._fenced:
+            raise Fenced
+        return self.stop.asked()
+
+    def end(self, outcome: str, message: str = "") -> bool:
+        """Say how this attempt ended; whether that could be written, and nobody had before."""
+        self.log(f"{outcome}: {message}" if message else outcome)
+        return end(self.attempt, outcome, message, step=self.lease["step"])
+
+    def commit(self) -> None:
+        """Raise Fenced if another process holds the trial now; looked up at once, before what counts is written."""
+        self._look()
+        if self._fenced:
+            raise Fenced
+
+    def _count(self, step: int) -> None:
+        if self._steps is not None:  # the system keeps what a killed process wrote
+            os.pwrite(self._steps.fileno(), b"%d %d" % (self.lease["from_step"], step), 0)
+
+    def _renew(self) -> None:
+        """Write the lease; not flushed to the disk, as no lease outlives a power cut."""
+        write_json(self.attempt.lease, self.lease, durable=False)
+
+    def _look(self) -> None:
+        later = Attempt(self.attempt.folder, self.attempt.number + 1)
+        self._fenced = self._fenced or self.attempt.end.exists() or later.lease.exists()
+        self.stop.look()
+
+    def _live(self) -> None:
+        """Show the world that the process lives, and look what it wants, until the attempt is over."""
+        renewed = time.monotonic()
+        while not self._over.wait(LOOK_SECONDS):
+            try:
+                self._look()
+                if not self._fenced and time.monotonic() - renewed >= HEARTBEAT_SECONDS:
+                    renewed = time.monotonic()
+                    self.lease |= {"heartbeat": time.time(), "beats": self.lease["beats"] + 1}
+                    self._renew()
+            except (OSError, UserError):
+                continue  # a disk that is full now may have room at the next beat
+
+
+@contextmanager
+def held(folder: TrialFolder, origin: Origin, stop: Stop) -> Iterator[Hold]:
+    """Make the next attempt at a trial while the block runs; whoever leaves it says how it ended, by `end`.
+
+    Raises:
+        Busy: another live process makes one.
+        UserError: the folder cannot be written.
+    """
+    try:
+        with _TAKING:
+            attempt, lease = _acquire(folder, origin)
+            _tidy(folder, attempt)
+            out = attempt.log.open("a", encoding="utf-8")
+            _HELD.add(attempt)
+    except OSError as error:
+        raise cannot_write(folder.path, error) from error
+    hold = Hold(attempt, lease, stop, out)
+    beats = threading.Thread(target=hold._live, name="heartbeat", daemon=True)
+    with out, _captured(out) if origin.capture else nullcontext():
+        beats.start()
+        try:
+            yield hold
+        finally:
+            hold._over.set()
+            beats.join()
+            _HELD.discard(attempt)
+            if hold._steps is not None:
+                hold._steps.close()
+
+
+def end(attempt: Attempt, outcome: str, message: str = "", *, step: int | None = None) -> bool:
+    """Say how an attempt ended, and after which step, unless somebody did before; whether this is what counts now."""
+    ended = datetime.now(UTC).isoformat(timespec="seconds")
+    content = {"outcome": outcome, "message": message, "step": step, "ended": ended}
+    try:
+        return create_json(attempt.end, content)
+    except OSError:
+        return False  # the disk that failed the attempt; its process is gone all the same
+
+
+def _acquire(folder: TrialFolder, origin: Origin) -> tuple[Attempt, dict[str, Any]]:
+    folder.attempts_folder.mkdir(parents=True, exist_ok=True)
+    before = folder.latest()
+    if before and not _over(before):
+        lease = before.content()
+        message = f"process {lease.get('pid')} on {lease.get('host')} trains this trial; it is left to that one"
+        raise Busy(message, ours=lease.get("launch") == origin.launch)
+    if before and folder.done.exists():  # looked up after its end, which is written later than `done`
+        raise Busy("another process has just finished this trial", ours=before.launch() == origin.launch)
+    attempt = Attempt(folder.attempts_folder, before.number + 1 if before else 1)
+    lease = {
+        "launch": origin.launch,
+        "node": origin.node,
+        "machine": processes.machine(),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "started": processes.own_start(),
+        "began": datetime.now(UTC).isoformat(timespec="seconds"),
+        "heartbeat": time.time(),
+        "beats": 0,
+        "from_step": 0,
+        "step": 0,
+        "progress": 0,
+    }
+    if not create_json(attempt.lease, lease):
+        ours = attempt.launch() == origin.launch
+        raise Busy("another process has just begun to train this trial; it is left to that one", ours=ours)
+    if before and before.outcome() is None:
+        end(before, Failure.KILLED, "its process is gone")
+    return attempt, lease
+
+
+def _over(attempt: Attempt) -> bool:
+    """Whether nobody makes this attempt any more. A foreign one must also stand still while it is watched."""
+    if attempt.end.exists():
+        return True
+    before = attempt.content()
+    if (before.get("machine"), before.get("pid")) == (processes.machine(), os.getpid()):
+        return attempt not in _HELD  # its end could not be written
+    if attempt.live():
+        return False
+    if before and foreign(before):
+        time.sleep(WATCH_SECONDS)
+        return attempt.end.exists() or attempt.content() == before
+    return True
+
+
+def _tidy(folder: TrialFolder, attempt: Attempt) -> None:
+    """Remove what killed processes had half written; nobody but the holder of this attempt writes there."""
+    halves = list(folder.path.glob(".*.*"))
+    for number in range(1, attempt.number):
+        halves += folder.attempts_folder.glob(f".{number:03}.json.*")
+    for path in halves:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _captured(out: TextIO) -> Iterator[None]:
+    """Send what this process prints, on whatever level, to the attempt's log; a crash leaves its traceback there."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    kept = [os.dup(1), os.dup(2)]
+    os.dup2(out.fileno(), 1)
+    os.dup2(out.fileno(), 2)
+    faulthandler.enable(out)
+    try:
+        yield
+    finally:
+        faulthandler.disable()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        for number, descriptor in enumerate(kept, start=1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)

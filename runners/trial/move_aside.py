@@ -1,0 +1,43 @@
+"""Taking a trial's folder away in one step: to begin anew, or for good. Never from a process that trains it."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from grid.errors import UserError
+from grid.store.home import Home, State, TrialFolder
+
+
+def replace(home: Home, trial_id: str) -> None:
+    """Move a trial's folder to `replaced/`, so that it begins anew; nothing is deleted.
+
+    Raises:
+        UserError: it is being trained, or the runs folder cannot be written.
+    """
+    folder = home.trial(trial_id)
+    if not folder.path.exists():
+        return
+    if not take_away(folder, home.replaced / f"{trial_id}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"):
+        raise UserError(f"cannot train {trial_id} anew: it is being trained. Wait for that, or leave it out by --only.")
+
+
+def take_away(folder: TrialFolder, target: Path) -> bool:
+    """Move a trial's folder to a new place, unless somebody trains it; whether it was moved.
+
+    It is looked at again once it is moved: an attempt that began in between gets it back. Writes nothing, so that a
+    full disk can be cleared.
+
+    Raises:
+        UserError: it cannot be moved.
+    """
+    if folder.state() is State.RUNNING:
+        return False
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        folder.path.rename(target)
+        latest = TrialFolder(target).latest()
+        if latest and latest.live():
+            target.rename(folder.path)
+            return False
+    except OSError as error:
+        raise UserError(f"cannot move {folder.path} to {target}: {error.strerror}.") from error
+    return True

@@ -1,0 +1,94 @@
+"""When is a trial tried again, and when given up? One pure function of its attempts, this launch and the policy."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from grid.store.failures import Failure
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a trial gets after a failure of one class.
+
+    Args:
+        tries: how often this failure may happen in one launch before the trial is given up.
+        advice: what a user can do about it.
+        wait: seconds before the second try; each further wait is twice as long.
+        alone: whether the next try has the machine for itself.
+        at_once: whether the next try begins as soon as a process is free, not after all other jobs.
+    """
+
+    tries: int
+    advice: str
+    wait: float = 0.0
+    alone: bool = False
+    at_once: bool = False
+
+
+POLICY: dict[Failure, Policy] = {
+    Failure.OUT_OF_MEMORY: Policy(
+        2,
+        "a larger resources.gpu or resources.cpu share, more resources.replicas, or a smaller batch",
+        2.0,
+        alone=True,
+    ),
+    Failure.NON_FINITE: Policy(1, "a smaller train.lr or objective.tau; another try gives the same"),
+    Failure.TIMEOUT: Policy(
+        2, "its log shows where it hung; reliability.stall_minutes says for how long", 1.0, at_once=True
+    ),
+    Failure.KILLED: Policy(
+        3, "the system may be out of memory: fewer --jobs, or a larger resources.cpu", 1.0, at_once=True
+    ),
+    Failure.PREEMPTED: Policy(20, "nothing: the same command goes on", 1.0, at_once=True),
+    Failure.NODE_LOST: Policy(5, "look at that node; the trial moves to another", 1.0, at_once=True),
+    Failure.STORAGE: Policy(3, "make room, or choose another folder with --runs", 2.0),
+    Failure.IMPORT: Policy(1, "install what is missing on every node"),
+    Failure.DATA: Policy(1, "goalgrid data check names every fault of a copy"),
+    Failure.USER: Policy(1, "change the setting that is named"),
+    Failure.BUG: Policy(1, "its log has the traceback"),
+}
+"""The policy of each class of failures."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What becomes of a trial.
+
+    Args:
+        given_up: the failure whose tries are used up; None: the trial may be tried again.
+        tries: how often that failure happened in this launch.
+        wait: seconds before the next try.
+        alone: whether the next try has the machine for itself.
+        at_once: whether the next try may begin before the other jobs of the launch had theirs.
+    """
+
+    given_up: Failure | None = None
+    tries: int = 0
+    wait: float = 0.0
+    alone: bool = False
+    at_once: bool = True
+
+
+def decide(
+    attempts: Iterable[tuple[str, Failure | None]], launch: str, policy: Mapping[Failure, Policy] = POLICY
+) -> Decision:
+    """Decide whether a trial is tried again. A user who gives the command again, another launch, gets new tries.
+
+    >>> decide([("monday", Failure.KILLED)], "monday").wait
+    1.0
+    >>> decide([("monday", Failure.BUG)], "monday").given_up
+    <Failure.BUG: 'bug'>
+    >>> decide([("monday", Failure.BUG)], "tuesday").given_up
+
+    Args:
+        attempts: at the trial, the first attempt first: the launch that made it, and how it failed (None: it did not).
+    """
+    failures = [failure for made_by, failure in attempts if made_by == launch and failure]
+    for failure in reversed(failures):
+        if failures.count(failure) >= policy[failure].tries:
+            return Decision(given_up=failure, tries=failures.count(failure))
+    if not failures:
+        return Decision()
+    last = failures[-1]
+    wait = policy[last].wait * 2.0 ** (failures.count(last) - 1)
+    return Decision(None, failures.count(last), wait, policy[last].alone, policy[last].at_once)

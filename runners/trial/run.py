@@ -1,0 +1,229 @@
+"""One trial from start to record, in a folder. Knows neither Ray nor the command line."""
+
+import traceback
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from grid.errors import UserError
+from grid.settings import TrialSettings
+from grid.store.attempts import DONE
+from grid.store.failures import Failure
+from grid.store.files import make_durable, write_json, write_text
+from grid.store.home import State, TrialFolder
+from results.records import provenance, record
+from retrieval.evaluation import Ranks
+from runners.training.fingerprint import code_fingerprint
+from runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of
+from runners.training.machine import Machine
+from runners.training.progress import Cadence, Progress
+from runners.training.replicas import Replicas
+from runners.training.trainer import Hooks, Preempted, Trainer
+from runners.trial import holding
+from runners.trial.endings import classify, given_up
+from runners.trial.events import Event, Kind, Report
+from runners.trial.holding import Hold, Origin
+from runners.trial.stopping import Stop
+
+LOGGED = ("loss", "lr", "val_i2t_r1", "val_t2i_r1", "val_rsum")
+"""What an attempt's log says of an epoch; the history has everything."""
+
+
+@dataclass(frozen=True)
+class Voice:
+    """How a trial speaks: to its driver."""
+
+    trial_id: str
+    epochs: int
+    report: Report
+
+    def tell(self, kind: Kind, message: str = "", *, epoch: int = 0, metrics: dict[str, float] = {}) -> None:  # noqa: B006
+        self.report(Event(self.trial_id, kind, epoch, self.epochs, metrics, message))
+
+    def done(self, metrics: dict[str, float] = {}) -> None:  # noqa: B006
+        self.tell("done", epoch=self.epochs, metrics=metrics)
+
+
+def run_trial(
+    settings: TrialSettings,
+    folder: TrialFolder,
+    report: Report,
+    machine: Machine,
+    *,
+    origin: Origin = Origin(),  # noqa: B008
+    cadence: Cadence = Cadence(),  # noqa: B008
+    stop: Stop | None = None,
+) -> State:
+    """Make one attempt at a trial that is not done, from where it stands; done, it leaves its record.
+
+    Every failure is caught, classed and left with its attempt: one trial never stops the others. Where the policy of
+    its class has no further try, `error.txt` reports the trial as failed.
+    """
+    voice = Voice(folder.trial_id, settings.train.epochs, report)
+    if folder.done.exists():
+        voice.done()
+        return State.DONE
+    if given_up(folder, origin.launch):  # its process died once too often
+        voice.tell("failed", folder.reason())
+        return State.FAILED
+    with ExitStack() as stack:
+        try:
+            hold = stack.enter_context(holding.held(folder, origin, stop or Stop()))
+        except holding.Busy as busy:
+            return _left_to_another(folder, voice, busy)
+        except UserError as error:  # no attempt could be begun
+            voice.tell("failed", f"{classify(error)}: {error}")
+            return State.FAILED
+        running = Running(settings, folder, hold, voice, machine)
+        try:
+            return _train(running, cadence)
+        except Exception as error:  # whatever it is, it is this trial's failure, not the grid's
+            return running.ended(error)
+
+
+def _left_to_another(folder: TrialFolder, voice: Voice, busy: holding.Busy) -> State:
+    if folder.done.exists():
+        voice.done()
+        return State.DONE
+    if not busy.ours:
+        voice.tell("busy", str(busy))
+    return State.RUNNING
+
+
+@dataclass(frozen=True)
+class Running:
+    """An attempt at a trial: what it reads and tells, what it leaves, and how it ends."""
+
+    settings: TrialSettings
+    folder: TrialFolder
+    hold: Hold
+    voice: Voice
+    machine: Machine
+
+    @property
+    def hooks(self) -> Hooks:
+        """Whom its trainer tells what."""
+        return Hooks(self.hold.begin, self._epoch, self.hold.beat, self._warn)
+
+    def start(self) -> Inputs:
+        """Say what begins, write it to the folder, and open the data.
+
+        Raises:
+            UserError: the data cannot be used, or the folder not be written.
+        """
+        hold, folder, device = self.hold, self.folder, self.machine.device
+        process = f"process {hold.lease['pid']} on {hold.lease['host']}, {device}"
+        hold.log(f"attempt {hold.attempt.number}: {process}, code {self.code}")
+        self.voice.tell("started")
+        folder.error.unlink(missing_ok=True)
+        torch.set_num_threads(self.machine.threads)
+        write_json(folder.settings, self.settings.model_dump(mode="json"), durable=False)
+        write_json(folder.environment, self.environment, durable=False)
+        inputs = prepare(self.settings, self.machine)
+        inputs.reader.save(folder.vocabulary)
+        hold.beat(0)
+        return inputs
+
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        return provenance.environment(self.machine.device.type, self.machine.device_name, self.machine.threads)
+
+    @cached_property
+    def code(self) -> str:
+        """Fingerprint of the code that trains it, noted when it starts: what is edited later takes no part."""
+        return code_fingerprint(self.settings)
+
+    def finish(self, progress: Progress, inputs: Inputs, by_protocol: dict[str, Ranks]) -> State:
+        """Leave the record, and say that the trial is done.
+
+        Args:
+            by_protocol: the test split's ranks by each of `protocols_of`.
+
+        Raises:
+            Fenced: another process holds the trial now.
+            UserError: the disk is full or read-only.
+        """
+        folder, own = self.folder, self.settings.dataset.protocol
+        metrics = {name: each.metrics() for name, each in by_protocol.items()}
+        self.hold.commit()
+        trained = record.Trained(
+            trial_id=folder.trial_id,
+            settings=self.settings,
+            rows=progress.rows,
+            selected=progress.selected,
+            metrics=metrics,
+            ranks={direction: getattr(by_protocol[own], direction).tolist() for direction in ("i2t", "t2i")},
+            replicas=progress.replicas,
+            data_fingerprint=data_fingerprint(inputs, self.settings.model),
+            code_fingerprint=self.code,
+            environment=self.environment,
+        )
+        record.write(folder.record, trained, durable=False)
+        make_durable(folder.path)  # before `done` says so
+        write_text(folder.done, datetime.now(UTC).isoformat(timespec="seconds") + "\n", durable=False)
+        # Three times the model each; what may start from it takes the best. A trial without any is as soon done again.
+        if checkpoints := [path for path in (folder.last_checkpoint, folder.previous_checkpoint) if path.exists()]:
+            make_durable(folder.path)  # before they go
+            for path in checkpoints:
+                path.unlink()
+        self.hold.end(DONE)
+        self.voice.done({f"test_{name}": value for name, value in metrics[own].items()})
+        return State.DONE
+
+    def ended(self, error: Exception) -> State:
+        """Say how it ended without being done: class a failure, and see whether another try can help."""
+        if isinstance(error, holding.Fenced):
+            self.voice.tell("busy", "another process took this trial over")
+            return State.RUNNING
+        if isinstance(error, Preempted):
+            self.hold.end(Failure.PREEMPTED, "asked to end; it goes on from its checkpoint")
+            self.voice.tell("stopped")
+            return State.INTERRUPTED
+        failure, users = classify(error), isinstance(error, UserError)
+        message = " ".join(str(error).split()) or type(error).__name__
+        message = message if users else f"{type(error).__name__}: {message}"
+        trace = "" if users else "".join(traceback.format_exception(error)) + "\n"
+        if trace:
+            self.hold.log(trace)
+        over = not self.hold.end(failure, message) or given_up(self.folder, self.hold.lease["launch"], trace)
+        self.voice.tell("failed" if over else "retry", f"{failure}: {message}")
+        return State.FAILED if over else State.INTERRUPTED
+
+    def _warn(self, message: str) -> None:
+        self.hold.log(f"warning: {message}")
+        self.voice.tell("warning", message)
+
+    def _epoch(self, epoch: int, metrics: dict[str, float]) -> None:
+        self.hold.log(f"epoch {epoch}: " + ", ".join(f"{name} {metrics[name]:.4g}" for name in LOGGED))
+        self.voice.tell("epoch", epoch=epoch, metrics=metrics)
+
+
+def _train(running: Running, cadence: Cadence) -> State:
+    settings, folder = running.settings, running.folder
+    with Replicas(settings, running.machine) as replicas:
+        inputs, start = running.start(), _parent(settings, folder)
+        if replicas.count > 1:
+            running.hold.log(replicas.said())
+        trainer = Trainer(
+            settings, inputs, folder, hooks=running.hooks, cadence=cadence, start=start, replicas=replicas
+        )
+        trainer.fit()
+    return running.finish(trainer.progress, inputs, trainer.by_protocols(protocols_of(running.settings)))
+
+
+def _parent(settings: TrialSettings, folder: TrialFolder) -> TrialFolder | None:
+    """Of the trial that this one starts from.
+
+    Raises:
+        UserError: that trial is not done.
+    """
+    if settings.starts_from is None:
+        return None
+    parent = folder.sibling(settings.starts_from)
+    if not parent.done.exists():
+        raise UserError(f"it starts from {parent.trial_id}, which is not done. Run the grid: parents come first.")
+    return parent

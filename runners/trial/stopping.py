@@ -1,0 +1,94 @@
+"""Asking running trials to end: at their next step they write a checkpoint, and the same command goes on from there."""
+
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from grid.errors import UserError
+from grid.store.files import write_text
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+"""Ctrl-C, and what a scheduler sends that takes the machine away."""
+
+INCOMPLETE = 3
+"""Exit code of a process that cannot but end itself."""
+
+
+class Stop:
+    """A request to end, made in this process (a signal) or by a file that all nodes see.
+
+    Args:
+        request: the file; None: only this process can ask.
+    """
+
+    def __init__(self, request: Path | None = None) -> None:
+        self.request = request
+        self._asked = threading.Event()
+
+    def ask(self) -> None:
+        self._asked.set()
+
+    def ask_everywhere(self) -> None:
+        """Ask, and leave the file for all others."""
+        self.ask()
+        if self.request is not None:
+            with suppress(UserError):
+                write_text(self.request, "")
+
+    def asked(self) -> bool:
+        return self._asked.is_set()
+
+    def asked_everywhere(self) -> bool:
+        """Whether the file stands there: all are to end, not this process alone."""
+        return self.request is not None and self.request.exists()
+
+    def look(self) -> None:
+        """See whether the file stands there."""
+        if self.asked_everywhere():
+            self.ask()
+
+
+class Interrupts:
+    """While the block runs, a signal ends it at once; after `soften`, it asks all trials for a checkpoint first.
+
+    A further signal ends at once again.
+    """
+
+    def __init__(self, stop: Stop, warn: Callable[[str], None]) -> None:
+        self.stop, self.warn, self.soft = stop, warn, False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "Interrupts":
+        self._before = self._listen()
+        return self
+
+    def soften(self) -> None:
+        """Trials run now. Listens anew: Ray, which was started meanwhile, takes SIGTERM for itself."""
+        self._listen()
+        self.soft = True
+
+    def _listen(self) -> dict[int, Any]:
+        if threading.current_thread() is not threading.main_thread():
+            return {}
+        return {number: signal.signal(number, self._hear) for number in SIGNALS}
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        if self.stop.request is not None:
+            self.stop.request.unlink(missing_ok=True)
+        if kind is KeyboardInterrupt:
+            self.warn("interrupted; what is done is kept")
+        return kind is KeyboardInterrupt
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if not self.soft or self.stop.asked():
+            raise KeyboardInterrupt
+        self.warn("asked to end: running trials write a checkpoint; Ctrl-C again ends at once")
+        self.stop.ask_everywhere()

@@ -1,0 +1,265 @@
+"""The report, in a real browser and as text; where no browser is, what needs one is skipped."""
+
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from goalgrid.showing import report
+from grid.store.failures import Failure
+from grid.store.home import Home
+from results.layouts import arrange
+from results.records.scores import Scores
+
+from ...conftest import ROOT
+from ...states import fail, interrupt
+from ..conftest import Verb, overview
+
+HOSTILE = '<img src=x onerror="document.title=1"> & <script>alert(1)</script>'
+DESK, PHONE = (1280, 900), (390, 800)
+
+
+def browser(*, scripts: bool = True) -> webdriver.Chrome:
+    """Debian's Chromium, without a window and without a network."""
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not program or not driver:
+        pytest.skip("no chromium and chromedriver here: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    if not scripts:
+        options.add_experimental_option("prefs", {"profile.managed_default_content_settings.javascript": 2})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    started = webdriver.Chrome(options=options, service=Service(driver))
+    offline = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+    started.execute_cdp_cmd("Network.emulateNetworkConditions", offline)
+    return started
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[webdriver.Chrome]:
+    started = browser()
+    yield started
+    started.quit()
+
+
+@pytest.fixture(scope="module")
+def matrix(verb: Verb, trained: Home, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of GOAL's matrix, of which two cells are done."""
+    home = Home(Path(shutil.copytree(trained.path, tmp_path_factory.mktemp("matrix") / "runs")))
+    grid = home.grid("demo").grid
+    grid.write_text(re.sub(r"objectives = \[[^]]*\]", 'objectives = "goal"', grid.read_text()))
+    page = home.path / "report.html"
+    assert "written" in verb("report", "demo", "--output", str(page), runs=home).stderr
+    return page
+
+
+@pytest.fixture
+def opened(chromium: webdriver.Chrome, matrix: Path) -> webdriver.Chrome:
+    """The report as it is opened from disk, on a desk."""
+    return visit(chromium, matrix)
+
+
+def visit(driver: webdriver.Chrome, page: Path, size: tuple[int, int] = DESK) -> webdriver.Chrome:
+    metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == PHONE}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    driver.get(page.as_uri())
+    return driver
+
+
+def shown(driver: webdriver.Chrome) -> list[str]:
+    """Names of the tables that a reader sees in the first section."""
+    tables = driver.find_elements(By.CSS_SELECTOR, "#tables .wide")
+    return [str(table.get_attribute("aria-label")) for table in tables if table.is_displayed()]
+
+
+def column(driver: webdriver.Chrome, place: int) -> list[str]:
+    rows = driver.find_elements(By.CSS_SELECTOR, "#tables .panels > :first-child tbody tr:not(.title)")
+    return [row.find_elements(By.CSS_SELECTOR, "th, td")[place].text for row in rows]
+
+
+def head(driver: webdriver.Chrome, place: int) -> Any:
+    return driver.find_elements(By.CSS_SELECTOR, "#tables .panels > :first-child .columns th")[place]
+
+
+def test_it_opens_from_disk_and_asks_the_network_for_nothing(opened: webdriver.Chrome) -> None:
+    assert opened.find_element(By.TAG_NAME, "h1").text == "demo"
+    assert "45 trials" not in opened.find_element(By.CSS_SELECTOR, ".lead").text
+    assert "30 trials: 4 done, 26 planned" in opened.find_element(By.CSS_SELECTOR, ".lead").text
+    loaded = opened.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
+    assert [name for name in loaded if not name.startswith("data:")] == []
+    drawn = opened.execute_script("return [...document.images].every(image => image.complete && image.naturalWidth)")
+    assert drawn
+    assert opened.get_log("browser") == []  # type: ignore[no-untyped-call]
+
+
+def test_metrics_are_chosen_by_keyboard(opened: webdriver.Chrome) -> None:
+    assert shown(opened) == ["Recall@1, shapes-500"]
+    opened.find_element(By.ID, "metric-1-1").send_keys(Keys.ARROW_RIGHT)
+    assert shown(opened) == ["Recall@5, shapes-500"]
+    opened.find_element(By.ID, "metric-1-2").send_keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT)
+    assert shown(opened) == ["all metrics, shapes-500"]
+
+
+def test_columns_sort_by_mouse_and_keyboard_and_the_missing_come_last(opened: webdriver.Chrome) -> None:
+    head(opened, 1).find_element(By.TAG_NAME, "button").click()
+    assert head(opened, 1).get_attribute("aria-sort") == "descending"
+    first, *others = column(opened, 1)
+    assert first != "--"
+    assert others == ["--"] * 4
+    head(opened, 0).find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
+    assert column(opened, 0) == sorted(column(opened, 0))
+    assert head(opened, 1).get_attribute("aria-sort") is None
+    head(opened, 0).find_element(By.TAG_NAME, "button").send_keys(Keys.SPACE)
+    assert head(opened, 0).get_attribute("aria-sort") == "descending"
+    assert column(opened, 0) == sorted(column(opened, 0), reverse=True)
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE])
+def test_only_tables_scroll_sideways_and_the_keyboard_reaches_them(
+    chromium: webdriver.Chrome, matrix: Path, size: tuple[int, int]
+) -> None:
+    visit(chromium, matrix, size)
+    width = chromium.execute_script("return document.documentElement.scrollWidth")
+    assert width <= size[0]
+    unreachable = chromium.execute_script(
+        "return [...document.querySelectorAll('*')].filter(element => element.tabIndex < 0"
+        " && element.scrollWidth > element.clientWidth + 1"
+        " && ['auto', 'scroll'].includes(getComputedStyle(element).overflowX)).map(element => element.outerHTML)"
+    )
+    assert unreachable == []
+
+
+def test_all_of_it_is_printed(opened: webdriver.Chrome) -> None:
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        assert len(shown(opened)) == 6
+        opened.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+        assert opened.find_element(By.CSS_SELECTOR, "#trials table").is_displayed()
+        assert not opened.find_element(By.TAG_NAME, "nav").is_displayed()
+    finally:
+        opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_it_reads_without_scripts(matrix: Path) -> None:
+    driver = browser(scripts=False)
+    try:
+        visit(driver, matrix)
+        assert driver.find_elements(By.TAG_NAME, "button") == []
+        assert shown(driver) == ["Recall@1, shapes-500"]
+        driver.find_element(By.CSS_SELECTOR, "label[for=metric-1-5]").click()
+        assert shown(driver) == ["rsum, shapes-500"]
+    finally:
+        driver.quit()
+
+
+def test_a_page_that_loads_itself_again_keeps_what_was_chosen(
+    chromium: webdriver.Chrome, pair: Home, tmp_path: Path
+) -> None:
+    seen = overview(pair)
+    interrupt(pair.trial(seen.trials[1].id), epoch=1, step=3)
+    page = tmp_path / "live.html"
+    page.write_text(report.render(overview(pair), refresh=1))
+    visit(chromium, page)
+    chromium.execute_script(
+        "document.querySelector('#tables th button').click(); document.querySelector('#trials summary').click();"
+        "window.before = true"
+    )
+    look = (
+        "return !window.before && document.readyState == 'complete' &&"
+        " [document.querySelector('#tables .columns th').ariaSort, document.querySelector('#trials details').open]"
+    )
+    seen_again: list[Any] = []
+    wait_for(lambda: bool(seen_again.append(chromium.execute_script(look)) or seen_again[-1]))
+    assert seen_again[-1] == ["ascending", True]
+
+
+def test_what_came_from_outside_stays_text(chromium: webdriver.Chrome, pair: Home, tmp_path: Path) -> None:
+    fail(pair.trial(overview(pair).trials[1].id), Failure.BUG, HOSTILE)
+    page = tmp_path / "report.html"
+    page.write_text(report.render(overview(pair)))
+    visit(chromium, page)
+    assert HOSTILE in chromium.find_element(By.CSS_SELECTOR, ".failure").text
+    assert chromium.title == "demo - goalgrid"
+    assert "goalgrid resume demo --only" in chromium.find_element(By.CSS_SELECTOR, ".failure").text
+
+
+class Cells(HTMLParser):
+    """The text of every cell with a value."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.cells: list[str] = []
+        self._inside = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "td":
+            self._inside = "data-value" in dict(attrs)
+            self.cells += [""] * self._inside
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = self._inside and tag != "td"
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            self.cells[-1] += data
+
+
+def test_its_numbers_are_those_of_the_tables(verb: Verb, trained: Home, tmp_path: Path) -> None:
+    page = tmp_path / "table.html"
+    verb("table", "demo", "--format", "html", "--layout", "listing", "--output", str(page), runs=trained)
+    seen = overview(trained)
+    table = arrange(seen.cells, Scores.read(seen.cells, trained), layout="listing")
+    assert Cells(page.read_text()).cells == [entry.text for entry in table.entries()]
+
+
+def test_every_failure_trial_and_file_is_in_it(pair: Home) -> None:
+    seen = overview(pair)
+    fail(pair.trial(seen.trials[0].id), Failure.NON_FINITE, "the loss became nan at step 3")
+    page = report.render(overview(pair))
+    for what in ("non-finite", "nan at step 3", *(trial.id for trial in seen.trials), "torch 2.", "[set]"):
+        assert what in page
+    assert "data-refresh" not in page
+
+
+def test_a_grid_of_which_nothing_is_done_has_a_report(verb: Verb, tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    assert "report.html" in verb("report", "demo", runs=home).stderr
+    assert "No trial is done yet." in home.grid("demo").report.read_text()
+
+
+def test_watching_ends_when_no_trial_is_left(pair: Home) -> None:
+    ids = [trial.id for trial in overview(pair).trials]
+    done = pair.trial(ids[1]).done
+    done.rename(aside := done.with_name("aside"))
+    command = [sys.executable, "-m", "goalgrid", "report", "demo", "--watch", "--every", "1", "--runs", str(pair.path)]
+    watching = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    page = pair.grid("demo").report
+    wait_for(page.exists)
+    assert 'data-refresh="1"' in page.read_text()
+    assert watching.poll() is None
+    aside.rename(done)
+    _, told = watching.communicate(timeout=60)
+    assert watching.returncode == 0
+    assert "(2 trials: 2 done)" in told.splitlines()[-1]
+    assert "data-refresh" not in page.read_text()
+
+
+def wait_for(reached: Callable[[], bool], seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while not reached():
+        assert time.monotonic() < until
+        time.sleep(0.1)

@@ -1,0 +1,88 @@
+"""The verb table: any axes, averages, and a written file held against the records."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from grid.errors import UserError
+from grid.store.home import Home, TrialFolder
+from results import renderers
+
+from ..conftest import Verb
+
+
+def change(folder: TrialFolder, metric: str, value: float) -> None:
+    """Give a record another value of a test metric."""
+    content = pq.ParquetFile(folder.record).read()
+    place = content.schema.get_field_index(f"test_{metric}")
+    changed = content.set_column(place, content.schema.field(place), pa.array([value]))
+    pq.write_table(changed, folder.record)
+
+
+@pytest.mark.parametrize("ending", [ending for kind, ending in renderers.ENDINGS.items() if kind != "csv"])
+def test_a_run_leaves_tables_that_check_themselves(ending: str, trained_pair: Home, verb: Verb) -> None:
+    path = trained_pair.grid("demo").tables / f"goal.{ending}"
+    finished = verb("table", "--check", str(path), runs=trained_pair)
+    assert finished.exit_code == 0
+    assert f"{path} is the same, byte for byte, as `goalgrid table demo --format " in finished.stdout
+    assert "now: 4 numbers from 2 trials" in finished.stdout
+
+
+def test_a_table_that_the_records_left_behind_exits_5_and_names_the_cells(pair: Home, verb: Verb) -> None:
+    path = pair.grid("demo").tables / "goal.md"
+    folder = next(folder for folder in pair.trials() if "con_con" in folder.trial_id)
+    change(folder, "i2t_r1", 99.0)
+    finished = verb("table", "--check", str(path), "--trials", runs=pair)
+    assert finished.exit_code == 5
+    assert "  P^con, Image → Text T^con: " in finished.stdout
+    assert " -> **99.0**" in finished.stdout
+    assert f"con_con, i2t_r1: 99.0  from {folder.trial_id}\n" in finished.stdout
+
+
+def test_a_file_without_a_command_needs_the_grid(trained_pair: Home, tmp_path: Path, verb: Verb) -> None:
+    path = tmp_path / "t.csv"
+    options = ("demo", "--rows", "objective", "--columns", "seed,metric", "--metric", "r1,rsum")
+    assert verb("table", *options, "--format", "csv", "-o", str(path), runs=trained_pair).exit_code == 0
+    assert verb("table", *options, "--check", str(path), runs=trained_pair).exit_code == 0
+    with pytest.raises(UserError, match=r"does not say by which command.*goalgrid table GRID --check"):
+        verb("table", "--check", str(path), runs=trained_pair)
+    unnamed = path.rename(tmp_path / "t.txt")
+    with pytest.raises(UserError, match="Give --format"):
+        verb("table", *options, "--check", str(unnamed), runs=trained_pair)
+    assert verb("table", *options, "--check", str(unnamed), "--format", "csv", runs=trained_pair).exit_code == 0
+
+
+def test_a_papers_table_can_be_checked_too(tmp_path: Path, verb: Verb) -> None:
+    path, home = tmp_path / "t.tex", Home(tmp_path / "runs")
+    verb("table", "goal-table3-coco", "--reference", "--format", "latex", "-o", str(path), runs=home)
+    assert "60 numbers from 0 trials" in verb("table", "--check", str(path), runs=home).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--check", "FILE", "--metric", "r5"), "says its own options; to check it by others, give the grid, too"),
+        (("demo", "--trials"), "give --check FILE"),
+        (("demo", "--allow-partial"), "--allow-partial says which --averages are shown"),
+        (("demo", "--rows", "seeed"), "unknown axis 'seeed' in --rows"),
+        (("demo", "--metric", "r1,r5"), "unknown metric 'r1,r5'"),
+        (("demo", "--rows", "seed", "--metric", "r1,r2"), "unknown metric 'r2'"),
+        (("goal-table3-coco", "--reference", "--rows", "pair"), "leave --rows, --columns and --blocks out"),
+        (("demo", "--averages", "--against", "paper"), "no paper reports"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(
+    words: tuple[str, ...], message: str, trained_pair: Home, verb: Verb
+) -> None:
+    file = str(trained_pair.grid("demo").tables / "goal.tex")
+    with pytest.raises(UserError) as caught:
+        verb("table", *(file if word == "FILE" else word for word in words), runs=trained_pair)
+    assert message in str(caught.value)
+
+
+def test_averages_stand_in_the_table(trained_pair: Home, verb: Verb) -> None:
+    text = verb("table", "demo", "--averages", "--format", "markdown", runs=trained_pair).stdout
+    assert text.startswith("<!-- goalgrid table demo --averages --format markdown -->\n")
+    assert "| mean | " in text

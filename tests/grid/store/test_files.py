@@ -1,0 +1,74 @@
+"""Files are replaced whole or not at all, on real full and real read-only disks."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from grid.errors import UserError
+from grid.store import files
+from grid.store.files import last_json_line, make_durable, read_json_lines, write_json_lines, write_text, written_aside
+
+
+def test_a_full_disk_leaves_the_old_content(tiny_disk: Path) -> None:
+    path = tiny_disk / "file"
+    write_text(path, "old")
+    with pytest.raises(UserError, match="No space left on device"):
+        write_text(path, "new" * 500_000)
+    assert path.read_text() == "old"
+    assert [file.name for file in tiny_disk.iterdir()] == ["file"]
+
+
+def test_a_read_only_disk_is_named(tiny_disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(tiny_disk)], check=True)
+    with pytest.raises(UserError, match=r"cannot write .* Read-only file system"):
+        write_text(tiny_disk / "file", "new")
+
+
+def test_an_exception_leaves_the_old_content(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_text(path, "old")
+    with pytest.raises(ZeroDivisionError), written_aside(path) as aside:
+        aside.write_text(f"half {1 / 0}")
+    assert path.read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_json_lines_read_back(tmp_path: Path) -> None:
+    rows = [{"epoch": 1, "loss": 0.5}, {"epoch": 2, "loss": float("nan")}]
+    write_json_lines(tmp_path / "rows", rows)
+    assert [row["epoch"] for row in read_json_lines(tmp_path / "rows")] == [1, 2]
+    assert read_json_lines(tmp_path / "none") == []
+
+
+def test_what_is_not_flushed_is_replaced_whole_all_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_text(path, "old", durable=False)
+    with pytest.raises(ZeroDivisionError), written_aside(path, durable=False) as aside:
+        aside.write_text(f"half {1 / 0}")
+    assert path.read_text() == "old"
+    write_text(path, "new", durable=False)
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["new"]
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["one commit", "file by file"])
+def test_a_folder_is_made_durable_with_what_is_in_it(
+    tmp_path: Path, at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That a power cut leaves it can be tested on no running machine; that a folder that is gone is said, here."""
+    if not at_once:
+        monkeypatch.setattr(files, "_syncfs", None)
+    (tmp_path / "inner").mkdir()
+    write_text(tmp_path / "file", "content", durable=False)
+    make_durable(tmp_path)
+    assert (tmp_path / "file").read_text() == "content"
+    with pytest.raises(UserError, match=r"cannot write .*nowhere: No such file"):
+        make_durable(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("rows", [[], [{"a": 1}], [{"a": 1}, {"a": 2, "text": "line\nbreak"}]])
+def test_the_last_line_is_that_of_all(tmp_path: Path, rows: list[dict[str, object]]) -> None:
+    path = tmp_path / "rows.jsonl"
+    assert last_json_line(path) is None
+    write_json_lines(path, rows)
+    assert last_json_line(path) == (read_json_lines(path)[-1] if rows else None)

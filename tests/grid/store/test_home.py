@@ -1,0 +1,103 @@
+"""A trial's state is what its folder says."""
+
+import json
+import os
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grid.store import processes
+from grid.store.attempts import Attempt
+from grid.store.failures import Failure
+from grid.store.home import Home, State, TrialFolder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> TrialFolder:
+    folder = Home(tmp_path).trial("some-trial")
+    folder.attempts_folder.mkdir(parents=True)
+    return folder
+
+
+def attempt(folder: TrialFolder, number: int = 1, **different: Any) -> Attempt:
+    """An attempt of this very process, but for what is different."""
+    lease = {
+        "machine": processes.machine(),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "started": processes.own_start(),
+        "heartbeat": time.time(),
+    }
+    made = Attempt(folder.attempts_folder, number)
+    made.lease.write_text(json.dumps(lease | different))
+    return made
+
+
+def test_states_follow_from_files(folder: TrialFolder) -> None:
+    assert folder.state() is State.PLANNED
+    folder.settings.write_text("{}")
+    assert folder.state() is State.INTERRUPTED
+    folder.error.write_text("Traceback ...\n\nnon-finite: the loss became nan at step 3\n")
+    assert folder.state() is State.FAILED
+    assert folder.reason() == "non-finite: the loss became nan at step 3"
+    attempt(folder)
+    assert folder.state() is State.RUNNING
+    folder.done.write_text("")
+    assert folder.state() is State.DONE
+
+
+def test_the_class_of_a_failure_is_its_last_attempts(folder: TrialFolder) -> None:
+    for number, outcome in enumerate(("killed", "out-of-memory"), start=1):
+        attempt(folder, number).end.write_text(json.dumps({"outcome": outcome, "message": "why"}))
+    folder.error.write_text("out-of-memory: why\n")
+    assert folder.failure() is Failure.OUT_OF_MEMORY
+    assert folder.state() is State.FAILED
+
+
+def test_a_killed_process_makes_no_attempt(folder: TrialFolder) -> None:
+    process = subprocess.Popen(["sleep", "60"])
+    made = attempt(folder, pid=process.pid, started=processes.started(process.pid))
+    assert made.live()
+    process.kill()
+    time.sleep(0.1)
+    assert not made.live()  # it is a zombie yet
+    process.wait()
+    assert not made.live()
+    assert made.failure() is Failure.KILLED
+
+
+def test_another_process_with_the_same_number_makes_no_attempt(folder: TrialFolder) -> None:
+    assert not attempt(folder, started=0.0).live()
+
+
+def test_another_machine_is_judged_by_its_heartbeat(folder: TrialFolder) -> None:
+    assert attempt(folder, machine="elsewhere").live()
+    assert not attempt(folder, machine="elsewhere", heartbeat=time.time() - 3600).live()
+    assert not attempt(folder, machine="elsewhere", heartbeat=time.time() + 3600).live()
+
+
+def test_the_same_host_after_a_reboot_is_another_machine(folder: TrialFolder) -> None:
+    host, *_, namespace = processes.machine().split()
+    assert not attempt(folder, machine=f"{host} another-boot {namespace}", heartbeat=0).live()
+
+
+def test_a_clock_that_is_set_ends_no_attempt_of_this_machine(folder: TrialFolder) -> None:
+    assert attempt(folder, heartbeat=time.time() - 10**6).live()
+    assert attempt(folder, heartbeat=time.time() + 10**6).live()
+
+
+def test_an_attempt_that_was_ended_is_over_though_its_process_lives(folder: TrialFolder) -> None:
+    made = attempt(folder)
+    made.end.write_text(json.dumps({"outcome": "timeout", "message": "no progress"}))
+    assert not made.live()
+    assert made.failure() is Failure.TIMEOUT
+
+
+def test_a_torn_lease_is_none(folder: TrialFolder) -> None:
+    made = attempt(folder)
+    made.lease.write_text('{"host": "els')
+    assert not made.live()

@@ -1,0 +1,115 @@
+"""Shares of a GPU: what jobs ask for, by what was measured, stated in the grid, or stated by the recipe."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from grid.errors import UserError
+from grid.expansion import expand, trials_of
+from grid.gridfile import load
+from grid.resources import Resources
+from grid.store.gpu_needs import Need
+from grid.store.home import Home
+from grid.store.speed_probes import speed_of
+from runners.gpu import gpu_shares
+from runners.gpu.memory_probe import Found, Sample
+from runners.launch.jobs import Job, jobs_for, samples, sized
+
+GB = 1e9
+CHAIN = ('recipes=["vsepp-r152-tiny-ft"]', 'objectives=["con_con","infonce"]', "seeds=[0]")
+
+
+def jobs(*overrides: str, gpus: int = 1) -> list[Job]:
+    grid = load("demo", ['recipes=["cnn-bow"]', *overrides])
+    return jobs_for(grid, trials_of(expand(grid)), Home(Path("/tmp/runs")), gpus=gpus)
+
+
+def need(alone: float = 1.0, *, total: float = 24.0, device: str = "a GPU") -> Need:
+    """In GB."""
+    return Need(device, total * GB, 0.5 * GB, alone * GB)
+
+
+def needs(some: list[Job], found: Need) -> dict[str, Need]:
+    return {speed_of(settings): found for job in some for settings in job.trials}
+
+
+class Replies:
+    """GPUs on which a probe found this."""
+
+    def __init__(self, *replies: Found | Exception) -> None:
+        self.replies, self.asked = replies, list[Sample]()
+
+    def __call__(self, function: Callable[..., Found], wanted: Sequence[Sample], home: Home) -> list[Found]:
+        self.asked += wanted
+        for reply in self.replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return list(self.replies)
+
+
+def measured(replies: Replies, some: Sequence[Job]) -> tuple[gpu_shares.Needs, list[str]]:
+    """What is found, and what is said of it."""
+    said = list[str]()
+    return gpu_shares.measured(samples(some, Resources()), replies, Home(Path("/tmp/runs")), said.append), said
+
+
+def test_a_measured_share_replaces_the_recipes_and_bounds_what_is_allocated() -> None:
+    some, found = jobs(), need()
+    for job in sized(some, needs(some, found)):
+        assert job.request.gpu == found.share() == 0.08
+        assert 0 < job.request.memory < job.request.gpu
+        assert Job.from_json(job.to_json()) == job
+
+
+def test_without_a_measurement_the_recipes_share_counts_and_is_the_bound() -> None:
+    (job, *_) = sized(jobs(), {})
+    assert (job.request.gpu, job.request.memory) == (0.25, 0.25)
+
+
+def test_a_whole_gpu_is_not_bounded_and_no_gpu_is_none() -> None:
+    assert jobs("resources.gpu=2")[0].request.memory == 1.0
+    assert jobs(gpus=0)[0].request.memory == 1.0
+
+
+def test_a_chain_asks_for_what_its_largest_trial_needs() -> None:
+    (job, *_) = some = jobs(*CHAIN)
+    parent, child = (speed_of(settings) for settings in job.trials)
+    both = {parent: need(1.0), child: need(9.0)}
+    assert sized(some, both)[0].request.gpu == need(9.0).share()
+    assert sized(some, {child: need(9.0)})[0].request == job.request
+
+
+def test_one_trial_of_each_kind_is_probed_unless_the_grid_states_the_share() -> None:
+    both = jobs('recipes=["cnn-bow","cnn-gru"]')
+    assert [sample.settings.recipe for sample in samples(both, Resources())] == ["cnn-bow", "cnn-gru"]
+    assert samples(jobs("resources.gpu=0.5"), Resources(gpu=0.5)) == []
+    assert samples(jobs("resources.replicas=2"), Resources(replicas=2)) == []
+    assert samples(jobs(gpus=0), Resources()) == []
+
+
+def test_of_different_gpus_the_smallest_decides_and_that_is_said() -> None:
+    some = jobs()
+    small, large = need(device="small", total=16), need(device="large", total=80)
+    driver = Replies(*(Found([(int(it.total), it.device)], needs(some, it)) for it in (large, small)))
+    found, said = measured(driver, some)
+    assert set(found.values()) == {small}
+    assert said == ["different GPUs, of which the smallest decides the shares: small (16 GB), large (80 GB)"]
+    assert [sample.settings for sample in driver.asked] == [some[0].trials[0]]
+
+
+def test_a_trial_that_does_not_fit_is_an_error_before_anything_starts() -> None:
+    with pytest.raises(UserError, match="needs more than"):
+        measured(Replies(Found([], {}, "out of memory: it needs more than there is")), jobs())
+
+
+def test_a_probe_that_fails_costs_a_warning() -> None:
+    found, said = measured(Replies(RuntimeError("no driver")), jobs())
+    assert found == {}
+    assert said == ["the memory of trials could not be measured, so their recipes' shares of a GPU count: no driver"]
+
+
+def test_nothing_is_probed_where_there_is_no_gpu() -> None:
+    driver = Replies(RuntimeError("asked"))
+    assert measured(driver, jobs(gpus=0)) == ({}, [])
+    assert driver.asked == []

@@ -1,0 +1,83 @@
+"""The memory probe: what it trains is the most that a trial of its kind takes."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from grid.expansion import expand, trials_of
+from grid.gridfile import load
+from grid.settings import TrialSettings
+from grid.store import gpu_needs
+from grid.store.home import Home
+from runners.gpu import cuda
+from runners.gpu.memory_probe import STEPS, Sample, heavy, longest, probe, train
+from runners.launch.one_call_process import apart
+from runners.training.inputs import batches, prepare
+from runners.training.machine import Machine
+
+TINY = ('recipes=["cnn-bow"]', "model.image.size=8", "model.dim=8", "model.text.word_dim=8", "train.batch_size=100")
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="measures a GPU's memory")
+
+
+def settings(*overrides: str) -> TrialSettings:
+    return trials_of(expand(load("demo", [*TINY, *overrides])))[0].settings
+
+
+def test_it_trains_on_the_longest_captions_as_they_are() -> None:
+    one = settings("model.text.encoder=gru", "model.text.word_drop=0.3")
+    inputs = prepare(one, Machine())
+    few = longest(inputs, STEPS * 100)
+    lengths = inputs.tokens["train"].lengths
+    assert few.tokens["train"].lengths.tolist() == lengths.sort(descending=True).values[: STEPS * 100].tolist()
+    assert few.tokens["train"].drop is None
+    assert len(batches(one, few, 0)) == STEPS
+    caption, row = few.pairs.train.captions[7], few.pairs.train.image_of_text[7]
+    assert inputs.pairs.train.image_of_text[inputs.pairs.train.captions.index(caption)] == row
+    assert few.pairs.val is inputs.pairs.val
+
+
+def test_it_trains_all_that_learns_and_on_all_negatives_if_ever() -> None:
+    short = heavy(settings("train.warmup_epochs=2", "train.frozen_epochs=3", "train.ramp_epochs=1", "train.epochs=30"))
+    assert (short.train.epochs, short.train.warmup_epochs, short.train.frozen_epochs) == (2, 1, 0)
+    assert heavy(settings()).train.epochs == 1
+
+
+def test_a_trial_runs_to_its_test_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    one = heavy(settings("model.text.encoder=gru", "train.warmup_epochs=1"))
+    inputs = longest(prepare(one, Machine()), STEPS * 100)
+    train(one, inputs)
+    assert list(tmp_path.glob("goalgrid-*")) == []
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_where_torch_sees_no_gpu_nothing_is_found(tmp_path: Path) -> None:
+    found = apart(probe, [Sample(settings(), Machine(gpu=True))], Home(tmp_path))
+    assert (found.devices, found.needs, found.problem) == ([], {}, "")
+
+
+def test_a_process_of_its_own_raises_here_what_it_raises_there() -> None:
+    with pytest.raises(ZeroDivisionError):
+        apart(divmod, 1, 0)
+
+
+@needs_gpu
+def test_what_is_measured_on_a_gpu_holds_for_a_trial_and_is_remembered(tmp_path: Path) -> None:
+    sample = Sample(settings("model.text.encoder=gru"), Machine(gpu=True))
+    (need,) = apart(probe, [sample], Home(tmp_path)).needs.values()
+    assert gpu_needs.read(Home(tmp_path), sample.kind) == [need]
+    assert 0 < need.context < need.total
+    inputs = prepare(sample.settings, sample.machine)
+    short = heavy(sample.settings)
+    assert cuda.peak_of(lambda: train(short, inputs)) <= gpu_needs.MARGIN * need.alone
+
+
+@needs_gpu
+def test_a_bound_ends_what_would_take_more_and_is_lifted() -> None:
+    _, total = cuda.free_and_total()
+    cuda.bound(0.01)
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.empty(int(0.02 * total), dtype=torch.uint8, device="cuda")
+    cuda.bound(1.0)
+    assert torch.empty(int(0.02 * total), dtype=torch.uint8, device="cuda").is_cuda

@@ -1,0 +1,279 @@
+"""On a Ray cluster of several nodes, started as by hand on this machine: where jobs go, and what a lost node costs."""
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+import torch
+
+from grid.store.home import Home
+
+from ...conftest import ROOT, SMALL, Goalgrid
+
+pytestmark = pytest.mark.slow
+
+RAY = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--object-store-memory=80000000"]
+SHORT = ("--set", 'objectives=["sig-ms_cir"]', "--mlflow-uri", "", *SMALL)
+ONE = (*SHORT, "--set", "seeds=[0]")
+THREE = (*SHORT, "--set", "seeds=[0,1,2]", "--set", "train.epochs=16")
+
+ASK_GPUS = """
+import os
+from runners.launch.ray_tune import RayTune
+from runners.trial.stopping import Stop
+with RayTune(Stop(), address=os.environ["RAY_ADDRESS"], grace=1.0, warn=print) as driver:
+    assert driver.on_gpus(["fast"], lambda: os.getpid()) == []
+    print(len({pid for _ in range(2) for pid in driver.on_gpus([], lambda: os.getpid())}))
+"""
+
+RESOURCES = "import ray; ray.init(log_to_driver=False); print([(n['NodeID'], n['Resources']) for n in ray.nodes()])"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A head without CPUs, and nodes as tests start them."""
+
+    address: str
+
+    def nodes_with(self, resource: str) -> set[str]:
+        """Ray's ids of the nodes that have it."""
+        listed = subprocess.run([sys.executable, "-c", RESOURCES], capture_output=True, text=True, check=True)
+        return {node for node, resources in eval(listed.stdout) if resource in resources}
+
+
+@contextmanager
+def started(*arguments: str, before: str = "", ready: Callable[[], bool] = lambda: True) -> Iterator[psutil.Process]:
+    """`ray start`, and all its processes killed at the end; `before` runs first, in the same mount namespace."""
+    command = ["unshare", "-m", "sh", "-c", f'{before}\nexec "$@"', "sh"] if before else []
+    process = subprocess.Popen(
+        [*command, *RAY, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT
+    )
+    try:
+        assert process.stdout is not None
+        said = []
+        while "This command will now block" not in (line := process.stdout.readline()):
+            said.append(line)
+            assert line, "".join(said)
+        yield psutil.Process(process.pid)
+    finally:
+        if process.poll() is None:
+            kill(psutil.Process(process.pid))
+        process.communicate()
+
+
+def kill(node: psutil.Process) -> None:
+    """As if its plug were pulled."""
+    for process in [node, *node.children(recursive=True)]:
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A head, and a node with one CPU and a resource `fast`."""
+    with socket.socket() as free:
+        free.bind(("", 0))
+        port = free.getsockname()[1]
+    address = f"127.0.0.1:{port}"
+    environment = {
+        "RAY_ADDRESS": address,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        temp = ("--temp-dir", f"/tmp/gg-{port}")
+        with (
+            started("--head", f"--port={port}", "--num-cpus=0", "--include-dashboard=false", *temp),
+            node(address, "fast"),
+        ):
+            yield Cluster(address)
+
+
+@contextmanager
+def node(address: str, resource: str, before: str = "") -> Iterator[psutil.Process]:
+    """One more node with one CPU, and one of this resource."""
+    resources = json.dumps({resource: 1})
+    with started(f"--address={address}", "--num-cpus=1", f"--resources={resources}", before=before) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, goalgrid: Goalgrid) -> Home:
+    """The grid of these tests, trained in one process."""
+    home = Home(tmp_path_factory.mktemp("undisturbed"))
+    finished = goalgrid("run", "demo", *THREE, "--here", runs=home.path)
+    assert finished.returncode == 0, finished.stderr
+    return home
+
+
+def leases(runs: Path) -> list[dict[str, object]]:
+    return [json.loads(path.read_text()) for path in sorted(runs.glob("trials/*/attempts/[0-9][0-9][0-9].json"))]
+
+
+def test_a_job_goes_only_to_nodes_that_have_what_it_asks_for(
+    cluster: Cluster, tmp_path: Path, goalgrid: Goalgrid
+) -> None:
+    with node(cluster.address, "slow"):
+        fast = cluster.nodes_with("fast")
+        asks = ("--set", 'resources.custom={"fast" = 0.5}')
+        finished = goalgrid("run", "demo", *SHORT, "--set", "seeds=[0,1]", *asks, runs=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    assert len(leases(tmp_path)) == 2
+    assert {lease["node"] for lease in leases(tmp_path)} == fast
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="its GPU is one that Ray was told of, and torch does not see")
+def test_memory_is_probed_where_a_gpu_is_in_a_process_that_ends_then(
+    cluster: Cluster, tmp_path: Path, goalgrid: Goalgrid
+) -> None:
+    with started(f"--address={cluster.address}", "--num-cpus=1", "--num-gpus=1"):
+        asked = subprocess.run([sys.executable, "-c", ASK_GPUS], capture_output=True, text=True, cwd=ROOT)
+        assert asked.stdout.split() == ["2"], asked.stderr
+        there = cluster.nodes_with("GPU")
+        finished = goalgrid("run", "demo", *ONE, runs=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    assert "torch sees no GPU where there should be one" in finished.stderr
+    assert {lease["node"] for lease in leases(tmp_path)} == there
+    assert not Home(tmp_path).memory.exists()
+
+
+def test_what_no_node_has_is_refused_before_anything_starts(
+    cluster: Cluster, tmp_path: Path, goalgrid: Goalgrid
+) -> None:
+    asks = ("--set", 'resources.custom={"huge" = 1}', "--set", "resources.cpu=2")
+    refused = goalgrid("run", "demo", *ONE, *asks, runs=tmp_path)
+    assert refused.returncode == 2
+    assert "a job asks for 2 CPU and 1 huge; the largest node has 1 CPU and 0 huge." in refused.stderr
+    assert not (tmp_path / "trials").exists()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "http://127.0.0.1:8265"])
+def test_a_wrong_address_is_a_message_at_once(address: str, tmp_path: Path, goalgrid: Goalgrid) -> None:
+    refused = goalgrid("run", "demo", *ONE, "--address", address, runs=tmp_path, timeout=30)
+    assert refused.returncode == 2
+    assert repr(address) in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
+def test_a_lost_node_costs_no_trial_and_changes_no_number(
+    cluster: Cluster, undisturbed: Home, tmp_path: Path, goalgrid: Goalgrid
+) -> None:
+    with node(cluster.address, "doomed") as doomed:
+        (lost,) = cluster.nodes_with("doomed")
+        run = subprocess.Popen(
+            [sys.executable, "-m", "goalgrid", "run", "demo", *THREE, "--runs", str(tmp_path)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        )  # fmt: skip
+        checkpoint = wait_for(lambda: checkpoint_on(lost, tmp_path))
+        kill(doomed)
+        _, talk = run.communicate(timeout=120)
+    assert run.returncode == 0, talk
+    assert f"retry   {checkpoint.parent.name}: node-lost: node {socket.gethostname()} is gone" in talk
+    for folder in sorted((tmp_path / "trials").iterdir()):
+        made = Home(tmp_path).trial(folder.name)
+        outcomes = [attempt.outcome() for attempt in made.attempts()]
+        assert outcomes == (["node-lost", "done"] if folder == checkpoint.parent else ["done"])
+        assert numbers(made.record).equals(numbers(undisturbed.trial(folder.name).record))
+    resumed = Home(tmp_path).trial(checkpoint.parent.name).attempts()[1]
+    assert "goes on from step" in resumed.log.read_text()
+    assert resumed.content()["node"] != lost
+    assert len(list((tmp_path / "trials").iterdir())) == len(list((undisturbed.path / "trials").iterdir())) == 3
+
+
+def checkpoint_on(node: str, runs: Path) -> Path | None:
+    """The checkpoint of a trial that is trained there."""
+    for lease in runs.glob("trials/*/attempts/001.json"):
+        checkpoint = lease.parent.parent / "last.ckpt"
+        if json.loads(lease.read_text())["node"] == node and checkpoint.exists():
+            return checkpoint
+    return None
+
+
+def wait_for(look: Callable[[], Path | None], seconds: float = 60.0) -> Path:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if found := look():
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"never seen within {seconds:g} s")
+
+
+def numbers(record: Path) -> pd.DataFrame:
+    """What a trial found out, without how long that took and where."""
+    columns = pd.read_parquet(record)
+    kept = [name for name in columns if name.startswith(("val_", "test_", "other_"))]
+    return columns[["trial_id", "selected_epoch", "steps", *kept]].map(lambda value: str(value))
+
+
+def can_hide_folders() -> bool:
+    return subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not can_hide_folders(), reason="needs the right to make a mount namespace (root)")
+def test_a_node_without_the_runs_folder_is_named_and_a_late_one_waited_for(
+    cluster: Cluster, tmp_path: Path, goalgrid: Goalgrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node lives in a mount namespace: an empty file system hides the folder there until a file appears.
+
+    What the driver keeps for itself is hidden there for good, as on another host.
+    """
+    runs, own, shown = tmp_path / "runs", tmp_path / "own", tmp_path / "shown"
+    runs.mkdir()
+    own.mkdir()
+    late = f"(while [ ! -e {shown} ]; do sleep 0.1; done; umount {runs}) &"
+    hide = f"mount -t tmpfs none {own}; mount -t tmpfs none {runs}; {late}"
+    with node(cluster.address, "far", before=hide):
+        monkeypatch.setenv("TMPDIR", str(own))
+        asks = (*ONE, "--set", 'resources.custom={"far" = 1}')
+        refused = goalgrid("run", "demo", *asks, "--set", "reliability.folder_seconds=0.5", runs=runs)
+        assert refused.returncode == 2
+        assert f"error: node {socket.gethostname()} (" in refused.stderr
+        assert f"this node does not see the runs folder {runs} that the launch writes to" in refused.stderr
+        assert not (runs / "trials").exists()
+
+        run = subprocess.Popen(
+            [sys.executable, "-m", "goalgrid", "run", "demo", *asks, "--runs", str(runs)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        )  # fmt: skip
+        time.sleep(6)
+        assert run.poll() is None
+        assert not (runs / "trials").exists()
+        shown.touch()
+        _, talk = run.communicate(timeout=60)
+        assert run.returncode == 0, talk
+
+
+def test_a_driver_that_is_killed_on_a_cluster_is_followed_by_the_next(
+    cluster: Cluster, undisturbed: Home, tmp_path: Path, goalgrid: Goalgrid
+) -> None:
+    first = ("run", "demo", *THREE, "--only", "seed=0")
+    command = [sys.executable, "-m", "goalgrid", *first, "--runs", str(tmp_path)]
+    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT)
+    checkpoint = wait_for(lambda: next(tmp_path.glob("trials/*/last.ckpt"), None))
+    run.send_signal(signal.SIGKILL)
+    run.wait()
+    (lease,) = leases(tmp_path)
+    psutil.wait_procs([psutil.Process(int(str(lease["pid"])))] if psutil.pid_exists(int(str(lease["pid"]))) else [], 30)
+    again = goalgrid(*first, runs=tmp_path)
+    assert again.returncode == 0, again.stderr
+    made = Home(tmp_path).trial(checkpoint.parent.name)
+    # A cluster that loses a driver ends its workers: now with SIGTERM and time for a checkpoint, now at once.
+    ended, done = (attempt.outcome() for attempt in made.attempts())
+    assert ended in {"killed", "pre-empted"}
+    assert done == "done"
+    assert numbers(made.record).equals(numbers(undisturbed.trial(made.trial_id).record))

@@ -1,0 +1,82 @@
+"""Jobs as trials of Ray Tune: named by our ids, side by side where their resources differ, on processes used again."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from ray import tune
+
+from grid.expansion import expand, trials_of
+from grid.gridfile import load
+from grid.store.home import Home
+from runners.launch import shared_folder
+from runners.launch.jobs import Job, Launched, Request, jobs_for
+from runners.launch.ray_tune import RayTune
+from runners.trial.events import Event
+from runners.trial.stopping import Stop
+
+from ...conftest import SMALL
+
+
+class Seen(tune.Callback):
+    """A user's own callback of Ray Tune."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.together: set[frozenset[str]] = set()
+        self.listed: set[str] = set()
+
+    def on_trial_complete(self, iteration: int, trials: list[object], trial: object, **info: object) -> None:
+        self.names.append(str(trial))
+
+    def on_step_end(self, iteration: int, trials: list[object], **info: object) -> None:
+        running = [trial.config["job"] for trial in trials if trial.status == "RUNNING"]  # type: ignore[attr-defined]
+        self.together.add(frozenset(running))
+        self.listed |= {json.loads(trial.get_json_state()[0])["config"]["job"] for trial in trials}  # type: ignore[attr-defined]
+
+
+def jobs(home: Home) -> list[Job]:
+    """Four jobs: two ask for a CPU, two for a CPU and half of a resource of which this machine has one."""
+    grid = load(
+        "demo", [*(word for word in SMALL if word != "--set"), 'objectives=["con_con","infonce"]', "seeds=[0,1]"]
+    )
+    launched = Launched("now", shared_folder.mark(home))
+    made = jobs_for(grid, trials_of(expand(grid)), home, gpus=0, launched=launched)
+    half = (("half", 0.5),)
+    return [replace(job, request=Request(1, 0.0, half if number % 2 else ())) for number, job in enumerate(made)]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Job], Seen, list[Event]]:
+    """What a user's callback saw while four jobs ran, and what their trials reported."""
+    home, seen, events = Home(tmp_path_factory.mktemp("runs")), Seen(), list[Event]()
+    made = jobs(home)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_OVERRIDE_RESOURCES", json.dumps({"half": 1}))
+        with RayTune(Stop(), address=None, grace=1.0, warn=print, callbacks=[seen]) as driver:
+            driver.run(made, events.append, limit=None)
+    return made, seen, events
+
+
+def test_ray_lists_a_trial_for_each_job_by_our_id(ran: tuple[list[Job], Seen, list[Event]]) -> None:
+    made, seen, events = ran
+    assert sorted(seen.names) == sorted(job.id for job in made) == sorted(seen.listed)
+    assert {event.trial_id for event in events if event.kind == "done"} == set(seen.names)
+    assert all(job.place.trial(job.id).done.exists() for job in made)
+
+
+def test_jobs_that_ask_for_different_resources_run_side_by_side(ran: tuple[list[Job], Seen, list[Event]]) -> None:
+    made, seen, _ = ran
+    kinds = {job.id: job.request for job in made}
+    assert any(len({kinds[name] for name in names}) == 2 for names in seen.together)
+
+
+def test_a_process_is_used_again_for_the_next_job_of_the_same_resources(
+    ran: tuple[list[Job], Seen, list[Event]],
+) -> None:
+    made, _, _ = ran
+    by_request = {}
+    for job in made:
+        (attempt,) = job.place.trial(job.id).attempts()
+        by_request.setdefault(job.request, set()).add(attempt.content()["pid"])
+    assert [len(pids) for pids in by_request.values()] == [1, 1]

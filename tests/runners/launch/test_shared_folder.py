@@ -1,0 +1,40 @@
+"""The runs folder's mark: one, whoever begins when; waited for, and missed."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from grid.errors import UserError
+from grid.store.home import Home
+from runners.launch import shared_folder
+
+
+def test_launches_that_begin_at_once_agree_on_the_mark(tmp_path: Path) -> None:
+    for turn in range(20):
+        home, ready, found = Home(tmp_path / str(turn)), threading.Barrier(8), list[str]()
+
+        def begin(home: Home = home, ready: threading.Barrier = ready, found: list[str] = found) -> None:
+            ready.wait()
+            found.append(shared_folder.mark(home))
+
+        threads = [threading.Thread(target=begin) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(found) == 8
+        assert set(found) == {shared_folder.mark(home)}
+
+
+def test_another_folder_under_the_same_path_is_waited_for_then_named(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    shared_folder.wait_for(home, shared_folder.mark(home), 0)
+    with pytest.raises(UserError, match="does not see the runs folder"):
+        shared_folder.wait_for(home, "another mark", 0.3)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"cannot write .*\.goalgrid.*choose another folder with --runs"):
+        shared_folder.mark(Home(tmp_path / "file" / "runs"))

@@ -1,0 +1,125 @@
+"""A job's work: its trials in order, which of them are tried again, and what a death leaves."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from grid.expansion import expand, trials_of
+from grid.gridfile import load
+from grid.store.failures import Failure
+from grid.store.home import Home, State
+from runners.launch import shared_folder, worker
+from runners.launch.jobs import Job, Launched, jobs_for
+from runners.trial import holding
+from runners.trial.events import Event
+from runners.trial.holding import Origin
+from runners.trial.retries import POLICY
+from runners.trial.stopping import Stop
+
+from ...conftest import SMALL
+
+CHAINED = ('recipes=["vsepp-r152-tiny-ft"]', 'objectives=["con_con"]', "seeds=[0]")
+
+
+def job(home: Path, *overrides: str) -> Job:
+    """The first job of a small grid."""
+    grid = load("demo", [*(word for word in SMALL if word != "--set"), *overrides])
+    launched = Launched("now", shared_folder.mark(Home(home)))
+    return jobs_for(grid, trials_of(expand(grid)), Home(home), gpus=0, launched=launched)[0]
+
+
+def attempt(made: Job, outcome: str, number: int = 0, launch: str = "now") -> None:
+    """An attempt at a trial of a job that ended like this."""
+    folder = made.place.trial(made.ids[number])
+    with holding.held(folder, Origin(launch), Stop()) as hold:
+        folder.settings.touch()
+        if outcome == "done":
+            folder.done.touch()
+        hold.end(outcome)
+
+
+def tried(made: Job) -> list[str]:
+    """Ids of the trials that are begun when the job is done again in the same round."""
+    events: list[Event] = []
+    worker.work(made, events.append, Stop())
+    return [event.trial_id for event in events if event.kind == "started"]
+
+
+@pytest.mark.parametrize("outcome", [failure for failure in Failure if POLICY[failure].tries > 1])
+def test_what_a_death_left_goes_on_at_once_and_other_failures_wait_for_the_next_round(
+    tmp_path: Path, outcome: Failure
+) -> None:
+    one = job(tmp_path, "train.epochs=1")
+    offered = one.only(one.ids)
+    attempt(offered, outcome)
+    assert bool(tried(offered)) is POLICY[outcome].at_once
+    again = worker.left(offered)
+    assert (again is None) is POLICY[outcome].at_once  # it is done now
+    if again:
+        assert tried(again) == [one.id]
+        assert worker.left(again) is None
+
+
+def test_a_chain_that_broke_off_after_its_parent_goes_on_with_the_child(tmp_path: Path) -> None:
+    chain = job(tmp_path, *CHAINED)
+    offered = chain.only(chain.ids)
+    attempt(offered, "done")
+    attempt(offered, Failure.STORAGE, number=1)
+    assert tried(offered) == []
+    left = worker.left(offered)
+    assert left is not None
+    assert (left.ids, left.tried) == (chain.ids[1:], (1,))
+
+
+def test_nothing_is_left_of_a_job_that_is_done_given_up_or_held(tmp_path: Path) -> None:
+    chain = job(tmp_path, *CHAINED)
+    parent = chain.place.trial(chain.ids[0])
+    with holding.held(parent, Origin("another"), Stop()):
+        assert worker.live(chain)
+        assert worker.left(chain) is None  # nor of its child, which waits
+    attempt(chain, Failure.BUG)
+    parent.error.write_text("bug: given up")
+    assert worker.left(chain) is None
+    parent.error.unlink()
+    attempt(chain, "done")
+    attempt(chain, "done", number=1)
+    assert worker.left(chain) is None
+
+
+def test_a_job_that_is_asked_to_end_begins_no_trial(tmp_path: Path) -> None:
+    stop = Stop()
+    stop.ask()
+    one, events = job(tmp_path), list[Event]()
+    worker.work(one, events.append, stop)
+    assert events == []
+    assert one.place.trial(one.id).state() is State.PLANNED
+
+
+def test_after_a_death_the_attempt_that_it_cut_off_is_judged_once(tmp_path: Path) -> None:
+    one = job(tmp_path)
+    attempt(one, Failure.STORAGE, launch="before")
+    assert worker.bury(one, lambda attempt: (Failure.KILLED, "it died"), ()) is None
+    folder = one.place.trial(one.id)
+    with holding.held(folder, Origin("now"), Stop()) as hold:
+        found = worker.bury(one, lambda attempt: (Failure.NODE_LOST, "its node is gone"), ())
+    assert found is not None
+    assert found[0] == hold.attempt
+    assert (found[1].kind, found[1].message) == ("retry", "node-lost: its node is gone")
+    assert worker.bury(one, lambda attempt: (Failure.KILLED, "it died"), {found[0]}) is None
+    assert worker.made(one) == 1
+
+
+def test_a_failure_that_wants_the_machine_for_itself_says_so(tmp_path: Path) -> None:
+    one = job(tmp_path)
+    assert (worker.alone(one), worker.pause(one)) == (False, 0.0)
+    attempt(one, Failure.OUT_OF_MEMORY)
+    assert (worker.alone(one), worker.pause(one)) == (True, POLICY[Failure.OUT_OF_MEMORY].wait)
+
+
+def test_a_job_without_the_runs_folder_fails_with_the_reason(tmp_path: Path) -> None:
+    one, events = job(tmp_path), list[Event]()
+    lost = replace(one, launched=replace(one.launched, mark="another", patience=0.0))
+    worker.work(lost, events.append, Stop())
+    assert [event.kind for event in events] == ["failed"]
+    assert events[0].message.startswith("storage: this node does not see the runs folder")

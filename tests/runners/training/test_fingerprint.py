@@ -1,0 +1,258 @@
+"""The code of a trial: what it holds of the real sources, told by editing copies of them and by watching a training."""
+
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from grid.expansion import expand, trials_of
+from grid.gridfile import load
+from grid.settings import TrialSettings
+from grid.store.home import TrialFolder
+from results.records.provenance import ROOMS
+from results.records.sources import Sources
+from runners.training.fingerprint import begun_by, code_fingerprint, names, sources
+from runners.training.inputs import prepare
+from runners.training.machine import Machine
+from runners.training.trainer import Trainer
+
+from ...conftest import ROOT, SMALL
+
+NEW_LOSS = [
+    (
+        "objectives/hinge.py",
+        '    "shn": semi_hard,\n',
+        '    "shn": semi_hard,\n    "mine": lambda t: t.s_neg - t.s_pos,\n',
+    ),
+    (
+        "grid/objectives/losses.py",
+        '    "infonce": Entry(',
+        '    "mine": Entry("hinge", "here", "s_neg - s_pos", {}, Mining("all", fixed=True)),\n    "infonce": Entry(',
+    ),
+]
+"""A file, what stands there, and what replaces it."""
+SAME = {
+    "a comment beside the objectives": ("objectives/diagrams.py", "MEAN = 0.1\n", "MEAN = 0.1  # as printed\n"),
+    "a comment in the trainer": (
+        "runners/training/trainer.py",
+        "        self._resume()\n",
+        "        self._resume()  # or begin\n",
+    ),
+    "a docstring of the learner": (
+        "runners/training/learner.py",
+        '"""Move the weights along the gradient."""',
+        '"""Step."""',
+    ),
+    "what an error says": ("runners/training/inputs.py", "Use at most", "Take at most"),
+    "a diagram's colour": ("objectives/diagrams.py", 'cmap="cividis"', 'cmap="viridis"'),
+    "the colours of all pictures": ("grid/palette.py", '"#0072B2"', '"#0072B3"'),
+    "a setting's description": ("grid/settings.py", "pairs; a batch of one", "a batch of one"),
+    "another triplet weight": ("objectives/triplet_weights.py", "torch.sigmoid(tau * (t.s_neg - t.s_pos))", "t.s_neg"),
+    "another pair weight": ("objectives/pair_weights.py", "return 1 - t.s_pos, t.s_neg", "return 2 - t.s_pos, t.s_neg"),
+    "another loss": ("objectives/hinge.py", ".abs() <= epsilon", ".abs() < epsilon"),
+    "the parameters of another loss": (
+        "grid/objectives/losses.py",
+        '"inverse temperature", 50.0',
+        '"inverse temperature", 60.0',
+    ),
+    "another image encoder": ("retrieval/encoders/image.py", "UNDROPPED = 0.2", "UNDROPPED = 0.3"),
+    "another text encoder": ("retrieval/encoders/text.py", "(forward + backward) / 2", "forward + backward"),
+    "another pooling": ("retrieval/encoders/pooling.py", "TEMPERATURE = 0.1", "TEMPERATURE = 0.2"),
+    "features of pretrained networks": ("retrieval/features.py", "BLOCK = 256", "BLOCK = 128"),
+    "another data set's protocol": ("grid/protocols.py", '"coco-5x1k", 5000, 1000', '"coco-5x1k", 5000, 500'),
+    "the digits of tables": ("results/records/scores.py", "SHOWN_DIGITS = 1", "SHOWN_DIGITS = 2"),
+    "when a model has collapsed": ("goalgrid/showing/status.py", '<= row["val_chance"]', '< row["val_chance"]'),
+}
+OTHER = {
+    "derived_seed": ("grid/identity.py", ", 16) >> 1", ", 16) >> 2"),
+    "seed_torch": (
+        "runners/training/checkpoints.py",
+        "default_generator.manual_seed(seed)",
+        "default_generator.manual_seed(seed + 1)",
+    ),
+    "the schedule": ("runners/training/schedules.py", "epoch // train", "(epoch + 1) // train"),
+    "the loop": ("runners/training/learner.py", "set_to_none=True", "set_to_none=False"),
+    "the optimiser": ("runners/training/learner.py", "fused=True", "fused=False"),
+    "the order of batches": (
+        "runners/training/inputs.py",
+        "torch.randperm(len(tokens)",
+        "torch.randperm(1 + len(tokens)",
+    ),
+    "a replica's random numbers": ("runners/training/replica_process.py", "dropout of replica", "Dropout of replica"),
+    "the image encoder in use": ("retrieval/encoders/image.py", "/ 127.5 - 1", "/ 127.5"),
+    "the text encoder in use": ("retrieval/encoders/text.py", "-0.1, 0.1)", "-0.2, 0.2)"),
+    "the pooling in use": (
+        "retrieval/encoders/pooling.py",
+        "clamp(min=1)\n\n\ndef maximum",
+        "clamp(min=2)\n\n\ndef maximum",
+    ),
+    "the triplet weight in use": (
+        "objectives/triplet_weights.py",
+        "(margin + t.s_neg > t.s_pos)",
+        "(margin + t.s_neg >= t.s_pos)",
+    ),
+    "the pair weight in use": (
+        "objectives/pair_weights.py",
+        "torch.ones_like(t.s_pos), torch",
+        "torch.zeros_like(t.s_pos), torch",
+    ),
+    "the surrogate": ("objectives/goal.py", "triplet.s_neg - (w_tri", "triplet.s_neg + (w_tri"),
+    "a default in use": ("grid/objectives/matrix.py", 'none: always", 0.2, None', 'none: always", 0.3, None'),
+    "evaluation": ("retrieval/evaluation.py", "RECALLS = (1, 5, 10)", "RECALLS = (1, 5, 20)"),
+    "the data set": ("retrieval/data/shapes.py", "20221204", "20221205"),
+    "the protocol in use": ("grid/protocols.py", '"shapes-500", 500', '"shapes-500", 400'),
+}
+
+
+def settings_of(*overrides: str) -> TrialSettings:
+    small = [word for word in SMALL if word != "--set"]
+    return trials_of(expand(load("demo", [*small, "train.epochs=1", *overrides])))[0].settings
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sources; a test leaves them as they are."""
+    folder = tmp_path_factory.mktemp("copy")
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@contextmanager
+def edited(folder: Path, *edits: tuple[str, str, str]) -> Iterator[None]:
+    before = {name: (folder / name).read_text(encoding="utf-8") for name, _, _ in edits}
+    for name, old, new in edits:
+        assert old in before[name], f"{name} has no {old!r}"
+        (folder / name).write_text(before[name].replace(old, new, 1), encoding="utf-8")
+    try:
+        yield
+    finally:
+        for name, text in before.items():
+            (folder / name).write_text(text, encoding="utf-8")
+
+
+def fingerprint(folder: Path, settings: TrialSettings, *further: str) -> str:
+    found = Sources({room: folder / room for room in ROOMS}, names() | set(further))
+    return found.fingerprint(*begun_by(settings))
+
+
+@pytest.fixture(scope="module")
+def before(copy: Path) -> str:
+    return fingerprint(copy, settings_of())
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_a_trial_stays_fresh_after_a_change_of(case: str, copy: Path, before: str) -> None:
+    with edited(copy, SAME[case]):
+        assert fingerprint(copy, settings_of()) == before
+
+
+def test_a_new_loss_makes_nothing_stale(copy: Path, before: str) -> None:
+    with edited(copy, *NEW_LOSS):
+        assert fingerprint(copy, settings_of(), "mine") == before
+
+
+@pytest.mark.parametrize("case", OTHER)
+def test_a_trial_is_stale_after_a_change_of(case: str, copy: Path, before: str) -> None:
+    with edited(copy, OTHER[case]):
+        assert fingerprint(copy, settings_of()) != before
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name", "old", "new"),
+    [
+        (['objectives=["con_nca"]'], "objectives/triplet_weights.py", "tau * (t.s_neg - t.s_pos)", "t.s_neg - t.s_pos"),
+        (['objectives=["sig-ms_con"]'], "objectives/relative.py", "1 - (threshold", "2 - (threshold"),
+        (['objectives=["unified-weighted"]'], "objectives/pair_weights.py", "return 1 - t.s_pos", "return 2 - t.s_pos"),
+        (
+            ['objectives=["nt-xent-hn"]'],
+            "objectives/contrastive.py",
+            "import pad, softplus",
+            "import pad, relu as softplus",
+        ),
+        (['objectives=["selhn"]'], "objectives/hinge.py", ".abs() <= epsilon", ".abs() < epsilon"),
+        (["model.text.encoder=bigru"], "retrieval/encoders/text.py", "(forward + backward) / 2", "forward + backward"),
+        (["model.image.pooling=gpo"], "retrieval/encoders/pooling.py", "TEMPERATURE = 0.1", "TEMPERATURE = 0.2"),
+        (['recipes=["vse-inf-wsl-tiny"]'], "retrieval/encoders/image.py", "UNDROPPED = 0.2", "UNDROPPED = 0.3"),
+        (['recipes=["vsepp-r152-tiny"]'], "retrieval/features.py", "BLOCK = 256", "BLOCK = 128"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_what_other_settings_name_counts_for_them(
+    overrides: list[str], name: str, old: str, new: str, copy: Path
+) -> None:
+    settings = settings_of(*overrides)
+    whole = fingerprint(copy, settings)
+    with edited(copy, (name, old, new)):
+        assert fingerprint(copy, settings) != whole
+
+
+def test_seeds_share_their_code_and_objectives_do_not() -> None:
+    first, second = (settings_of(f"seeds=[{seed}]") for seed in (0, 1))
+    assert code_fingerprint(first) == code_fingerprint(second)
+    assert code_fingerprint(first) != code_fingerprint(settings_of('objectives=["lin_con"]'))
+
+
+def test_telling_it_imports_none_of_what_it_reads() -> None:
+    script = (
+        "import sys; from runners.training import fingerprint; from grid.expansion import expand\n"
+        "from grid.gridfile import load\n"
+        "print(fingerprint.code_fingerprint(expand(load('demo'))[0].trials[0].shared))\n"
+        "assert not {'torch', 'numpy', 'ray', 'objectives', 'retrieval', 'runners.training.trainer'} & set(sys.modules)"
+    )
+    finished = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert finished.stdout.startswith("2:"), finished.stderr
+
+
+class Watched:
+    """The definitions of this project whose code runs while the block does, in whichever thread."""
+
+    def __init__(self) -> None:
+        self.files = {str(path): path for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+        self.names: set[str] = set()
+
+    def __enter__(self) -> "Watched":
+        threading.setprofile(self._note)
+        sys.setprofile(self._note)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
+        path = self.files.get(frame.f_code.co_filename)
+        if event == "call" and path:
+            module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            self.names.add(f"{module}.{frame.f_code.co_qualname.partition('.')[0]}")
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ['objectives=["lin_nca"]'],
+        ['objectives=["sig-ms_cir"]', "model.text.encoder=bigru", "model.text.pooling=gpo", "model.text.word_drop=0.2"],
+        ['objectives=["selhn"]', 'recipes=["vse-inf-wsl-tiny"]', "model.image.size=32", "model.dim=16"],
+        ['objectives=["unified"]', 'recipes=["vsepp-r152-tiny"]', "model.image.size=32", "model.dim=16"],
+    ],
+    ids=lambda overrides: overrides[0],
+)
+def test_whatever_runs_when_a_trial_is_trained_is_part_of_its_code(overrides: list[str], tmp_path: Path) -> None:
+    settings = settings_of("train.epochs=1", *overrides)
+    with Watched() as watched:
+        inputs = prepare(settings, Machine(cache=str(tmp_path / "features")))
+        trainer = Trainer(settings, inputs, TrialFolder(tmp_path))
+        trainer.fit()
+        trainer.by_protocols([settings.dataset.protocol])
+    reached = {definition.name for definition in sources().reached(*begun_by(settings))}
+    nameless = {name for name in watched.names if name.endswith(">")}  # lambdas in tables; what importing runs
+    paths = {"grid.store.home.TrialFolder", "grid.store.home._file"}
+    assert len(watched.names) > 60
+    assert watched.names - nameless - reached - paths == set()

@@ -1,0 +1,196 @@
+"""Replicas: several processes that train one trial as one process would, and that begin and end with it."""
+
+import random
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import torch
+
+from grid.errors import UserError
+from grid.expansion import Trial, expand, trials_of
+from grid.gridfile import load
+from grid.settings import TrialSettings
+from grid.store.home import TrialFolder
+from retrieval.data import DataError
+from runners.training.collectives import Exchange
+from runners.training.inputs import batches, check_replicas, prepare
+from runners.training.machine import Machine
+from runners.training.progress import Cadence
+from runners.training.replicas import Replica, Replicas
+from runners.training.trainer import Hooks, Preempted, Trainer
+
+from ...conftest import SMALL
+from .interruptions import without_seconds
+
+
+def settings_of(*overrides: str) -> TrialSettings:
+    words = [word for word in SMALL if word != "--set" and "image" not in word]
+    return trials_of(expand(load("demo", [*words, *overrides])))[0].settings
+
+
+def few(root: Path, *overrides: str, replicas: int = 1) -> tuple[TrialSettings, Machine]:
+    """A small training on a few photographs: 200 captions in batches of 67, 67 and 66."""
+    small = ("model.dim=8", "model.text.word_dim=8", "train.batch_size=67", "train.epochs=3")
+    settings = settings_of(f'data.few.root="{root}"', 'datasets=["few"]', *small, *overrides)
+    return settings, Machine(roots=(("few", str(root)),), replicas=replicas)
+
+
+def go_on(trainer: Trainer, step: int) -> bool:
+    """The answer at every step of a training that nobody disturbs."""
+    return False
+
+
+def fit(
+    folder: Path,
+    given: tuple[TrialSettings, Machine],
+    at_step: Callable[[Trainer, int], bool] = go_on,
+    warn: Callable[[str], None] = pytest.fail,
+) -> Trainer:
+    """Train in a folder, to the end or until asked to end; a checkpoint is written at each step."""
+    settings, machine = given
+    folder.mkdir(exist_ok=True)
+    with Replicas(settings, machine) as replicas:
+        hooks = Hooks(beat=lambda step: at_step(trainer, step), warn=warn)
+        inputs, cadence = prepare(settings, machine), Cadence(steps=1)
+        trainer = Trainer(settings, inputs, TrialFolder(folder), hooks=hooks, cadence=cadence, replicas=replicas)
+        with suppress(Preempted):
+            trainer.fit()
+    assert children() == []
+    return trainer
+
+
+def children() -> list[psutil.Process]:
+    """The replicas that this process has started, and not yet ended."""
+    return [child for child in psutil.Process().children() if "runners.training.replica_process" in child.cmdline()]
+
+
+NETWORKS = {
+    "pixels": (2, ("model.image.size=16",)),
+    "features": (3, ('recipes=["fc-gru"]', "model.image.encoder=linear-mlp", "model.image.hidden=16")),
+}
+"""Replicas, and what overrides the recipe: batch norm of images, and of vectors beside a GRU."""
+
+UNDETERMINED = ("image.mlp.0.bias", "image.mlp.1.running_mean")
+"""A bias that batch norm takes out again: its gradient is a rounding error, of which Adam makes whole steps."""
+
+
+@pytest.mark.parametrize(("count", "overrides"), NETWORKS.values(), ids=NETWORKS)
+def test_replicas_learn_what_one_process_learns(
+    tmp_path: Path, few_of_flickr8k: Path, count: int, overrides: tuple[str, ...]
+) -> None:
+    """The gradient of the first batch, and what becomes of that in three epochs; batches have no equal parts."""
+    first: list[dict[str, torch.Tensor]] = []
+
+    def keep(trainer: Trainer, step: int) -> bool:
+        if step == 1:
+            named = trainer.model.named_parameters()
+            first.append({name: weight.grad.clone() for name, weight in named if weight.grad is not None})
+        return False
+
+    one, several = (
+        fit(tmp_path / str(replicas), few(few_of_flickr8k, *overrides, replicas=replicas), keep)
+        for replicas in (1, count)
+    )
+    norm = one.settings.train.clip_norm
+    torch.testing.assert_close(first[1], first[0], atol=1e-6 * norm, rtol=0)
+    ours, theirs = (
+        {name: value for name, value in trainer.model.weights().items() if name not in UNDETERMINED}
+        for trainer in (several, one)
+    )
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+    assert several.progress.step == one.progress.step == 9
+    assert several.progress.replicas == count
+    for after, alone in zip(several.progress.rows, one.progress.rows, strict=True):
+        assert after["loss"] == pytest.approx(alone["loss"], rel=1e-3)
+        assert after["grad_image"] == pytest.approx(alone["grad_image"], rel=1e-3)
+
+
+def test_parts_of_a_batch_are_those_of_the_whole() -> None:
+    """Random views and the words left out too."""
+    tiny = 'recipes=["vse-inf-wsl-tiny"]', "model.image.size=32", "train.batch_size=11", "model.text.word_drop=0.5"
+    settings = settings_of(*tiny)
+    inputs = prepare(settings, Machine())
+    whole = next(batches(settings, inputs, 0).since(3))[1]
+    parts = [next(batches(settings, inputs, 0, Exchange(rank, 3)).since(3))[1] for rank in range(3)]
+    assert [len(part.images) for part in parts] == [3, 4, 4]
+    assert torch.cat([part.images for part in parts]).equal(whole.images)
+    for place in range(2):
+        assert torch.cat([part.tokens[place] for part in parts]).equal(whole.tokens[place])
+    assert all(part.owners.tolist() == whole.owners.tolist() for part in parts)
+
+
+def test_going_on_with_more_or_fewer_replicas_and_from_their_checkpoint(tmp_path: Path, few_of_flickr8k: Path) -> None:
+    """To the bit, as long as their number stays; else it is said that dropout differs."""
+    dropout = "model.image.size=16", "model.text.encoder=gru", "model.text.dropout=0.3"
+    one, two = (few(few_of_flickr8k, *dropout, replicas=replicas) for replicas in (1, 2))
+    warned: list[str] = []
+    fit(tmp_path / "cut", one, lambda trainer, step: step == 2)
+
+    def as_a_kill_leaves_it(trainer: Trainer, step: int) -> bool:
+        if step == 8:
+            shutil.copytree(tmp_path / "cut", tmp_path / "copy")
+        return False
+
+    undisturbed = fit(tmp_path / "cut", two, as_a_kill_leaves_it, warned.append)
+    shutil.copytree(tmp_path / "copy", tmp_path / "fewer")
+    random.random(), np.random.random(), torch.rand(100)
+    resumed = fit(tmp_path / "copy", two)
+    assert without_seconds(resumed.progress.rows) == without_seconds(undisturbed.progress.rows)
+    ours, theirs = resumed.learner.state(), undisturbed.learner.state()
+    torch.testing.assert_close(ours, theirs, atol=0, rtol=0)
+
+    fewer = fit(tmp_path / "fewer", one, go_on, warned.append)
+    assert fewer.progress.over
+    assert fewer.progress.replicas == 2
+    assert [message.partition(":")[0] for message in warned] == [
+        "it goes on with resources.replicas = 2 after 1",
+        "it goes on with resources.replicas = 1 after 2",
+    ]
+
+
+def test_a_replica_ends_with_the_first_one_and_with_nothing_else(small_trial: Trial) -> None:
+    replica = Replica.start(1)
+    replica.connection.send(("prepare", 1, small_trial.settings, Machine(replicas=2)))
+    assert replica.connection.recv() == "ready"
+    for number in (signal.SIGINT, signal.SIGTERM):  # the first one hears them too
+        replica.process.send_signal(number)
+    with pytest.raises(subprocess.TimeoutExpired):
+        replica.process.wait(0.1)
+    replica.connection.close()
+    assert replica.process.wait() == 0
+
+
+def test_what_a_replica_raises_is_raised(tmp_path: Path, few_of_flickr8k: Path) -> None:
+    """Photographs that only it reads are gone once both have opened the data."""
+    root = tmp_path / "few"
+    shutil.copytree(few_of_flickr8k, root)
+    settings, machine = few(root, "train.batch_size=8", "model.image.size=16", replicas=2)
+    with Replicas(settings, machine) as replicas:
+        inputs = prepare(settings, machine)
+
+        def remove(step: int) -> None:
+            reads = [batches(settings, inputs, 0, Exchange(rank, 2)) for rank in range(2)]
+            owners = inputs.pairs.train.image_of_text[reads[0].rows[0].numpy()]
+            for row in set(owners[4:]) - set(owners[:4]):
+                inputs.pairs.train.images.files[row].unlink()
+
+        trainer = Trainer(settings, inputs, TrialFolder(tmp_path), hooks=Hooks(begin=remove), replicas=replicas)
+        with pytest.raises(DataError, match="is missing") as raised:
+            trainer.fit()
+    assert trainer.progress.step == 0
+    assert any(note.startswith("In a replica:") for note in raised.value.__notes__)
+
+
+def test_replicas_need_a_part_of_every_batch(small_trial: Trial) -> None:
+    train = small_trial.settings.train
+    check_replicas(train, 5002, 2)
+    with pytest.raises(UserError, match=r"has 2 pairs, of 5,002 in batches of 250: .*replicas = 3.* Use at most 2\."):
+        check_replicas(train, 5002, 3)
+    check_replicas(train.model_copy(update={"drop_last": True}), 5002, 3)

@@ -1,0 +1,358 @@
+"""The trainer: the same numbers every time, exact to resume, and stopped by what is not finite."""
+
+import random
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as settings_of_hypothesis
+from hypothesis import strategies as st
+
+from grid.expansion import Trial, expand, trials_of
+from grid.gridfile import load
+from grid.objectives import GOAL, OBJECTIVES
+from grid.settings import TrialSettings
+from grid.store.home import TrialFolder
+from retrieval.evaluation import Ranks
+from runners.training import checkpoints
+from runners.training.inputs import batches, prepare
+from runners.training.machine import Machine
+from runners.training.progress import Cadence
+from runners.training.schedules import ramp
+from runners.training.trainer import Hooks, NonFinite, Preempted, Trainer
+
+from ...conftest import SMALL
+from .interruptions import Killed, killed_after, without_seconds
+
+
+def settings_of(*overrides: str) -> TrialSettings:
+    small = [word for word in SMALL if word != "--set"]
+    return trials_of(expand(load("demo", [*small, *overrides])))[0].settings
+
+
+def trainer_in(
+    folder: Path,
+    settings: TrialSettings,
+    hooks: Hooks = Hooks(),  # noqa: B008
+    *,
+    machine: Machine = Machine(),  # noqa: B008
+    cadence: Cadence = Cadence(),  # noqa: B008
+    start: TrialFolder | None = None,
+) -> Trainer:
+    folder.mkdir(exist_ok=True)
+    inputs = prepare(settings, machine)
+    return Trainer(settings, inputs, TrialFolder(folder), hooks=hooks, cadence=cadence, start=start)
+
+
+def final_ranks(trainer: Trainer) -> Ranks:
+    """Ranks of the test split by the trial's own protocol."""
+    protocol = trainer.settings.dataset.protocol
+    return trainer.by_protocols([protocol])[protocol]
+
+
+def order(trainer: Trainer) -> list[torch.Tensor]:
+    """Rows of the captions of each batch of the first epoch."""
+    return batches(trainer.settings, trainer.inputs, 0).rows
+
+
+WITH_EVERYTHING = {
+    "dropout": ("model.text.encoder=gru", "model.text.dropout=0.3"),
+    "word drop and GPO": (
+        "model.text.encoder=bigru", "model.text.pooling=gpo", "model.text.word_drop=0.2", "model.text.word_dim=16",
+    ),
+    "an unfrozen backbone, crops and size augmentation": (
+        'recipes=["vse-inf-wsl-tiny"]', "model.image.size=32", "model.dim=16", "train.warmup_epochs=1",
+    ),
+}  # fmt: skip
+
+
+def assert_same(whole: Trainer, resumed: Trainer) -> None:
+    """To the bit: history, the selected weights, and the ranks of every test query."""
+    assert without_seconds(whole.progress.rows) == without_seconds(resumed.progress.rows)
+    assert without_seconds([whole.progress.selected]) == without_seconds([resumed.progress.selected])
+    assert final_ranks(whole).i2t.tolist() == final_ranks(resumed).i2t.tolist()
+    assert all(a.equal(b) for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("overrides", WITH_EVERYTHING.values(), ids=WITH_EVERYTHING)
+def test_resumed_equals_uninterrupted_to_the_bit(
+    tmp_path: Path, few_of_flickr8k: Path, overrides: tuple[str, ...]
+) -> None:
+    few = f'data.few.root="{few_of_flickr8k}"', 'datasets=["few"]'
+    settings = settings_of("train.epochs=4", "train.batch_size=50", "train.decay_every=2", *few, *overrides)
+    machine = Machine(roots=(("few", str(few_of_flickr8k)),))
+    whole = trainer_in(tmp_path / "whole", settings, machine=machine)
+    whole.fit()
+
+    every = Cadence(steps=1)
+    for step in (6, 8, 10):  # four steps an epoch: within one, at the end of one, within the next
+        with pytest.raises(Killed):
+            trainer_in(tmp_path / "cut", settings, killed_after(step), machine=machine, cadence=every).fit()
+        random.random(), np.random.random(), torch.rand(100)  # another trial in the process may draw in between
+    begun: list[int] = []
+    resumed = trainer_in(tmp_path / "cut", settings, Hooks(begin=begun.append), machine=machine, cadence=every)
+    resumed.fit()
+    assert begun == [9]  # the step that was killed had no checkpoint yet
+    assert_same(whole, resumed)
+
+
+@pytest.fixture(scope="module")
+def short() -> TrialSettings:
+    """Five steps an epoch, three epochs, dropout."""
+    small = ("model.dim=8", "model.text.word_dim=8", "model.image.channels=4", "dataset.max_words=8")
+    return settings_of(
+        "train.epochs=3", "train.batch_size=1000", "model.text.encoder=gru", "model.text.dropout=0.3", *small
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(short: TrialSettings, tmp_path_factory: pytest.TempPathFactory) -> Trainer:
+    """That, undisturbed."""
+    trainer = trainer_in(tmp_path_factory.mktemp("whole"), short)
+    trainer.fit()
+    return trainer
+
+
+@settings_of_hypothesis(max_examples=6)
+@given(kills=st.lists(st.integers(1, 14), max_size=4), every=st.sampled_from([None, 1, 2, 3, 7]))
+def test_killed_at_any_steps_and_resumed_it_is_the_same(
+    short: TrialSettings, whole: Trainer, kills: list[int], every: int | None
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        reached = 0
+        for step in kills:
+            trainer = trainer_in(Path(folder), short, killed_after(step), cadence=Cadence(every))
+            try:
+                trainer.fit()
+            except Killed:
+                assert trainer.progress.step == step
+            reached = max(reached, trainer.progress.step)
+        begun: list[int] = []
+        resumed = trainer_in(Path(folder), short, Hooks(begin=begun.append), cadence=Cadence(every))
+        resumed.fit()
+        interval = min(every or 5, 5)
+        assert begun[0] >= reached - interval or begun[0] >= (kills[-1] if kills else 0) - interval
+        assert_same(whole, resumed)
+
+
+def test_asked_to_end_it_leaves_a_checkpoint_of_that_very_step(
+    tmp_path: Path, short: TrialSettings, whole: Trainer
+) -> None:
+    with pytest.raises(Preempted):
+        trainer_in(tmp_path, short, Hooks(beat=lambda step: step == 7)).fit()
+    begun: list[int] = []
+    resumed = trainer_in(tmp_path, short, Hooks(begin=begun.append))
+    resumed.fit()
+    assert begun == [7]
+    assert_same(whole, resumed)
+
+
+DAMAGES = {
+    "cut short": lambda data: data[: len(data) // 2],
+    "one wrong bit": lambda data: data[:5000] + bytes([data[5000] ^ 1]) + data[5001:],
+    "empty": lambda data: b"",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize("name", ["last", "previous", "best"])
+def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_used(
+    tmp_path: Path, short: TrialSettings, whole: Trainer, name: str, damage: Callable[[bytes], bytes]
+) -> None:
+    with pytest.raises(Killed):
+        trainer_in(tmp_path, short, killed_after(13), cadence=Cadence(2)).fit()
+    path = tmp_path / f"{name}.ckpt"
+    path.write_bytes(damage(path.read_bytes()))
+    begun: list[int] = []
+    warned: list[str] = []
+    resumed = trainer_in(tmp_path, short, Hooks(begin=begun.append, warn=warned.append))
+    resumed.fit()
+    assert begun == [{"last": 10, "previous": 12, "best": 0}[name]]
+    if name != "previous":  # nobody needed it
+        assert "its checksum is wrong" in warned[0]
+        assert (tmp_path / f"{name}.corrupt").exists()
+    assert_same(whole, resumed)
+
+
+def test_with_both_checkpoints_damaged_it_starts_anew(tmp_path: Path, short: TrialSettings, whole: Trainer) -> None:
+    with pytest.raises(Killed):
+        trainer_in(tmp_path, short, killed_after(13)).fit()
+    for name in ("last", "previous"):
+        (tmp_path / f"{name}.ckpt").write_bytes(b"nothing")
+    resumed = trainer_in(tmp_path, short)
+    resumed.fit()
+    assert_same(whole, resumed)
+
+
+def test_the_disk_holds_three_checkpoints_at_most(tmp_path: Path, short: TrialSettings) -> None:
+    trainer_in(tmp_path, short, cadence=Cadence(1)).fit()
+    assert sorted(path.name for path in tmp_path.glob("*.ckpt")) == ["best.ckpt", "last.ckpt", "previous.ckpt"]
+
+
+def test_a_trial_that_is_over_at_once_writes_no_checkpoint_to_go_on_from(tmp_path: Path, short: TrialSettings) -> None:
+    """Unless it was asked for: what a kill costs is bounded by the cadence, however short the trial."""
+    brief = short.model_copy(update={"train": short.train.model_copy(update={"epochs": 1})})
+    trainer_in(tmp_path / "brief", brief).fit()
+    assert [path.name for path in (tmp_path / "brief").glob("*.ckpt")] == ["best.ckpt"]
+    trainer_in(tmp_path / "asked", brief, cadence=Cadence(1)).fit()
+    assert (tmp_path / "asked" / "last.ckpt").exists()
+
+
+def test_a_checkpoint_is_one_that_torch_reads(tmp_path: Path) -> None:
+    checkpoints.save(tmp_path / "a.ckpt", {"weights": torch.arange(3.0)})
+    assert torch.load(tmp_path / "a.ckpt", weights_only=True)["weights"].tolist() == [0, 1, 2]
+
+
+def test_a_checkpoint_that_would_run_code_is_refused(tmp_path: Path) -> None:
+    checkpoints.save(tmp_path / "a.ckpt", {"code": print})
+    with pytest.raises(checkpoints.Corrupt, match="cannot be read"):
+        checkpoints.load(tmp_path / "a.ckpt", torch.device("cpu"))
+
+
+def test_training_twice_gives_the_same_numbers(tmp_path: Path) -> None:
+    settings = settings_of()
+    first, second = (trainer_in(tmp_path / name, settings) for name in "ab")
+    first.fit()
+    second.fit()
+    assert final_ranks(first).t2i.tolist() == final_ranks(second).t2i.tolist()
+
+
+def test_all_objectives_see_the_same_batches_and_weights(tmp_path: Path) -> None:
+    trials = trials_of(expand(load("demo", [w for w in SMALL if w != "--set"] + ["seeds=[0]"])))
+    trainers = [trainer_in(tmp_path / trial.id, trial.settings) for trial in trials]
+    assert len(trainers) == len(GOAL)
+    batches = {tuple(rows.tolist()) for t in trainers for rows in order(t)[:1]}
+    assert len(batches) == 1
+    weights = [next(iter(t.model.parameters())) for t in trainers]
+    assert all(weight.equal(weights[0]) for weight in weights)
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_every_objective_trains(name: str, tmp_path: Path) -> None:
+    trainer = trainer_in(tmp_path / "t", settings_of(f'objectives=["{name}"]', "train.epochs=1"))
+    before = {key: value.clone() for key, value in trainer.model.state_dict().items()}
+    trainer.fit()
+    assert any(not value.equal(before[key]) for key, value in trainer.model.state_dict().items())
+    assert {"s_pos", "s_neg", "delta_s", "active", "false_negatives", "grad_image", "grad_text"} <= set(
+        trainer.progress.rows[0]
+    )
+    assert final_ranks(trainer).metrics()["rsum"] > 0
+
+
+def test_the_warm_up_mines_all_negatives_first(tmp_path: Path) -> None:
+    """While all negatives count, far more triplets are inactive than among the hardest."""
+    trainer = trainer_in(tmp_path / "t", settings_of("train.warmup_epochs=1", "objective.margin=0.1"))
+    assert trainer.objective.mined == "hardest"
+    trainer.fit()
+    plain = trainer_in(tmp_path / "p", settings_of("objective.margin=0.1"))
+    plain.fit()
+    assert trainer.progress.rows[0]["active"] < plain.progress.rows[0]["active"]
+    assert trainer.progress.rows[0]["loss"] != plain.progress.rows[0]["loss"]
+
+
+def test_a_loss_that_is_not_finite_stops_with_step_and_term(tmp_path: Path) -> None:
+    trainer = trainer_in(tmp_path / "t", settings_of())
+    with torch.no_grad():
+        next(iter(trainer.model.text.parameters())).fill_(float("inf"))
+    with pytest.raises(NonFinite, match=r"the loss became nan at step 1 \(epoch 1\)"):
+        trainer.fit()
+
+
+def test_a_gradient_that_is_not_finite_names_its_weight(tmp_path: Path) -> None:
+    trainer = trainer_in(tmp_path / "t", settings_of())
+    weight = dict(trainer.model.named_parameters())["text.project.weight"]
+    weight.register_hook(lambda gradient: gradient * float("inf"))
+    with pytest.raises(NonFinite, match=r"the gradient of text\.project\.weight became (nan|inf) at step 1"):
+        trainer.fit()
+
+
+def test_the_learning_rate_steps_down(tmp_path: Path) -> None:
+    settings = settings_of("train.epochs=3", "train.decay_every=2", "train.lr=1e-2")
+    trainer = trainer_in(tmp_path / "t", settings)
+    trainer.fit()
+    assert [row["lr"] for row in trainer.progress.rows] == pytest.approx([1e-2, 1e-2, 1e-3])
+
+
+@pytest.mark.parametrize("selection", ["best-val-rsum", "last"])
+def test_the_selection_rule_picks_the_tested_weights(tmp_path: Path, selection: str) -> None:
+    trainer = trainer_in(tmp_path / "t", settings_of("train.epochs=3", f"train.selection={selection}"))
+    trainer.fit()
+    rsums = [row["val_rsum"] for row in trainer.progress.rows]
+    assert trainer.progress.selected["epoch"] == (3 if selection == "last" else rsums.index(max(rsums)) + 1)
+    final_ranks(trainer)
+    assert trainer.evaluate("val").metrics()["rsum"] == rsums[trainer.progress.selected["epoch"] - 1]
+
+
+def test_a_single_pair_at_the_end_of_an_epoch_is_left_out(tmp_path: Path, small_trial: Trial) -> None:
+    train = small_trial.settings.train.model_copy(update={"batch_size": 4999})
+    trainer = trainer_in(tmp_path / "t", small_trial.settings.model_copy(update={"train": train}))
+    assert [len(rows) for rows in order(trainer)] == [4999]
+
+
+class TestSchedules:
+    """Of the recipes that train a backbone."""
+
+    GRID = ('recipes=["vse-inf-wsl-tiny"]', "model.image.size=32", "model.dim=16", "train.batch_size=500")
+
+    def test_each_group_learns_at_its_own_rate(self, tmp_path: Path) -> None:
+        settings = settings_of(*self.GRID, "train.image_lr_factor=0.01", "train.text_lr_factor=0.1", "train.epochs=1")
+        trainer = trainer_in(tmp_path, settings)
+        trainer.fit()
+        rates = sorted(group["lr"] / settings.train.lr for group in trainer.optimizer.param_groups)
+        assert rates == pytest.approx([0.01, 0.1, 1.0])
+
+    def test_a_frozen_epoch_leaves_the_backbone_as_it_was(self, tmp_path: Path) -> None:
+        settings = settings_of(*self.GRID, "train.epochs=2", "train.ramp_epochs=0")
+        states: list[dict[str, torch.Tensor]] = []
+
+        def keep(epoch: int, metrics: dict[str, float]) -> None:
+            states.append({name: weight.clone() for name, weight in trainer.model.named_parameters()})
+
+        trainer = trainer_in(tmp_path, settings, Hooks(epoch=keep))
+        keep(0, {})
+        trainer.fit()
+        backbone = [name for name in states[0] if name.startswith("image.backbone")]
+        assert all(states[0][name].equal(states[1][name]) for name in backbone)
+        assert not states[0]["image.project.weight"].equal(states[1]["image.project.weight"])
+        assert not all(states[1][name].equal(states[2][name]) for name in backbone)
+
+    def test_the_loss_rises_linearly_after_the_frozen_epochs(self) -> None:
+        train = settings_of(*self.GRID, "train.frozen_epochs=1", "train.ramp_epochs=2").train
+        factors = [ramp(train, epoch, share) for epoch in range(4) for share in (0.0, 0.5)]
+        assert factors == [1.0, 1.0, 0.0, 0.25, 0.5, 0.75, 1.0, 1.0]
+
+    def test_dropping_the_last_batch_leaves_whole_ones(self, tmp_path: Path) -> None:
+        whole = order(trainer_in(tmp_path, settings_of("train.batch_size=300")))
+        dropped = order(trainer_in(tmp_path, settings_of("train.batch_size=300", "train.drop_last=true")))
+        assert [len(rows) for rows in whole] == [300] * 16 + [200]
+        assert [len(rows) for rows in dropped] == [300] * 16
+
+    def test_bfloat16_encoders_train_and_objectives_stay_in_float32(self, tmp_path: Path) -> None:
+        settings = settings_of("train.precision=bf16", "train.epochs=1")
+        trainer = trainer_in(tmp_path, settings)
+        trainer.fit()
+        assert trainer.progress.rows[0]["loss"] > 0
+        assert all(weight.dtype == torch.float32 for weight in trainer.model.parameters())
+
+
+class TestChain:
+    """A parent with cached features and its fine-tuned child."""
+
+    SIZES = ("model.image.size=32", "model.dim=16", "train.batch_size=500", "train.epochs=1")
+
+    def test_a_child_starts_where_its_parent_ended(self, tmp_path: Path) -> None:
+        pair = trials_of(expand(load("demo", ['recipes=["vsepp-r152-tiny-ft"]', "seeds=[0]", *self.SIZES])))
+        parent, child = (next(t.settings for t in pair if t.settings.recipe.endswith(end)) for end in ("tiny", "ft"))
+        machine = Machine(cache=str(tmp_path / "features"))
+        ended = trainer_in(tmp_path / "parent", parent, machine=machine)
+        ended.fit()
+        started = trainer_in(tmp_path / "child", child, machine=machine, start=TrialFolder(tmp_path / "parent"))
+        before, after = final_ranks(ended).metrics(), started.evaluate("test").metrics()
+        # the parent saw float16 features, the child computes them: a rank may move, the recall stays
+        assert after["rsum"] == pytest.approx(before["rsum"], abs=1.0)
+        fresh = trainer_in(tmp_path / "fresh", child, machine=machine).evaluate("test").metrics()
+        assert fresh["rsum"] < before["rsum"]

@@ -1,0 +1,89 @@
+"""The live matrix: what it says after each event."""
+
+import io
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from grid.expansion import Cell, expand
+from grid.gridfile import load
+from grid.store.home import State
+from runners.trial.events import Event, Kind
+from runners.watching.live_matrix import Board, Display
+
+
+def board(*overrides: str) -> Board:
+    cells: list[Cell] = expand(load("demo", overrides))
+    return Board(cells, {trial.id: State.PLANNED for cell in cells for trial in cell.trials})
+
+
+def drawn(board: Board) -> str:
+    console = Console(width=120, file=io.StringIO(), record=True)
+    console.print(board.render())
+    return console.export_text()
+
+
+def test_cells_show_seeds_and_the_best_so_far() -> None:
+    live = board()
+    first = live.cells[0].trials
+    live.update(Event(first[0].id, "epoch", 1, 10, {"val_i2t_r1": 12.3, "val_t2i_r1": 9.8}))
+    live.update(Event(first[0].id, "epoch", 2, 10, {"val_i2t_r1": 11.0, "val_t2i_r1": 10.1}))
+    live.update(Event(first[1].id, "done", 10, 10))
+    live.update(Event(first[2].id, "failed", 3, 10, message="nan"))
+    text = drawn(live)
+    assert "◐●✗ 12.3 / 10.1" in text
+    assert "1/45 done, 1 running, 1 failed" in text
+    assert "to go" in text
+    assert [word in text for word in ("con", "lin-ms", "sig-ms", "nca", "cir")] == [True] * 5
+
+
+def test_without_a_terminal_it_prints_a_line_a_finished_trial() -> None:
+    live, out = board("seeds=[0]"), io.StringIO()
+    name = live.cells[0].trials[0].id
+    with Display(live, Console(file=out, width=80), live=False) as display:
+        display(Event(name, "started", 0, 10))
+        display(Event(name, "epoch", 1, 10, {"val_i2t_r1": 1.0, "val_t2i_r1": 1.0}))
+        display(Event(name, "done", 10, 10, {"test_i2t_r1": 41.9, "test_t2i_r1": 20.2}))
+        display(Event(live.cells[1].trials[0].id, "failed", message="the loss became nan"))
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 2
+    assert lines[0].startswith(f"done    {name}  i2t R@1 41.9  t2i R@1 20.2  (1/15 done")
+    assert lines[1].endswith("the loss became nan")
+
+
+def test_what_was_done_before_does_not_count_for_the_pace() -> None:
+    cells = expand(load("demo"))
+    states = {trial.id: State.DONE for cell in cells for trial in cell.trials}
+    states[cells[0].trials[0].id] = State.PLANNED
+    live = Board(cells, states)
+    assert live.summary().startswith("44/45 done")
+    assert "to go" not in live.summary()
+
+
+KINDS = st.sampled_from(["started", "epoch", "done", "failed", "busy", "retry", "stopped", "warning"])
+
+
+@given(st.lists(st.tuples(st.integers(0, 44), KINDS, st.integers(0, 8)), max_size=60))
+def test_the_summary_is_that_of_all_trials_counted_anew(events: list[tuple[int, Kind, int]]) -> None:
+    live = board()
+    names = list(live.trials)
+    for place, kind, epoch in events:
+        live.update(Event(names[place], kind, epoch, 8))
+    trials = live.trials.values()
+    assert {state: live.count(state) for state in State} == {s: sum(t.state is s for t in trials) for s in State}
+    left = sum(t.epochs - t.epoch for t in trials if t.state not in (State.DONE, State.FAILED))
+    behind = sum(t.epochs if t.state is State.DONE else t.epoch for t in trials)
+    assert ("to go" in live.summary()) == (behind > 0 and left > 0)
+
+
+def test_many_seeds_are_counted_and_of_many_matrices_those_at_work_are_drawn() -> None:
+    live = board(f"seeds={list(range(12))}", f"sweep.train.lr={[n / 1000 for n in range(1, 13)]}")
+    last = live.cells[-1]
+    live.update(Event(last.trials[0].id, "epoch", 1, 8, {"val_i2t_r1": 12.3, "val_t2i_r1": 9.8}))
+    live.update(Event(last.trials[1].id, "done", 8, 8))
+    text = drawn(live)
+    assert "train.lr = 0.012" in text
+    assert "1● 1◐ 10○ 12.3 / 9.8" in text
+    assert text.count("best validation") == 8
+    assert "and 4 more" in text

@@ -1,0 +1,146 @@
+"""The MLflow mirror: a copy of the folders, complete, without doubles, and never in the way."""
+
+import shutil
+import sqlite3
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+from grid.store.files import read_json_lines, write_json_lines
+from grid.store.home import Home
+from runners.watching.mlflow_mirror import REPLACED, TAG, Mirror, _Database
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow and its dependencies warn of themselves
+
+
+def runs_of(uri: str, experiment: str) -> list:  # type: ignore[type-arg]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from mlflow.tracking import MlflowClient
+
+        client = MlflowClient(tracking_uri=uri)
+        found = client.get_experiment_by_name(experiment)
+        assert found
+        return list(client.search_runs([found.experiment_id]))
+
+
+def test_a_launch_mirrors_settings_epochs_and_results(trained: Home) -> None:
+    runs = runs_of(f"sqlite:///{trained.mlflow}", "demo")
+    assert sorted(run.data.tags[TAG] for run in runs) == sorted(p.name for p in (trained.path / "trials").iterdir())
+    run = runs[0]
+    assert run.info.status == "FINISHED"
+    assert run.data.params["train.epochs"] == "2"
+    assert {"val_rsum", "test_i2t_r1", "loss", "s_pos"} <= set(run.data.metrics)
+    assert run.data.metrics["epoch"] == 2
+
+
+def test_mirroring_again_adds_nothing(trained: Home, tmp_path: Path) -> None:
+    uri, warned = f"sqlite:///{tmp_path}/again.db", []
+    folders = [trained.trial(path.name) for path in sorted((trained.path / "trials").iterdir())]
+    for _ in range(2):
+        mirror = Mirror(uri, "copy", warned.append)
+        for folder in folders * 2:
+            mirror.sync(folder)
+        mirror.close()
+    assert warned == []
+    assert len(runs_of(uri, "copy")) == len(folders)
+
+
+def test_runs_written_together_are_those_that_the_client_writes(
+    trained: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a value is not finite: of every metric the whole history and its latest value."""
+    home = Home(Path(shutil.copytree(trained.path, tmp_path / "runs")))
+    history = home.trials()[0].history
+    write_json_lines(history, [row | {"loss": float("nan"), "s_pos": float("inf")} for row in read_json_lines(history)])
+    together = mirrored(home, f"sqlite:///{tmp_path}/together.db")
+    monkeypatch.setattr(_Database, "of", classmethod(lambda cls, client: None))
+    assert mirrored(home, f"sqlite:///{tmp_path}/one-by-one.db") == together
+    assert len(together) == 4
+
+
+def mirrored(home: Home, uri: str) -> dict[str, object]:
+    """All that MLflow says of a home's trials after they were mirrored, but ids and times."""
+    from mlflow.tracking import MlflowClient
+
+    warned = list[str]()
+    mirror = Mirror(uri, "copy", warned.append)
+    for folder in home.trials():
+        mirror.sync(folder)
+    mirror.close()
+    assert warned == []
+    client, found = MlflowClient(tracking_uri=uri), dict[str, object]()
+    for run in runs_of(uri, "copy"):
+        info, data = run.info, run.data
+        place = info.artifact_uri.replace(info.run_id, "ID")
+        histories = [client.get_metric_history(info.run_id, name) for name in sorted(data.metrics)]
+        values = [sorted((m.key, m.step, m.timestamp, repr(m.value)) for m in history) for history in histories]
+        latest = {name: repr(value) for name, value in data.metrics.items()}
+        said = (info.run_name, info.status, info.lifecycle_stage, info.user_id, place)
+        found[data.tags[TAG]] = (said, data.params, data.tags, latest, values)
+    return found
+
+
+def test_a_trial_that_is_trained_anew_gets_a_run_of_its_own(trained: Home, tmp_path: Path) -> None:
+    copy, uri = Home(tmp_path / "runs"), f"sqlite:///{tmp_path}/anew.db"
+    first = next((trained.path / "trials").iterdir())
+    shutil.copytree(first, copy.trial(first.name).path)
+    folder, warned = copy.trial(first.name), list[str]()
+    for when in ("before", "after", "after"):
+        folder.done.write_text(f"{when}\n")
+        mirror = Mirror(uri, "copy", warned.append)
+        mirror.sync(folder)
+        mirror.close()
+    found = {run.data.tags["goalgrid.done"]: run.data.tags for run in runs_of(uri, "copy")}
+    assert warned == []
+    assert sorted(found) == ["after", "before"]
+    assert found["after"][TAG] == found["before"][REPLACED] == first.name
+    assert TAG not in found["before"]
+
+
+def test_an_mlflow_that_is_down_costs_two_warnings(trained: Home) -> None:
+    warned: list[str] = []
+    mirror = Mirror("http://127.0.0.1:9", "demo", warned.append)
+    for path in (trained.path / "trials").iterdir():
+        mirror.sync(trained.trial(path.name))
+    mirror.close()
+    assert len(warned) == 2
+    assert "training goes on without it" in warned[0]
+    assert "4 trials are not in MLflow" in warned[1]
+
+
+@pytest.mark.parametrize("how", [pytest.param("locked", marks=pytest.mark.slow), "gone"])
+def test_a_database_that_is_locked_or_gone_for_a_while_is_caught_up_with(
+    how: str, trained: Home, tmp_path: Path
+) -> None:
+    path = tmp_path / "mlflow.db"
+    uri, warned = f"sqlite:///{path}?timeout=0.1", list[str]()
+    folders = [trained.trial(path.name) for path in sorted((trained.path / "trials").iterdir())]
+    first = Mirror(uri, "demo", warned.append)
+    first.sync(folders[0])
+    first.close()
+    if how == "locked":
+        lock = sqlite3.connect(path)
+        lock.execute("BEGIN EXCLUSIVE")
+    else:
+        path.rename(tmp_path / "away.db")
+        path.mkdir()
+    second = Mirror(uri, "demo", warned.append)
+    second.sync(folders[1])
+    until = time.monotonic() + 60
+    while not warned and time.monotonic() < until:
+        time.sleep(0.05)
+    assert "out of reach" in warned[0]
+    if how == "locked":
+        lock.rollback()
+        lock.close()
+    else:
+        path.rmdir()
+        (tmp_path / "away.db").rename(path)
+    for folder in folders[2:]:
+        second.sync(folder)
+    second.close()
+    assert len(warned) == 1
+    assert len(runs_of(uri, "demo")) == len(folders)
