@@ -1,4 +1,4 @@
-"""Hinge losses: the triplet loss, its remedies for hardest negatives that make the gradient vanish, adaptive margins."""
+"""Hinge losses: the triplet loss, remedies for hardest negatives whose gradient vanishes, and adaptive margins."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,7 @@
 """The process of one replica: does what the first replica of its training tells it, and ends when that one does.
 
-Started by runners/training/replicas.py as `python -m runners.training.replica_process DESCRIPTOR`, the descriptor of its
-end of a connection.
+Started by `replicas` as `python -m runners.training.replica_process DESCRIPTOR`: the descriptor of its end of a
+connection.
 """
 
 import faulthandler
