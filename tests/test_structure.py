@@ -38,6 +38,58 @@ def test_arrows_only_point_down(path: Path) -> None:
     assert imported(path) & set(ROOMS) <= ROOMS[room] | {room}
 
 
+MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in FILES}
+FOLDERS = sorted({path.parent for path in FILES})
+
+
+def modules_of(path: Path) -> set[str]:
+    """Modules and packages of this project that a file imports."""
+    found = set[str]()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in MODULES or f"{name}.__init__" in MODULES else node.module for name in names}
+    return {name for name in found if name in MODULES or f"{name}.__init__" in MODULES}
+
+
+def folder_of(module: str) -> Path:
+    return MODULES.get(f"{module}.__init__", MODULES.get(module, ROOT)).parent
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT)))
+def test_a_folder_has_at_most_14_modules(folder: Path) -> None:
+    assert len(list(folder.glob("*.py"))) <= 14
+
+
+def test_no_two_folders_import_one_another() -> None:
+    arrows = {
+        (path.parent, folder_of(module))
+        for path in FILES
+        for module in modules_of(path)
+        if folder_of(module) != path.parent
+    }
+    both = {frozenset((a, b)) for a, b in arrows if (b, a) in arrows}
+    assert [sorted(str(folder.relative_to(ROOT)) for folder in pair) for pair in both] == []
+
+
+RUNNERS = ("training", "trial", "gpu", "watching", "launch", "selftest")
+"""Each room of runners/ may import the rooms before it, but for gpu/, which needs training/ alone."""
+
+
+@pytest.mark.parametrize("room", RUNNERS)
+def test_a_trial_knows_no_launch_and_training_knows_no_trial(room: str) -> None:
+    allowed = {"training", "gpu"} if room == "gpu" else set(RUNNERS[: RUNNERS.index(room) + 1])
+    rooms = {
+        module.split(".")[1]
+        for path in (ROOT / "runners" / room).glob("*.py")
+        for module in modules_of(path)
+        if module.startswith("runners.")
+    }
+    assert rooms <= allowed
+
+
 def test_grid_knows_no_torch_ray_or_pandas() -> None:
     for path in (ROOT / "grid").rglob("*.py"):
         assert not imported(path) & {"torch", "ray", "pandas", "numpy", "pyarrow", "mlflow"}, path
