@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 from hypothesis import settings
 
 from grid.expansion import Trial, expand, trials_of
@@ -46,14 +47,29 @@ def goalgrid() -> Goalgrid:
     return call
 
 
+def made_once(name: str, tmp_path_factory: pytest.TempPathFactory, make: Callable[[Path], None]) -> Path:
+    """A folder that the processes of a test run share: the first process that needs it makes it."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder, made = shared / name, shared / f"{name}.made"
+    with FileLock(shared / f"{name}.lock"):
+        if not made.exists():
+            folder.mkdir()
+            make(folder)
+            made.touch()
+    return folder
+
+
 @pytest.fixture(scope="session")
 def trained(goalgrid: Goalgrid, tmp_path_factory: pytest.TempPathFactory) -> Home:
     """A runs folder in which a 2 x 2 grid was trained through Ray Tune; tests read it and leave it as it is."""
-    home = Home(tmp_path_factory.mktemp("trained"))
     axes = ("--set", 'objectives=["con_con","sig-ms_cir"]', "--set", "seeds=[0,1]")
-    finished = goalgrid("run", "demo", *axes, *SMALL, runs=home.path)
-    assert finished.returncode == 0, finished.stderr
-    return home
+
+    def train(folder: Path) -> None:
+        finished = goalgrid("run", "demo", *axes, *SMALL, runs=folder)
+        assert finished.returncode == 0, finished.stderr
+
+    return Home(made_once("trained", tmp_path_factory, train))
 
 
 @pytest.fixture

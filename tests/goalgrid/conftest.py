@@ -13,7 +13,7 @@ from goalgrid.planning.overview import Overview, recall
 from grid.errors import UserError
 from grid.store.home import Home
 
-from ..conftest import SMALL
+from ..conftest import SMALL, made_once
 
 PAIR = ("--set", 'objectives=["con_con","sig-ms_cir"]', "--set", "seeds=[0]", *SMALL)
 """A grid of two trials, `demo` but for this."""
@@ -38,10 +38,12 @@ def verb() -> Verb:
 @pytest.fixture(scope="session")
 def trained_pair(verb: Verb, tmp_path_factory: pytest.TempPathFactory) -> Home:
     """Two finished trials; tests read them and leave them as they are."""
-    home = Home(tmp_path_factory.mktemp("pair"))
-    finished = verb("run", "demo", *PAIR, "--here", "--mlflow-uri", "", runs=home)
-    assert finished.exit_code == 0, finished.stderr
-    return home
+
+    def train(folder: Path) -> None:
+        finished = verb("run", "demo", *PAIR, "--here", "--mlflow-uri", "", runs=Home(folder))
+        assert finished.exit_code == 0, finished.stderr
+
+    return Home(made_once("pair", tmp_path_factory, train))
 
 
 @pytest.fixture
