@@ -79,7 +79,7 @@ def test_lists_name_everything(verb: str, tmp_path: Path, goalgrid: Goalgrid) ->
 
 def test_an_objective_is_explained(tmp_path: Path, goalgrid: Goalgrid) -> None:
     text = goalgrid("objectives", "sig-ms_cir", runs=tmp_path).stdout
-    assert "GOAL Eq. (8), Eq. (12)" in text
+    assert "GOAL Eq. (8); GOAL Eq. (12)" in text
     assert "T = sigmoid(tau (s_neg^2 - s_pos (2 - s_pos) + offset))" in text
     assert all(f"\n  {parameter} " in text for parameter in OBJECTIVES["sig-ms_cir"])
 

@@ -132,6 +132,7 @@ def test_ctrl_c_to_the_whole_group_ends_with_checkpoints(tmp_path: Path, undistu
     assert_as_if_nothing_happened(home, undisturbed)
 
 
+@pytest.mark.slow
 def test_two_drivers_share_a_grid_and_train_nothing_twice(tmp_path: Path, undisturbed: Home) -> None:
     home = Home(tmp_path)
     drivers = [start(*RUN, "--here", runs=tmp_path) for _ in range(2)]

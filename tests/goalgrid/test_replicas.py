@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import psutil
+import pytest
 
 from grid.store.home import Home
 
@@ -18,6 +19,7 @@ RUN = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_trial_whose_replica_is_killed_is_tried_again(tmp_path: Path) -> None:
     """At once, and from its checkpoint; no replica of the first attempt is left, and none listens to other machines."""
     home = Home(tmp_path)

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 from grid.store.home import Home
 
@@ -71,6 +72,7 @@ def test_a_seed_added_trains_only_what_is_new(tmp_path: Path, goalgrid: Goalgrid
     assert "(" not in grown.stdout.split("P^con")[1].splitlines()[0]
 
 
+@pytest.mark.slow
 def test_features_and_photographs_of_flickr8k_both_train(flickr8k: Path, tmp_path: Path, goalgrid: Goalgrid) -> None:
     common = ("--root", str(flickr8k), "--set", 'objectives=["sig-ms_cir"]', "--set", "train.epochs=1", "--here")
     small = ("--set", "model.dim=64", "--set", "train.batch_size=512", "--mlflow-uri", "")

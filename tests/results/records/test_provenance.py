@@ -69,7 +69,7 @@ def test_every_source_counts_for_the_nodes_of_a_cluster(tmp_path: Path) -> None:
     for room in provenance.ROOMS:
         shutil.copytree(ROOT / room, tmp_path / room)
     before = program(tmp_path)
-    append(tmp_path / "goalgrid" / "report.py")
+    append(tmp_path / "goalgrid" / "showing" / "report.py")
     assert program(tmp_path) != before
 
 
@@ -102,7 +102,7 @@ def test_a_git_checkout_says_its_commit_and_whether_it_was_changed(tmp_path: Pat
     assert clean
     assert len(clean["commit"]) == 40
     assert clean["dirty"] is False
-    append(tmp_path / "grid" / "home.py")
+    append(tmp_path / "grid" / "store" / "home.py")
     assert source(tmp_path) == clean | {"dirty": True}
 
 

@@ -21,7 +21,7 @@ from results.records import record
 from runners.training.machine import Machine
 from runners.trial import holding
 from runners.trial.events import Event
-from runners.trial.holding import Busy, Fenced, Origin
+from runners.trial.holding import Busy, Fenced, Hold, Origin
 from runners.trial.retries import POLICY
 from runners.trial.run import run_trial
 from runners.trial.stopping import Stop
@@ -105,14 +105,14 @@ def test_of_many_that_start_at_once_one_gets_the_trial(tmp_path: Path, small_tri
     """Threads, and a dead attempt that all of them may take over: the race of drivers after a crash."""
     folder = Home(tmp_path).trial(small_trial.id)
     leave_attempt_of(subprocess.Popen(["sleep", "60"]), folder)
-    holding, busy, over = [], [], threading.Event()
+    got, busy, over = list[Hold](), list[int](), threading.Event()
     together = threading.Barrier(8)
 
     def contend() -> None:
         together.wait()
         try:
             with holding.held(folder, Origin(), Stop()) as hold:
-                holding.append(hold)
+                got.append(hold)
                 over.wait(10)
         except Busy:
             busy.append(1)
@@ -126,8 +126,8 @@ def test_of_many_that_start_at_once_one_gets_the_trial(tmp_path: Path, small_tri
     over.set()
     for thread in threads:
         thread.join()
-    assert (len(holding), len(busy)) == (1, 7)
-    assert holding[0].attempt.number == 2
+    assert (len(got), len(busy)) == (1, 7)
+    assert got[0].attempt.number == 2
 
 
 def test_a_foreign_attempt_with_a_wrong_clock_is_not_taken_while_it_beats(
