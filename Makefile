@@ -1,6 +1,6 @@
 # make demo   install, then train the 5 x 3 matrix x 3 seeds on the embedded data and print the table
-# make test   install, then format check, lint, types and all tests but the slow ones; shapes and types of tensors are
-#             checked at each call in the rooms that name them, which takes as long as small networks themselves
+# make test   install, then format check, lint, types and all tests but the slow ones; the shapes and types of tensors
+#             are checked at each call of the rooms that name them
 # make slow   the slow ones: whole launches under faults, on this machine and on a cluster of several nodes here
 # make bench  every benchmark in short form, as one table; ROOT=DIR: Flickr8k, as docs/flickr8k.md says
 VENV   := .venv
@@ -18,8 +18,7 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest --ignore=tests/objectives --ignore=tests/retrieval
-	$(BIN)/pytest tests/objectives tests/retrieval --jaxtyping-packages=objectives,retrieval,beartype.beartype
+	$(BIN)/pytest --jaxtyping-packages=objectives,retrieval,beartype.beartype
 
 bench: $(READY)
 	$(BIN)/python benchmarks $(if $(ROOT),--root $(ROOT))
