@@ -8,9 +8,11 @@ import socket
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -150,6 +152,24 @@ def test_memory_is_probed_where_a_gpu_is_in_a_process_that_ends_then(
     assert "torch sees no GPU where there should be one" in finished.stderr
     assert {lease["node"] for lease in leases(tmp_path)} == there
     assert not Home(tmp_path).memory.exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="its GPU is one that Ray was told of, and torch does not see")
+def test_recipes_of_different_shares_of_a_gpu_train_side_by_side(
+    cluster: Cluster, tmp_path: Path, goalgrid: Goalgrid
+) -> None:
+    two = ("--set", 'recipes=["frozen-bow","cnn-bow"]', "--set", "seeds=[0,1]", "--set", "train.epochs=12")
+    with started(f"--address={cluster.address}", "--num-cpus=2", "--num-gpus=1"):
+        finished = goalgrid("run", "demo", *SHORT, *two, runs=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    times = defaultdict[str, list[tuple[str, str]]](list)
+    for folder in (tmp_path / "trials").iterdir():
+        (attempt,) = Home(tmp_path).trial(folder.name).attempts()
+        ended = json.loads(attempt.end.read_text())["ended"]
+        times[folder.name.split("_")[1]].append((str(attempt.content()["began"]), ended))
+    assert {recipe: len(spans) for recipe, spans in times.items()} == {"frozen-bow": 2, "cnn-bow": 2}
+    pairs = product(times["frozen-bow"], times["cnn-bow"])
+    assert any(one[0] < other[1] and other[0] < one[1] for one, other in pairs)
 
 
 def test_what_no_node_has_is_refused_before_anything_starts(
