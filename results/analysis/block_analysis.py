@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from grid.errors import UserError, unknown
 from grid.expansion import Cell
 from results.analysis.factors import GridPart, Levels, factors_of, parts_of
 from results.analysis.observations import Observations
 from results.analysis.query_bootstrap import QueryRanks
-from results.layouts.columns import DIRECTIONS
+from results.layouts.columns import DIRECTIONS, by_direction
 from results.records.scores import Score, Scores
 from results.statistics.anova import Anova, anova
 from results.statistics.significance import Interval, holm, paired_t, seeds_needed, sign_flip, t_interval
@@ -78,9 +79,7 @@ class Analysis:
 
 def metrics_of(metric: str, direction: str) -> list[str]:
     """`r1` in both directions: `i2t_r1`, `t2i_r1`; rsum has no direction."""
-    if metric == "rsum":
-        return ["rsum"]
-    return [f"{name}_{metric}" for name in DIRECTIONS if direction in (name, "both")]
+    return [name for name in by_direction(metric) if metric == "rsum" or direction in (name[:3], "both")]
 
 
 def analyse(
@@ -136,10 +135,16 @@ def _analyse(part: GridPart, scores: Scores, ranks: QueryRanks, metric: str, bas
     )
 
 
-def _anova(part: GridPart, observations: Observations) -> Anova:
+def crossed(part: GridPart, observations: Observations) -> tuple[dict[str, Levels], NDArray[np.float64]]:
+    """The factors that the observed cells cross, and the observations: an axis for every factor, then the seeds."""
     factors, order = factors_of({name: part.places[name] for name in observations.names}, part.across)
     values = observations.values[[observations.names.index(name) for name in order]]
-    return anova(values.reshape(*map(len, factors.values()), len(observations.seeds)), factors)
+    return factors, values.reshape(*map(len, factors.values()), len(observations.seeds))
+
+
+def _anova(part: GridPart, observations: Observations) -> Anova:
+    factors, values = crossed(part, observations)
+    return anova(values, factors)
 
 
 def _baseline(part: GridPart, observations: Observations, wanted: str | None) -> str:

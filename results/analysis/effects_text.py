@@ -1,7 +1,5 @@
 """What `goalgrid effects` says: an analysis in sentences and small tables, as comma-separated values and as JSON."""
 
-import csv
-import io
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -13,6 +11,7 @@ from results.analysis.block_analysis import WORTH_FINDING, Analysis, BaselineDif
 from results.analysis.documents import GLUE, TEXT, Document, DocumentSection, Sheet
 from results.layouts.captions import METRIC_NAMES, selections
 from results.layouts.columns import DIRECTIONS
+from results.renderers import csv
 from results.statistics.anova import Anova, Effect, Factor
 from results.statistics.significance import LEVEL, Interval, seeds_to_reach, smallest_p, std_factors
 from results.tables.table import LIKE_BEST
@@ -39,12 +38,8 @@ def for_programs(analyses: Sequence[Analysis]) -> list[dict[str, Any]]:
 
 def as_csv(analyses: Sequence[Analysis]) -> str:
     """A line for every number: block, metric, its place in the analysis, and the number, unrounded."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["block", "metric", "what", "name", "quantity", "value"])
-    for analysis in analyses:
-        writer.writerows([analysis.title, analysis.metric, *row] for row in _rows(analysis))
-    return text.getvalue()
+    rows = [(analysis.title, analysis.metric, *row) for analysis in analyses for row in _rows(analysis)]
+    return csv.written(["block", "metric", "what", "name", "quantity", "value"], rows)
 
 
 def metric_title(metric: str) -> str:

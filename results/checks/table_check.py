@@ -5,7 +5,7 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from results.renderers import html, latex, markdown, parquet
 from results.tables.table import Table
 
 Rows = list[dict[str, Any]]
+TextLines = list[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,12 @@ def compare(table: Table, kind: str, path: Path) -> Comparison:
         return Comparison(())
     before = old.decode("utf-8", errors="replace")
     if kind == "csv":
-        rows = [list(csv.DictReader(io.StringIO(text))) for text in (before, new)]
-        return Comparison(tuple(_rows(*rows)) or ("the same rows, otherwise written",))
-    if kind == "html":
-        return Comparison(tuple(_cells(html.lines(before), html.lines(new), table)) or ("the same, otherwise written",))
-    return Comparison(tuple(_lines(before.splitlines(), new.splitlines(), table, kind)) or ("only line ends",))
+        rows, others = (list(csv.DictReader(io.StringIO(text))) for text in (before, new))
+        differences = _rows(rows, others)
+    else:
+        lines, now = (list(_lines(text, table, kind)) for text in (before, new))
+        differences = _shown(lines, now, _heads(table))
+    return Comparison(tuple(differences) or ("the same, otherwise written",))
 
 
 def trials(table: Table) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -101,18 +103,20 @@ def _rows(old: Rows, new: Rows) -> Iterator[str]:
     """A line for every tidy row that differs."""
     names = _telling([*old, *new])
     before, now = ({tuple(_keys(row).items()): row for row in rows} for rows in (old, new))
-    for key in {**now, **before}:
-        label = _label(dict(key), names)
-        if key not in now:
-            yield f"{label}: {before[key].get('text')} -> no such entry"
-        elif key not in before:
-            yield f"{label}: no such entry -> {now[key].get('text')}"
-        else:
-            changed = [name for name in now[key] if before[key].get(name) != now[key][name]]
-            shown = ["text"] if "text" in changed else changed[:1]
-            for name in shown:
-                what = "" if name == "text" else f"{name} "
-                yield f"{label}: {what}{before[key].get(name)} -> {now[key][name]}"
+    texts = [{_label(dict(key), names): row["text"] for key, row in rows.items()} for rows in (before, now)]
+    yield from _changes(*texts)
+    for key in [key for key in now if key in before and before[key]["text"] == now[key]["text"]]:
+        changed = [name for name in now[key] if before[key].get(name) != now[key][name]]
+        for name in changed[:1]:
+            yield f"{_label(dict(key), names)}: {name} {before[key].get(name)} -> {now[key][name]}"
+
+
+def _changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    """A line for every entry whose text differs, and for every entry that is gone or new."""
+    for label in {**now, **before}:
+        old, new = (texts.get(label, "no such entry") for texts in (before, now))
+        if old != new:
+            yield f"{label}: {old} -> {new}"
 
 
 def _keys(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,62 +140,43 @@ def _label(keys: Mapping[str, Any], names: Sequence[str]) -> str:
     return ", ".join(str(keys[name]) for name in names if keys.get(name))
 
 
-def _lines(old: list[str], new: list[str], table: Table, kind: str) -> Iterator[str]:
-    """A line for every entry that differs; lines that are not rows of the table are quoted whole."""
-    heads = _heads(table)
-    titles = list(_titles(new, table, kind))
-    for tag, first, last, start, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if tag == "equal":
-            continue
-        if last - first != end - start:
-            yield f"line {first + 1}: {last - first} lines -> {end - start} lines"
-            continue
-        for offset, (before, now) in enumerate(zip(old[first:last], new[start:end], strict=True)):
-            (label, *entries), (_, *others) = _split(now, kind), _split(before, kind)
-            if len(entries) == len(others) == len(heads):
-                place = ", ".join(filter(None, [titles[start + offset], label]))
-                yield from (
-                    f"{place}, {head}: {other} -> {entry}"
-                    for head, other, entry in zip(heads, others, entries, strict=True)
-                    if other != entry
-                )
-            else:
-                yield f"line {first + offset + 1}: {before} -> {now}"
-
-
-def _cells(old: Sequence[tuple[str, ...]], new: Sequence[tuple[str, ...]], table: Table) -> Iterator[str]:
-    """A line for every entry of a page that differs and every row that is gone or new; other text is quoted."""
-    heads = _heads(table)
+def _shown(old: TextLines, new: TextLines, heads: Sequence[str]) -> Iterator[str]:
+    """A line for every entry of a text that differs; lines that are no rows of the table are quoted."""
     rows, others = (
-        [{line[:2]: line[2:] for line in lines if len(line) == len(heads) + 2} for lines in (old, new)],
-        [[line for line in lines if len(line) != len(heads) + 2] for lines in (old, new)],
+        [[line for line in lines if (len(line) == len(heads) + 2) == is_row] for lines in (old, new)]
+        for is_row in (True, False)
     )
-    before, now = rows
-    for key in {**now, **before}:
-        place = ", ".join(filter(None, key))
-        if key not in now or key not in before:
-            yield f"{place}: the row is gone" if key not in now else f"{place}: a new row"
-            continue
-        for head, other, entry in zip(heads, before[key], now[key], strict=True):
-            if other != entry:
-                yield f"{place}, {head}: {other} -> {entry}"
-    if others[0] != others[1]:
-        yield " -> ".join(" ".join(word for line in lines for word in line if word) for lines in others)
+    yield from _changes(*(dict(_entries(lines, heads)) for lines in rows))
+    before, now = ([" ".join(filter(None, words)) for _, *words in lines] for lines in others)
+    gone, added = [line for line in before if line not in now], [line for line in now if line not in before]
+    for line, other in zip_longest(gone, added, fillvalue="no such line"):
+        yield f"line: {line} -> {other}"
+
+
+def _entries(rows: TextLines, heads: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The texts of a table's entries by the titles of their block, row and column."""
+    for title, label, *entries in rows:
+        for head, entry in zip(heads, entries, strict=True):
+            yield ", ".join(filter(None, [title, label, head])), entry
+
+
+def _lines(text: str, table: Table, kind: str) -> Iterator[tuple[str, ...]]:
+    """The lines of a text: the title of the block, where there are several blocks, and the texts of the columns."""
+    if kind == "html":
+        yield from html.lines(text)
+        return
+    escape = latex.escape if kind == "latex" else markdown.escape
+    titles = sorted((block.title for block in table.blocks), key=len) if len(table.blocks) > 1 else []
+    title = ""
+    for line in text.splitlines():
+        cells = _split(line, kind)
+        if len(cells) == 1:
+            title = next((name for name in reversed(titles) if escape(name) in line), title)
+        yield (title, *cells)
 
 
 def _heads(table: Table) -> list[str]:
     return [f"{group.title.text} {column.text}".strip() for group in table.groups for column in group.columns]
-
-
-def _titles(lines: Sequence[str], table: Table, kind: str) -> Iterator[str]:
-    """The title of the block to which a line belongs, line by line; empty in a table of a single block."""
-    escape = latex.escape if kind == "latex" else markdown.escape
-    ahead = [block.title for block in table.blocks] if len(table.blocks) > 1 else []
-    title = ""
-    for line in lines:
-        if ahead and escape(ahead[0]) in line:
-            title = ahead.pop(0)
-        yield title
 
 
 def _split(line: str, kind: str) -> list[str]:

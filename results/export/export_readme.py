@@ -1,7 +1,5 @@
 """The README of an export, and the list of its trials with the commands that reproduce every number."""
 
-import csv
-import io
 import json
 import shlex
 from collections import Counter
@@ -12,6 +10,7 @@ from typing import Any
 from grid.expansion import Cell
 from grid.gridfile import Grid
 from results.records.scores import Scores
+from results.renderers import csv
 from results.tables.table import Table
 
 
@@ -80,7 +79,6 @@ sha256sum -c SHA256SUMS
 
 def trials(cells: Sequence[Cell], scores: Scores) -> str:
     """A line for every cell and seed, as comma-separated values: id, axes, why it has no record, training command."""
-    text = io.StringIO()
     rows = [
         {
             "trial_id": trial.id,
@@ -92,10 +90,7 @@ def trials(cells: Sequence[Cell], scores: Scores) -> str:
         for cell in cells
         for trial in cell.trials
     ]
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv.written(list(rows[0]), [list(row.values()) for row in rows])
 
 
 def _train(cell: Cell, seed: int | None = None) -> str:

@@ -75,7 +75,7 @@ class Measured:
 
     @classmethod
     def read(cls, cells: Sequence[Cell], home: Home, code: Code | None = None) -> "Measured":
-        """Tables, effects and figures of what is done.
+        """Tables, effects and figures of the finished trials.
 
         Args:
             code: what the records' code is compared with.

@@ -14,11 +14,11 @@ from results.figures.style import FORMATS, drawing, encoded, save
 __all__ = ["FIGURES", "FORMATS", "Study", "drawn", "encoded", "write"]
 
 FIGURES = dict(sorted(members(__name__, "FIGURE_KIND", FigureKind).items(), key=lambda item: item[1].place))
-"""By kind, in the order of a report."""
+"""Kinds of figures by name, in the order of a report."""
 
 
 def drawn(studies: Sequence[Study], kinds: Sequence[str] = ()) -> Iterator[tuple[str, Study, Figure]]:
-    """Draw these kinds, or all, of every block of which there is something to draw."""
+    """Draw these kinds, or all kinds, of every block that has something to draw."""
     for kind in kinds or FIGURES:
         for study in studies:
             with drawing():

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from grid.palette import BLUE, FAINT
-from results.analysis.factors import factors_of
+from results.analysis.block_analysis import crossed
 from results.figures.figure_kind import FigureKind
 from results.figures.study import Study
 from results.figures.style import blank, line_styles, symbol
@@ -52,8 +52,7 @@ def _analysed(study: Study, direction: str) -> tuple[tuple[Factor, ...], Any] | 
     seen = study.shared(f"{direction}_r1")
     if len(seen.names) < 2 or not seen.seeds:
         return None
-    factors, order = factors_of({name: study.part.places[name] for name in seen.names})
-    values = seen.values[[seen.names.index(name) for name in order]].reshape(*map(len, factors.values()), -1)
+    factors, values = crossed(study.part, seen)
     return anova(values, factors).factors, values.mean(axis=-1)
 
 

@@ -15,4 +15,4 @@ class FigureKind:
     place: int
     """Where it stands among the figures of a report."""
     draw: Callable[[Study], Figure | None]
-    """None of a block of which there is nothing to draw."""
+    """Draws a block; None if the block has nothing to draw."""

@@ -19,7 +19,7 @@ NOTE = "mean ± sample standard deviation over seeds; best in bold"
 
 
 def draw(study: Study) -> Figure | None:
-    """Recall@1 of the matrix; None of a grid that is none."""
+    """Recall@1 of the matrix; None if the grid is not a matrix."""
     if not study.is_matrix:
         return None
     pairs = [pair for pair in PAIR_WEIGHTS if any(name.startswith(f"{pair}_") for name in study.part.cells)]

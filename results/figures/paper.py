@@ -48,7 +48,7 @@ def draw(study: Study) -> Figure | None:
 
 
 def _pairs(study: Study, found: Match, metric: str) -> dict[str, Difference]:
-    """Ours and theirs, by the cell's name, of those that both have."""
+    """Our value and the paper's, by the name of the cell, for the cells that have both."""
     pairs: dict[str, Difference] = {}
     for name, cell in study.part.cells.items():
         ours, theirs = study.scores.of(cell, metric), found.of(cell, metric)
@@ -58,7 +58,7 @@ def _pairs(study: Study, found: Match, metric: str) -> dict[str, Difference]:
 
 
 def _looks(names: list[str]) -> dict[str, dict[str, Any]]:
-    """Of GOAL's cells colours by pair weight and marks by triplet weight, else a colour and a mark each."""
+    """Colours by pair weight and marks by triplet weight for GOAL's cells; else every cell has its own."""
     if not set(names) <= set(GOAL):
         return {
             name: {"color": style["color"], "marker": style["marker"]} for name, style in line_styles(names).items()
@@ -89,7 +89,7 @@ def _square(axes: Axes) -> None:
 
 
 def _legend(names: list[str], looks: Mapping[str, Mapping[str, Any]]) -> list[Line2D]:
-    """Of GOAL's cells what a colour and what a mark means, else each name's."""
+    """The meaning of colours and marks for GOAL's cells; else the names of the cells."""
     if not set(names) <= set(GOAL):
         return [Line2D([], [], label=name, **looks[name], **PLAIN) for name in names]
     colours = {name.split("_")[0]: looks[name]["color"] for name in names}

@@ -15,7 +15,7 @@ from results.records import record
 from results.records.scores import Scores
 
 History = Mapping[str, Mapping[int, float]]
-"""By name, then by epoch."""
+"""Logged values by name, then by epoch."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Study:
     part: GridPart
     scores: Scores
     histories: Mapping[str, History]
-    """By trial id, of those that are done."""
+    """Histories of the finished trials, by trial id."""
 
     @classmethod
     def read(cls, cells: Sequence[Cell], scores: Scores, home: Home) -> "list[Study]":
@@ -59,14 +59,14 @@ class Study:
         return Observations.shared({name: self.scores.of(cell, metric) for name, cell in self.part.cells.items()})
 
     def logged(self, quantity: str) -> bool:
-        """Whether any trial logged it."""
+        """Whether a trial logged this quantity."""
         return any(quantity in history for history in self.histories.values())
 
     def curve(self, name: str, quantity: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Epochs, and what a cell's trials logged in them: (epochs,), (trials, epochs)."""
         found = [self.histories[trial].get(quantity, {}) for trial in self.trials(name)]
         epochs = sorted(set.intersection(*map(set, found))) if found else []
-        values = np.array([[one[epoch] for epoch in epochs] for one in found], dtype=float)
+        values = np.array([[values[epoch] for epoch in epochs] for values in found], dtype=float)
         return np.array(epochs, dtype=int), values.reshape(len(found), len(epochs))
 
 

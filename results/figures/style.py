@@ -1,6 +1,6 @@
 """How figures look: one palette, the papers' notation, and files equal to the byte."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from itertools import cycle, islice
 from pathlib import Path
@@ -89,7 +89,7 @@ def symbol(factor: str, level: str) -> str:
 
 
 def line_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Colour, dashes and mark for each of some names, none told by colour alone."""
+    """Colour, dashes and mark by name; names differ in more than colour."""
     looks = zip(cycle(COLOURS), cycle(DASHES), cycle(MARKS))
     return {
         name: {"color": colour, "linestyle": dash, "marker": mark}
@@ -98,9 +98,9 @@ def line_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def panels(study: Study) -> dict[str, dict[str, str]]:
-    """Panels side by side: of GOAL's matrix one a triplet weight with a line a pair weight, else one with all cells.
+    """The lines of panels that stand side by side: by the panel's title, the cell's name by the line's label.
 
-    By the panel's title: the cell's name by the line's label.
+    GOAL's matrix has a panel for every triplet weight with a line for every pair weight; other grids have one panel.
     """
     names = list(study.part.cells)
     if not set(names) <= set(CELLS):
@@ -114,12 +114,19 @@ def panels(study: Study) -> dict[str, dict[str, str]]:
     }
 
 
-def over_epochs(figure: Figure, study: Study, rows: dict[str, str]) -> None:
-    """Fill a figure with curves over epochs: a row a logged quantity, a column a panel; bands are ± one std.
+def over_epochs(study: Study, quantities: Mapping[str, str], row_height: float) -> Figure | None:
+    """Curves over epochs: a row a logged quantity, a column a panel; None where no quantity was logged.
+
+    Lines are means over seeds, bands ± one sample standard deviation.
 
     Args:
-        rows: label by quantity.
+        quantities: label by quantity.
+        row_height: of a quantity, in inches.
     """
+    rows = {quantity: title for quantity, title in quantities.items() if study.logged(quantity)}
+    if not rows:
+        return None
+    figure = blank(row_height * len(rows) + 0.9, study, "mean and ± one sample standard deviation over seeds")
     columns = panels(study)
     styles = line_styles(list(dict.fromkeys(label for lines in columns.values() for label in lines)))
     every = figure.subplots(len(rows), len(columns), sharex=True, sharey="row", squeeze=False)
@@ -138,6 +145,7 @@ def over_epochs(figure: Figure, study: Study, rows: dict[str, str]) -> None:
         axes.xaxis.get_major_locator().set_params(integer=True)
     figure.align_ylabels()
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 5))
+    return figure
 
 
 def _curve(axes: Axes, study: Study, name: str, quantity: str, style: dict[str, Any]) -> Any:

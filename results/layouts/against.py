@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from grid.expansion import Cell
 from results.layouts.captions import METRIC_NAMES, block_title, blocks_of, caption
-from results.layouts.columns import DIRECTIONS
+from results.layouts.columns import by_direction
 from results.records.scores import Scores, TableValue
 from results.reference import Difference, Match, match
 from results.reference.matching import changes
-from results.tables.table import Block, Entry, Group, Label, Row, Table
+from results.tables.table import Block, Group, Label, Row, Table, TableEntry
 
 COLUMNS = (Label("ours"), Label("paper"), Label("difference"))
 
@@ -19,8 +19,8 @@ def layout(cells: Sequence[Cell], scores: Scores, metric: str) -> Table:
     Raises:
         UserError: no paper reports any of it.
     """
-    titles = {"": Label("rsum")} if metric == "rsum" else DIRECTIONS
-    metrics = [f"{direction}_{metric}" if direction else metric for direction in titles]
+    titles = by_direction(metric)
+    metrics = list(titles)
     found = match(cells, scores, metrics)
     groups = tuple(Group(title, COLUMNS) for title in titles.values())
     blocks = tuple(
@@ -36,7 +36,7 @@ def _row(cell: Cell, scores: Scores, found: Match, metrics: list[str]) -> Row:
     return Row(Label(cell.objective), tuple(entries))
 
 
-def _entries(cell: Cell, scores: Scores, found: Match, metric: str) -> list[Entry | None]:
+def _entries(cell: Cell, scores: Scores, found: Match, metric: str) -> list[TableEntry | None]:
     ours, result = scores.of(cell, metric), found.of(cell, metric)
     axes = {**scores.axes(cell), "metric": metric}
     if result is None:
@@ -49,8 +49,8 @@ def _entries(cell: Cell, scores: Scores, found: Match, metric: str) -> list[Entr
     ]
 
 
-def _entry(value: TableValue, axes: dict[str, str], column: str) -> Entry:
-    return Entry(value, tuple({**axes, "column": column}.items()))
+def _entry(value: TableValue, axes: dict[str, str], column: str) -> TableEntry:
+    return TableEntry(value, tuple({**axes, "column": column}.items()))
 
 
 def _said(cells: Sequence[Cell], found: Match, metrics: list[str]) -> str:

@@ -7,7 +7,7 @@ from grid.protocols import shown
 from results.records.missing import counted
 from results.records.scores import Scores
 from results.reference import Paper
-from results.tables.table import Entry
+from results.tables.table import TableEntry
 
 TableSource = Scores | Paper
 """Where the values of a table come from: the records of a grid, or what a paper prints."""
@@ -44,10 +44,10 @@ def block_title(key: BlockKey) -> str:
     return f"{recipe} on {dataset}" + "".join(f", {name} = {value}" for name, value in swept)
 
 
-def entry(cell: Cell, source: TableSource, metric: str, **more: str) -> Entry:
+def entry(cell: Cell, source: TableSource, metric: str, **more: str) -> TableEntry:
     """A value in its place; `more` are names beside the cell's axes."""
     keys = {**source.axes(cell), **more, "metric": metric}
-    return Entry(source.of(cell, metric), tuple(keys.items()))
+    return TableEntry(source.of(cell, metric), tuple(keys.items()))
 
 
 def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequence[Scores] = ()) -> str:

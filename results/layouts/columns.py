@@ -13,6 +13,13 @@ TOTALS = {"rsum": "RSUM", "oips": "#OIPs"}
 """Columns of their own: the sum of the recalls, and what VSE+2AD calls operating items per second."""
 
 
+def by_direction(metric: str) -> dict[str, Label]:
+    """A metric in both directions, `i2t_r1` and `t2i_r1`, with the directions' titles; rsum has no direction."""
+    if metric == "rsum":
+        return {"rsum": Label("rsum")}
+    return {f"{direction}_{metric}": title for direction, title in DIRECTIONS.items()}
+
+
 def recalls(metrics: Sequence[str], prefix: str = "") -> tuple[list[Group], list[str]]:
     """A group a direction with the recalls that there are, and the metrics of all columns."""
     groups, shown = [], []

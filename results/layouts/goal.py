@@ -6,10 +6,10 @@ from grid.errors import UserError
 from grid.expansion import Cell
 from grid.objectives import GOAL_COLUMNS, GOAL_ROWS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from results.layouts.captions import METRIC_NAMES, TableSource, block_title, blocks_of, caption, entry
-from results.layouts.columns import DIRECTIONS
+from results.layouts.columns import by_direction
 from results.layouts.layout import Layout
 from results.tables.notation import weight
-from results.tables.table import Block, Entry, Group, Label, Row, Table
+from results.tables.table import Block, Group, Label, Row, Table, TableEntry
 
 
 def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
@@ -18,10 +18,10 @@ def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
     Raises:
         UserError: a paper does not report this metric.
     """
-    titles = {"": Label("rsum")} if metric == "rsum" else DIRECTIONS
+    titles = by_direction(metric)
     pairs, triplets = matrix_of(cells)
     groups = tuple(Group(title, triplet_columns(triplets)) for title in titles.values())
-    metrics = [f"{direction}_{metric}" if direction else metric for direction in titles]
+    metrics = list(titles)
     if not set(metrics) <= set(scores.metrics):
         raise UserError(f"{METRIC_NAMES[metric]} is not reported here; reported: {', '.join(scores.metrics)}.")
     blocks = tuple(
@@ -32,7 +32,7 @@ def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
 
 
 def matrix_of(cells: Sequence[Cell]) -> tuple[list[str], list[str]]:
-    """The pair weights and the triplet weights: all of GOAL's, and those that were added and that a cell has."""
+    """The pair weights and the triplet weights: all of GOAL's, and added weights that a cell has."""
     held = {(place, name) for cell in cells for place, name in enumerate(cell.objective.split("_"))}
     pairs = [name for name in PAIR_WEIGHTS if name in GOAL_ROWS or (0, name) in held]
     return pairs, [name for name in TRIPLET_WEIGHTS if name in GOAL_COLUMNS or (1, name) in held]
@@ -53,7 +53,7 @@ def _row(pair: str, triplets: Sequence[str], block: dict[str, Cell], scores: Tab
     return Row(symbol("P", pair), tuple(_entry(block.get(objective), scores, metric) for objective, metric in names))
 
 
-def _entry(cell: Cell | None, scores: TableSource, metric: str) -> Entry | None:
+def _entry(cell: Cell | None, scores: TableSource, metric: str) -> TableEntry | None:
     if cell is None:
         return None
     pair, triplet = cell.objective.split("_")

@@ -1,4 +1,4 @@
-"""GOAL Table 1: which cells of the matrix had a name before; those that the grid does not hold are left out."""
+"""GOAL Table 1: which cells of the matrix had a name before; cells that the grid lacks are left out."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from results.layouts.goal import matrix_of, symbol, triplet_columns
 from results.layouts.layout import Layout
 from results.records.scores import TableValue, Words
 from results.reference import Paper
-from results.tables.table import Block, Entry, Group, Label, Row, Table
+from results.tables.table import Block, Group, Label, Row, Table, TableEntry
 
 CAPTION = (
     "The objectives of GOAL's matrix that had a name before, by triplet weight and pair weight; the others are new."
@@ -34,10 +34,10 @@ def _name(cell: Cell, scores: TableSource) -> TableValue:
     return Words(KNOWN_AS.get(cell.objective, "new"))
 
 
-def _entry(objective: str, names: dict[str, TableValue]) -> Entry | None:
+def _entry(objective: str, names: dict[str, TableValue]) -> TableEntry | None:
     if objective not in names:
         return None
-    return Entry(names[objective], (("objective", objective), ("metric", "known")))
+    return TableEntry(names[objective], (("objective", objective), ("metric", "known")))
 
 
 LAYOUT = Layout(layout, of_the_matrix=True)

@@ -6,7 +6,7 @@ from grid.expansion import Cell
 from results.layouts.captions import TableSource, caption, entry
 from results.layouts.columns import recalls
 from results.layouts.layout import Layout
-from results.tables.table import Block, Entry, Group, Label, Row, Table
+from results.tables.table import Block, Group, Label, Row, Table, TableEntry
 
 Method = tuple[str, str, tuple[tuple[str, object], ...]]
 """Recipe, objective, swept values."""
@@ -28,7 +28,7 @@ def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
 
 
 def _row(method: dict[str, Cell], scores: TableSource, shown: list[tuple[str, str]]) -> Row:
-    entries: list[Entry | None] = [
+    entries: list[TableEntry | None] = [
         entry(method[place], scores, name) if place in method else None for place, name in shown
     ]
     return Row(Label(scores.label(next(iter(method.values())))), tuple(entries))

@@ -13,7 +13,7 @@ from results.layouts.columns import DIRECTIONS
 from results.layouts.goal import symbol
 from results.records.scores import Scores
 from results.renderers.latex import escape
-from results.tables.table import Block, Entry, Group, Label, Row, Table
+from results.tables.table import Block, Group, Label, Row, Table, TableEntry
 
 PARTS = ("pair", "triplet")
 """Axes into which GOAL's matrix divides the objective."""
@@ -89,7 +89,7 @@ class PlacedEntry:
     """An entry with its place on every axis."""
 
     values: dict[str, str]
-    entry: Entry
+    entry: TableEntry
 
     def on(self, axes: Sequence[str]) -> AxisValues:
         return tuple(self.values[name] for name in axes)
@@ -201,9 +201,9 @@ def _points(cells: Iterable[Cell], views: Sequence[Scores], metrics: Sequence[st
             pair, triplet = cell.objective.split("_") if cell.objective in CELLS else ("", "")
             named = {"pair_weight": pair, "triplet_weight": triplet} if pair else {}
             seed = str(cell.trials[0].settings.seed)
-            one = {"seed": seed} if len(cell.trials) == 1 else {}
+            single = {"seed": seed} if len(cell.trials) == 1 else {}
             values = {**view.axes(cell), "pair": pair, "triplet": triplet, "seed": seed, "metric": metric}
-            yield PlacedEntry({**values, "protocol": protocol}, entry(cell, view, metric, **named, **one))
+            yield PlacedEntry({**values, "protocol": protocol}, entry(cell, view, metric, **named, **single))
 
 
 def _metric_labels(metrics: Sequence[str]) -> dict[str, Label]:

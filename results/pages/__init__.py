@@ -6,7 +6,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from results.tables.table import Entry, Label
+from results.tables.table import Label, TableEntry
 
 
 def page(template: str, **content: Any) -> str:
@@ -42,13 +42,13 @@ def _symbol(label: Label) -> Markup:
     return Markup(f"{escape(base)}<sup>{escape(power)}</sup>") if raised and label.latex else escape(label.text)
 
 
-def _number(entry: Entry) -> str:
+def _number(entry: TableEntry) -> str:
     """The number by which an entry's column is sorted; empty without a number."""
     shown = entry.score.shown
     return "" if shown != shown else repr(shown)
 
 
-def _behind(entry: Entry) -> str:
+def _behind(entry: TableEntry) -> str:
     """The trials behind a value and the trials that are missing, for the tooltip."""
     missing = str(entry.score.tidy().get("missing") or "").split("; ")
     return "\n".join([*entry.trials, *missing]).strip()

@@ -1,7 +1,7 @@
 """Where a result comes from: versions, machine, code and data, beside a trial's identity; and what is stale by them.
 
-A finished trial is stale where the same training now might give other numbers. That is said, never acted upon unasked.
-What code a trial uses is none of this room's knowledge: who asks brings the fingerprints of now.
+A finished trial is stale if the same training might give other numbers now. The program reports it and does nothing
+unasked. This room does not know which code a trial uses: the caller brings the fingerprints of today's code.
 """
 
 import hashlib
@@ -21,14 +21,14 @@ from typing import Any
 from grid.expansion import Cell, Shared
 
 PACKAGES = ("goalgrid", "torch", "numpy", "pillow", "transformers", "ray", "pyarrow")
-"""Those whose versions a trial notes."""
+"""Packages whose versions a trial records."""
 
 DECIDING = ("python", "torch", "numpy", "pillow", "transformers")
-"""Those that compute a trial's numbers: another version makes it stale."""
+"""Packages that compute a trial's numbers: another version makes the trial stale."""
 
 ROOMS = ("grid", "objectives", "retrieval", "results", "runners", "goalgrid")
 
-CODE_VERSION = "2:"
+CODE_VERSION = "3:"
 """Begins a fingerprint of code. Another way of making fingerprints gets another number: they cannot be compared."""
 
 OTHER_CODE = "trained by other code than now"
@@ -46,7 +46,7 @@ GIT_SECONDS = 2.0
 
 
 class Cause(StrEnum):
-    """What differs between when a trial was trained and now."""
+    """What changed since a trial was trained."""
 
     CODE = "code"
     ENVIRONMENT = "environment"
@@ -128,7 +128,7 @@ def stale(rows: Iterable[Mapping[str, Any]], code: Mapping[str, str]) -> dict[st
 
 
 def code_of(cells: Iterable[Cell], done: Container[str], code: Code) -> dict[str, str]:
-    """Fingerprint of the code that would train each of these cells' trials now, by id; of those that are done."""
+    """Fingerprint of the code that would train the cells' finished trials now, by trial id."""
     found: dict[str, str] = {}
     for cell in cells:
         ids = [trial.id for trial in cell.trials if trial.id in done]
@@ -137,7 +137,7 @@ def code_of(cells: Iterable[Cell], done: Container[str], code: Code) -> dict[str
 
 
 def code_differs(then: str, now: str) -> str:
-    """What the fingerprints of a record and of now say of its code; empty: it is the same."""
+    """How a record's code differs from the code of now, from their fingerprints; empty if it is the same."""
     if then == now:
         return ""
     return OTHER_CODE if then.startswith(CODE_VERSION) else UNTOLD_CODE
@@ -156,7 +156,7 @@ def _reasons(row: Mapping[str, Any], data: str, code: str) -> list[Stale]:
 
 
 def _changed(environment: Mapping[str, Any]) -> list[str]:
-    """Each version that decides numbers and is another one now; one that was not noted then is not judged."""
+    """The versions in `DECIDING` that changed; a version that the record lacks is not compared."""
     before = {**environment.get("versions", {}), "python": environment.get("python")}
     now = {**{name: _version(name) for name in DECIDING}, "python": platform.python_version()}
     return [f"{name} {before[name]} -> {now[name]}" for name in DECIDING if before.get(name) not in (None, now[name])]
@@ -183,7 +183,7 @@ def _version(package: str) -> str | None:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What git answers; None if it fails, is not there, or takes too long."""
+    """The output of git; None if git fails, is not installed, or takes too long."""
     command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]
     try:
         finished = subprocess.run(command, capture_output=True, text=True, timeout=GIT_SECONDS, check=True)

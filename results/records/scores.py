@@ -4,11 +4,12 @@ A score knows how many seeds it has and should have, the trials behind it, and w
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
-from typing import Any, Protocol
+from typing import Any
 
 from grid import catalog
 from grid.errors import UserError
@@ -21,37 +22,40 @@ SHOWN_DIGITS = 1
 """Digits after the point in every table. Values that are equal at this precision tie for the best."""
 
 
-class TableValue(Protocol):
+class TableValue(ABC):
     """The value of a table's entry: measured, printed by a paper, or the difference of the two."""
 
     @property
+    @abstractmethod
     def text(self) -> str:
         """As a reader sees it."""
 
     @property
     def shown(self) -> float:
         """The number that competes for the best, at the precision of the text; NaN: it does not compete."""
+        return math.nan
 
+    @abstractmethod
     def tidy(self) -> dict[str, object]:
         """Everything that is known of the value, unrounded, by column of a tidy export."""
 
 
 @dataclass(frozen=True)
-class Words:
+class Words(TableValue):
     """An entry without a number."""
 
-    text: str
+    words: str
 
     @property
-    def shown(self) -> float:
-        return math.nan
+    def text(self) -> str:
+        return self.words
 
     def tidy(self) -> dict[str, object]:
-        return {"text": self.text}
+        return {"text": self.words}
 
 
 @dataclass(frozen=True)
-class Score:
+class Score(TableValue):
     """Values of one metric over the seeds of one cell."""
 
     values: tuple[float, ...]

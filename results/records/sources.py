@@ -1,179 +1,145 @@
 """The code that a computation uses, read from the sources: definitions, followed from where the computation begins.
 
-A definition is what stands at the top of a module: a function, a class, an assignment. It leads to the definitions
-whose names it uses, and where a name cannot be told, to a whole module. Nothing is imported, so this costs no torch.
+A definition is a function, a class or an assignment at the top of a module. It leads to the definitions whose names it
+uses, and where a name cannot be resolved, to a whole module. No module is imported, so torch is not needed.
 
-A table is a dict or a set of strings that are all names which settings may hold: `{"con": constant, "nca": nca}`. Of a
-table, only the entries count that the settings name, or a string in the code that is used.
+A table is a dict whose keys are all names that settings may hold: `{"con": constant, "nca": nca}`. Of a table, only
+the entries count that the settings name, or a string in the code that is used.
 
-Comments, docstrings, what an error says and the annotations of functions and variables are no part of a definition.
-Neither are the fields of settings: a trial's identity has their values.
+Comments, docstrings, messages of errors and annotations are no part of a definition. The fields of settings are no
+part either: a trial's identity has their values.
 """
 
 import ast
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 
-from results.records.syntax import Reader, assigned, bind, dotted, given, is_prose, keyed
-
 SETTINGS = "pydantic.BaseModel"
-"""What all settings derive from."""
+"""The class from which all settings derive."""
+
+_IGNORED = frozenset({"annotation", "returns", "msg", "cause", "ctx", "kind", "type_comment", "type_params"})
+"""Fields of a syntax tree that change no number."""
+
+_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-@dataclass(frozen=True)
-class Content:
-    """What a definition says."""
-
-    digest: str
-    """Of its text, in a form that is the same under every version of Python."""
-    names: frozenset[str]
-    """That it uses, dotted as they stand there."""
-    strings: frozenset[str]
-    """In functions and classes: they may be keys of a table."""
-    imports: Mapping[str, set[str]]
-    """What each name stands for that it imports itself."""
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Definition:
-    """What stands at the top of a module, or one entry of a table.
-
-    Args:
-        nodes: its syntax trees, without those of its entries.
-        entries: by key, of what is a table if settings may hold all the keys.
-        whole: what counts instead, if it is no table.
-    """
+    """A function, class or assignment at the top of a module, or an entry of a table."""
 
     name: str
     module: "Module"
-    nodes: Sequence[ast.AST]
-    entries: Mapping[str, "Definition"] = field(default_factory=dict)
-    whole: "Definition | None" = None
+    nodes: list[ast.AST] = field(default_factory=list)
+    """Its syntax trees, without the entries of a table."""
+    entries: dict[str, "Definition"] = field(default_factory=dict)
+    """The entries of a table, by key."""
 
     @cached_property
-    def content(self) -> Content:
-        reader = Reader(self.module.is_settings)
-        for node in self.nodes:
-            reader.read(node)
-        digest = hashlib.sha256("".join(reader.text).encode()).hexdigest()
-        return Content(digest, frozenset(reader.names), frozenset(reader.strings), reader.imports)
+    def _counted(self) -> list[ast.AST]:
+        """Its syntax trees, without the fields of settings."""
+        is_settings = any(isinstance(node, ast.ClassDef) for node in self.nodes) and self.module.sources.is_settings(
+            self
+        )
+        return [
+            _without_fields(node) if is_settings and isinstance(node, ast.ClassDef) else node for node in self.nodes
+        ]
+
+    @cached_property
+    def digest(self) -> str:
+        return hashlib.sha256("".join(map(_text, self._counted)).encode()).hexdigest()
+
+    @cached_property
+    def strings(self) -> frozenset[str]:
+        """Strings that may be keys of a table."""
+        return frozenset(string for node in self._counted for string in _strings(node))
 
     @cached_property
     def uses(self) -> dict[str, list[str]]:
-        """Each name that it uses and that comes from elsewhere, with what it stands for: `objectives.hinge.HINGE`."""
+        """Names that the definition uses, with what they stand for: `HINGE` with `objectives.hinge.HINGE`."""
         uses: dict[str, list[str]] = {}
-        for name in sorted(self.content.names):
+        for name in sorted({name for node in self._counted for name in _names(node)}):
             first, dot, rest = name.partition(".")
-            found = {*self.content.imports.get(first, ()), *self.module.bindings.get(first, ())}
+            places = set(self.module.bindings.get(first, ()))
             if first in self.module.definitions:
-                found.add(f"{self.module.name}.{first}")
-            if found:
-                uses[name] = sorted(f"{target}{dot}{rest}" for target in found)
+                places.add(f"{self.module.name}.{first}")
+            if places:
+                uses[name] = sorted(f"{place}{dot}{rest}" for place in places)
         return uses
+
+    @property
+    def targets(self) -> set[str]:
+        """All dotted names that the definition leads to."""
+        return {target for targets in self.uses.values() for target in targets}
 
 
 class Module:
-    """One source file.
+    """One source file."""
 
-    Args:
-        resolve: finds the definitions that a dotted name stands for.
-    """
-
-    def __init__(self, name: str, path: Path, resolve: Callable[[str], Sequence[Definition] | None]) -> None:
-        self.name, self._resolve = name, resolve
+    def __init__(self, name: str, path: Path, sources: "Sources") -> None:
+        self.name, self.sources = name, sources
         self.bindings: dict[str, set[str]] = {}
-        """What each imported name stands for."""
-        self.imports: list[str] = []
-        """What is run before it is."""
-        self.definitions: dict[str, list[Definition]] = {}
-        self._effects: list[ast.AST] = []
-        for statement in ast.parse(path.read_bytes()).body:
+        """What an imported name stands for, wherever in the module the import is."""
+        self.imports: set[str] = set()
+        """Modules and names whose modules are run when this module is imported."""
+        self.definitions: dict[str, Definition] = {}
+        self.effects = Definition(f"{name}, its statements", self)
+        """The statements that do more than define names when the module is imported."""
+        tree = ast.parse(path.read_bytes())
+        for node in ast.walk(tree):
+            for alias, target in _imported(node):
+                self.bindings.setdefault(alias, set()).add(target)
+        for statement in tree.body:
             self._take(statement)
-        self.effects = Definition(f"{name}, its statements", self, self._effects)
-        """What happens when it is imported, beside that names are given."""
 
-    @cached_property
-    def registered(self) -> list[Definition]:
-        """What is handed to a decorator of the project, which may keep it where no name leads to it."""
-        return [definition for definition in self.everything if any(map(self._decorates, definition.nodes))]
+    @property
+    def everything(self) -> set[Definition]:
+        return {self.effects, *self.definitions.values()}
+
+    @property
+    def registered(self) -> set[Definition]:
+        """Definitions with a decorator of the project, which may keep them where no name leads to them."""
+        return {definition for definition in self.everything if any(map(self._decorates, definition.nodes))}
 
     def _decorates(self, node: ast.AST) -> bool:
         decorators = Definition("", self, getattr(node, "decorator_list", []))
-        return any(self._resolve(target) for targets in decorators.uses.values() for target in targets)
-
-    @property
-    def everything(self) -> list[Definition]:
-        return [self.effects, *(definition for same in self.definitions.values() for definition in same)]
-
-    def is_settings(self, node: ast.ClassDef) -> bool:
-        """Whether a class of this module derives from `SETTINGS`."""
-        return any(self._leads_to_settings(base) for base in node.bases)
-
-    def _leads_to_settings(self, base: ast.expr) -> bool:
-        used = Definition("", self, [base]).uses
-        for target in (target for targets in used.values() for target in targets):
-            found = self._resolve(target)
-            classes = [node for each in found or () for node in each.nodes if isinstance(node, ast.ClassDef)]
-            if target == SETTINGS or any(each.module.is_settings(node) for each in found or () for node in classes):
-                return True
-        return False
+        return any(map(self.sources.resolve, decorators.targets))
 
     def _take(self, statement: ast.stmt) -> None:
-        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            self._define([statement.name], statement)
-        elif names := assigned(statement):
-            self._define(names, statement)
-        elif isinstance(statement, ast.Import | ast.ImportFrom):
-            self._import(statement)
-        elif isinstance(statement, ast.If) and dotted(statement.test).endswith("TYPE_CHECKING"):
-            for inner in statement.body:
-                bind(inner, self.bindings)
-        elif not is_prose(statement):
-            self._effects.append(statement)
-            for node in ast.walk(statement):
-                self._import(node)
-            for name in given(statement):
-                self._define([name], statement)
-
-    def _import(self, node: ast.AST) -> None:
-        bind(node, self.bindings)
-        if isinstance(node, ast.Import):
-            self.imports += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            self.imports += [f"{node.module}.{alias.name}" for alias in node.names]
-
-    def _define(self, names: Sequence[str], statement: ast.stmt) -> None:
-        keys, others = keyed(statement)
-        name = f"{self.name}.{names[0]}"
-        labels = {key: f"{names[0]}[{key!r}]" for key in keys}
-        entries = {
-            key: Definition(f"{self.name}.{labels[key]}", self, [ast.Constant(labels[key]), node])
-            for key, node in keys.items()
-        }
-        definition = Definition(name, self, others, entries, Definition(name, self, [statement]) if keys else None)
-        for each in names:
-            self.definitions.setdefault(each, []).append(definition)
+        if not isinstance(statement, _NAMED):
+            self.imports |= _run_by(statement)
+        if _has_effect(statement):
+            self.effects.nodes.append(statement)
+        entries, others = _keyed(statement, self.sources.names)
+        for name in _given(statement):
+            definition = self.definitions.setdefault(name, Definition(f"{self.name}.{name}", self))
+            definition.nodes += others
+            for key, node in entries.items():
+                label = f"{name}[{key!r}]"
+                definition.entries[key] = Definition(f"{self.name}.{label}", self, [ast.Constant(label), node])
 
 
 class Sources:
-    """A project's modules, each read once, when something leads there.
+    """A project's modules. Each is read once, when something leads there.
 
     Args:
-        rooms: folders of the top-level packages; whatever else is imported is none of the project.
-        names: that settings may hold: what makes a dict a table.
+        rooms: folders of the top-level packages; modules of other packages do not belong to the project.
+        names: the strings that settings may hold; a dict whose keys are all among them is a table.
     """
 
     def __init__(self, rooms: Mapping[str, Path], names: frozenset[str]) -> None:
-        self._rooms, self._names = rooms, names
-        self._modules: dict[str, Module | None] = {}
-        self._resolved: dict[str, Sequence[Definition] | None] = {}
-        self.targets, self.run_by, self._line = cache(self._targets), cache(self._run_by), cache(self._read_line)
+        self._rooms, self.names = rooms, names
+        self.module, self.resolve, self.is_settings = (
+            cache(self._module),
+            cache(self._resolve),
+            cache(self._is_settings),
+        )
+        self.leads_to, self._line = cache(self._leads_to), cache(self._read_line)
 
     def fingerprint(self, roots: Iterable[str], named: Iterable[str]) -> str:
-        """SHA-256 over all that is reached. Moving a definition to another module leaves it as it is."""
+        """SHA-256 over all reached definitions. Moving a definition to another module does not change it."""
         lines = sorted(self._line(definition) for definition in self.reached(roots, named))
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -184,115 +150,198 @@ class Sources:
             roots: where the computation begins, `runners.training.trainer.Trainer`.
             named: the strings that settings hold.
         """
-        walk = _Walk(self, self._names)
-        for string in named:
-            walk.name(string)
-        for root in roots:
-            place, _, name = root.rpartition(".")
-            module = self._module(place)
-            assert module, f"no source of {place}"
-            for definition in module.definitions[name]:
-                walk.push(definition)
-        return walk.finish()
+        strings, reached = set(named), set[Definition]()
+        ahead = [self._root(root) for root in roots]
+        waiting: dict[str, list[Definition]] = {}  # entries of tables that nothing has named yet
+        while ahead:
+            definition = ahead.pop()
+            if definition in reached:
+                continue
+            reached.add(definition)
+            ahead += self.leads_to(definition)
+            for string in definition.strings - strings:
+                strings.add(string)
+                ahead += waiting.pop(string, [])
+            for key, entry in definition.entries.items():
+                (ahead if key in strings else waiting.setdefault(key, [])).append(entry)
+        return reached
 
-    def _targets(self, definition: Definition) -> list[Definition]:
-        """The definitions that this one leads to."""
-        names = {target for targets in definition.uses.values() for target in targets}
-        return list({target: None for name in sorted(names) for target in self.resolve(name) or ()})
+    def _root(self, name: str) -> Definition:
+        place, _, last = name.rpartition(".")
+        module = self.module(place)
+        assert module, f"no source of {place}"
+        return module.definitions[last]
 
-    def _run_by(self, module: Module) -> list[Module]:
-        """The modules that are run when this one is imported."""
-        parts = [name.split(".") for name in (module.name, *module.imports)]
-        names = {".".join(each[:end]): None for each in parts for end in range(1, len(each) + 1)}
-        return [found for name in names if (found := self._module(name))]
+    def _leads_to(self, definition: Definition) -> set[Definition]:
+        """The definitions that a definition names, and what is run when its module is imported."""
+        module = definition.module
+        found = {module.effects}.union(*map(self.resolve, definition.targets))
+        if definition is module.effects:
+            parts = [name.split(".") for name in (module.name, *module.imports)]
+            names = {".".join(part[:end]) for part in parts for end in range(1, len(part) + 1)}
+            found |= module.registered | {other.effects for name in names if (other := self.module(name))}
+        return found
 
-    def resolve(self, name: str) -> Sequence[Definition] | None:
-        """What a dotted name stands for; a whole module, where it names no more; None: nothing of the project."""
-        if name not in self._resolved:
-            self._resolved[name] = self._find(name)
-        return self._resolved[name]
-
-    def _find(self, name: str) -> Sequence[Definition] | None:
+    def _resolve(self, name: str) -> set[Definition]:
+        """Definitions that a dotted name stands for; all of a module if it names a module; none outside the project."""
         parts = name.split(".")
-        if parts[0] not in self._rooms:
-            return None
-        module, place = self._module(parts[0]), 1
-        while place < len(parts) and (inner := self._module(".".join(parts[: place + 1]))):
-            module, place = inner, place + 1
-        assert module, f"no source of {parts[0]}"
-        rest = parts[place:]
+        place = next((end for end in range(len(parts), 0, -1) if self.module(".".join(parts[:end]))), 0)
+        module, rest = self.module(".".join(parts[:place])), parts[place:]
+        if module is None:
+            return set()
         if rest and rest[0] in module.definitions:
-            return module.definitions[rest[0]]
+            return {module.definitions[rest[0]]}
         if rest and rest[0] in module.bindings:
-            found = [self.resolve(".".join([target, *rest[1:]])) for target in module.bindings[rest[0]]]
-            return [definition for some in found for definition in some or ()] or None
+            return set().union(*(self.resolve(".".join([target, *rest[1:]])) for target in module.bindings[rest[0]]))
         return module.everything
 
     def _module(self, name: str) -> Module | None:
-        if name not in self._modules:
-            room, *inner = name.split(".")
-            path = self._rooms[room].joinpath(*inner) if room in self._rooms else None
-            files = [path / "__init__.py", path.with_name(f"{path.name}.py")] if path else []
-            file = next((file for file in files if file.is_file()), None)
-            self._modules[name] = Module(name, file, self.resolve) if file else None
-        return self._modules[name]
+        room, *inner = name.split(".")
+        if room not in self._rooms:
+            return None
+        path = self._rooms[room].joinpath(*inner)
+        files = [file for file in (path / "__init__.py", path.with_name(f"{path.name}.py")) if file.is_file()]
+        return Module(name, files[0], self) if files else None
+
+    def _is_settings(self, definition: Definition) -> bool:
+        """Whether a class derives from `SETTINGS`."""
+        bases = [base for node in definition.nodes if isinstance(node, ast.ClassDef) for base in node.bases]
+        targets = Definition("", definition.module, [*bases]).targets
+        return SETTINGS in targets or any(self.is_settings(found) for name in targets for found in self.resolve(name))
 
     def _read_line(self, definition: Definition) -> str:
         """A definition's own text, and what the names in it stand for."""
-        meant = (f"{name}={self._meant(targets)}" for name, targets in definition.uses.items())
-        return " ".join([definition.content.digest, *meant])
+        meant = (f"{name}={','.join(self._meant(targets))}" for name, targets in definition.uses.items())
+        return " ".join([definition.digest, *meant])
 
-    def _meant(self, targets: Sequence[str]) -> str:
-        found = {target: self.resolve(target) for target in targets}
-        outside = [target for target, definitions in found.items() if definitions is None]
-        inside = [definition.content.digest for definitions in found.values() for definition in definitions or ()]
-        return ",".join(sorted([*outside, *inside]))
+    def _meant(self, targets: Iterable[str]) -> list[str]:
+        """Digests of the definitions that names stand for; outside the project, the names themselves."""
+        return sorted(text for name in targets for text in [found.digest for found in self.resolve(name)] or [name])
 
 
-class _Walk:
-    """The way from roots to all that they lead to."""
+def _parts(node: ast.AST) -> Iterator[tuple[str, list[object]]]:
+    """The fields of a syntax tree that may change a number: no annotations, docstrings or what errors say."""
+    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+        yield "exc", [node.exc.func]
+        return
+    for name, value in ast.iter_fields(node):
+        values = value if isinstance(value, list) else [value]
+        if name not in _IGNORED and value is not None and values:
+            yield name, [part for part in values if not _is_prose(part)]
 
-    def __init__(self, sources: Sources, names: frozenset[str]) -> None:
-        self._sources, self._names = sources, names
-        self._seen: dict[Definition, None] = {}
-        self._left: list[Definition] = []
-        self._modules: set[Module] = set()
-        self._named: set[str] = set()
-        self._waiting: dict[str, list[Definition]] = {}
-        """Entries of the tables behind us that nothing has named yet."""
 
-    def push(self, definition: Definition) -> None:
-        if definition not in self._seen:
-            self._seen[definition] = None
-            self._left.append(definition)
+def _is_prose(node: object) -> bool:
+    """Whether a statement is a docstring: of a module, class, function or assignment."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
-    def name(self, string: str) -> None:
-        self._named.add(string)
-        for entry in self._waiting.pop(string, ()):
-            self.push(entry)
 
-    def finish(self) -> set[Definition]:
-        while self._left:
-            definition = self._left.pop()
-            self._import(definition.module)
-            for target in self._sources.targets(definition):
-                self.push(target)
-            for string in definition.content.strings - self._named:
-                self.name(string)
-            if definition.whole and not definition.entries.keys() <= self._names:
-                self.push(definition.whole)
-                continue
-            for key, entry in definition.entries.items():
-                if key in self._named:
-                    self.push(entry)
-                else:
-                    self._waiting.setdefault(key, []).append(entry)
-        return set(self._seen)
+def _inner(node: ast.AST) -> Iterator[ast.AST]:
+    return (part for _, parts in _parts(node) for part in parts if isinstance(part, ast.AST))
 
-    def _import(self, module: Module) -> None:
-        if module not in self._modules:
-            self._modules.add(module)
-            for definition in (module.effects, *module.registered):
-                self.push(definition)
-            for other in self._sources.run_by(module):
-                self._import(other)
+
+def _text(node: object) -> str:
+    """A syntax tree as text that is the same under every version of Python."""
+    if not isinstance(node, ast.AST):
+        return f"{type(node).__name__} {node!r}"
+    parts = (f" {name}={','.join(map(_text, values))}" for name, values in _parts(node))
+    return f"({type(node).__name__}{''.join(parts)})"
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    """The names that code uses, dotted as they stand there."""
+    if name := _dotted(node):
+        yield name
+    else:
+        for part in _inner(node):
+            yield from _names(part)
+
+
+def _dotted(node: ast.AST) -> str:
+    """`module.name`; empty if the part before the dot is not a name."""
+    if isinstance(node, ast.Attribute) and (before := _dotted(node.value)):
+        return f"{before}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _strings(node: ast.AST, *, inside: bool = False) -> Iterator[str]:
+    """The strings in functions and classes that may choose an entry of a table."""
+    inside = inside or isinstance(node, (*_NAMED, ast.Lambda))
+    for part in _inner(node):
+        if not isinstance(part, ast.Constant):
+            yield from _strings(part, inside=inside)
+        elif inside and isinstance(part.value, str) and _may_choose(node, part):
+            yield part.value
+
+
+def _may_choose(node: ast.AST, string: ast.Constant) -> bool:
+    """Whether a string may choose an entry: not if it is compared, is a dict's key or names an attribute."""
+    if isinstance(node, ast.Call):
+        return _dotted(node.func) not in ("getattr", "hasattr", "setattr")
+    return not isinstance(node, ast.Compare) and not (isinstance(node, ast.Dict) and string in node.keys)
+
+
+def _without_fields(node: ast.ClassDef) -> ast.ClassDef:
+    """A class of settings without the fields, whose values stand in a trial's identity."""
+    body = [
+        statement
+        for statement in node.body
+        if not isinstance(statement, ast.AnnAssign) or "ClassVar" in ast.unparse(statement.annotation)
+    ]
+    return ast.ClassDef(node.name, node.bases, node.keywords, body, node.decorator_list)
+
+
+def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """The names that an import defines, with the dotted names that they stand for."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            name = alias.asname or alias.name.partition(".")[0]
+            yield name, alias.name if alias.asname else name
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level == 0, f"an import from {'.' * node.level}{node.module or ''} is not followed"
+        for alias in node.names:
+            assert alias.name != "*", f"all names of {node.module} are not followed"
+            yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+
+
+def _run_by(statement: ast.stmt) -> set[str]:
+    """What a statement imports: `import a.b` runs `a.b`, and `from a import b` may run `a.b`."""
+    nodes = list(ast.walk(statement))
+    whole = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return whole | {target for node in nodes if isinstance(node, ast.ImportFrom) for _, target in _imported(node)}
+
+
+def _targets(statement: ast.stmt) -> list[ast.expr]:
+    if isinstance(statement, ast.Assign):
+        return statement.targets
+    return [statement.target] if isinstance(statement, ast.AnnAssign) else []
+
+
+def _given(statement: ast.stmt) -> set[str]:
+    """Names that a statement at the top of a module gives, however deep in it."""
+    if isinstance(statement, _NAMED):
+        return {statement.name}
+    parts: list[ast.AST] = [*_targets(statement)] or [statement]
+    nodes = [node for part in parts for node in ast.walk(part)]
+    defined = {node.name for node in nodes if isinstance(node, _NAMED)}
+    return defined | {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+
+
+def _has_effect(statement: ast.stmt) -> bool:
+    """Whether a statement does more than give names."""
+    if isinstance(statement, (*_NAMED, ast.Import, ast.ImportFrom)) or _is_prose(statement):
+        return False
+    parts = [node for target in _targets(statement) for node in ast.walk(target)]
+    return not parts or any(isinstance(node, ast.Attribute | ast.Subscript) for node in parts)
+
+
+def _keyed(statement: ast.stmt, names: frozenset[str]) -> tuple[dict[str, ast.expr], list[ast.AST]]:
+    """The entries of an assigned table, and what else the statement says."""
+    value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+    if not isinstance(value, ast.Dict):
+        return {}, [statement]
+    pairs = list(zip(value.keys, value.values, strict=True))
+    entries = {str(key.value): node for key, node in pairs if isinstance(key, ast.Constant)}
+    others = [node for key, node in pairs if key is None]
+    if not entries.keys() <= names or len(entries) + len(others) < len(pairs):
+        return {}, [statement]
+    return entries, [*_targets(statement), *others]

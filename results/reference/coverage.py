@@ -28,7 +28,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Coverage:
-    """A table of a paper: the numbers that a grid fills, and those that it lacks."""
+    """A table of a paper: the numbers that a grid fills, and the numbers that it lacks."""
 
     name: str
     filled: tuple[Result, ...]

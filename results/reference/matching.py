@@ -9,7 +9,7 @@ from grid import catalog
 from grid.errors import UserError
 from grid.expansion import Cell
 from grid.objectives import resolve
-from results.records.scores import SHOWN_DIGITS, Score, Scores
+from results.records.scores import SHOWN_DIGITS, Score, Scores, TableValue
 from results.reference.reading import Printed, Result, everything
 
 ResultKey = tuple[str, str, str, str, str]
@@ -17,7 +17,7 @@ ResultKey = tuple[str, str, str, str, str]
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(TableValue):
     """Our value minus the paper's, with Welch's standard error if both have a spread over runs."""
 
     ours: Score
@@ -34,11 +34,6 @@ class Difference:
         if self.ours.n < 2 or math.isnan(self.theirs.std) or not self.theirs.n:
             return math.nan
         return math.sqrt(self.ours.std**2 / self.ours.n + self.theirs.std**2 / self.theirs.n)
-
-    @property
-    def shown(self) -> float:
-        """NaN: a difference never competes for the best."""
-        return math.nan
 
     @property
     def text(self) -> str:

@@ -13,13 +13,14 @@ from functools import cache, cached_property
 from importlib import resources
 
 from grid.settings_base import Settings
+from results.records.scores import TableValue
 
 PAPERS = ("goal", "selhn", "unified", "2ad")
 """Names of the papers; the name of a table begins with its paper's."""
 
 
 @dataclass(frozen=True)
-class Printed:
+class Printed(TableValue):
     """A value as a paper prints it: `63.1±0.2`, `97.6`, `9.6×`, a word, or `-` for no value.
 
     >>> Printed("63.1±0.2", n=3).text, Printed("63.1±0.2", n=3).std, Printed("-").text

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Iterable, Sequence
 
 from results.renderers.parquet import tidy
 from results.renderers.text_format import TextFormat
@@ -11,13 +12,17 @@ from results.tables.table import Table
 def render(table: Table) -> str:
     """A header line and one line a cell and metric."""
     data = tidy(table)
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=data.column_names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(
-        {name: " ".join(value) if isinstance(value, list) else value for name, value in row.items()}
-        for row in data.to_pylist()
+    rows = (
+        [" ".join(value) if isinstance(value, list) else value for value in row.values()] for row in data.to_pylist()
     )
+    return written(data.column_names, rows)
+
+
+def written(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Comma-separated values: a line with the columns' names, and a line a row."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([names, *rows])
     return text.getvalue()
 
 

@@ -13,7 +13,7 @@ def render(table: Table) -> str:
 
 
 def lines(text: str) -> list[tuple[str, ...]]:
-    """What a reader sees of such a page: its rows, each the block's title and the texts of its cells; its caption."""
+    """The rows and the caption of a page, as a reader sees them: the block's title, then the texts of the cells."""
     reader = _Reader()
     reader.feed(text)
     return reader.lines

@@ -4,7 +4,7 @@ import re
 
 from results.renderers.text_format import TextFormat
 from results.tables.notation import mathematics
-from results.tables.table import Entry, Label, Table
+from results.tables.table import Label, Table, TableEntry
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -116,12 +116,12 @@ def _prose(text: str) -> str:
     return mathematics(text, escape)
 
 
-def _text(entry: Entry | None, bold: bool, tight: bool) -> str:
+def _text(entry: TableEntry | None, bold: bool, tight: bool) -> str:
     text = re.sub(r"^-(?=\d)", "$-$", escape(_plain(entry, tight)))
     return f"\\textbf{{{text}}}" if bold else text
 
 
-def _plain(entry: Entry | None, tight: bool) -> str:
+def _plain(entry: TableEntry | None, tight: bool) -> str:
     text = entry.text if entry else "--"
     return text.replace(" ± ", "±") if tight else text
 

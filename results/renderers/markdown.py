@@ -1,7 +1,7 @@
 """A table in GitHub's Markdown: group and column in one header line, since Markdown has but one."""
 
 from results.renderers.text_format import TextFormat
-from results.tables.table import Entry, Table
+from results.tables.table import Table, TableEntry
 
 
 def escape(text: str) -> str:
@@ -31,7 +31,7 @@ def render(table: Table) -> str:
     return "\n\n".join([*parts, escape(table.caption)]) + "\n"
 
 
-def _text(entry: Entry | None, bold: bool) -> str:
+def _text(entry: TableEntry | None, bold: bool) -> str:
     text = entry.text if entry else "--"
     return f"**{text}**" if bold else text
 

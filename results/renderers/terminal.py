@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from results.tables.table import Block, Entry, Table
+from results.tables.table import Block, Table, TableEntry
 
 
 def render(table: Table) -> RenderableType:
@@ -28,5 +28,5 @@ def _block(table: Table, block: Block) -> RichTable:
     return drawn
 
 
-def _text(entry: Entry | None, bold: bool) -> Text:
+def _text(entry: TableEntry | None, bold: bool) -> Text:
     return Text(entry.text if entry else "--", style="bold" if bold else "")

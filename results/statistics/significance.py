@@ -16,8 +16,8 @@ Numbers = Sequence[float] | NDArray[np.float64]
 
 LEVEL = 0.05
 """Significance level of every test; intervals cover 1 - LEVEL."""
-DRAWS = 2000
-"""Resamples of a bootstrap."""
+DRAWS, PART = 2000, 500
+"""Resamples of a bootstrap, and how many of them are made at once: thousands of queries need little memory so."""
 EXACT_UP_TO = 16
 """Seeds up to which all sign flips are listed, 65,536 of them; with more seeds, as many flips are drawn at random."""
 
@@ -43,22 +43,18 @@ def t_interval(values: Numbers) -> Interval:
     return Interval(float(x.mean()) - half, float(x.mean()) + half)
 
 
-def bootstrap_interval(
-    values: Numbers, *, bca: bool = True, draws: int = DRAWS, generator: np.random.Generator | None = None
-) -> Interval:
+def bootstrap_interval(values: Numbers) -> Interval:
     """Interval of a mean by resampling the values: for hundreds of queries, not for a handful of seeds.
 
     A handful of seeds has so few different resamples that the interval comes out too short; use `t_interval` there.
-    Efron (1987): percentiles, with `bca` corrected for bias and acceleration.
-
-    Args:
-        generator: source of the draws; None: a generator with a fixed seed, so that equal values give equal intervals.
+    BCa, Efron (1987): percentiles, corrected for bias and acceleration. Equal values give equal intervals.
     """
-    x = np.asarray(values, dtype=float)
-    generator = generator or np.random.default_rng(0)
-    means = np.concatenate([x[generator.integers(0, len(x), (part, len(x)))].mean(axis=1) for part in _parts(draws)])
+    x, generator = np.asarray(values, dtype=float), np.random.default_rng(0)
+    means = np.concatenate(
+        [x[generator.integers(0, len(x), (PART, len(x)))].mean(axis=1) for _ in range(0, DRAWS, PART)]
+    )
     tails = np.array([LEVEL / 2, 1 - LEVEL / 2])
-    if bca and means.std() > 0:
+    if means.std() > 0:
         tails = _corrected(tails, x, means)
     low, high = np.percentile(means, 100 * tails)
     return Interval(float(low), float(high))
@@ -200,11 +196,6 @@ def _standard_error(x: NDArray[np.float64]) -> float:
 def _rounding(x: NDArray[np.float64]) -> float:
     """Difference between floating-point sums of such numbers that rounding alone may cause."""
     return 1e-12 * float(np.abs(x).max(initial=0.0))
-
-
-def _parts(draws: int, size: int = 500) -> list[int]:
-    """Sizes of the parts in which the draws are made, so that thousands of queries need little memory."""
-    return [min(size, draws - start) for start in range(0, draws, size)]
 
 
 def _corrected(tails: NDArray[np.float64], x: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -7,8 +7,8 @@ from itertools import accumulate
 from statistics import fmean
 
 from grid.errors import UserError
-from results.records.scores import SHOWN_DIGITS, Score
-from results.tables.table import Block, Entry, Group, Label, Row, Table
+from results.records.scores import SHOWN_DIGITS, Score, TableValue
+from results.tables.table import Block, Group, Label, Row, Table, TableEntry
 
 MEAN = Label("mean")
 OVER = "average_over"
@@ -16,7 +16,7 @@ OVER = "average_over"
 
 
 @dataclass(frozen=True)
-class Average:
+class Average(TableValue):
     """Mean of the means of several cells; it has no number if a cell lacks seeds, unless `partial`."""
 
     scores: tuple[Score, ...]
@@ -36,11 +36,6 @@ class Average:
         """NaN if there is no number to show."""
         means = [score.mean for score in self.scores if score.n]
         return fmean(means) if means and (self.partial or self.whole == self.wanted) else math.nan
-
-    @property
-    def shown(self) -> float:
-        """NaN: an average never competes for the best."""
-        return math.nan
 
     @property
     def text(self) -> str:
@@ -102,7 +97,7 @@ def _across(block: Block, groups: Sequence[Group], averages: Sequence[bool], *, 
     used = [any(column) for column in _columns(block.rows)]
     rows = []
     for row in block.rows:
-        entries: list[Entry | None] = []
+        entries: list[TableEntry | None] = []
         for span, average in zip(_spans(groups), averages, strict=True):
             in_grid = [entry for entry, is_used in zip(row.entries[span], used[span], strict=True) if is_used]
             entries += [*row.entries[span], *([_mean(in_grid, partial=partial)] if average else [])]
@@ -116,7 +111,7 @@ def _below(rows: Sequence[Row], *, partial: bool) -> Row:
     return Row(MEAN, tuple(_mean(column, partial=partial) for column in _columns(filled)))
 
 
-def _mean(entries: Sequence[Entry | None], *, partial: bool) -> Entry | None:
+def _mean(entries: Sequence[TableEntry | None], *, partial: bool) -> TableEntry | None:
     """The mean of cells, or of all cells behind averages; its keys are those in which the entries agree."""
     present = [entry for entry in entries if entry]
     if not present:
@@ -128,19 +123,19 @@ def _mean(entries: Sequence[Entry | None], *, partial: bool) -> Entry | None:
     inner = agreed.pop(OVER, "")
     over = [*([inner] if inner else []), *(name for name in first if name not in agreed and name != OVER)]
     keys = {**agreed, OVER: ", ".join(over)}
-    return Entry(Average(scores, wanted, partial), tuple(keys.items()))
+    return TableEntry(Average(scores, wanted, partial), tuple(keys.items()))
 
 
-def _scores(entry: Entry) -> tuple[Score, ...]:
+def _scores(entry: TableEntry) -> tuple[Score, ...]:
     value = entry.score
     return value.scores if isinstance(value, Average) else (value,) if isinstance(value, Score) else ()
 
 
-def _alike(entries: Sequence[Entry | None]) -> bool:
+def _alike(entries: Sequence[TableEntry | None]) -> bool:
     return len({entry.contest for entry in entries if entry}) <= 1
 
 
-def _columns(rows: Sequence[Row]) -> list[tuple[Entry | None, ...]]:
+def _columns(rows: Sequence[Row]) -> list[tuple[TableEntry | None, ...]]:
     return list(zip(*(row.entries for row in rows), strict=True))
 
 

@@ -23,7 +23,7 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableEntry:
     """A value in its place in the table, with the axes and the metric that it belongs to."""
 
     score: TableValue
@@ -65,7 +65,7 @@ class Row:
     """A row: an entry for every column; None where the grid has no such cell."""
 
     label: Label
-    entries: tuple[Entry | None, ...]
+    entries: tuple[TableEntry | None, ...]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Table:
     command: str = ""
     """The command that prints the table, without the format; empty: no command prints it."""
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[TableEntry]:
         """All entries, row by row."""
         for block in self.blocks:
             for row in block.rows:
@@ -111,9 +111,9 @@ class Table:
             bold |= {places[winner] for winner in winners}
         return bold
 
-    def contests(self, block: Block) -> list[dict[Place, Entry]]:
+    def contests(self, block: Block) -> list[dict[Place, TableEntry]]:
         """Entries that compete, contest by contest: same metric, data set and protocol, in the same block."""
-        contests: dict[tuple[str, ...], dict[Place, Entry]] = {}
+        contests: dict[tuple[str, ...], dict[Place, TableEntry]] = {}
         for number, row in enumerate(block.rows):
             for column, entry in enumerate(row.entries):
                 if entry is not None:

@@ -25,7 +25,7 @@ from results.records import record
 from results.records.provenance import versioned
 from results.records.scores import Score, Scores
 from results.renderers import latex, markdown, parquet, terminal
-from results.tables.table import Block, Entry, Group, Label, Row, Table
+from results.tables.table import Block, Group, Label, Row, Table, TableEntry
 from runners.training.fingerprint import code_fingerprint
 
 from ...conftest import SMALL
@@ -45,7 +45,7 @@ def scores(trained: Home, cells: list[Cell]) -> Scores:
 def synthetic() -> Table:
     """Names and values that break careless renderers: special characters, ties, one seed, missing seeds and cells."""
     values = [(63.14, 63.2), (63.1, 63.22), (9.0,), ()]
-    entries = tuple(Entry(Score(v, expected=2), (("objective", f"o_{i}"),)) for i, v in enumerate(values))
+    entries = tuple(TableEntry(Score(v, expected=2), (("objective", f"o_{i}"),)) for i, v in enumerate(values))
     row, gap = Row(Label("a_b & 50% #1 | *x*"), entries), Row(Label("{~^\\}"), (None, *entries[:3]))
     groups = (Group(Label("A_1"), (Label("x^2"), Label("y"))), Group(Label("<B>"), (Label("$"), Label("z"))))
     return Table("odd", Label("corner_"), groups, (Block("block_1 ± 100%", (row, gap)),), "caption_ with 5% & more")

@@ -14,7 +14,7 @@ from results.records.scores import Score, Scores
 from results.reference import Paper
 from results.renderers import parquet
 from results.tables.averages import Average, averaged
-from results.tables.table import Entry, Table
+from results.tables.table import Table, TableEntry
 
 CELLS = expand(
     load("demo", ['objectives=["con_con","con_nca","con_cir","sig_con","sig_nca","sig_cir"]', "seeds=[0,1]"])
@@ -35,7 +35,7 @@ def records(cells: list[Cell], *, without: int = 0) -> Scores:
     })  # fmt: skip
 
 
-def mean(entry: Entry | None) -> Average:
+def mean(entry: TableEntry | None) -> Average:
     assert entry
     assert isinstance(entry.score, Average)
     return entry.score
