@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,9 +38,9 @@ from ray.cluster_utils import Cluster
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.objectives import GOAL
-from grid.store.home import Home
+from grid.store.home import Home, TrialFolder
 from results.checks.run_comparison import differences
-from runners.selftest.faults import Command, Cost, cost, done_at, folders, live, strike, trained_after_done
+from runners.selftest.faults import Command, done_at, folders, live, strike, trained_after_done
 
 EVERY, EPOCHS = 10, 10
 """Steps between two checkpoints; epochs, of 20 steps each, of a trial."""
@@ -50,6 +51,42 @@ MOMENT = 0.5
 
 COMMANDS = 4
 """One may end incomplete, say where a trial was killed three times; given so often without a kill, the grid is lost."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What disturbances cost.
+
+    Args:
+        attempts: at all trials together.
+        steps: trained in all, those that were lost included.
+        lost: by each attempt that was cut off, as counted when the next one began.
+    """
+
+    attempts: int
+    steps: int
+    lost: tuple[int, ...]
+
+
+def cost(trials: Iterable[TrialFolder]) -> Cost:
+    """By the exact steps that attempts count where `GOALGRID_COUNT_STEPS` is set."""
+    attempts, steps, lost = 0, 0, list[int]()
+    for folder in trials:
+        found = folder.attempts()
+        attempts += len(found)
+        spans = [span for attempt in found if (span := attempt.counted())]
+        steps += sum(last - first for first, last in spans)
+        lost += _lost(spans)
+    return Cost(attempts, steps, tuple(lost))
+
+
+def _lost(spans: Sequence[tuple[int, int]]) -> list[int]:
+    """Between each attempt and the next: how far that one fell back.
+
+    >>> _lost([(0, 12), (10, 31), (31, 40)])
+    [2, 0]
+    """
+    return [last - first for (_, last), (first, _) in itertools.pairwise(spans)]
 
 
 def settings(trials: int) -> list[str]:

@@ -14,7 +14,7 @@ from grid.objectives import CATALOGUE, unknown_objective
 if TYPE_CHECKING:
     from results.analysis.block_analysis import Analysis
     from results.tables.table import Table
-    from runners.selftest.story import Verdict
+    from runners.selftest.story import Claim
 
 out = Console()
 err = Console(stderr=True)
@@ -87,7 +87,7 @@ def explain_objective(name: str) -> None:
         show(f"  {key:18} {values[0]:>9} {values[1]:>9}  {parameter.meaning}{choices}")
 
 
-def show_verdicts(verdicts: "Iterable[Verdict]", runs: Path) -> bool:
+def show_verdicts(verdicts: "Iterable[Claim]", runs: Path) -> bool:
     """Print a line a verdict as it falls, and what they come to; whether all claims hold."""
     for verdict in verdicts:
         if verdict.problem:

@@ -1,4 +1,4 @@
-"""Shares of a GPU: what trials need of its memory, as the memory probe found; without that, recipes' shares count."""
+"""Shares of a GPU, from the memory that the memory probe measured; without a measurement the recipe's share counts."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -9,21 +9,21 @@ from grid.store import gpu_needs
 from grid.store.gpu_needs import Need
 from grid.store.home import Home
 from grid.store.speed_probes import speed_of
-from runners.gpu.memory_probe import Found, Sample, probe
+from runners.gpu.memory_probe import Probed, Sample, probe
 
 Needs = Mapping[str, Need]
-"""By the kind of trials, as `probes.speed_of` tells them apart."""
+"""The need of each kind of trials, by `speed_of`."""
 
-OnGpus = Callable[..., list[Found]]
-"""Calls a function with its arguments in a process of its own on each node that has a GPU."""
+OnGpus = Callable[..., list[Probed]]
+"""Calls a function with its arguments in a separate process on each node that has a GPU."""
 
 
 class Share(NamedTuple):
     """A share of a GPU.
 
     Args:
-        gpu: what Ray is asked for.
-        memory: the part of its memory that the process may allocate.
+        gpu: requested from Ray.
+        memory: the part of the GPU's memory that the process may allocate.
     """
 
     gpu: float
@@ -31,10 +31,10 @@ class Share(NamedTuple):
 
 
 def measured(samples: Sequence[Sample], on_gpus: OnGpus, home: Home, say: Callable[[str], None]) -> Needs:
-    """What trials like these need of the GPUs that there are, probed there where it is not known.
+    """What trials like these samples need of the available GPUs, measured where it is not known yet.
 
     Args:
-        say: told what is measured, and what that leaves open.
+        say: called with messages for the user.
 
     Raises:
         UserError: a trial does not fit on a GPU.
@@ -43,36 +43,35 @@ def measured(samples: Sequence[Sample], on_gpus: OnGpus, home: Home, say: Callab
         return {}
     try:
         replies = on_gpus(probe, samples, home)
-    except Exception as error:  # a share that is stated serves too
+    except Exception as error:  # the recipe's share serves too
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         say(f"the memory of trials could not be measured, so their recipes' shares of a GPU count: {reason}")
         return {}
-    for found in replies:
-        if found.problem:
-            raise UserError(found.problem)
-    if not any(found.needs for found in replies):
+    for node in replies:
+        if node.problem:
+            raise UserError(node.problem)
+    if not any(node.needs for node in replies):
         say("torch sees no GPU where there should be one, so the recipes' shares of a GPU count")
-    devices = sorted({device for found in replies for device in found.devices})
+    devices = sorted({device for node in replies for device in node.devices})
     if len(devices) > 1:
         names = ", ".join(f"{name} ({total / 1e9:.0f} GB)" for total, name in devices)
         say(f"different GPUs, of which the smallest decides the shares: {names}")
-    return least(found.needs for found in replies)
+    return least(node.needs for node in replies)
 
 
 def least(replies: Iterable[Needs]) -> dict[str, Need]:
-    """What each kind needs on the GPU with the least memory."""
+    """The need of each kind of trials on the GPU with the least memory."""
     needs = dict[str, list[Need]]()
-    for found in replies:
-        for kind, need in found.items():
+    for reply in replies:
+        for kind, need in reply.items():
             needs.setdefault(kind, []).append(need)
-    return {kind: gpu_needs.smallest(every) for kind, every in needs.items()}
+    return {kind: gpu_needs.smallest(of_kind) for kind, of_kind in needs.items()}
 
 
 def share_of(trials: Iterable[TrialSettings], needs: Needs) -> Share | None:
-    """The share that the largest of these trials needs; None where the need of any is not known."""
-    known = [needs.get(speed_of(settings)) for settings in trials]
-    found = [need for need in known if need is not None]
-    if len(found) < len(known):
+    """The share that the largest of these trials needs; None where the need of a trial is unknown."""
+    kinds = [speed_of(settings) for settings in trials]
+    if any(kind not in needs for kind in kinds):
         return None
-    largest = max(found, key=Need.share)
+    largest = max((needs[kind] for kind in kinds), key=Need.share)
     return Share(largest.share(), largest.bound(largest.share()))

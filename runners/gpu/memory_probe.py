@@ -1,4 +1,4 @@
-"""The memory probe: what the heaviest steps of a trial and its evaluation take of a GPU."""
+"""The memory probe: how much memory of a GPU the heaviest steps of a trial and its evaluation take."""
 
 import tempfile
 from collections.abc import Sequence
@@ -25,12 +25,12 @@ from runners.training.machine import Machine
 from runners.training.trainer import Trainer
 
 STEPS = 3
-"""Of an epoch: the second one has the optimiser's moments too."""
+"""Steps of an epoch: from the second step on, the optimiser's moments take memory too."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A trial that stands for all of its kind."""
+    """A trial that represents all trials of its kind."""
 
     settings: TrialSettings
     machine: Machine
@@ -41,13 +41,13 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What a probe found on one node.
+class Probed:
+    """What the probe measured on a node.
 
     Args:
-        devices: bytes and name of each GPU there; none where torch sees none.
-        needs: by kind, on the smallest of them.
-        problem: why a trial does not fit on it; empty where all do.
+        devices: bytes and name of each GPU that torch sees there.
+        needs: by kind of trials, on the smallest GPU.
+        problem: why a trial does not fit on that GPU; empty where all fit.
     """
 
     devices: list[tuple[int, str]]
@@ -55,28 +55,28 @@ class Found:
     problem: str = ""
 
 
-def probe(samples: Sequence[Sample], home: Home) -> Found:
-    """Measure what is not known of these on the smallest GPU that this process sees, and keep it in the runs folder.
+def probe(samples: Sequence[Sample], home: Home) -> Probed:
+    """Measure the unknown needs on the smallest GPU that this process sees, and keep them in the runs folder.
 
-    To be called in a process that ends then: the GPU's memory that it takes comes back only so.
+    Call it in a process that ends afterwards: only that frees all the GPU memory that it takes.
 
     Raises:
         UserError: the data cannot be used.
     """
     if not torch.cuda.is_available():
-        return Found([], {})
+        return Probed([], {})
     cuda.take_smallest()
-    found = Found(cuda.devices(), {})
+    found, name = Probed(cuda.devices(), {}), torch.cuda.get_device_name()
     for sample in samples:
-        need = gpu_needs.known(home, sample.kind, cuda.name())
+        need = gpu_needs.known(home, sample.kind, name)
         if need is None:
-            free, total = cuda.free_and_total()
+            free, total = torch.cuda.mem_get_info()
             try:
                 need = _measure(sample)
             except torch.OutOfMemoryError:
-                settings, taken = sample.settings, cuda.allocated_at_peak()
+                settings, taken = sample.settings, torch.cuda.max_memory_reserved()
                 sizes = {"taken": taken, "free": free, "total": total}
-                problem = gpu_needs.too_large(settings.recipe, settings.train.batch_size, cuda.name(), **sizes)
+                problem = gpu_needs.too_large(settings.recipe, settings.train.batch_size, name, **sizes)
                 return replace(found, problem=str(problem))
             with suppress(UserError):  # a disk that is full now costs another measurement
                 gpu_needs.remember(home, sample.kind, need)
@@ -90,18 +90,18 @@ def _measure(sample: Sample) -> Need:
     settings = settings.model_copy(update={"objective": _heaviest_objective(settings, sample.machine.device)})
     inputs = longest(prepare(settings, sample.machine), STEPS * settings.train.batch_size)
     alone = cuda.peak_of(partial(train, settings, inputs))
-    return Need(cuda.name(), cuda.free_and_total()[1], cuda.context(), alone)
+    return Need(torch.cuda.get_device_name(), torch.cuda.mem_get_info()[1], cuda.context(), alone)
 
 
 def heavy(settings: TrialSettings) -> TrialSettings:
-    """The same in as few epochs as show the most that one takes: all that learns does, and on all negatives if ever."""
+    """The same trial, cut to the epochs that use most memory: backbone unfrozen, a warm-up epoch if there is any."""
     warmed = min(1, settings.train.warmup_epochs)
     short = {"epochs": 1 + warmed, "warmup_epochs": warmed, "frozen_epochs": 0, "ramp_epochs": 0}
     return settings.model_copy(update={"train": settings.train.model_copy(update=short)})
 
 
 def longest(inputs: Inputs, count: int) -> Inputs:
-    """The same with so many captions to train on, the longest, and whole: no batch takes more memory."""
+    """The inputs cut to the longest training captions, without dropped words: no batch takes more memory."""
     tokens, split = inputs.tokens["train"], inputs.pairs.train
     rows = tokens.lengths.argsort(descending=True, stable=True)[:count].numpy()
     captions = [split.captions[row] for row in rows]
@@ -111,7 +111,7 @@ def longest(inputs: Inputs, count: int) -> Inputs:
 
 
 def train(settings: TrialSettings, inputs: Inputs) -> None:
-    """One trial from its first step to its test, in a folder that is thrown away."""
+    """Train and test a trial in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="goalgrid-memory-") as name:
         trainer = Trainer(settings, inputs, TrialFolder(Path(name)))
         trainer.fit()
@@ -119,7 +119,7 @@ def train(settings: TrialSettings, inputs: Inputs) -> None:
 
 
 def _heaviest_objective(settings: TrialSettings, device: torch.device) -> ObjectiveSettings:
-    """What takes the most memory of all objectives there are, so that a kind's need is that of any of its trials."""
+    """The objective that takes the most memory: a kind's need then covers all its trials."""
 
     def cost(goal: ObjectiveSettings) -> int:
         objective = objectives.build(goal.name, variant=goal.variant, **goal.parameters).to(device)

@@ -1,4 +1,4 @@
-"""What a launch asks of whoever runs its jobs: Ray Tune, or this process."""
+"""What a launch asks of the driver that runs its jobs: Ray Tune, or this process."""
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -13,12 +13,12 @@ from grid.errors import UserError
 from grid.store.attempts import Attempt
 from grid.store.home import Home
 from runners.launch.jobs import Job, Request
-from runners.trial.events import Report
+from runners.trial.events import Listener
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """What there is to run on: the resources of each node, by the names that Ray gives them."""
+    """The resources of each node, by Ray's names."""
 
     nodes: tuple[Mapping[str, float], ...]
 
@@ -31,12 +31,12 @@ class Capacity:
         return int(sum(node.get("GPU", 0) for node in self.nodes))
 
     def fits(self, request: Request) -> bool:
-        """Whether a node has all that a job asks for."""
+        """Whether a node has all resources that a job asks for."""
         wanted = request.resources.items()
         return any(all(node.get(name, 0) >= amount - 1e-9 for name, amount in wanted) for node in self.nodes)
 
     def largest(self, request: Request) -> Mapping[str, float]:
-        """The node that comes nearest to what a job asks for."""
+        """The node that comes nearest to a job's request."""
 
         def near(node: Mapping[str, float]) -> tuple[float, ...]:
             enough = sum(node.get(name, 0) >= amount for name, amount in request.resources.items())
@@ -46,12 +46,12 @@ class Capacity:
 
 
 class Driver(Protocol):
-    """Runs jobs somewhere and passes on what their trials report."""
+    """Runs jobs and passes on the events of their trials."""
 
     def capacity(self) -> Capacity: ...
 
     def check(self, home: Home, mark: str, paths: Sequence[Path], patience: float) -> None:
-        """Have every node look whether it sees the runs folder and these paths, and runs the same code."""
+        """Have every node check that it sees the runs folder and these paths, and runs the same code."""
 
     def __enter__(self) -> "Driver": ...
 
@@ -59,25 +59,25 @@ class Driver(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def run(self, jobs: Sequence[Job], report: Report, *, limit: int | None) -> None:
-        """Run these jobs; returns when all had their turn, or when they were asked to end.
+    def run(self, jobs: Sequence[Job], report: Listener, *, limit: int | None) -> None:
+        """Run these jobs; returns when all have ended, or when they were asked to end.
 
         Args:
-            limit: jobs at a time; None: as many as there is room for.
+            limit: jobs at a time; None: as many as fit.
         """
 
     def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """What a function returns in a process of its own on each node that has a GPU, and these resources."""
+        """What a function returns in a separate process on each node that has a GPU and these resources."""
 
     def kill(self, attempt: Attempt) -> None:
         """End the process that makes this attempt."""
 
 
 def check_room(jobs: Sequence[Job], capacity: Capacity, *, custom: bool = True) -> None:
-    """See that every job fits on a node.
+    """Check that every job fits on a node.
 
     Args:
-        custom: whether resources by which a cluster's nodes are told apart count.
+        custom: whether custom resources of a cluster's nodes count.
 
     Raises:
         UserError: a job fits on no node.

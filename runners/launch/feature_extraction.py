@@ -1,4 +1,4 @@
-"""What is done once before any trial starts: open every data set, find all weights, run every frozen backbone."""
+"""Done once before any trial starts: open every data set, find all weights, run every frozen backbone."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -21,14 +21,14 @@ from runners.training.machine import Machine
 
 
 def check_inputs(jobs: Sequence[Job]) -> None:
-    """Open every data set and find every network's weights, so that a wrong path is one message, not 45.
+    """Open every data set and find every network's weights, so that a wrong path is reported once, not for 45 trials.
 
-    And see that their batches are large enough for the replicas that share them.
+    Also check that batches are large enough for the replicas that share them.
 
     Raises:
-        UserError: what is wrong with the first that is.
+        UserError: the first problem.
     """
-    wanted = ((job.machine, each.dataset, each.model, each.train) for job in jobs for each in job.trials)
+    wanted = ((job.machine, trial.dataset, trial.model, trial.train) for job in jobs for trial in job.trials)
     for machine, dataset, model, train in dict.fromkeys(wanted):
         root, keep = machine.root(dataset.name), model.image.feature_network is None
         pairs = data.load(dataset.name, root, model.image.view, workers=machine.workers, keep=keep)
@@ -39,23 +39,23 @@ def check_inputs(jobs: Sequence[Job]) -> None:
 
 
 def feature_jobs(grid: Grid, cells: Sequence[Cell], home: Home) -> list[Job]:
-    """The jobs of a whole grid on this machine, for what they read."""
+    """The jobs of a whole grid on this machine, for `check_inputs` and `compute_features`."""
     return jobs_for(grid, trials_of(cells), home, gpus=torch.cuda.device_count())
 
 
 def sources(jobs: Iterable[Job]) -> list[tuple[Source, Machine]]:
-    """Everything that a frozen backbone has to see, once each, with the machine that it is on."""
+    """The different images that frozen backbones have to read, with the machine settings to read them by."""
     wanted = ((settings.dataset, settings.model.image, job.machine) for job in jobs for settings in job.trials)
-    found: dict[Path, tuple[Source, Machine]] = {}
+    by_folder: dict[Path, tuple[Source, Machine]] = {}
     for dataset, image, machine in dict.fromkeys(wanted):
         if network := image.feature_network:
             source = feature_source(dataset, network, machine)
-            found.setdefault(source.folder(machine.features), (source, machine))
-    return list(found.values())
+            by_folder.setdefault(source.folder(machine.features), (source, machine))
+    return list(by_folder.values())
 
 
 def compute_features(jobs: Iterable[Job], console: Console) -> None:
-    """Run every frozen backbone over its images, with a bar, unless its features stand in the cache.
+    """Run every frozen backbone over its images, with a progress bar, unless the cache has its features.
 
     Raises:
         UserError: an image or the weights cannot be read, or the disk is full.

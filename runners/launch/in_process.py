@@ -1,10 +1,9 @@
-"""The in-process driver (`--here`): the same jobs one after the other, without Ray. For debugging, and for tests."""
+"""The in-process driver (`--here`): jobs one after the other in this process, without Ray; for debugging and tests."""
 
 import faulthandler
 import os
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from grid.store.attempts import Attempt
@@ -13,11 +12,11 @@ from runners.launch.driver import Capacity
 from runners.launch.jobs import Job
 from runners.launch.one_call_process import apart
 from runners.launch.worker import work
-from runners.trial.events import Report
+from runners.trial.events import Listener
 from runners.trial.stopping import INCOMPLETE, Stop
 
 
-class Here:
+class InProcess:
     """Runs each job in this process."""
 
     def __init__(self, stop: Stop) -> None:
@@ -28,14 +27,12 @@ class Here:
 
     def check(self, home: Home, mark: str, paths: Sequence[Path], patience: float) -> None: ...
 
-    def __enter__(self) -> "Here":
+    def __enter__(self) -> "InProcess":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
-    def run(self, jobs: Sequence[Job], report: Report, *, limit: int | None) -> None:
+    def run(self, jobs: Sequence[Job], report: Listener, *, limit: int | None) -> None:
         for job in jobs:
             work(job, report, self.stop)
 
@@ -43,7 +40,7 @@ class Here:
         return [apart(function, *arguments)]
 
     def kill(self, attempt: Attempt) -> None:
-        """End this process, which hangs; where it does stands in the attempt's log."""
+        """End this process, which hangs; the attempt's log tells where."""
         with attempt.log.open("a", encoding="utf-8") as log:
             faulthandler.dump_traceback(log)
         os._exit(INCOMPLETE)

@@ -1,9 +1,10 @@
-"""Jobs: what a driver schedules. A job is one trial, or one chain of trials, with what it may use of a machine."""
+"""Jobs: what a driver schedules. A job is a trial or a chain of trials, with what it may use of a machine."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from grid import catalog
 from grid.errors import UserError
@@ -21,12 +22,12 @@ from runners.training.progress import Cadence
 
 @dataclass(frozen=True)
 class Launched:
-    """What all jobs of one launch have in common.
+    """What all jobs of a launch have in common.
 
     Args:
         name: of the launch; unique.
-        mark: of the runs folder, by which a node knows that it sees the right one.
-        patience: seconds to wait for that.
+        mark: of the runs folder, by which a node recognises it.
+        patience: seconds to wait until a node sees the folder.
     """
 
     name: str
@@ -40,7 +41,7 @@ class Request:
     """What a job asks of the machine.
 
     Args:
-        memory: the part of a GPU's memory that it may allocate.
+        memory: the part of a GPU's memory that the job may allocate.
     """
 
     cpu: int
@@ -50,7 +51,7 @@ class Request:
 
     @property
     def resources(self) -> dict[str, float]:
-        """By the names that Ray gives them."""
+        """By Ray's names."""
         return {"CPU": float(self.cpu), **({"GPU": self.gpu} if self.gpu else {}), **dict(self.custom)}
 
 
@@ -85,7 +86,7 @@ class Job:
         return self.place.stop_request(self.launched.name)
 
     def only(self, ids: Sequence[str]) -> "Job":
-        """The same job with these of its trials, and with the attempts at them so far."""
+        """The job with only these of its trials, and with the number of attempts at each so far."""
         trials = tuple(settings for name, settings in zip(self.ids, self.trials, strict=True) if name in ids)
         kept = tuple(name for name in self.ids if name in ids)
         return replace(
@@ -93,24 +94,14 @@ class Job:
         )
 
     def to_json(self) -> str:
-        content = asdict(replace(self, trials=()))
-        return json.dumps(content | {"trials": [settings.model_dump(mode="json") for settings in self.trials]})
+        return _JSON.dump_json(self).decode()
 
     @classmethod
     def from_json(cls, text: str) -> "Job":
-        content = json.loads(text)
-        pairs = {key: tuple(map(tuple, content["machine"][key])) for key in ("roots", "weights")}
-        request = content["request"] | {"custom": tuple(map(tuple, content["request"]["custom"]))}
-        launched = content["launched"] | {"cadence": Cadence(**content["launched"]["cadence"])}
-        return cls(
-            tuple(TrialSettings.model_validate(settings) for settings in content["trials"]),
-            tuple(content["ids"]),
-            content["home"],
-            Machine(**content["machine"] | pairs),
-            Request(**request),
-            Launched(**launched),
-            tuple(content["tried"]),
-        )
+        return _JSON.validate_json(text)
+
+
+_JSON = TypeAdapter(Job)
 
 
 def jobs_for(
@@ -121,13 +112,13 @@ def jobs_for(
     gpus: int,
     launched: Launched = Launched("alone", ""),
 ) -> list[Job]:
-    """One job a chain of trials that start from one another, each with its share of the machine.
+    """One job for each chain of trials, with its share of the machine.
 
     Args:
-        gpus: how many GPUs there are; with none, jobs ask for CPUs only.
+        gpus: number of GPUs; without a GPU, jobs ask for CPUs only.
 
     Raises:
-        UserError: a GPU share that cannot be scheduled.
+        UserError: a GPU share cannot be scheduled.
     """
     roots = tuple((name, str(grid.root(name))) for name in grid.datasets if grid.root(name))
     resources = grid.resources
@@ -144,10 +135,10 @@ def jobs_for(
 
 
 def gpu_share(resources: Resources, recipe: str) -> float:
-    """GPUs of a job: the grid file's share, else the recipe's; one for each replica.
+    """GPUs of a job: the grid file's share, else the recipe's; a GPU for each replica.
 
     Raises:
-        UserError: it is neither below 1 nor whole; Ray cannot place 1.5 GPUs.
+        UserError: the share is neither below 1 nor whole; Ray cannot place 1.5 GPUs.
     """
     share = resources.gpus(catalog.recipe(recipe).gpu)
     if share > 1 and share != int(share):
@@ -156,18 +147,18 @@ def gpu_share(resources: Resources, recipe: str) -> float:
 
 
 def samples(jobs: Sequence[Job], resources: Resources) -> list[Sample]:
-    """One trial of each kind whose memory has to be known; none where the share is stated, or a replica has a GPU."""
+    """A trial of each kind whose memory has to be known; empty where the share is stated or replicas have GPUs."""
     if resources.gpu is not None or resources.replicas > 1:
         return []
-    found = dict[str, Sample]()
+    by_kind = dict[str, Sample]()
     for job in jobs:
         for settings in job.trials if job.machine.gpu else ():
-            found.setdefault(speed_of(settings), Sample(settings, job.machine))
-    return list(found.values())
+            by_kind.setdefault(speed_of(settings), Sample(settings, job.machine))
+    return list(by_kind.values())
 
 
 def sized(jobs: Sequence[Job], needs: Needs) -> list[Job]:
-    """The jobs with the shares that their trials need, where these are known of all of a job's trials."""
+    """The jobs with the shares that their trials need, where the needs of all trials of a job are known."""
     shares = [share_of(job.trials, needs) if job.machine.gpu else None for job in jobs]
     return [
         job if share is None else replace(job, request=replace(job.request, gpu=share.gpu, memory=share.memory))

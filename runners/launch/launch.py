@@ -1,4 +1,4 @@
-"""A launch: the trials that are wanted and not done, through a driver, with the live matrix and the MLflow mirror."""
+"""A launch: trains the wanted trials that are not done by a driver, with the live matrix and the MLflow mirror."""
 
 import time
 import uuid
@@ -17,11 +17,11 @@ from runners.gpu import gpu_shares
 from runners.launch import shared_folder, worker
 from runners.launch.driver import Driver, check_room
 from runners.launch.feature_extraction import check_inputs, compute_features
-from runners.launch.in_process import Here
+from runners.launch.in_process import InProcess
 from runners.launch.jobs import Job, Launched, jobs_for, samples, sized
 from runners.launch.watchdog import Watchdog
 from runners.training.progress import Cadence
-from runners.trial.events import Event, Report
+from runners.trial.events import Event, Listener
 from runners.trial.move_aside import replace
 from runners.trial.stopping import Interrupts, Stop
 from runners.watching.live_matrix import Board, Display
@@ -30,12 +30,12 @@ from runners.watching.mlflow_mirror import Mirror
 
 @dataclass(frozen=True)
 class Launch:
-    """Everything about how to run, nothing about what.
+    """How to run trials.
 
     Args:
         here: run in this process, without Ray.
-        address: of a running Ray cluster; None: a Ray of its own on this machine.
-        mlflow_uri: where to mirror to; None: nowhere.
+        address: of a running Ray cluster; None: start Ray on this machine.
+        mlflow_uri: of the mirror; None: no mirror.
         live: redraw the matrix in place instead of printing lines.
     """
 
@@ -47,13 +47,13 @@ class Launch:
     live: bool = False
 
     def run(self, grid: Grid, cells: Sequence[Cell], trials: Sequence[Trial], anew: Sequence[str] = ()) -> None:
-        """Train these trials; afterwards, what is done stands on the disk.
+        """Train these trials; afterwards the disk tells which are done.
 
         Args:
-            anew: ids of those that begin anew, parents first: what they left is moved aside before the first starts.
+            anew: ids of trials that start anew, parents first: their folders are moved aside before any trial starts.
 
         Raises:
-            UserError: the data, the runs folder or the cluster cannot be used; nothing was started then.
+            UserError: the data, the runs folder or the cluster cannot be used; no trial was started.
         """
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
         stop = Stop(self.home.stop_request(name))
@@ -69,12 +69,12 @@ class Launch:
             compute_features(jobs, self.console)
             on_gpus = partial(driver.on_gpus, list(grid.resources.custom))
             jobs = sized(jobs, gpu_shares.measured(samples(jobs, grid.resources), on_gpus, self.home, self._warn))
-            for trial_id in reversed(anew):  # children first: none is left that started from what is gone
+            for trial_id in reversed(anew):  # children first: no trial stays whose parent is gone
                 replace(self.home, trial_id)
             board = Board(cells, {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials})
             mirror = Mirror(self.mlflow_uri, grid.name, self._warn) if self.mlflow_uri else None
             try:
-                if mirror:  # what an earlier launch left unmirrored
+                if mirror:  # trials that an earlier launch did not mirror
                     for trial_id in board.trials:
                         mirror.sync(self.home.trial(trial_id))
                 with driver, Display(board, self.console, live=self.live) as display:
@@ -89,20 +89,20 @@ class Launch:
 
     def _driver(self, stop: Stop, grace: float) -> Driver:
         if self.here:
-            return Here(stop)
+            return InProcess(stop)
         from runners.launch.ray_tune import RayTune
 
         return RayTune(stop, address=self.address, grace=grace, warn=self._warn_last)
 
     def _check_nodes(self, driver: Driver, launched: Launched, jobs: Sequence[Job]) -> None:
-        """On a cluster: whether all nodes see what they need."""
+        """On a cluster, check that all nodes see the runs folder, data and weights."""
         if self.address is not None:
             machines = {job.machine for job in jobs}
             paths = {Path(folder) for machine in machines for _, folder in (*machine.roots, *machine.weights)}
             driver.check(self.home, launched.mark, sorted(paths), launched.patience)
 
     def _warn_last(self, message: str) -> None:
-        """Warn before the process ends under the live display."""
+        """Warn when the process is about to end while the live display runs."""
         self.console.show_cursor()
         self._warn(message)
 
@@ -112,14 +112,14 @@ class Launch:
 
 @dataclass(frozen=True)
 class _Fan:
-    """Hands each event to all who want it."""
+    """Passes each event to display, watchdog and mirror."""
 
     display: Display
     watchdog: Watchdog
     mirror: Mirror | None
     home: Home
     held: set[str] = field(default_factory=set)
-    """Trials that another process was said to hold."""
+    """Trials that were reported as held by another process."""
 
     def __call__(self, event: Event) -> None:
         if event.kind == "busy" and event.trial_id in self.held:
@@ -132,11 +132,11 @@ class _Fan:
             self.mirror.sync(self.home.trial(event.trial_id))
 
 
-def _rounds(driver: Driver, jobs: Sequence[Job], report: Report, stop: Stop, limit: int | None) -> None:
-    """Run the jobs, then again those with trials worth another try, as long as this launch makes attempts.
+def _rounds(driver: Driver, jobs: Sequence[Job], report: Listener, stop: Stop, limit: int | None) -> None:
+    """Run the jobs, then again the jobs with trials worth another try, as long as a round makes an attempt.
 
-    A job that ran out of memory has the machine for itself then. What another process held is looked at again after
-    each round: it may have been left unfinished.
+    A job that ran out of memory then has the machine for itself. Trials that another process held are checked again
+    after each round: that process may have left them unfinished.
 
     Args:
         limit: jobs at a time.

@@ -1,4 +1,4 @@
-"""A process of its own for one call: what it held of a GPU, its context included, is gone afterwards."""
+"""A separate process for a call: all GPU memory that the call held, the context included, is free afterwards."""
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -7,6 +7,6 @@ from typing import Any
 
 
 def apart(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function returns there; it raises here what it raises there."""
+    """Call a function in a new process; returns its value or raises its error."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()

@@ -1,11 +1,10 @@
-"""Ray's head: whether it answers, and how a launch ends once it does not."""
+"""Ray's head: whether it answers, and how a launch ends when it does not."""
 
 import os
 import socket
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 import psutil
 
@@ -13,11 +12,11 @@ from grid.errors import UserError
 from runners.trial.stopping import INCOMPLETE, Stop
 
 LOOK_SECONDS = 1.0
-"""Between two looks at the head."""
+"""Between two checks of the head."""
 
 
 def answers(host: str, port: int) -> bool:
-    """Whether something listens there."""
+    """Whether a process listens at this address."""
     try:
         with socket.create_connection((host, port), timeout=2.0):
             return True
@@ -44,17 +43,17 @@ def parsed(address: str) -> tuple[str, int]:
 
 
 class HeadWatch:
-    """Looks, in a thread and while the block runs, whether the head answers; ends the launch once it is gone.
+    """Checks in a thread, while the block runs, whether the head answers; ends the launch once it is gone.
 
-    Ray would wait for it for a minute and then end this process without a word. Trials need no Ray for a checkpoint:
-    they are asked for one through the runs folder.
+    Ray would wait for the head for a minute and then end this process without a message. Trials are asked for a
+    checkpoint through the runs folder, which needs no Ray.
 
     Args:
         address: of the head.
-        patience: seconds without an answer, after which it is gone.
+        patience: seconds without an answer after which the head counts as gone.
         grace: seconds for the checkpoints of running trials.
         live: whether a trial is running.
-        warn: says what happens.
+        warn: called with a message for the user.
     """
 
     def __init__(
@@ -76,9 +75,7 @@ class HeadWatch:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
 
     def _watch(self) -> None:
@@ -98,5 +95,5 @@ class HeadWatch:
             time.sleep(0.2)
         if not self._over.is_set():
             for child in psutil.Process().children(recursive=True):
-                child.kill()  # agents of a Ray that was started here would look for their head for long
-            os._exit(INCOMPLETE)  # whatever waits for the head in this process, in Ray's compiled code, hears no signal
+                child.kill()  # agents of our own Ray would search for their head for long
+            os._exit(INCOMPLETE)  # threads that wait for the head in Ray's compiled code hear no signal

@@ -1,8 +1,8 @@
 """The Ray Tune driver, and the only file that imports Ray.
 
-Each job is a Tune trial, named by the job's id, with the job's own resources; Ray uses a process again for the next job
-that asks for the same. Every launch is a fresh `Tuner` under a new name, and its return value is not trusted: what is
-done stands on the disk.
+Each job is a Tune trial, named by the job's id, with the job's own resources; Ray reuses a process for the next job of
+the same resources. Every launch is a fresh `Tuner` under a new name. Its return value is not used: the disk tells which
+trials are done.
 """
 
 import os
@@ -17,7 +17,7 @@ os.environ.update({
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
-    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # what Ray says of lost nodes, pages of it, on stdout
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # else Ray prints pages about lost nodes on stdout
 })  # fmt: skip
 
 import json
@@ -32,6 +32,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from itertools import zip_longest
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -55,23 +56,23 @@ from runners.launch.driver import Capacity
 from runners.launch.jobs import Job, Request
 from runners.launch.one_call_process import apart
 from runners.launch.ray_head import HeadWatch, answers, parsed
-from runners.trial.events import Event, Report
+from runners.trial.events import Event, Listener
 from runners.trial.stopping import Stop
 
 KILL_SECONDS = 30.0
-"""For a node to end a process there."""
+"""How long a node may take to kill a process."""
 
 DEATHS = 8
-"""Times in a row that processes may die before they have begun a trial; other deaths count as the trial's failure."""
+"""How many processes in a row may die before they begin a trial; a later death is the trial's failure."""
 
 REPORT_SECONDS = 0.25
 """Between two reports of a job: as often as the live matrix is drawn."""
 
 PENDING = 16
-"""Jobs for which Ray reserves resources ahead. Of more, each costs Ray time, and they begin in no order."""
+"""Jobs for which Ray reserves resources ahead. More would cost Ray time, and jobs would start in no order."""
 
 HEAD_SECONDS = {True: 2.0, False: 30.0}
-"""Without an answer of the head, after which it is gone: of a Ray of our own, and of a cluster, whose may come back."""
+"""Seconds without an answer after which a head counts as gone: our own (True), or a cluster's, which may come back."""
 
 
 class RayTune:
@@ -80,7 +81,7 @@ class RayTune:
     Args:
         address: of a running Ray cluster (`auto`, `HOST:PORT`); None: start one here.
         grace: seconds that running trials have for their checkpoint once they are asked to end.
-        warn: says why this process ends itself.
+        warn: called with the reason when this process ends itself.
         callbacks: a user's own callbacks and loggers of Ray Tune, which see each job as a trial.
     """
 
@@ -97,20 +98,20 @@ class RayTune:
         self.callbacks = list(callbacks)
 
     def capacity(self) -> Capacity:
-        """What this machine holds, or the cluster."""
+        """The resources of this machine, or of the cluster's nodes."""
         if self.address is None:
             return Capacity.of_this_machine()
         self._connect()
         return Capacity(tuple(node["Resources"] for node in _nodes()))
 
     def check(self, home: Home, mark: str, paths: Sequence[Path], patience: float) -> None:
-        """Have every node with CPUs look whether it sees the runs folder and these paths, and runs the same code.
+        """Have every node with CPUs check that it sees the runs folder and these paths, and runs the same code.
 
         Raises:
-            UserError: one does not; says which, and what.
+            UserError: names the first node that does not, and the problem.
         """
         wanted = (str(home.path), mark, [str(path) for path in paths], patience, provenance.program_fingerprint())
-        replies = [  # several nodes may be of one host, so a name is no key
+        replies = [  # a list: several nodes of one host have the same name
             (
                 f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']})",
                 _on(node["NodeID"], _look, *wanted),
@@ -133,12 +134,12 @@ class RayTune:
         return [node["NodeID"] for node in _nodes() if node["Resources"].get("CPU")]
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """What a function returns in a process on each of these nodes; all of them run at once."""
+        """What a function returns in a process on each node with CPUs; all run at once."""
         returned: list[Any] = ray.get([_on(node, function, *arguments) for node in self.nodes()])
         return returned
 
     def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """What a function returns in a process of its own on each such node, once a GPU is free there."""
+        """What a function returns in a separate process on each node with these resources, once a GPU is free there."""
         if self.address is None:
             return [apart(function, *arguments)]
         self._connect()
@@ -159,7 +160,7 @@ class RayTune:
     ) -> None:
         ray.shutdown()
 
-    def run(self, jobs: Sequence[Job], report: Report, *, limit: int | None) -> None:
+    def run(self, jobs: Sequence[Job], report: Listener, *, limit: int | None) -> None:
         scratch = tempfile.mkdtemp(prefix="goalgrid-ray-")
         ending = _Ending(self.stop, jobs, self.grace)
         passing = _Passing(jobs, report, ending)
@@ -184,7 +185,7 @@ class RayTune:
             raise UserError(f"Ray failed: {ending.hopeless}. The same command goes on.")
 
     def kill(self, attempt: Attempt) -> None:
-        """Kill the process that makes this attempt, on whatever node it is; it leaves its traceback where it can."""
+        """Kill the process that makes this attempt, on any node; it writes its traceback if it can."""
         lease = attempt.content()
         if lease["machine"] == processes.machine():
             _kill(lease["pid"], lease["started"])
@@ -215,7 +216,7 @@ class RayTune:
 
 
 def _prepare_own(seconds: float) -> None:
-    """A Ray of one launch: one node on any system, listening here alone, whose processes need no head for so long."""
+    """Set up the Ray of a launch: one node, bound to loopback; its processes outlive a lost head by `seconds`."""
     ray_constants.ENABLE_RAY_CLUSTER = False  # the first switch for this process: it was read when Ray was imported
     os.environ |= {
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
@@ -226,9 +227,9 @@ def _prepare_own(seconds: float) -> None:
 def _tuner(
     jobs: Sequence[Job], callbacks: list[tune.Callback], scratch: str, limit: int | None, ending: "_Ending"
 ) -> tune.Tuner:
-    """A tuner with one trial a job; jobs that ask for different resources in turn, so that they run side by side."""
+    """A tuner with a trial for each job; jobs of different resources take turns, so that they run side by side."""
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(PENDING, 2 * len({job.request for job in jobs})))
-    # As points, not as a grid: of a grid Tune copies the whole for every trial, which takes minutes for thousands.
+    # As points, not as a grid: Tune copies the whole grid for every trial, which takes minutes for thousands.
     configs = [
         {"job": job.id, "resources": json.dumps(job.request.resources), "content": job.to_json()}
         for job in _in_turn(jobs)
@@ -263,7 +264,7 @@ def _tuner(
 
 
 def _in_turn(jobs: Sequence[Job]) -> list[Job]:
-    """The jobs of each request in their order, one of each request in turn."""
+    """The jobs, taking turns between requests; jobs of the same request keep their order."""
     groups = defaultdict[Request, list[Job]](list)
     for job in jobs:
         groups[job.request].append(job)
@@ -271,7 +272,7 @@ def _in_turn(jobs: Sequence[Job]) -> list[Job]:
 
 
 class _Process(tune.Trainable):
-    """A process that does one job after another, each in a thread; the main thread hears signals."""
+    """A process that does one job after another in a thread, while the main thread hears signals."""
 
     def setup(self, config: dict[str, Any]) -> None:
         self.node = ray.get_runtime_context().get_node_id()
@@ -283,13 +284,13 @@ class _Process(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        """What happened since the last time, as JSON: each result costs Tune more than a short trial takes."""
+        """Events since the last call, together as JSON: a result costs Tune more than a short trial takes."""
         self.thread.join(REPORT_SECONDS)
         over = not self.thread.is_alive()
         events = []
         with suppress(queue.Empty):
             while True:
-                events.append(self.events.get_nowait().to_dict())
+                events.append(asdict(self.events.get_nowait()))
         if over and not events and self.error:
             raise self.error
         return {"events": json.dumps(events), "done": over and not self.error}
@@ -319,20 +320,20 @@ class _Process(tune.Trainable):
 
 
 class _Unpickled:
-    """Tune pickles what it is given for a restore that we never make; this leaves nothing there."""
+    """Pickled as an empty object: Tune pickles its arguments for a restore that we never make."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
 
 
 class _Ending(_Unpickled, tune.Stopper):
-    """Ends a `Tuner` that was asked to, once no trial of it is running or their time is over."""
+    """Ends a `Tuner` that was asked to end, once no trial is running or the time for checkpoints is over."""
 
     def __init__(self, stop: Stop, jobs: Sequence[Job], grace: float) -> None:
         self.stop, self.jobs, self.grace = stop, jobs, grace
         self.asked: float | None = None
         self.hopeless = ""
-        """Why it ends before all jobs had their turn."""
+        """Why the `Tuner` ends before all jobs have run."""
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         return False
@@ -348,16 +349,16 @@ class _Ending(_Unpickled, tune.Stopper):
 
 
 class _Passing(_Unpickled, tune.Callback):
-    """Hands the events of all trials to the launch, in the driver's process, and says which attempt a death cut off."""
+    """Passes the events of all trials to the launch, in the driver's process, and ends attempts of dead processes."""
 
-    def __init__(self, jobs: Sequence[Job], report: Report, ending: _Ending) -> None:
+    def __init__(self, jobs: Sequence[Job], report: Listener, ending: _Ending) -> None:
         self.ending, self._report = ending, report
         self.jobs = {job.id: job for job in jobs}
         self.over = set[str]()
-        """Ids of trials that were reported as done or failed."""
+        """Ids of trials reported as done or failed."""
         self.buried = set[Attempt]()
         self.vain = 0
-        """Deaths of processes, one after the other, that cut no attempt off."""
+        """Deaths of processes in a row without an event of a trial in between."""
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
@@ -378,7 +379,7 @@ class _Passing(_Unpickled, tune.Callback):
         self._report(event)
 
     def _bury(self, trial: Any) -> None:
-        """A job's process died, and Ray says so before it starts the job in another process."""
+        """Handle the death of a job's process; Ray calls this before it starts the job in another process."""
         job = self.jobs[trial.config["job"]]
         error = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
 
@@ -394,7 +395,7 @@ class _Passing(_Unpickled, tune.Callback):
             return Failure.KILLED, f"its process {lease.get('pid')} on {lease.get('host')} died"
 
         self.vain += 1
-        for trial_id in job.ids:  # what was done before the death may not have been reported
+        for trial_id in job.ids:  # a trial done before the death may not have been reported
             if trial_id not in self.over and job.place.trial(trial_id).done.exists():
                 self.report(Event(trial_id, "done"))
         if found := worker.bury(job, judge, self.buried):
@@ -406,7 +407,7 @@ class _Passing(_Unpickled, tune.Callback):
 
 
 def _nodes() -> list[dict[str, Any]]:
-    """Those that answer: Ray itself needs a quarter of a minute, or more, to notice that one is gone."""
+    """The nodes that answer: Ray itself needs 15 s or more to notice that a node is gone."""
     return [n for n in ray.nodes() if n["Alive"] and answers(n["NodeManagerAddress"], n["NodeManagerPort"])]
 
 
@@ -420,7 +421,7 @@ def _there(node: str) -> NodeAffinitySchedulingStrategy:
 
 
 def _look(home: str, mark: str, paths: list[str], patience: float, code: str) -> str:
-    """What is wrong on this node; empty where all is well."""
+    """The problem of this node; empty without a problem."""
     try:
         shared_folder.wait_for(Home(Path(home)), mark, patience)
     except UserError as error:
@@ -434,7 +435,7 @@ def _look(home: str, mark: str, paths: list[str], patience: float, code: str) ->
 
 
 def _kill(pid: int, started: float) -> None:
-    """End a process that hangs: first so that it writes where, then for sure."""
+    """End a process that hangs: first by a signal that writes its traceback, then by a kill."""
     for number, patience in ((signal.SIGABRT, 2.0), (signal.SIGKILL, 5.0)):
         until = time.monotonic() + patience
         if processes.started(pid) == started:

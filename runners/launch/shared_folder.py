@@ -1,4 +1,4 @@
-"""The shared folder, as each node sees it: known by a mark that a launch leaves there, waited for where it is late."""
+"""The shared runs folder as each node sees it: a node recognises it by a mark, and waits until it sees the mark."""
 
 import time
 import uuid
@@ -10,7 +10,7 @@ from grid.store.home import Home
 
 
 def mark(home: Home) -> str:
-    """The mark of this runs folder, left there by the first launch: of several that begin at once, by one.
+    """The mark of this runs folder; the first launch creates it.
 
     Raises:
         UserError: the folder cannot be written.
@@ -25,10 +25,10 @@ def mark(home: Home) -> str:
 
 
 def wait_for(home: Home, wanted: str, seconds: float) -> None:
-    """Wait until the runs folder with this mark is seen here: an empty mount point would take everything unseen.
+    """Wait until this node sees the runs folder with this mark: writing to an empty mount point would lose everything.
 
     Raises:
-        UserError: it was not for so long.
+        UserError: this node did not see it in time.
     """
     until = time.monotonic() + seconds
     while _seen(home) != wanted:
@@ -41,7 +41,7 @@ def wait_for(home: Home, wanted: str, seconds: float) -> None:
 
 
 def missing(paths: list[str]) -> list[str]:
-    """Those that are not seen here."""
+    """The paths that this node does not see."""
     return [path for path in paths if not Path(path).exists()]
 
 

@@ -1,4 +1,4 @@
-"""A probe: a few steps and one validation of a trial in a temporary folder, to know what its like will cost."""
+"""The speed probe: a few steps and a validation of a trial in a temporary folder, to estimate what trials cost."""
 
 import tempfile
 import time
@@ -29,14 +29,14 @@ from runners.training.trainer import Hooks, Preempted, Trainer
 
 STEPS = 20
 WARMING = 3
-"""First steps, which take longer and are not counted."""
+"""First steps, which take longer and do not count."""
 
 RANK = 4
 """Bytes of a test query's rank in the record, before compression."""
 
 
 def probe(grid: Grid, trials: Sequence[Trial], home: Home, console: Console) -> list[Probe]:
-    """Measure each of these trials in this process. Features of frozen backbones are computed and kept, as by a run.
+    """Measure these trials in this process. Features of frozen backbones are computed and cached, as in a launch.
 
     Raises:
         UserError: the data or weights cannot be used.
@@ -49,7 +49,7 @@ def probe(grid: Grid, trials: Sequence[Trial], home: Home, console: Console) -> 
 
 
 def probe_memory(grid: Grid, trials: Sequence[Trial], home: Home, console: Console) -> None:
-    """Measure what trials need of this machine's GPU, where it has one, and keep it in the runs folder.
+    """Measure the GPU memory that trials need on this machine, if it has a GPU, and keep it in the runs folder.
 
     Raises:
         UserError: the data cannot be used, or a trial does not fit on the GPU.
@@ -63,7 +63,7 @@ def probe_memory(grid: Grid, trials: Sequence[Trial], home: Home, console: Conso
 
 
 def measure(settings: TrialSettings, machine: Machine, steps: int = STEPS) -> Probe:
-    """Train a few steps, validate once, and see how large what it writes is."""
+    """Train a few steps, validate once, and measure the size of the files."""
     torch.set_num_threads(machine.threads)
     inputs = prepare(settings, machine)
     with tempfile.TemporaryDirectory(prefix="goalgrid-probe-") as name:
@@ -90,7 +90,7 @@ def measure(settings: TrialSettings, machine: Machine, steps: int = STEPS) -> Pr
 def _timed(
     settings: TrialSettings, inputs: Inputs, folder: TrialFolder, steps: int, replicas: Replicas
 ) -> tuple[float, float, int, float]:
-    """Seconds of a step, from the lower to the upper quarter, how many were measured, and seconds of a validation."""
+    """Lower and upper quartile of a step's seconds, number of steps measured, and seconds of a validation."""
     times: list[float] = []
 
     def beat(step: int) -> bool:
@@ -102,11 +102,11 @@ def _timed(
     trainer = Trainer(settings, inputs, folder, hooks=hooks, replicas=replicas)
     with suppress(Preempted):
         trainer.fit()
-    each = [after - before for before, after in pairwise(times)]
-    each = each[WARMING:] or each
-    lower, _, upper = quantiles(each, n=4) if len(each) > 1 else each * 3
+    seconds = [after - before for before, after in pairwise(times)]
+    seconds = seconds[WARMING:] or seconds
+    lower, _, upper = quantiles(seconds, n=4) if len(seconds) > 1 else seconds * 3
     started = time.monotonic()
     trainer.evaluate("val")
     evaluation = time.monotonic() - started
     checkpoints.save(folder.best_checkpoint, {"row": {}, "model": trainer.model.weights()})
-    return lower, upper, len(each), evaluation
+    return lower, upper, len(seconds), evaluation

@@ -1,9 +1,8 @@
-"""The watchdog: a trial that shows no progress for too long is ended, so that it is tried again."""
+"""The watchdog: ends a trial that makes no progress for too long, so that it is tried again."""
 
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 from grid.store.attempts import Attempt
 from grid.store.failures import Failure
@@ -12,24 +11,24 @@ from runners.trial import holding
 from runners.trial.events import Event
 
 LOOKS = 8
-"""Looks at a trial within the time that it may stand still."""
+"""Checks of a trial within the time that it may make no progress."""
 
 
 class Watchdog:
-    """Looks at the running trials of a launch in a thread, while the block runs.
+    """Checks the running trials of a launch in a thread, while the block runs.
 
-    Progress is what counts, not heartbeats: a process whose trainer is stuck still has a heart. Times are this
-    process's own, so that a clock that is set, here or elsewhere, ends no trial.
+    It checks progress, not heartbeats: a process with a stuck trainer still renews its lease. It uses this process's
+    monotonic clock, so that setting a clock on any machine ends no trial.
 
     Args:
-        seconds: without progress, after which a trial is ended.
+        seconds: without progress after which a trial is ended.
         kill: ends the process of an attempt.
     """
 
     def __init__(self, home: Home, seconds: float, kill: Callable[[Attempt], None]) -> None:
         self.home, self.seconds, self.kill = home, seconds, kill
         self._seen: dict[str, tuple[object, float]] = {}
-        """Of each running trial: its progress, and since when that is so."""
+        """By running trial: its progress, and when that was first seen."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 
@@ -37,14 +36,12 @@ class Watchdog:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
 
     def note(self, event: Event) -> None:
-        """Watch a trial from when it starts to when it ends."""
+        """Watch a trial from its start to its end."""
         if event.kind == "started":
             self._seen[event.trial_id] = (None, time.monotonic())
         elif event.kind not in ("epoch", "warning"):

@@ -1,23 +1,24 @@
-"""A job's work: its trials in order, in one process; and, from the disk, what is left of the job afterwards."""
+"""Doing a job: its trials in order, in one process; and what remains of the job afterwards, as the disk tells."""
 
 from collections.abc import Callable, Container
+
+import torch
 
 from grid.errors import UserError
 from grid.store.attempts import Attempt
 from grid.store.failures import Failure
 from grid.store.home import State
-from runners.gpu import cuda
 from runners.launch import shared_folder
 from runners.launch.jobs import Job
 from runners.trial import endings, holding
-from runners.trial.events import Event, Report
+from runners.trial.events import Event, Listener
 from runners.trial.holding import Origin
 from runners.trial.retries import Decision
 from runners.trial.run import run_trial
 from runners.trial.stopping import Stop
 
 
-def work(job: Job, report: Report, stop: Stop, *, node: str = "", capture: bool = False) -> None:
+def work(job: Job, report: Listener, stop: Stop, *, node: str = "", capture: bool = False) -> None:
     """Make an attempt at each of a job's trials in this process, in order, until the process is asked to end.
 
     Args:
@@ -30,15 +31,15 @@ def work(job: Job, report: Report, stop: Stop, *, node: str = "", capture: bool 
         for trial_id in job.ids:
             report(Event(trial_id, "failed", message=f"{Failure.STORAGE}: {error}"))
         return
-    if job.machine.device.type == "cuda":  # the jobs of a process that is used again may have different shares
-        cuda.bound(1.0 if alone(job) else job.request.memory)
+    if job.machine.device.type == "cuda":  # jobs of a reused process may have different shares
+        torch.cuda.set_per_process_memory_fraction(1.0 if alone(job) else job.request.memory)
     for number, (trial_id, settings) in enumerate(zip(job.ids, job.trials, strict=True)):
         stop.look()
         if stop.asked():
             return
         folder = home.trial(trial_id)
         if settings.starts_from in job.ids and not home.trial(settings.starts_from).done.exists():
-            continue  # its parent failed, and says so; this trial stays planned
+            continue  # its parent failed and reported that; this trial stays planned
         if job.tried and len(folder.attempts()) > job.tried[number] and not decision(job, trial_id).at_once:
             continue  # an attempt of this round failed; the next attempt waits for the next round
         run_trial(settings, folder, report, job.machine, origin=origin, cadence=job.launched.cadence, stop=stop)
@@ -63,8 +64,8 @@ def left(job: Job) -> Job | None:
 
 def made(job: Job) -> int:
     """Attempts that this launch made at the job's trials."""
-    every = (attempt for trial_id in job.ids for attempt in job.place.trial(trial_id).attempts())
-    return sum(attempt.launch() == job.launched.name for attempt in every)
+    attempts = (attempt for trial_id in job.ids for attempt in job.place.trial(trial_id).attempts())
+    return sum(attempt.launch() == job.launched.name for attempt in attempts)
 
 
 def live(job: Job) -> bool:
@@ -85,10 +86,11 @@ def pause(job: Job) -> float:
 def bury(
     job: Job, judge: Callable[[Attempt], tuple[Failure, str]], buried: Container[Attempt]
 ) -> tuple[Attempt, Event] | None:
-    """After the job's process died: say how the attempt that the death cut off ended, by the driver's judgement.
+    """After the job's process died, write how the attempt that it was making ended; returns attempt and event.
 
     Args:
-        buried: attempts that earlier deaths cut off.
+        judge: the driver's judgement: class of the failure, and message.
+        buried: attempts that ended by earlier deaths.
     """
     for trial_id in job.ids:
         folder = job.place.trial(trial_id)
@@ -96,7 +98,7 @@ def bury(
         if not latest or latest in buried or latest.launch() != job.launched.name:
             continue
         if folder.done.exists() or latest.outcome() not in (None, Failure.TIMEOUT):
-            continue  # it ended by itself; only the watchdog says before a death how that ended
+            continue  # it ended by itself; only the watchdog writes an end before the death
         holding.end(latest, *judge(latest))
         over = endings.given_up(folder, job.launched.name)
         said = f"{latest.outcome()}: {latest.message()}"

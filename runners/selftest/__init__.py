@@ -1,1 +1,1 @@
-"""Faults on purpose: what `goalgrid selftest` does to a small grid, and what it expects."""
+"""Faults on purpose: what `goalgrid selftest` does to a small grid, and what it checks."""

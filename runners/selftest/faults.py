@@ -1,13 +1,12 @@
-"""Disturbing launches as the world does, and what that cost: for `goalgrid selftest` and benchmarks/chaos.py."""
+"""Starting, watching and killing launches on purpose: for `goalgrid selftest` and benchmarks/chaos.py."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,16 +16,16 @@ from grid.store.home import Home, TrialFolder
 
 POLL_SECONDS = 0.02
 
-Found = TypeVar("Found")
+Awaited = TypeVar("Awaited")
 
 
 class Unmet(Exception):
-    """What was waited for did not come."""
+    """An awaited event did not happen in time."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """`goalgrid run` as a user gives it, again and again; what it says is added to a log.
+    """`goalgrid run` as a user gives it, as often as needed; its output is appended to a log.
 
     Args:
         words: the grid and its options.
@@ -37,7 +36,7 @@ class Command:
     log: Path
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Give the command, in a session of its own, so that a Ctrl-C here is none there."""
+        """Start the command in its own session, so that a Ctrl-C here does not reach it."""
         command = [sys.executable, "-m", "goalgrid", "run", *self.words]
         command += ["--runs", str(self.home.path), "--mlflow-uri", ""]
         with self.log.open("ab") as log:
@@ -49,34 +48,37 @@ class Command:
         return lines[-1] if lines else "nothing"
 
 
-def wait_for(look: Callable[[], Found | None], what: str, seconds: float) -> Found:
-    """The first thing that `look` finds.
+def wait_for(look: Callable[[], Awaited | None], what: str, seconds: float) -> Awaited:
+    """Wait until `look` returns a true value, and return it.
+
+    Args:
+        what: is awaited, for the error.
 
     Raises:
-        Unmet: it found nothing for so long.
+        Unmet: it did not within these seconds.
     """
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        found = look()
-        if found:
-            return found
+        value = look()
+        if value:
+            return value
         time.sleep(POLL_SECONDS)
     raise Unmet(f"{what} did not come within {seconds:g} s")
 
 
 def folders(home: Home) -> list[TrialFolder]:
-    """Of all trials that were begun."""
+    """Folders of all trials that were begun."""
     return [TrialFolder(path) for path in sorted((home.path / "trials").glob("*"))]
 
 
 def live(home: Home) -> list[Attempt]:
-    """Attempts that some process makes at the moment."""
+    """Attempts that a process makes now."""
     latest = (folder.latest() for folder in folders(home))
     return [attempt for attempt in latest if attempt and attempt.live()]
 
 
 def strike(lease: dict[str, Any]) -> bool:
-    """Kill -9 the process of this lease, if it is one of this machine; whether it was."""
+    """Kill -9 the process of this lease if it runs on this machine; returns whether it does."""
     here = lease["machine"] == processes.machine() and processes.started(lease["pid"]) == lease["started"]
     if here:
         os.kill(lease["pid"], signal.SIGKILL)
@@ -84,7 +86,7 @@ def strike(lease: dict[str, Any]) -> bool:
 
 
 def done_at(home: Home) -> dict[str, tuple[int, ...]]:
-    """Of every finished trial, which files say so: they change if it is trained again."""
+    """Inodes and times of the files of every finished trial: they change if the trial is trained again."""
     found = {}
     for folder in folders(home):
         if folder.done.exists():
@@ -94,42 +96,6 @@ def done_at(home: Home) -> dict[str, tuple[int, ...]]:
 
 
 def trained_after_done(home: Home) -> list[str]:
-    """Trials at which there was another attempt after one that finished them."""
+    """Trials with a further attempt after an attempt that finished them."""
     outcomes = {folder.trial_id: [attempt.outcome() for attempt in folder.attempts()][:-1] for folder in folders(home)}
     return [trial_id for trial_id, before in outcomes.items() if DONE in before]
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What disturbances cost.
-
-    Args:
-        attempts: at all trials together.
-        steps: trained in all, those that were lost included.
-        lost: by each attempt that was cut off, as counted when the next one began.
-    """
-
-    attempts: int
-    steps: int
-    lost: tuple[int, ...]
-
-
-def cost(trials: Iterable[TrialFolder]) -> Cost:
-    """By the exact steps that attempts count where `GOALGRID_COUNT_STEPS` is set."""
-    attempts, steps, lost = 0, 0, list[int]()
-    for folder in trials:
-        found = folder.attempts()
-        attempts += len(found)
-        spans = [span for attempt in found if (span := attempt.counted())]
-        steps += sum(last - first for first, last in spans)
-        lost += _lost(spans)
-    return Cost(attempts, steps, tuple(lost))
-
-
-def _lost(spans: Sequence[tuple[int, int]]) -> list[int]:
-    """Between each attempt and the next: how far that one fell back.
-
-    >>> _lost([(0, 12), (10, 31), (31, 40)])
-    [2, 0]
-    """
-    return [last - first for (_, last), (first, _) in pairwise(spans)]

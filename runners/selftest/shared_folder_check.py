@@ -1,41 +1,42 @@
-"""What goalgrid needs of a runs folder, tried by several processes at once.
+"""Checks that a runs folder does what goalgrid needs, by several processes (onlookers) at once.
 
 Started as `python -m runners.selftest.shared_folder_check FOLDER COUNT`.
 
-A file appears whole by a rename, a link is made by one contender alone, and what one process wrote another sees.
+A renamed file appears whole, only one contender makes a link, and other processes see a written file.
 """
 
 import json
 import sys
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from grid.errors import UserError
 from grid.store.attempts import HEARTBEAT_SECONDS
 from grid.store.files import create_json, write_text
+from runners.selftest.faults import Unmet, wait_for
 
 MEETING_SECONDS = 60.0
-"""For all onlookers to come."""
+"""How long an onlooker waits for the others."""
 
 ROUNDS = 100
 SIZE = 1 << 16
-"""Links contended for, renames watched, and bytes of the file that is renamed."""
+"""Number of links contended for and of renames watched; bytes of the renamed file."""
 
 PAUSE_SECONDS = 0.005
-"""After a link that was made."""
+"""Pause of a winner after it made a link."""
 
 
 @dataclass
 class Seen:
-    """What one onlooker saw.
+    """What an onlooker saw.
 
     Args:
         won: rounds in which it made the link.
-        faults: what it saw that must not be, a sentence each.
-        seconds: that the last of the others' files took to be seen.
+        faults: what must not happen and did, in words.
+        seconds: how long it took to see the files of all others.
     """
 
     won: list[int] = field(default_factory=list)
@@ -44,9 +45,9 @@ class Seen:
 
 
 def look(folder: str, count: int) -> dict[str, object]:
-    """Take part as one of so many onlookers; what was seen, as plain values.
+    """Take part as one of `count` onlookers; returns `Seen` as plain values.
 
-    What cannot be done at all is a fault too: who asked should hear it from every node.
+    An error is a fault too, so that the caller hears of it from every node.
     """
     seen, place, name = Seen(), Path(folder), uuid.uuid4().hex
     try:
@@ -57,18 +58,18 @@ def look(folder: str, count: int) -> dict[str, object]:
         seen.faults += _write(place / "whole") if writes else _read(place / "whole")
     except OSError as error:
         seen.faults.append(f"{error.strerror}: {error.filename}")
-    except UserError as error:
+    except (UserError, Unmet) as error:
         seen.faults.append(str(error))
     return asdict(seen)
 
 
 def faults(answers: Sequence[dict[str, object]]) -> dict[str, str]:
-    """Each claim about the folder with what speaks against it; empty where nothing does."""
+    """The claims about the folder, each with what speaks against it; empty where the claim holds."""
     seen = [Seen(**answer) for answer in answers]  # type: ignore[arg-type]
-    said = "; ".join(dict.fromkeys(fault for one in seen for fault in one.faults))
-    winners = [sum(number in one.won for one in seen) for number in range(ROUNDS)]
+    said = "; ".join(dict.fromkeys(fault for onlooker in seen for fault in onlooker.faults))
+    winners = [sum(number in onlooker.won for onlooker in seen) for number in range(ROUNDS)]
     wrong = sum(count != 1 for count in winners)
-    slowest = max(one.seconds for one in seen)
+    slowest = max(onlooker.seconds for onlooker in seen)
     late = f"a file was seen after {slowest:.0f} s" if slowest > HEARTBEAT_SECONDS else ""
     return {
         "files are written, flushed and renamed as a whole": said,
@@ -78,15 +79,15 @@ def faults(answers: Sequence[dict[str, object]]) -> dict[str, str]:
 
 
 def _meet(place: Path, what: str, name: str, count: int, patience: float) -> float:
-    """Leave a file and wait until everyone's is seen; how long that took after one's own."""
+    """Write a file and wait for those of all others; returns the seconds from this write on."""
     write_text(place / f"{what}-{name}", name)
     began = time.monotonic()
-    _until(lambda: len(list(place.glob(f"{what}-*"))) >= count, patience, f"not all {count} files {what}-* were seen")
+    wait_for(lambda: len(list(place.glob(f"{what}-*"))) >= count, f"all {count} files {what}-*", patience)
     return time.monotonic() - began
 
 
 def _contend(path: Path, name: str) -> bool:
-    """Try to make a link when the others do: who made one lets them catch up."""
+    """Try to make a link at the same time as the others; the winner lets them catch up."""
     try:
         made = create_json(path, name)
     except OSError as error:
@@ -97,7 +98,7 @@ def _contend(path: Path, name: str) -> bool:
 
 
 def _write(path: Path) -> list[str]:
-    """Replace a file again and again; the last time it says that it is over."""
+    """Replace a file again and again; the last content says that it is over."""
     for number in range(ROUNDS):
         write_text(path, "ab"[number % 2] * SIZE)
     write_text(path, "z" * SIZE)
@@ -105,8 +106,8 @@ def _write(path: Path) -> list[str]:
 
 
 def _read(path: Path) -> list[str]:
-    """Read it meanwhile: always one of its contents, as a whole."""
-    _until(path.exists, MEETING_SECONDS, f"{path} was not seen")
+    """Read the file meanwhile; returns a fault if it is ever missing or not whole."""
+    wait_for(path.exists, str(path), MEETING_SECONDS)
     until = time.monotonic() + MEETING_SECONDS
     while time.monotonic() < until:
         try:
@@ -118,14 +119,6 @@ def _read(path: Path) -> list[str]:
         if text[0] == "z":
             return []
     return [f"the last content of a file was not seen within {MEETING_SECONDS:g} s"]
-
-
-def _until(met: Callable[[], bool], patience: float, fault: str) -> None:
-    until = time.monotonic() + patience
-    while not met():
-        if time.monotonic() > until:
-            raise UserError(f"{fault} within {patience:g} s")
-        time.sleep(0.01)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The self-test: disturbs a tiny grid on the user's machine or cluster as the world would, and looks what is lost."""
+"""The self-test: kills and damages a tiny grid on the user's machine or cluster, and checks that nothing is lost."""
 
 import json
 import math
@@ -39,16 +39,16 @@ SETTINGS = (
     "reliability.checkpoint_steps=5",
 )
 TWO, THREE = 'objectives=["con_con","sig-ms_cir"]', 'objectives=["con_con","sig-ms_cir","sig_cir"]'
-"""Trials of the embedded data that take seconds; the third joins when two drivers share the work."""
+"""Trials of the embedded data, of a few seconds each; the third joins when two drivers share the work."""
 
 EPOCHS, SECONDS = 6, 3.0
-"""Of a trial; on a machine where they take less time than this there are more, so that it can be met on its way."""
+"""Epochs of a trial, and its least duration: a fast machine trains more epochs, so that kills meet running trials."""
 
 PATIENCE = 180.0
-"""Seconds for anything that should come; on a slow machine Ray alone takes half a minute to start."""
+"""Seconds to wait for anything; on a slow machine Ray alone takes half a minute to start."""
 
 ONLOOKERS = 4
-"""Processes of this machine that try the folder together."""
+"""Processes of this machine that check the folder together."""
 
 ANOTHER_FOLDER = (
     "Choose another folder: on a local disk, NFS or Lustre, with hard links, renames in one step and the same content "
@@ -58,18 +58,18 @@ REPORT = "Nothing of your own was touched; what was tried is kept in {place}, wi
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """One claim, what speaks against it, empty where it holds, and what to do then."""
+class Claim:
+    """A claim, what speaks against it (empty where it holds), and what to do then."""
 
     claim: str
     problem: str = ""
     advice: str = ""
 
 
-def selftest(runs: Path, address: str | None) -> Iterator[Verdict]:
-    """Put claims to the test, one after the other, in a folder of their own below `runs`.
+def selftest(runs: Path, address: str | None) -> Iterator[Claim]:
+    """Test the claims, one after the other, in a new folder below `runs`.
 
-    The folder is removed if all of them hold; the first that does not ends the test.
+    The first claim that does not hold ends the test; if all hold, the folder is removed.
 
     Raises:
         UserError: the folder cannot be made, or no cluster answers.
@@ -91,17 +91,17 @@ def selftest(runs: Path, address: str | None) -> Iterator[Verdict]:
         story.end()
 
 
-def _verdicts(place: Path, nodes: "Nodes", story: "Story") -> Iterator[Verdict]:
+def _verdicts(place: Path, nodes: "Nodes", story: "Story") -> Iterator[Claim]:
     shared = place / "shared"
     shared.mkdir()
     for claim, problem in shared_folder_check.faults(nodes.look(shared)).items():
-        yield Verdict(claim, problem, ANOTHER_FOLDER)
+        yield Claim(claim, problem, ANOTHER_FOLDER)
     advice = REPORT.format(place=place)
     for claim, stage in story.stages().items():
         try:
-            yield Verdict(claim, stage(), advice)
+            yield Claim(claim, stage(), advice)
         except (Unmet, subprocess.TimeoutExpired) as unmet:
-            yield Verdict(claim, f"{unmet}. Its log: {story.command.log}, which ends: {story.command.said()}", advice)
+            yield Claim(claim, f"{unmet}. Its log: {story.command.log}, which ends: {story.command.said()}", advice)
 
 
 class Nodes:
@@ -112,14 +112,14 @@ class Nodes:
         self.onlookers = ONLOOKERS + (len(self._driver().nodes()) if address else 0)
 
     def look(self, folder: Path) -> list[dict[str, object]]:
-        """Have processes of this machine, and one on every node, try the folder together."""
+        """Have processes of this machine, and one on every node, check the folder together."""
         command = [sys.executable, "-m", "runners.selftest.shared_folder_check", str(folder), str(self.onlookers)]
         here = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(ONLOOKERS)]
         there = self._driver().everywhere(shared_folder_check.look, str(folder), self.onlookers) if self.address else []
         return [*(json.loads(process.communicate()[0]) for process in here), *there]
 
     def strike(self, attempt: Attempt) -> None:
-        """Kill -9 the process that makes this attempt, wherever it runs."""
+        """Kill -9 the process that makes this attempt, on any node."""
         lease = attempt.content()
         if not strike(lease) and self.address:
             self._driver().everywhere(strike, lease)
@@ -131,7 +131,7 @@ class Nodes:
 
 
 class Story:
-    """A launch that is cut off in every way, one after the other; the same command always goes on."""
+    """A launch that is cut off in every way in turn; the same command always goes on."""
 
     def __init__(self, place: Path, nodes: Nodes) -> None:
         self.place, self.nodes, self.epochs = place, nodes, EPOCHS
@@ -140,7 +140,7 @@ class Story:
         self.started: list[subprocess.Popen[bytes]] = []
 
     def stages(self) -> dict[str, Callable[[], str]]:
-        """Each claim with what tries it and says what speaks against it, in the order of the story."""
+        """The claims in the order of the story, each with the method that returns what speaks against it."""
         return {
             "a tiny grid trains here": self.trains,
             "a worker killed with -9 is replaced, and its trial goes on": self.worker_killed,
@@ -214,13 +214,13 @@ class Story:
         return "; ".join(differences(self._cells(), self.undisturbed, self.home))
 
     def end(self) -> None:
-        """Leave no process behind."""
+        """Kill all processes that were started."""
         for process in self.started:
             process.kill()
             process.wait()
 
     def _alone(self) -> int:
-        """Train everything undisturbed and without Ray; the exit code."""
+        """Train everything undisturbed and without Ray; returns the exit code."""
         self.command = self._command(THREE, "--here", home=self.undisturbed)
         return self._start().wait(PATIENCE)
 
@@ -246,7 +246,7 @@ class Story:
         return self.started[-1]
 
     def _moving(self, before: dict[str, int], wanted: Callable[[Attempt], bool] = lambda attempt: True) -> Attempt:
-        """Wait for a live attempt of this kind that has begun, at a trial with a checkpoint newer than these."""
+        """Wait for a wanted live attempt that has begun, at a trial with a newer checkpoint than in `before`."""
 
         def look() -> Attempt | None:
             if self.started[-1].poll() is not None:
@@ -262,15 +262,15 @@ class Story:
         return wait_for(look, "a trial that moves on", PATIENCE)
 
     def _checkpoints(self) -> dict[str, int]:
-        """When the last checkpoint of each trial was written."""
+        """Time of the last checkpoint of each trial."""
         found = {}
         for folder in folders(self.home):
-            with suppress(FileNotFoundError):  # between two of them there is none for a moment
+            with suppress(FileNotFoundError):  # while a checkpoint is replaced there is none for a moment
                 found[folder.trial_id] = folder.last_checkpoint.stat().st_mtime_ns
         return found
 
     def _stopped(self) -> list[TrialFolder]:
-        """Trials whose last attempt was asked to end."""
+        """Trials whose last attempt ended on request."""
         found = [(folder, folder.latest()) for folder in folders(self.home)]
         return [folder for folder, latest in found if latest and latest.outcome() == Failure.PREEMPTED]
 
@@ -280,6 +280,6 @@ def _log(attempt: Attempt) -> str:
 
 
 def _step(checkpoint: Path) -> int | None:
-    """The step of a checkpoint; None where there is none."""
+    """The step of a checkpoint; None without a checkpoint."""
     content = checkpoints.load(checkpoint, torch.device("cpu"))
     return None if content is None else int(content["step"])

@@ -1,7 +1,7 @@
 """Checkpoints: everything that training goes on from, as tensors and plain values, loaded without unpickling code.
 
-A checkpoint is what `torch.save` writes, a zip file, with a SHA-256 of itself in the zip's comment: `torch.load` reads
-it as it is, and half a file, or one with a wrong bit, is found out.
+A checkpoint is the zip file that `torch.save` writes, with its SHA-256 in the zip's comment: `torch.load` reads it
+unchanged, and a truncated or damaged file is detected.
 """
 
 import hashlib
@@ -18,18 +18,18 @@ from grid.store.files import written_aside
 
 _MARK = b"sha256:"
 _COMMENT = len(_MARK) + 64
-"""Bytes of the zip's comment; its last two bytes before say how many."""
+"""Length of the zip's comment in bytes; the two bytes before the comment hold it."""
 
 
 class Corrupt(Exception):
-    """What stands there is no whole checkpoint."""
+    """The file is not a whole checkpoint."""
 
 
 def save(path: Path, content: dict[str, Any], *, previous: Path | None = None, durable: bool = True) -> None:
-    """Replace the checkpoint at `path` in one step; what stood there before becomes `previous`.
+    """Replace the checkpoint at `path` in one step; the old one becomes `previous`.
 
     Args:
-        durable: wait until it stands on the disk.
+        durable: wait until the disk has it.
 
     Raises:
         UserError: the disk is full or read-only; the checkpoint before is untouched.
@@ -47,11 +47,11 @@ def save(path: Path, content: dict[str, Any], *, previous: Path | None = None, d
 
 
 def load(path: Path, device: torch.device) -> dict[str, Any] | None:
-    """The checkpoint at `path`; None when there is none.
+    """The checkpoint at `path`; None without a file.
 
     Raises:
-        Corrupt: it is not whole.
-        OSError: it cannot be read at all.
+        Corrupt: it is truncated or damaged.
+        OSError: the file cannot be read.
     """
     try:
         data = path.read_bytes()
@@ -74,22 +74,23 @@ def dumped(content: dict[str, Any]) -> memoryview:
 
 
 def loaded(data: bytes, device: torch.device) -> dict[str, Any]:
-    """What `dumped` gave, on a device; without unpickling code."""
+    """Tensors and values from the bytes of `dumped`, on a device; runs no pickled code."""
     return dict(torch.load(io.BytesIO(data), map_location=device, weights_only=True))
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a corrupt checkpoint, so that nothing takes it and a reader can look at it."""
+    """Rename a corrupt checkpoint, so that no attempt loads it and a reader can look at it."""
     aside = path.with_name(f"{path.stem}.corrupt")
     path.replace(aside)
     return aside
 
 
 def random_states(device: torch.device) -> dict[str, Any]:
-    """States of all generators of this process."""
+    """States of all random generators of this process."""
     numbers = np.random.get_state(legacy=False)
     version, words, gauss = random.getstate()
-    states = {
+    cuda = {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {}
+    return {
         "python": [version, list(words), gauss],
         "numpy": [
             numbers["state"]["key"].tolist(),
@@ -97,34 +98,24 @@ def random_states(device: torch.device) -> dict[str, Any]:
             int(numbers["has_gauss"]),
             float(numbers["gauss"]),
         ],
+        "cpu": torch.get_rng_state(),
+        **cuda,
     }
-    return states | torch_states(device)
 
 
 def seed_torch(seed: int, device: torch.device) -> None:
-    """Start torch's generators. `torch.manual_seed` takes a millisecond more, to note it for devices not in use."""
+    """Seed torch's generators. `torch.manual_seed` also seeds devices not in use, which takes a millisecond more."""
     torch.default_generator.manual_seed(seed)
     if device.type == "cuda":
         torch.cuda.manual_seed(seed)
 
 
-def torch_states(device: torch.device) -> dict[str, Any]:
-    """States of torch's generators, from which weights, dropout and augmentation on a device are drawn."""
-    cuda = {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {}
-    return {"cpu": torch.get_rng_state(), **cuda}
-
-
 def restore_random_states(states: dict[str, Any], device: torch.device) -> None:
-    """Put the generators back to where they were."""
+    """Restore all random generators."""
     version, words, gauss = states["python"]
     random.setstate((version, tuple(words), gauss))
     key, position, has_gauss, cached = states["numpy"]
     np.random.set_state(("MT19937", np.array(key, dtype=np.uint32), position, has_gauss, cached))
-    restore_torch_states(states, device)
-
-
-def restore_torch_states(states: dict[str, Any], device: torch.device) -> None:
-    """Put torch's generators back."""
     torch.set_rng_state(states["cpu"].cpu())
     if "cuda" in states and device.type == "cuda":
         torch.cuda.set_rng_state(states["cuda"].cpu(), device)

@@ -1,8 +1,8 @@
-"""What the replicas of a training exchange: processes of one machine that each take a part of every batch.
+"""What replicas exchange: the processes of one machine that train a trial together, each on a part of every batch.
 
-There is one operation, a sum over all replicas, by torch.distributed: nccl between GPUs, gloo between CPUs. What one
-replica alone has is summed with the zeros of the others, which leaves its bits as they are. Nothing listens but on
-loopback, and replicas meet in a file, which no port is needed for.
+There is one operation, a sum over all replicas, by torch.distributed: nccl between GPUs, gloo between CPUs. A value
+that only one replica has is summed with zeros of the others, which keeps its bits. Connections use loopback only, and
+replicas find one another through a file, so no port has to be chosen.
 """
 
 import os
@@ -18,31 +18,31 @@ from jaxtyping import Shaped
 from torch import Tensor, distributed, nn
 
 MEETING = timedelta(minutes=1)
-"""For all replicas to meet, once all of them are ready to."""
+"""How long replicas wait for one another to connect, once all are ready."""
 
 WAITING = timedelta(days=1)
-"""For one another at a step: whether a training stands still is for the launch's watchdog to say, of all alike."""
+"""How long a replica waits for the others at a step: practically for ever. The launch's watchdog ends stuck trials."""
 
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 
 
 class PeerLost(RuntimeError):
-    """An exchange broke off: another replica is gone."""
+    """An exchange failed because another replica is gone."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """One replica's side of it; of a training in one process, which needs none, too.
+    """The exchange as one replica sees it. A training in one process has one replica and exchanges nothing.
 
     Args:
-        rank: of this replica; the first, 0, is the process of the trial.
+        rank: of this replica; rank 0 is the trial's own process.
     """
 
     rank: int = 0
     replicas: int = 1
 
     def part(self, count: int) -> slice:
-        """The rows of so many that are this replica's: next to one another, as many as any other's or one more or less.
+        """The rows, of `count`, that are this replica's: contiguous parts whose sizes differ by at most one.
 
         >>> [Exchange(rank, 3).part(8) for rank in range(3)]
         [slice(0, 2, None), slice(2, 5, None), slice(5, 8, None)]
@@ -50,10 +50,10 @@ class Exchange:
         return slice(count * self.rank // self.replicas, count * (self.rank + 1) // self.replicas)
 
     def sum(self, values: Tensor) -> None:
-        """Add up in place what all replicas have.
+        """Replace the values, in place, by their sum over all replicas.
 
         Raises:
-            PeerLost: one is gone.
+            PeerLost: a replica is gone.
         """
         try:
             distributed.all_reduce(values)
@@ -61,17 +61,17 @@ class Exchange:
             raise PeerLost(str(error)) from error
 
     def together(self, part: Shaped[Tensor, "p *rest"], count: int) -> Shaped[Tensor, "b *rest"]:
-        """The parts of all replicas, one behind the other; the gradient of its own part comes back to each.
+        """The parts of all replicas, concatenated; in the backward pass, each replica keeps its part's gradient.
 
-        Every replica has the whole loss then, and its gradient with respect to every row, so none is exchanged.
+        Every replica then computes the whole loss and its gradient for every row, so no gradient is exchanged here.
 
         Args:
-            count: of the whole.
+            count: rows of all parts together.
         """
         return part if self.replicas == 1 else _Together.apply(part, self, count)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """The gradient of the whole batch's loss, in all replicas to the same bit: the sum over the parts.
+        """Replace gradients by their sum over the replicas, which is the whole batch's, identical to the bit in all.
 
         Raises:
             PeerLost: a replica is gone.
@@ -104,13 +104,13 @@ class _Together(torch.autograd.Function):
 
 
 def meet(rank: int, replicas: int, file: Path, device: torch.device) -> Exchange:
-    """Wait until all replicas are there.
+    """Connect to the other replicas.
 
     Args:
-        file: that none of them has written yet; the same for all.
+        file: where they find one another; the same for all, and not written before.
 
     Raises:
-        PeerLost: one does not come.
+        PeerLost: a replica does not connect in time.
     """
     os.environ |= {"GLOO_SOCKET_IFNAME": LOOPBACK, "NCCL_SOCKET_IFNAME": LOOPBACK}
     store = distributed.FileStore(str(file), replicas)  # type: ignore[attr-defined]
@@ -124,12 +124,12 @@ def meet(rank: int, replicas: int, file: Path, device: torch.device) -> Exchange
 
 
 def part_ways() -> None:
-    """Leave the others, who may have left before."""
+    """Disconnect from the other replicas, which may be gone already."""
     if distributed.is_initialized():
         distributed.destroy_process_group()
 
 
 def break_off() -> None:
-    """End the exchange that this process waits in: on GPUs, where that would last for ever once a replica is gone."""
+    """Abort the exchange that this process waits in. Only GPUs need it: nccl would wait for a lost replica for ever."""
     if distributed.is_initialized() and distributed.get_backend() == "nccl":
         distributed.distributed_c10d._abort_process_group()

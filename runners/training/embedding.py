@@ -11,18 +11,18 @@ from retrieval.prefetch import ahead
 from runners.training.inputs import Inputs
 
 EMBED_BATCH = 512
-"""Feature vectors or captions embedded at a time when evaluating; pixels come in the batches of training."""
+"""Feature vectors or captions embedded at a time when evaluating; pixels use the batch size of training."""
 
 
 def precision(settings: TrialSettings, device: torch.device) -> torch.autocast:
-    """Encoders in bfloat16 where the recipe says so; objectives leave it again by themselves."""
+    """Autocast of encoders to bfloat16 where the recipe says so; objectives switch it off for themselves."""
     return torch.autocast(device.type, torch.bfloat16, enabled=settings.train.precision == "bf16")
 
 
 def embedded(model: Vse, settings: TrialSettings, inputs: Inputs, split_name: str) -> tuple[Tensor, Tensor, np.ndarray]:
-    """Images and captions by the model, and which image each caption describes.
+    """Embeddings of a split's images and captions, and the image that each caption describes.
 
-    Of the validation split, what settings ask for.
+    The validation split is cut to `dataset.val_images`.
     """
     split: Split = getattr(inputs.pairs, split_name)
     images, texts = split.first(settings.dataset.val_images if split_name == "val" else None)

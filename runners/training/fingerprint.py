@@ -1,4 +1,4 @@
-"""The code that decides a trial's numbers, as a fingerprint: read from the sources, of which none is imported."""
+"""The fingerprint of the code that decides a trial's numbers, read from the sources without importing them."""
 
 from collections.abc import Iterator
 from functools import cache, lru_cache
@@ -19,18 +19,18 @@ ROOTS = (
     "runners.training.inputs.prepare",
     "runners.training.replica_process.follow",
 )
-"""Where training begins: what a trial and a replica of it call. Whatever these lead to counts."""
+"""Where training begins, in the trial's process and in a replica's. All code that these reach counts."""
 
 _ROOTS = frozenset(ROOTS)
 
 
 def code_fingerprint(settings: Shared | TrialSettings) -> str:
-    """Of the code that trains these settings: of objectives and encoders only what they name."""
+    """Fingerprint of the code that trains these settings, with only the objective and encoders that they name."""
     return _fingerprint(sources(), *begun_by(settings))
 
 
 def begun_by(settings: Shared | TrialSettings) -> tuple[frozenset[str], frozenset[str]]:
-    """Where a training of these settings begins, and the names that they hold: what `Sources` takes."""
+    """Where a training of these settings begins, and the names in the settings, as `Sources` takes them."""
     parts = (settings.dataset, settings.model, settings.train, settings.objective)
     looked = [_looked_through(_Itself(part)) for part in parts]
     classes, held = (frozenset[str]().union(*found) for found in zip(*looked, strict=True))
@@ -39,7 +39,7 @@ def begun_by(settings: Shared | TrialSettings) -> tuple[frozenset[str], frozense
 
 @cache
 def sources() -> Sources:
-    """This project's, read once a process."""
+    """The sources of this project, read once per process."""
     return Sources(provenance.rooms(), names())
 
 
@@ -58,7 +58,7 @@ def _fingerprint(sources: Sources, roots: frozenset[str], named: frozenset[str])
 
 
 class _Itself:
-    """Settings as a key that is this very object, which cells share: comparing contents takes longer."""
+    """Settings as a cache key by identity: cells share settings objects, and comparing contents takes longer."""
 
     def __init__(self, part: BaseModel) -> None:
         self.part = part
@@ -72,7 +72,7 @@ class _Itself:
 
 @lru_cache(maxsize=10_000)
 def _looked_through(settings: _Itself) -> tuple[set[str], set[str]]:
-    """The classes of these settings, whose properties a trainer asks; and the names in them, with their parts."""
+    """The classes of these settings, whose properties a trainer uses; and the names in them, with their parts."""
     values = list(_values(settings.part))
     strings = [value for value in values if isinstance(value, str)]
     kinds = {type(value) for value in values if isinstance(value, BaseModel)}
@@ -83,7 +83,7 @@ def _looked_through(settings: _Itself) -> tuple[set[str], set[str]]:
 
 
 def _values(value: Any) -> Iterator[Any]:
-    """A value, and all that it holds."""
+    """A value, and all values inside it."""
     yield value
     for inner in _parts(value):
         yield from _values(inner)
@@ -98,11 +98,11 @@ def _parts(value: Any) -> list[Any]:
 
 
 def _listed(schema: Any) -> Iterator[str]:
-    """The values that a JSON schema lists."""
+    """The string values that a JSON schema allows by name."""
     if isinstance(schema, dict):
         yield from (value for value in [*schema.get("enum", ()), schema.get("const")] if isinstance(value, str))
-        for each in schema.values():
-            yield from _listed(each)
+        for value in schema.values():
+            yield from _listed(value)
     elif isinstance(schema, list):
-        for each in schema:
-            yield from _listed(each)
+        for value in schema:
+            yield from _listed(value)

@@ -1,4 +1,4 @@
-"""What a trial reads: its data set as its encoders take it, and the batches of each epoch."""
+"""What a trial reads: its data set, prepared for its encoders, and the batches of each epoch."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,10 +30,11 @@ from runners.training.machine import Machine
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """A data set with its captions encoded, on the device that trains.
+    """A data set with its captions encoded.
 
     Args:
-        places: folder by name of pretrained weights.
+        device: that trains.
+        places: folders of pretrained weights, by name.
     """
 
     pairs: Pairs
@@ -46,7 +47,7 @@ class Inputs:
     def prepare(
         cls, pairs: Pairs, dataset: DatasetSettings, text: TextSettings, *, device: torch.device, places: Places
     ) -> "Inputs":
-        """Learn to read from the training captions, and encode those of all splits."""
+        """Build the vocabulary from the training captions, and encode the captions of all splits."""
         reader = text_readers.build(text, pairs.train.captions, min_count=dataset.min_count, places=places)
         tokens = {
             "train": reader.encode(pairs.train.captions, max_words=dataset.max_words, drop=text.word_drop),
@@ -58,20 +59,20 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one step reads, on the host."""
+    """What a training step reads, in host memory."""
 
     owners: Int[np.ndarray, " b"]
-    """Row of each caption's image; of all, where images and tokens are one replica's part."""
+    """Row of each caption's image, for the whole batch, even where images and tokens are a replica's part."""
     images: Tensor
     tokens: tuple[Tensor, Tensor]
 
     def pinned(self) -> "Batch":
-        """The same in memory that a GPU copies from while the host goes on."""
+        """The batch in pinned memory, from which a GPU copies while the host goes on."""
         ids, lengths = self.tokens
         return Batch(self.owners, self.images.pin_memory(), (ids.pin_memory(), lengths))
 
     def on(self, device: torch.device) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
-        """Images, tokens and owners on the device; only lengths stay on the host, which recurrent encoders ask."""
+        """Images, tokens and owners on the device; lengths stay on the host, where recurrent encoders need them."""
         ids, lengths = self.tokens
         owners = torch.from_numpy(np.ascontiguousarray(self.owners))
         images, ids, owners = (part.to(device, non_blocking=True) for part in (self.images, ids, owners))
@@ -79,7 +80,7 @@ class Batch:
 
 
 def prepare(settings: TrialSettings, machine: Machine) -> Inputs:
-    """Open the trial's data and encode its captions; kept for the next trial that needs the same.
+    """Open the trial's data and encode its captions; cached for the next trial with the same data.
 
     Raises:
         UserError: the data cannot be used; says why.
@@ -90,12 +91,12 @@ def prepare(settings: TrialSettings, machine: Machine) -> Inputs:
 
 
 def protocols_of(settings: TrialSettings) -> list[str]:
-    """The trial's own protocol, then every other of its data set: one training serves them all."""
+    """The trial's protocol, then the others of its data set: each trial is evaluated by all of them."""
     return list(dict.fromkeys([settings.dataset.protocol, *catalog.protocols(settings.dataset.name)]))
 
 
 def feature_source(dataset: DatasetSettings, image: BackboneSettings, machine: Machine) -> Source:
-    """The images and the frozen backbone that reads them before training.
+    """The images of a data set, with the frozen backbone whose features of them are cached.
 
     Raises:
         UserError: the images cannot be used; says why.
@@ -116,7 +117,7 @@ def _as_they_lie(dataset: DatasetSettings, image: ImageSettings, machine: Machin
 
 
 def _for_backbone(dataset: DatasetSettings, image: BackboneSettings, machine: Machine) -> Pairs:
-    """As its features, where it is frozen."""
+    """The features of the images where the backbone is frozen, else the images."""
     network = image.feature_network
     if network is None:
         return _as_they_lie(dataset, image, machine)
@@ -124,14 +125,14 @@ def _for_backbone(dataset: DatasetSettings, image: BackboneSettings, machine: Ma
 
 
 OPENED: dict[str, Callable[[DatasetSettings, Any, Machine], Pairs]] = {"backbone": _for_backbone}
-"""How a data set is opened for the image encoders that may not read it as it lies on the disk."""
+"""How a data set is opened for image encoders that need more than the images on the disk."""
 
 
 def batches(settings: TrialSettings, inputs: Inputs, epoch: int, exchange: Exchange = ALONE) -> "Epoch":
-    """The batches of one epoch, as seed and epoch decide; a single pair at the end is left out.
+    """The batches of one epoch, determined by seed and epoch; a last batch of a single pair is dropped.
 
     Args:
-        exchange: of the replica that reads them; it reads its part of each.
+        exchange: of the replica that reads them: it reads its part of every batch.
     """
     tokens = inputs.tokens["train"]
     generator = torch.Generator().manual_seed(derived_seed(settings, f"batches of epoch {epoch}"))
@@ -142,13 +143,13 @@ def batches(settings: TrialSettings, inputs: Inputs, epoch: int, exchange: Excha
 
 
 def check_replicas(train: TrainSettings, captions: int, replicas: int) -> None:
-    """See that every batch has a part for every replica.
+    """Check that every batch has at least one pair for every replica.
 
     Args:
-        captions: of the training split.
+        captions: in the training split.
 
     Raises:
-        UserError: one has not.
+        UserError: a batch is too small.
     """
     least = min(map(len, _split(torch.arange(captions), train)), default=0)
     if replicas > 1 and least < replicas:
@@ -160,16 +161,16 @@ def check_replicas(train: TrainSettings, captions: int, replicas: int) -> None:
 
 def _split(order: Int[Tensor, " t"], train: TrainSettings) -> Sequence[Int[Tensor, " b"]]:
     least = train.batch_size if train.drop_last and len(order) >= train.batch_size else 2
-    return [some for some in order.split(train.batch_size) if len(some) >= least]
+    return [batch for batch in order.split(train.batch_size) if len(batch) >= least]
 
 
 @dataclass(frozen=True, eq=False)
 class Epoch:
-    """An epoch's batches, each read while the one before it is learnt from.
+    """An epoch's batches, each read while the model trains on the batch before.
 
     Args:
         rows: of the captions of each batch.
-        views, words: seeds of the random views and of the words left out; with a batch's place they decide them alone.
+        views, words: seeds of the random views and dropped words; with the batch's index they determine the draw.
     """
 
     inputs: Inputs
@@ -182,7 +183,7 @@ class Epoch:
         return len(self.rows)
 
     def since(self, start: int) -> Iterator[tuple[int, Batch]]:
-        """Each batch with its place, from this one on."""
+        """Batches with their indices, from index `start` on."""
         return enumerate(ahead(self._read, range(start, len(self.rows))), start)
 
     def _read(self, place: int) -> Batch:
@@ -197,7 +198,7 @@ class Epoch:
 
 @lru_cache(maxsize=4)
 def data_fingerprint(inputs: Inputs, model: ModelSettings) -> str:
-    """Of the data set, and of the pretrained weights that read it."""
+    """Fingerprint of the data set and of the pretrained weights that read it."""
     weights = [pretrained.fingerprint(part, inputs.places) for part in pretrained_parts(model)]
     own = inputs.pairs.fingerprint()
     return digest([own, *weights])[:16] if weights else own

@@ -1,4 +1,4 @@
-"""What learns: a model, its objective and its optimiser, and one update; alone, or as one of several replicas."""
+"""A model with its objective and optimiser, and the update of its weights; alone, or as one of several replicas."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,10 +19,13 @@ from runners.training.synced_batchnorm import synchronised
 
 
 class Learner:
-    """Learns from batches. Several replicas that learn from the parts of each do what one does that sees it whole."""
+    """Computes gradients and updates weights.
+
+    Replicas that each learn from a part of the batch compute the gradient of the whole batch.
+    """
 
     exchange: Exchange = ALONE
-    """With the other replicas."""
+    """What this replica exchanges with the others."""
     epoch = 0
     lr = 0.0
 
@@ -40,7 +43,7 @@ class Learner:
         self.optimizer = optimizer(self.model.groups(), settings.train)
 
     def begin(self, epoch: int) -> Epoch:
-        """Set rates, modes and mining as the recipe says for this epoch, whose batches are returned."""
+        """Set rates, modes and mining as the recipe says for this epoch, and return its batches."""
         train = self.settings.train
         self.epoch, self.lr = epoch, learning_rate(train, epoch)
         for group in self.optimizer.param_groups:
@@ -52,10 +55,10 @@ class Learner:
         return batches(self.settings, self.inputs, epoch, self.exchange)
 
     def gradient(self, batch: Batch, passed: float) -> dict[str, Tensor]:
-        """Compute the gradient, clipped, of the whole batch; what was measured, still on the device.
+        """Compute the clipped gradient of the whole batch; returns loss, norm and report, still on the device.
 
         Args:
-            passed: share of the epoch that lies behind.
+            passed: share of the epoch trained so far, from 0 to 1.
         """
         objective = self._mining
         images, tokens, owners = batch.on(self.inputs.device)
@@ -74,17 +77,17 @@ class Learner:
         self.optimizer.step()
 
     def state(self) -> dict[str, Any]:
-        """What the next update depends on, beside the random states: "model" and "optimizer"."""
+        """What the next update depends on besides the random states: "model" and "optimizer"."""
         return {"model": self.model.weights(), "optimizer": self.optimizer.state_dict()}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Take what `state` gave."""
+        """Restore what `state` returned."""
         self.model.load_weights(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
 
 
 def optimizer(parameters: Mapping[str, list[nn.Parameter]], train: TrainSettings) -> torch.optim.Optimizer:
-    """Adam or AdamW with one group a learning rate; each group knows its factor.
+    """Adam or AdamW with one group per learning rate; each group holds its factor.
 
     Args:
         parameters: by learning rate, as `Vse.groups` gives them.

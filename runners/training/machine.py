@@ -1,4 +1,4 @@
-"""What a trial may use of the machine that it runs on, and where things lie there: no part of its identity."""
+"""What a trial may use of its machine, and where data and weights are there: no part of the trial's identity."""
 
 import gc
 from dataclasses import dataclass
@@ -9,33 +9,33 @@ import torch
 
 @dataclass(frozen=True)
 class Machine:
-    """What a trial may use here: never part of its identity."""
+    """What a trial may use of its machine."""
 
     threads: int = 1
     workers: int = 2
     gpu: bool = False
     roots: tuple[tuple[str, str], ...] = ()
-    """(data set, folder) for those that are not embedded."""
+    """(data set, folder) of every data set that is not embedded."""
     weights: tuple[tuple[str, str], ...] = ()
-    """(name, folder) of pretrained weights that lie on this machine."""
+    """(name, folder) of pretrained weights on this machine."""
     cache: str = "features"
     """Folder of the features of frozen backbones."""
     replicas: int = 1
-    """Processes that train a trial together, each with a GPU where one trains, and with so many threads and workers."""
+    """Processes that train a trial together, each with its own GPU (if any), threads and workers."""
 
     @property
     def device(self) -> torch.device:
         return torch.device("cuda" if self.gpu and torch.cuda.is_available() else "cpu")
 
     def release(self) -> None:
-        """Give back what a trial held of the GPU, that it may not be missing to others there."""
+        """Free the GPU memory that a finished trial still caches, for other processes."""
         if torch.cuda.is_initialized():
             gc.collect()
             torch.cuda.empty_cache()
 
     @property
     def device_name(self) -> str:
-        """What the GPU calls itself; empty where there is none."""
+        """The GPU's name; empty without a GPU."""
         return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else ""
 
     def root(self, dataset: str) -> Path | None:

@@ -1,4 +1,4 @@
-"""The progress of a trial: how far it is, and what it leaves of that in its folder, history and checkpoints."""
+"""The progress of a trial: how far it is, and the history and checkpoints that it writes to its folder."""
 
 import math
 import time
@@ -16,18 +16,21 @@ from grid.store.home import TrialFolder
 from runners.training import checkpoints
 
 BRIEF_SECONDS = 5.0
-"""A trial that ends within so long leaves no checkpoint to go on from."""
+"""A trial shorter than this writes no checkpoint to go on from."""
+
+SAVED = ("epoch", "step", "batch", "sums", "seconds", "rows", "replicas")
+"""Fields of a trial's progress that its checkpoint holds."""
 
 
 @dataclass(frozen=True)
 class Cadence:
-    """How often a checkpoint is written within an epoch; one more stands at the end of every epoch."""
+    """How often a checkpoint is written within an epoch; another is written at the end of every epoch."""
 
     steps: int | None = None
     minutes: float | None = None
 
     def due(self, steps: int, seconds: float) -> bool:
-        """Whether so many steps, or so much time, since the last one are enough."""
+        """Whether the steps or seconds since the last checkpoint call for the next."""
         return bool((self.steps and steps >= self.steps) or (self.minutes and seconds >= 60 * self.minutes))
 
 
@@ -36,10 +39,10 @@ class Progress:
     """How far a trial is.
 
     Args:
-        warn: told what a user should know.
-        batch, sums, seconds: of the epoch that is begun: batches behind, sums of what they measured, time they took.
-        best: the row of the epoch whose weights validated best.
-        replicas: the most processes that trained it together.
+        warn: called with a message for the user.
+        batch, sums, seconds: of the current epoch: batches trained, sums of what they measured, time they took.
+        best: the row of the epoch with the best validation.
+        replicas: the largest number of processes that trained it together.
     """
 
     train: TrainSettings
@@ -59,28 +62,28 @@ class Progress:
 
     @property
     def over(self) -> bool:
-        """Whether its last epoch is behind it."""
+        """Whether all epochs are trained."""
         return self.epoch >= self.train.epochs
 
     @property
     def selected(self) -> dict[str, Any]:
-        """The row of the epoch whose weights the selection rule picks."""
+        """The row of the epoch that the selection rule picks."""
         by_validation = self.train.selection == "best-val-rsum" and self.best is not None
         return self.best if by_validation and self.best else self.rows[-1]
 
     def means(self, batches: int) -> dict[str, float]:
-        """Of what the epoch's batches measured, where the trial measures it."""
+        """Means over the epoch's batches; values that the trial does not measure (nan) are left out."""
         means = {name: float(value) / batches for name, value in self.sums.items()}
         return {name: value for name, value in means.items() if not math.isnan(value)}
 
     def end_epoch(self, metrics: Mapping[str, float], seconds: float, weights: Callable[[], dict[str, Tensor]]) -> None:
-        """Leave the epoch's row, and the weights if no others validated better.
+        """Write the epoch's row, and the weights if they validated best so far.
 
-        The best weights go first: a checkpoint, which the caller writes next unless the trial is `brief`, never names
-        some that do not stand.
+        The best weights are written first: the checkpoint, which the caller writes next unless the trial is `brief`,
+        must never name best weights that are missing.
 
         Args:
-            seconds: that the epoch took.
+            seconds: how long the epoch took.
         """
         self.epoch += 1
         row = {"epoch": self.epoch, "step": self.step, "seconds": seconds, **metrics}
@@ -94,7 +97,7 @@ class Progress:
 
     @property
     def brief(self) -> bool:
-        """Whether the trial is at its end so soon that doing it again is cheaper than a checkpoint."""
+        """Whether the whole trial was so short that training it again is cheaper than a checkpoint."""
         step, since = self._saved
         return self.over and step == 0 and time.monotonic() - since < BRIEF_SECONDS
 
@@ -109,23 +112,14 @@ class Progress:
         Args:
             state: of the trainer: "model", "optimizer" and "random"; "random_of_others", where replicas train it.
         """
-        content = {
-            "epoch": self.epoch,
-            "step": self.step,
-            "batch": self.batch,
-            "sums": self.sums,
-            "seconds": self.seconds,
-            "rows": self.rows,
-            "replicas": self.replicas,
-            **state,
-        }
+        content = {**{name: getattr(self, name) for name in SAVED}, **state}
         checkpoints.save(self.folder.last_checkpoint, content, previous=self.folder.previous_checkpoint)
         self._saved = (self.step, time.monotonic())
 
     def restore(self) -> dict[str, Any] | None:
-        """Go on from the last whole checkpoint, whose state is returned; None: from the beginning.
+        """Go on from the last whole checkpoint and return its state; None: start from the beginning.
 
-        The best weights may be newer than the checkpoint: they are of this trial too.
+        The best weights may be newer than the checkpoint: they belong to this trial all the same.
         """
         best = self._whole("best_checkpoint")
         for name in ("last_checkpoint", "previous_checkpoint"):
@@ -135,10 +129,9 @@ class Progress:
             if content["rows"] and best is None:
                 self.warn(f"its best weights are lost, so the trial starts anew: {self.folder.best_checkpoint}")
                 return None
-            self.epoch, self.step, self.rows = content["epoch"], content["step"], content["rows"]
-            self.batch, self.sums, self.seconds = content["batch"], content["sums"], content["seconds"]
+            for name in SAVED:
+                setattr(self, name, content[name])
             self.best = best and best["row"]
-            self.replicas = content.get("replicas", 1)
             self._saved = (self.step, time.monotonic())
             return content
         return None
@@ -157,7 +150,7 @@ def best_of(folder: TrialFolder, device: torch.device) -> dict[str, Any]:
     """The best checkpoint of a trial.
 
     Raises:
-        UserError: it is not there or not whole.
+        UserError: it is missing or damaged.
     """
     path = folder.best_checkpoint
     try:

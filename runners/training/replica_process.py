@@ -1,4 +1,4 @@
-"""The process of one replica: does what the first replica of its training tells it, and ends when that one does.
+"""The process of a replica: does what the first replica commands, and ends with it.
 
 Started by `replicas` as `python -m runners.training.replica_process DESCRIPTOR`: the descriptor of its end of a
 connection.
@@ -27,7 +27,7 @@ from runners.training.learner import Learner
 
 
 def follow(next_order: Callable[[], tuple[Any, ...]], answer: Callable[[Any], None]) -> None:
-    """Prepare, meet the others, take over the state of the first, and learn with it, as it says."""
+    """Prepare the data, connect to the others, load the state of the first replica, and train as it commands."""
     _, rank, settings, machine = next_order()
     torch.set_num_threads(machine.threads)
     if machine.device.type == "cuda":
@@ -57,7 +57,7 @@ def follow(next_order: Callable[[], tuple[Any, ...]], answer: Callable[[Any], No
 
 
 def main(descriptor: int) -> None:
-    """Follow the orders that come over a connection; what goes wrong is told there."""
+    """Follow the orders that come over a connection; errors are sent back over it."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the first replica hears them, and needs this one for its checkpoint
     faulthandler.enable()
@@ -74,7 +74,7 @@ def main(descriptor: int) -> None:
 
 
 def _listen(connection: "Connection[Any, Any]", orders: "queue.SimpleQueue[tuple[Any, ...]]") -> None:
-    """Pass on what the first replica says; once it is gone, end, wherever this process waits."""
+    """Queue the orders of the first replica; end this process, wherever it waits, once that one is gone."""
     with suppress(EOFError, OSError):
         while True:
             orders.put(connection.recv())
@@ -82,7 +82,7 @@ def _listen(connection: "Connection[Any, Any]", orders: "queue.SimpleQueue[tuple
 
 
 def _portable(error: BaseException) -> Exception:
-    """The error, or one that says the same, which can cross the border of a process."""
+    """The error, or a copy with the same message if it cannot be pickled."""
     with suppress(Exception):
         copy = pickle.loads(pickle.dumps(error))
         if isinstance(copy, Exception):

@@ -1,8 +1,8 @@
-"""The processes that train a trial together with its own: started with it, told what to do at each step, ended with it.
+"""The processes that train a trial together with the trial's own: started, commanded at each step, and ended by it.
 
-The trial's process is the first replica, and the only one that knows folders, records and drivers: it validates while
-the others wait, and decides for all. Another one that dies or fails ends the attempt; if the first one dies, the
-others see their connection closed, and end.
+The trial's own process is the first replica. It alone knows folders, records and drivers; it validates while the others
+wait, and decides for all. If another replica dies or fails, the attempt ends; if the first one dies, the others see
+their connection closed and end.
 """
 
 import os
@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from grid.errors import UserError
@@ -32,23 +31,23 @@ from runners.training.learner import Learner
 from runners.training.machine import Machine
 
 REASON_SECONDS = 5.0
-"""For the reason to be known why an exchange broke off."""
+"""How long to wait for the reason why an exchange failed."""
 
 LAST_WORDS_SECONDS = 0.3
-"""After the first sign that something went wrong: others may tell better why."""
+"""Pause after the first sign of an error: a better reason from another replica may follow."""
 
 
 class ReplicaDied(Exception):
-    """A process that trained a trial together with this one is gone."""
+    """A replica of this training is gone."""
 
 
 @dataclass(eq=False)
 class Replica:
-    """One of the others, in a process of its own.
+    """A replica other than the first, in its own process.
 
     Args:
-        answers: that nobody has read yet.
-        failed: whether it said why it ends.
+        answers: not read yet.
+        failed: whether it reported why it ends.
     """
 
     rank: int
@@ -59,7 +58,7 @@ class Replica:
 
     @classmethod
     def start(cls, rank: int) -> "Replica":
-        """A new interpreter: a copy of this process would have torch's threads and locks without what holds them."""
+        """Start a new interpreter: a fork would copy torch's locks without the threads that hold them."""
         ours, theirs = Pipe()
         command = [sys.executable, "-P", "-m", "runners.training.replica_process", str(theirs.fileno())]
         path = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
@@ -82,9 +81,9 @@ class Replica:
 
 
 class Replicas:
-    """The other replicas of a training, while the block runs; none, if its machine asks for one process.
+    """The other replicas of a training while the block runs; none where the machine asks for one process.
 
-    Nobody waits for a replica that stands still: the launch's watchdog ends its trial.
+    There is no timeout for a stuck replica: the launch's watchdog ends its trial.
     """
 
     def __init__(self, settings: TrialSettings, machine: Machine = Machine()) -> None:  # noqa: B008
@@ -96,11 +95,11 @@ class Replicas:
 
     @property
     def count(self) -> int:
-        """Of all, the first included."""
+        """How many replicas there are, the first included."""
         return len(self._others) + 1
 
     def said(self) -> str:
-        """Who they are, in words."""
+        """Their number and processes, for the log."""
         pids = ", ".join(str(other.process.pid) for other in self._others)
         return f"{self.count} replicas: this process, and {pids}"
 
@@ -116,21 +115,19 @@ class Replicas:
             self._watcher.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._others:
             self._end()
 
     def start(self, learner: Learner, states: Sequence[dict[str, Any]], step: int) -> None:
-        """Wait until all have read the data, and give them what this one goes on from.
+        """Wait until all have read the data, and send them the state that this replica goes on from.
 
         Args:
-            states: of their generators of random numbers; who has none begins a sequence of its own at this step.
+            states: random states of the others, by rank; a replica without one starts a new sequence at this step.
 
         Raises:
             UserError: the batches are too small, or a replica cannot read the data.
-            ReplicaDied: one did.
+            ReplicaDied: a replica died.
         """
         if not self._others:
             return
@@ -151,16 +148,16 @@ class Replicas:
             self._tell(other, "start", state, random, step)
 
     def begin(self, epoch: int, batch: int) -> None:
-        """Have all begin an epoch, at this batch of it."""
+        """Have the others begin an epoch at this batch."""
         for other in self._others:
             self._tell(other, "epoch", epoch, batch)
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Have all make a step, which this process makes in the block.
+        """Have the others make a step while this process makes it in the block.
 
         Raises:
-            ReplicaDied: one did. Or what another one raised.
+            ReplicaDied: a replica died. An error that a replica raised is raised here too.
         """
         for other in self._others:
             self._tell(other, "step")
@@ -168,14 +165,14 @@ class Replicas:
             yield
 
     def random_states(self) -> list[dict[str, Any]]:
-        """Of the generators of all others, in the order of their ranks."""
+        """Random states of all others, in the order of their ranks."""
         for other in self._others:
             self._tell(other, "random")
         return [checkpoints.loaded(self._answer(other), self.machine.device) for other in self._others]
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """Where the block fails because of another replica, or hides that, raise what is wrong there."""
+        """If another replica failed while the block ran, raise its error instead of the block's."""
         try:
             yield
         except Exception as error:
@@ -202,21 +199,21 @@ class Replicas:
                     raise self._reason() from None
 
     def _reason(self) -> Exception:
-        """The first that is no mere consequence of another one's end."""
+        """The first error that is not just the consequence of another replica's end."""
         time.sleep(LAST_WORDS_SECONDS)
         own = (reason for reason in self._reasons if not isinstance(reason, PeerLost))
         return next(own, ReplicaDied("; ".join(map(str, self._reasons)) or "the replicas lost one another"))
 
     def _watch(self) -> None:
-        """Read what the others say, until all are gone."""
-        left = {other.connection: other for other in self._others}
-        while left:
-            for ready in wait(list(left)):
-                other = left[ready]  # type: ignore[index]
+        """Read answers and errors of the others until all are gone."""
+        alive = {other.connection: other for other in self._others}
+        while alive:
+            for ready in wait(list(alive)):
+                other = alive[ready]  # type: ignore[index]
                 try:
                     said = other.connection.recv()
                 except (EOFError, OSError):
-                    left.pop(other.connection)
+                    alive.pop(other.connection)
                     said = None if other.failed else ReplicaDied(other.death())
                 if isinstance(said, Exception):
                     other.failed = True
@@ -227,7 +224,7 @@ class Replicas:
                     other.answers.put(said)
 
     def _end(self) -> None:
-        """End them all. They own nothing, so nothing is lost."""
+        """Kill the others. They hold no state of their own, so nothing is lost."""
         for other in self._others:
             other.process.kill()
             other.process.wait()

@@ -4,7 +4,7 @@ from grid.settings import TrainSettings
 
 
 def learning_rate(train: TrainSettings, epoch: int) -> float:
-    """Of the heads, in an epoch counted from 0.
+    """Learning rate of the heads in an epoch, counted from 0.
 
     >>> train = TrainSettings(epochs=3, lr=0.01, decay_every=2, decay_factor=0.5)
     >>> [learning_rate(train, epoch) for epoch in range(3)]
@@ -14,10 +14,10 @@ def learning_rate(train: TrainSettings, epoch: int) -> float:
 
 
 def ramp(train: TrainSettings, epoch: int, share: float) -> float:
-    """Factor of the loss: 1, but in the epochs after the frozen ones it rises from 0. VSE-infinity's grid recipes.
+    """Factor of the loss: rises from 0 to 1 in the epochs after the frozen ones, else 1. VSE-infinity's grid recipes.
 
     Args:
-        share: of the epoch that is behind.
+        share: of the epoch trained so far, from 0 to 1.
     """
     since = epoch - train.frozen_epochs
     return (since + share) / train.ramp_epochs if 0 <= since < train.ramp_epochs else 1.0

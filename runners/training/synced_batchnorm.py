@@ -1,6 +1,6 @@
-"""Batch norm over the batch of all replicas, so that a network learns as if one process saw it whole.
+"""Batch norm over the parts of all replicas, so that a network learns as if one process saw the whole batch.
 
-`nn.SyncBatchNorm` is for GPUs alone, and would take the place of modules that shape their input before.
+`nn.SyncBatchNorm` needs GPUs, and would replace modules that reshape their input first.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -15,12 +15,12 @@ from runners.training.collectives import Exchange
 
 
 def synchronised(exchange: Exchange) -> AbstractContextManager[object]:
-    """While active, batch norms in training take mean and variance of what all replicas give them."""
+    """While active, batch norms in training use mean and variance over the values of all replicas."""
     return nullcontext() if exchange.replicas == 1 else _Synchronised(exchange)
 
 
 class _Synchronised(TorchFunctionMode):
-    """Stands in for `batch_norm`, whichever module calls it."""
+    """Replaces `batch_norm`, whichever module calls it."""
 
     def __init__(self, exchange: Exchange) -> None:
         super().__init__()
@@ -56,10 +56,10 @@ class _Synchronised(TorchFunctionMode):
 
 
 class _Normal(torch.autograd.Function):
-    """y = (x - mean) / sqrt(var + eps), with mean and variance of all replicas' values of a channel; and those two.
+    """y = (x - mean) / sqrt(var + eps), with mean and variance per channel over all replicas.
 
-    dx = (dy - mean(dy) - y mean(dy y)) / sqrt(var + eps), the means again over all replicas. The variance that is
-    given back is the unbiased one, for the running statistics. Ioffe and Szegedy 2015, Algorithm 1.
+    dx = (dy - mean(dy) - y mean(dy y)) / sqrt(var + eps), with means over all replicas. Returns y, mean and variance,
+    the variance unbiased for the running statistics. Ioffe and Szegedy 2015, Algorithm 1.
     """
 
     @staticmethod
@@ -95,10 +95,10 @@ class _Normal(torch.autograd.Function):
 
 
 def _inner(values: Float[Tensor, "b c *hw"]) -> list[int]:
-    """All axes but that of the channels."""
+    """All axes but the channels'."""
     return [0, *range(2, values.ndim)]
 
 
-def _along(each: Float[Tensor, " c"], values: Float[Tensor, "b c *hw"]) -> Tensor:
-    """One value a channel, shaped to meet theirs."""
-    return each.view(1, -1, *[1] * (values.ndim - 2))
+def _along(channels: Float[Tensor, " c"], values: Float[Tensor, "b c *hw"]) -> Tensor:
+    """One value per channel, shaped to broadcast over `values`."""
+    return channels.view(1, -1, *[1] * (values.ndim - 2))

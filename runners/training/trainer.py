@@ -23,15 +23,15 @@ from runners.training.replicas import Replicas
 
 
 class NonFinite(UserError):
-    """The training itself went wrong: a term of it is no longer finite."""
+    """Training diverged: the loss or a gradient is not finite."""
 
     @classmethod
     def of(cls, loss: float, norm: float, culprit: Callable[[], str], progress: Progress) -> "NonFinite":
-        """Say which term, and at which step.
+        """The error with the term and the step.
 
         Args:
-            norm: of the gradient of all weights.
-            culprit: names the weight whose gradient is not finite.
+            norm: of the whole gradient.
+            culprit: returns the name of the weight whose gradient is not finite.
         """
         whole = math.isfinite(loss)
         term, value = (f"the gradient of {culprit()}", norm) if whole else ("the loss", loss)
@@ -42,18 +42,18 @@ class NonFinite(UserError):
 
 
 class Preempted(Exception):
-    """The trainer was asked to end, and has written a checkpoint of where it stands."""
+    """The trainer was asked to end, and has written a checkpoint."""
 
 
 @dataclass(frozen=True)
 class Hooks:
-    """Whom a trainer tells what.
+    """What a trainer calls as it goes.
 
     Args:
-        begin: told from which step it goes on.
-        epoch: told (epochs behind, metrics) after every epoch.
-        beat: told the number of steps after each of them, and in between; whether the trainer is to end.
-        warn: told what a user should know.
+        begin: with the step that it goes on from.
+        epoch: with (epochs trained, metrics), after every epoch.
+        beat: with the steps trained, after every step and validation; returns whether the trainer is to end.
+        warn: with a message for the user.
     """
 
     begin: Callable[[int], None] = lambda step: None
@@ -63,11 +63,11 @@ class Hooks:
 
 
 class Trainer:
-    """Trains one trial in its folder, from its last checkpoint where there is one.
+    """Trains a trial in its folder, from its last checkpoint if there is one.
 
     Args:
-        start: of the parent, where this trial fine-tunes another's best model.
-        replicas: that learn with this process, which alone writes, validates and decides; None: it learns alone.
+        start: the parent's folder, where this trial fine-tunes the parent's best model.
+        replicas: train with this process, which alone writes, validates and decides; None: it trains alone.
     """
 
     def __init__(
@@ -95,8 +95,8 @@ class Trainer:
 
         Raises:
             NonFinite: the loss or a gradient is not finite; says at which step.
-            ReplicaDied: a process that learns with this one did.
-            Preempted: it was asked to end; the checkpoint stands.
+            ReplicaDied: a replica died.
+            Preempted: it was asked to end; its checkpoint is written.
             UserError: data cannot be read or a checkpoint cannot be written.
         """
         progress = self.progress
@@ -115,14 +115,14 @@ class Trainer:
                 raise Preempted
 
     def by_protocols(self, names: Sequence[str]) -> dict[str, evaluation.Ranks]:
-        """Evaluate the test split by several protocols, from the same embeddings of the selected checkpoint."""
+        """Evaluate the selected checkpoint on the test split by several protocols, from one set of embeddings."""
         if self.progress.selected is not self.progress.rows[-1]:
             self.model.load_weights(best_of(self.progress.folder, self.inputs.device)["model"])
         embeddings = embedded(self.model, self.settings, self.inputs, "test")
         return {name: evaluation.rank_in_folds(*embeddings, protocol(name).fold) for name in names}
 
     def evaluate(self, split_name: str) -> evaluation.Ranks:
-        """Ranks of one split, as a whole, with the weights as they are."""
+        """Ranks of a whole split with the current weights."""
         return evaluation.rank(*embedded(self.model, self.settings, self.inputs, split_name))
 
     def _train_epoch(self) -> dict[str, float]:
@@ -142,7 +142,7 @@ class Trainer:
         return {"lr": self.learner.lr, **progress.means(len(epoch))}
 
     def _step(self, batch: Batch, passed: float) -> dict[str, Tensor]:
-        """One update; what it measured, still on the device."""
+        """Make one update; returns what was measured, still on the device."""
         with self.replicas.step():
             measured = self.learner.gradient(batch, passed)
             self._check_finite(measured["loss"], measured["grad_norm"])
@@ -151,7 +151,7 @@ class Trainer:
         return measured
 
     def _check_finite(self, loss: Tensor, norm: Tensor) -> None:
-        """Stop before a step that would spoil the weights, naming the step and the term."""
+        """Raise before a step that would spoil the weights."""
         if bool(torch.isfinite(loss + norm)):
             return
         raise NonFinite.of(float(loss), float(norm), self._culprit, self.progress)
@@ -183,6 +183,6 @@ def culprit(gradients: Mapping[str, Tensor]) -> str:
 
 
 def validation(ranks: evaluation.Ranks) -> dict[str, float]:
-    """What an epoch's row holds of a validation; `val_chance` is the rsum that a model without knowledge may reach."""
+    """The validation's part of an epoch's row; `val_chance` is the rsum that an untrained model may reach."""
     metrics = {f"val_{name}": value for name, value in ranks.metrics().items()}
     return {**metrics, "val_spread": ranks.spread, "val_chance": evaluation.chance_rsum(len(ranks.i2t), len(ranks.t2i))}

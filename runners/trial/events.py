@@ -1,29 +1,26 @@
-"""What a running trial tells its driver; plain values, so that any driver can carry them."""
+"""Events: what a running trial reports to its driver, as plain values that any driver can carry."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
-Kind = Literal["started", "epoch", "done", "failed", "busy", "retry", "stopped", "warning"]
+EventKind = Literal["started", "epoch", "done", "failed", "busy", "retry", "stopped", "warning"]
 
 
 @dataclass(frozen=True)
 class Event:
-    """One step in a trial's life."""
+    """A step in a trial's life."""
 
     trial_id: str
-    kind: Kind
+    kind: EventKind
     epoch: int = 0
-    """Epochs behind it."""
+    """Epochs trained so far."""
     epochs: int = 0
-    """Epochs it will train in all."""
+    """Epochs of the whole trial."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """Validation metrics of an epoch; test metrics when done."""
+    """Validation metrics of an epoch; test metrics once the trial is done."""
     message: str = ""
-    """Why it failed, who else trains it, or what a user should know."""
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+    """Why the trial failed, which process trains it, or a warning."""
 
 
-Report = Callable[[Event], None]
+Listener = Callable[[Event], None]

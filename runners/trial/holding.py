@@ -1,7 +1,7 @@
-"""Holding a trial: one process at a time makes an attempt at it, keeps its log, and shows that it lives and moves on.
+"""Holding a trial: one process at a time makes an attempt at it, keeps its log, and renews its lease.
 
-Attempts are numbered, and a number is created by one process alone: that is the lock. It needs no clock, no file locks
-and no wait, works on shared folders, and fences: who finds his attempt ended by another, or a later one, stops.
+Attempts are numbered, and only one process can create a number: that is the lock. It needs no clock, file lock or wait,
+works on shared folders, and fences: a process that finds its attempt ended, or a later attempt, stops.
 """
 
 import faulthandler
@@ -25,25 +25,25 @@ from grid.store.home import TrialFolder
 from runners.trial.stopping import Stop
 
 LOOK_SECONDS = 1.0
-"""Between two looks at whether this attempt should go on."""
+"""Between two checks whether this attempt should go on."""
 
 WATCH_SECONDS = 2.5 * HEARTBEAT_SECONDS
-"""A lease of another machine that looks dead is watched for so long before it is taken: clocks differ, beats do not."""
+"""How long a dead-looking lease of another machine is watched before it is taken: clocks differ, heartbeats do not."""
 
 COUNT_STEPS = "GOALGRID_COUNT_STEPS"
-"""Environment: where this is set, attempts keep their exact step in a file, for who counts what a kill costs."""
+"""Environment variable: if set, attempts keep their exact step in a file, which shows what a kill costs."""
 
 _HELD: set[Attempt] = set()
-"""Attempts that this process makes at the moment."""
+"""Attempts that this process makes now."""
 _TAKING = threading.Lock()
-"""Held from a lease to its place in `_HELD`: between the two, another thread would take the attempt for an old one."""
+"""Held while an attempt is begun: between its lease and its entry in `_HELD` it would look abandoned to a thread."""
 
 
 class Busy(Exception):
     """Another live process trains this trial.
 
     Args:
-        ours: it is of the same launch, which nobody needs to hear.
+        ours: whether that process belongs to the same launch; then the user need not be told.
     """
 
     def __init__(self, message: str, *, ours: bool) -> None:
@@ -52,7 +52,7 @@ class Busy(Exception):
 
 
 class Fenced(Exception):
-    """This attempt was ended by another process, which holds the trial now."""
+    """Another process ended this attempt and holds the trial now."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class Origin:
     """Where attempts come from.
 
     Args:
-        launch: of one driver; bounds on tries count within it.
-        node: of the cluster, by Ray's name.
-        capture: whether everything that the process prints goes to the attempt's log.
+        launch: name of the launch; tries are counted within it.
+        node: of the cluster, by Ray's id.
+        capture: whether all output of the process goes to the attempt's log.
     """
 
     launch: str = "alone"
@@ -83,13 +83,13 @@ class Hold:
     _fenced: bool = False
 
     def log(self, text: str) -> None:
-        """Write to the attempt's log, with the time, as far as the disk takes it."""
+        """Write to the attempt's log, with the time; errors of the disk are ignored."""
         with suppress(OSError):
             self._out.write(f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} {text}\n")
             self._out.flush()
 
     def begin(self, step: int) -> None:
-        """Note from which step the trial goes on."""
+        """Note the step that the trial goes on from."""
         if step:
             self.lease["from_step"] = step
             self._renew()
@@ -99,7 +99,7 @@ class Hold:
         self.log(f"goes on from step {step:,}" if step else "starts from the beginning")
 
     def beat(self, step: int) -> bool:
-        """Note that the trial moved on; whether it is asked to end, with a checkpoint.
+        """Note that the trial made progress; returns whether it is asked to end, with a checkpoint.
 
         Raises:
             Fenced: another process holds the trial now.
@@ -112,22 +112,22 @@ class Hold:
         return self.stop.asked()
 
     def end(self, outcome: str, message: str = "") -> bool:
-        """Say how this attempt ended; whether that could be written, and nobody had before."""
+        """Write how this attempt ended; returns whether that was written and no other process did before."""
         self.log(f"{outcome}: {message}" if message else outcome)
         return end(self.attempt, outcome, message, step=self.lease["step"])
 
     def commit(self) -> None:
-        """Raise Fenced if another process holds the trial now; looked up at once, before what counts is written."""
+        """Raise Fenced if another process holds the trial now; checked at once, before results are written."""
         self._look()
         if self._fenced:
             raise Fenced
 
     def _count(self, step: int) -> None:
-        if self._steps is not None:  # the system keeps what a killed process wrote
+        if self._steps is not None:  # what a process wrote outlives its kill
             os.pwrite(self._steps.fileno(), b"%d %d" % (self.lease["from_step"], step), 0)
 
     def _renew(self) -> None:
-        """Write the lease; not flushed to the disk, as no lease outlives a power cut."""
+        """Write the lease, without a flush to the disk: after a power cut no lease counts."""
         write_json(self.attempt.lease, self.lease, durable=False)
 
     def _look(self) -> None:
@@ -136,7 +136,7 @@ class Hold:
         self.stop.look()
 
     def _live(self) -> None:
-        """Show the world that the process lives, and look what it wants, until the attempt is over."""
+        """Renew the lease and check for requests to end, until the attempt is over."""
         renewed = time.monotonic()
         while not self._over.wait(LOOK_SECONDS):
             try:
@@ -151,10 +151,10 @@ class Hold:
 
 @contextmanager
 def held(folder: TrialFolder, origin: Origin, stop: Stop) -> Iterator[Hold]:
-    """Make the next attempt at a trial while the block runs; whoever leaves it says how it ended, by `end`.
+    """Make the next attempt at a trial while the block runs; the block calls `end` to say how it ended.
 
     Raises:
-        Busy: another live process makes one.
+        Busy: another live process trains the trial.
         UserError: the folder cannot be written.
     """
     try:
@@ -180,13 +180,13 @@ def held(folder: TrialFolder, origin: Origin, stop: Stop) -> Iterator[Hold]:
 
 
 def end(attempt: Attempt, outcome: str, message: str = "", *, step: int | None = None) -> bool:
-    """Say how an attempt ended, and after which step, unless somebody did before; whether this is what counts now."""
+    """Write how an attempt ended, and after which step; returns False if that failed or had been written before."""
     ended = datetime.now(UTC).isoformat(timespec="seconds")
     content = {"outcome": outcome, "message": message, "step": step, "ended": ended}
     try:
         return create_json(attempt.end, content)
     except OSError:
-        return False  # the disk that failed the attempt; its process is gone all the same
+        return False  # the disk may have failed the attempt; its process ends all the same
 
 
 def _acquire(folder: TrialFolder, origin: Origin) -> tuple[Attempt, dict[str, Any]]:
@@ -196,7 +196,7 @@ def _acquire(folder: TrialFolder, origin: Origin) -> tuple[Attempt, dict[str, An
         lease = before.content()
         message = f"process {lease.get('pid')} on {lease.get('host')} trains this trial; it is left to that one"
         raise Busy(message, ours=lease.get("launch") == origin.launch)
-    if before and folder.done.exists():  # looked up after its end, which is written later than `done`
+    if before and folder.done.exists():  # checked after the attempt's end, which is written later than `done`
         raise Busy("another process has just finished this trial", ours=before.launch() == origin.launch)
     attempt = Attempt(folder.attempts_folder, before.number + 1 if before else 1)
     lease = {
@@ -222,7 +222,7 @@ def _acquire(folder: TrialFolder, origin: Origin) -> tuple[Attempt, dict[str, An
 
 
 def _over(attempt: Attempt) -> bool:
-    """Whether nobody makes this attempt any more. A foreign one must also stand still while it is watched."""
+    """Whether no process makes this attempt any more. An attempt of another machine is watched first."""
     if attempt.end.exists():
         return True
     before = attempt.content()
@@ -237,7 +237,7 @@ def _over(attempt: Attempt) -> bool:
 
 
 def _tidy(folder: TrialFolder, attempt: Attempt) -> None:
-    """Remove what killed processes had half written; nobody but the holder of this attempt writes there."""
+    """Remove half-written files of killed processes; only the holder of this attempt writes there."""
     halves = list(folder.path.glob(".*.*"))
     for number in range(1, attempt.number):
         halves += folder.attempts_folder.glob(f".{number:03}.json.*")
@@ -247,7 +247,7 @@ def _tidy(folder: TrialFolder, attempt: Attempt) -> None:
 
 @contextmanager
 def _captured(out: TextIO) -> Iterator[None]:
-    """Send what this process prints, on whatever level, to the attempt's log; a crash leaves its traceback there."""
+    """Send all output of this process, that of C code included, to the attempt's log, and tracebacks of crashes."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     kept = [os.dup(1), os.dup(2)]

@@ -1,4 +1,4 @@
-"""Taking a trial's folder away in one step: to begin anew, or for good. Never from a process that trains it."""
+"""Moving a trial's folder away in one step, to train it anew or to remove it; never while a process trains it."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,7 +8,7 @@ from grid.store.home import Home, State, TrialFolder
 
 
 def replace(home: Home, trial_id: str) -> None:
-    """Move a trial's folder to `replaced/`, so that it begins anew; nothing is deleted.
+    """Move a trial's folder to `replaced/`, so that the trial starts anew; nothing is deleted.
 
     Raises:
         UserError: it is being trained, or the runs folder cannot be written.
@@ -21,10 +21,10 @@ def replace(home: Home, trial_id: str) -> None:
 
 
 def take_away(folder: TrialFolder, target: Path) -> bool:
-    """Move a trial's folder to a new place, unless somebody trains it; whether it was moved.
+    """Move a trial's folder to `target` unless a process trains it; returns whether it was moved.
 
-    It is looked at again once it is moved: an attempt that began in between gets it back. Writes nothing, so that a
-    full disk can be cleared.
+    After the move the folder is checked again: if an attempt began meanwhile, it is moved back. No file is written, so
+    that a full disk can be cleared.
 
     Raises:
         UserError: it cannot be moved.

@@ -1,4 +1,4 @@
-"""When is a trial tried again, and when given up? One pure function of its attempts, this launch and the policy."""
+"""Whether a trial is tried again or given up: a pure function of its attempts, this launch and the policy."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from grid.store.failures import Failure
 
 @dataclass(frozen=True)
 class Policy:
-    """What a trial gets after a failure of one class.
+    """What follows a failure of one class.
 
     Args:
         tries: how often this failure may happen in one launch before the trial is given up.
@@ -72,7 +72,7 @@ class Decision:
 def decide(
     attempts: Iterable[tuple[str, Failure | None]], launch: str, policy: Mapping[Failure, Policy] = POLICY
 ) -> Decision:
-    """Decide whether a trial is tried again. A user who gives the command again, another launch, gets new tries.
+    """Decide whether a trial is tried again. Repeating the command is another launch, with new tries.
 
     >>> decide([("monday", Failure.KILLED)], "monday").wait
     1.0
@@ -81,7 +81,7 @@ def decide(
     >>> decide([("monday", Failure.BUG)], "tuesday").given_up
 
     Args:
-        attempts: at the trial, the first attempt first: the launch that made it, and how it failed (None: it did not).
+        attempts: of the trial, in order: the launch that made the attempt, and how it failed (None: it did not fail).
     """
     failures = [failure for made_by, failure in attempts if made_by == launch and failure]
     for failure in reversed(failures):

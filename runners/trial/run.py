@@ -1,4 +1,4 @@
-"""One trial from start to record, in a folder. Knows neither Ray nor the command line."""
+"""A trial from start to record, in its folder. Knows neither Ray nor the command line."""
 
 import traceback
 from contextlib import ExitStack
@@ -25,23 +25,23 @@ from runners.training.replicas import Replicas
 from runners.training.trainer import Hooks, Preempted, Trainer
 from runners.trial import holding
 from runners.trial.endings import classify, given_up
-from runners.trial.events import Event, Kind, Report
+from runners.trial.events import Event, EventKind, Listener
 from runners.trial.holding import Hold, Origin
 from runners.trial.stopping import Stop
 
 LOGGED = ("loss", "lr", "val_i2t_r1", "val_t2i_r1", "val_rsum")
-"""What an attempt's log says of an epoch; the history has everything."""
+"""Metrics of an epoch in the attempt's log; the history has all."""
 
 
 @dataclass(frozen=True)
 class Voice:
-    """How a trial speaks: to its driver."""
+    """Reports events of a trial to its driver."""
 
     trial_id: str
     epochs: int
-    report: Report
+    report: Listener
 
-    def tell(self, kind: Kind, message: str = "", *, epoch: int = 0, metrics: dict[str, float] = {}) -> None:  # noqa: B006
+    def tell(self, kind: EventKind, message: str = "", *, epoch: int = 0, metrics: dict[str, float] = {}) -> None:  # noqa: B006
         self.report(Event(self.trial_id, kind, epoch, self.epochs, metrics, message))
 
     def done(self, metrics: dict[str, float] = {}) -> None:  # noqa: B006
@@ -51,23 +51,23 @@ class Voice:
 def run_trial(
     settings: TrialSettings,
     folder: TrialFolder,
-    report: Report,
+    report: Listener,
     machine: Machine,
     *,
     origin: Origin = Origin(),  # noqa: B008
     cadence: Cadence = Cadence(),  # noqa: B008
     stop: Stop | None = None,
 ) -> State:
-    """Make one attempt at a trial that is not done, from where it stands; done, it leaves its record.
+    """Make an attempt at a trial that is not done, from its last checkpoint to its record.
 
-    Every failure is caught, classed and left with its attempt: one trial never stops the others. Where the policy of
-    its class has no further try, `error.txt` reports the trial as failed.
+    Every failure is caught, classified and written to the attempt: a trial never stops the others. Once its tries are
+    used up, `error.txt` reports the trial as failed.
     """
     voice = Voice(folder.trial_id, settings.train.epochs, report)
     if folder.done.exists():
         voice.done()
         return State.DONE
-    if given_up(folder, origin.launch):  # its process died once too often
+    if given_up(folder, origin.launch):  # its processes died too often
         voice.tell("failed", folder.reason())
         return State.FAILED
     with ExitStack() as stack:
@@ -78,10 +78,10 @@ def run_trial(
         except UserError as error:  # no attempt could be begun
             voice.tell("failed", f"{classify(error)}: {error}")
             return State.FAILED
-        running = Running(settings, folder, hold, voice, machine)
+        running = TrialRun(settings, folder, hold, voice, machine)
         try:
             return _train(running, cadence)
-        except Exception as error:  # whatever it is, it is this trial's failure, not the grid's
+        except Exception as error:  # any error is this trial's failure, not the grid's
             return running.ended(error)
 
 
@@ -95,8 +95,8 @@ def _left_to_another(folder: TrialFolder, voice: Voice, busy: holding.Busy) -> S
 
 
 @dataclass(frozen=True)
-class Running:
-    """An attempt at a trial: what it reads and tells, what it leaves, and how it ends."""
+class TrialRun:
+    """An attempt at a trial: what it reads, reports and writes, and how it ends."""
 
     settings: TrialSettings
     folder: TrialFolder
@@ -106,14 +106,14 @@ class Running:
 
     @property
     def hooks(self) -> Hooks:
-        """Whom its trainer tells what."""
+        """What its trainer calls."""
         return Hooks(self.hold.begin, self._epoch, self.hold.beat, self._warn)
 
     def start(self) -> Inputs:
-        """Say what begins, write it to the folder, and open the data.
+        """Log the start, write settings and environment to the folder, and open the data.
 
         Raises:
-            UserError: the data cannot be used, or the folder not be written.
+            UserError: the data cannot be used, or the folder cannot be written.
         """
         hold, folder, device = self.hold, self.folder, self.machine.device
         process = f"process {hold.lease['pid']} on {hold.lease['host']}, {device}"
@@ -134,21 +134,21 @@ class Running:
 
     @cached_property
     def code(self) -> str:
-        """Fingerprint of the code that trains it, noted when it starts: what is edited later takes no part."""
+        """Fingerprint of the code that trains it, taken at the start: later edits take no part."""
         return code_fingerprint(self.settings)
 
     def finish(self, progress: Progress, inputs: Inputs, by_protocol: dict[str, Ranks]) -> State:
-        """Leave the record, and say that the trial is done.
+        """Write the record, and then that the trial is done.
 
         Args:
-            by_protocol: the test split's ranks by each of `protocols_of`.
+            by_protocol: ranks of the test split by each of `protocols_of`.
 
         Raises:
             Fenced: another process holds the trial now.
             UserError: the disk is full or read-only.
         """
         folder, own = self.folder, self.settings.dataset.protocol
-        metrics = {name: each.metrics() for name, each in by_protocol.items()}
+        metrics = {name: ranks.metrics() for name, ranks in by_protocol.items()}
         self.hold.commit()
         trained = record.Trained(
             trial_id=folder.trial_id,
@@ -165,9 +165,9 @@ class Running:
         record.write(folder.record, trained, durable=False)
         make_durable(folder.path)  # before `done` says so
         write_text(folder.done, datetime.now(UTC).isoformat(timespec="seconds") + "\n", durable=False)
-        # Three times the model each; what may start from it takes the best. A trial without any is as soon done again.
+        # Each checkpoint takes three times the model's size. Trials that start from this one read its best weights.
         if checkpoints := [path for path in (folder.last_checkpoint, folder.previous_checkpoint) if path.exists()]:
-            make_durable(folder.path)  # before they go
+            make_durable(folder.path)  # before they are deleted
             for path in checkpoints:
                 path.unlink()
         self.hold.end(DONE)
@@ -175,7 +175,7 @@ class Running:
         return State.DONE
 
     def ended(self, error: Exception) -> State:
-        """Say how it ended without being done: class a failure, and see whether another try can help."""
+        """Write how the attempt ended before the trial was done: classify a failure, and see whether to try again."""
         if isinstance(error, holding.Fenced):
             self.voice.tell("busy", "another process took this trial over")
             return State.RUNNING
@@ -202,7 +202,7 @@ class Running:
         self.voice.tell("epoch", epoch=epoch, metrics=metrics)
 
 
-def _train(running: Running, cadence: Cadence) -> State:
+def _train(running: TrialRun, cadence: Cadence) -> State:
     settings, folder = running.settings, running.folder
     with Replicas(settings, running.machine) as replicas:
         inputs, start = running.start(), _parent(settings, folder)
@@ -216,7 +216,7 @@ def _train(running: Running, cadence: Cadence) -> State:
 
 
 def _parent(settings: TrialSettings, folder: TrialFolder) -> TrialFolder | None:
-    """Of the trial that this one starts from.
+    """The folder of the trial that this one starts from.
 
     Raises:
         UserError: that trial is not done.

@@ -12,17 +12,17 @@ from grid.errors import UserError
 from grid.store.files import write_text
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""Ctrl-C, and what a scheduler sends that takes the machine away."""
+"""Ctrl-C, and the signal of a scheduler that takes the machine away."""
 
 INCOMPLETE = 3
-"""Exit code of a process that cannot but end itself."""
+"""Exit code of a process that ends before all its trials are done."""
 
 
 class Stop:
-    """A request to end, made in this process (a signal) or by a file that all nodes see.
+    """A request to end, made in this process (by a signal) or by a file that all nodes see.
 
     Args:
-        request: the file; None: only this process can ask.
+        request: the file; None: the request is made in this process only.
     """
 
     def __init__(self, request: Path | None = None) -> None:
@@ -33,7 +33,7 @@ class Stop:
         self._asked.set()
 
     def ask_everywhere(self) -> None:
-        """Ask, and leave the file for all others."""
+        """Ask this process, and all others by the file."""
         self.ask()
         if self.request is not None:
             with suppress(UserError):
@@ -43,19 +43,19 @@ class Stop:
         return self._asked.is_set()
 
     def asked_everywhere(self) -> bool:
-        """Whether the file stands there: all are to end, not this process alone."""
+        """Whether the file exists: all processes are to end, not only this one."""
         return self.request is not None and self.request.exists()
 
     def look(self) -> None:
-        """See whether the file stands there."""
+        """Take over the request of the file, if it exists."""
         if self.asked_everywhere():
             self.ask()
 
 
 class Interrupts:
-    """While the block runs, a signal ends it at once; after `soften`, it asks all trials for a checkpoint first.
+    """While the block runs, a signal ends it at once; after `soften`, a signal asks all trials for a checkpoint first.
 
-    A further signal ends at once again.
+    A second signal ends it at once in any case.
     """
 
     def __init__(self, stop: Stop, warn: Callable[[str], None]) -> None:
@@ -67,7 +67,7 @@ class Interrupts:
         return self
 
     def soften(self) -> None:
-        """Trials run now. Listens anew: Ray, which was started meanwhile, takes SIGTERM for itself."""
+        """Trials run from now on. Installs the handlers again, since Ray, started meanwhile, has replaced SIGTERM's."""
         self._listen()
         self.soft = True
 

@@ -1,4 +1,4 @@
-"""The live matrix: what a running grid shows, fed by events. A table that fills in on a terminal, else plain lines."""
+"""The live matrix of a running grid, fed by events: a table that fills in on a terminal, else plain lines."""
 
 import time
 from collections import Counter
@@ -16,12 +16,12 @@ from grid.store.home import State
 from runners.trial.events import Event
 
 SEEDS = 10
-"""Seeds of a cell that are drawn one by one; more are counted."""
+"""Most seeds of a cell that have a mark each; more are counted."""
 
 BLOCKS = 8
-"""Matrices that are drawn at a time: those at work."""
+"""Most matrices drawn at a time; matrices with running trials come first."""
 
-Block = tuple[str, str, tuple[tuple[str, object], ...]]
+MatrixKey = tuple[str, str, tuple[tuple[str, object], ...]]
 """Data set, recipe and swept settings: one matrix."""
 
 MARKS = {
@@ -33,18 +33,18 @@ MARKS = {
 }
 
 LOUD = ("failed", "retry", "busy", "warning")
-"""Events that are said at once, whatever the display."""
+"""Events that are printed at once on every display."""
 
 
 @dataclass
-class Progress:
-    """Of one trial, as the driver knows it."""
+class TrialProgress:
+    """The progress of a trial, as the driver knows it."""
 
     state: State
     epochs: int
     epoch: int = 0
     best: dict[str, float] = field(default_factory=dict)
-    """Best validation Recall@1 of each direction so far."""
+    """Best validation Recall@1 so far, by direction."""
 
     @property
     def behind(self) -> int:
@@ -58,9 +58,9 @@ class Progress:
 
 
 class Board:
-    """Keeps the state of all trials of a grid and says it: `line` for one event, `render` for the whole.
+    """The state of all trials of a grid, in text: `line` for an event, `render` for the whole.
 
-    An event costs the same however many trials there are: sums are kept, not made anew.
+    The sums are updated by each event, so that its cost does not grow with the number of trials.
 
     Args:
         states: of every trial when the launch begins.
@@ -69,22 +69,24 @@ class Board:
     def __init__(self, cells: Sequence[Cell], states: dict[str, State]) -> None:
         self.cells = cells
         self.started = time.monotonic()
-        self.trials: dict[str, Progress] = {
-            trial.id: Progress(states[trial.id], trial.settings.train.epochs) for cell in cells for trial in cell.trials
+        self.trials: dict[str, TrialProgress] = {
+            trial.id: TrialProgress(states[trial.id], trial.settings.train.epochs)
+            for cell in cells
+            for trial in cell.trials
         }
-        self.blocks: dict[Block, dict[str, Cell]] = {}
-        """Of each matrix, the cells by their objectives."""
+        self.blocks: dict[MatrixKey, dict[str, Cell]] = {}
+        """The cells of each matrix, by objective."""
         for cell in cells:
             self.blocks.setdefault((cell.dataset, cell.recipe, cell.swept), {})[cell.objective] = cell
         self._block_of = {t.id: (c.dataset, c.recipe, c.swept) for c in cells for t in c.trials}
-        self._at_work = Counter[Block]()
+        self._at_work = Counter[MatrixKey]()
         self._states = Counter(trial.state for trial in self.trials.values())
         self._behind = sum(trial.behind for trial in self.trials.values())
         self._ahead = sum(trial.ahead for trial in self.trials.values())
         self._before = self._behind
 
     def update(self, event: Event) -> None:
-        """Take in what a trial reports."""
+        """Update the state of a trial by an event."""
         trial = self.trials[event.trial_id]
         self._count(trial, event.trial_id, -1)
         states = {"done": State.DONE, "failed": State.FAILED, "retry": State.INTERRUPTED, "stopped": State.INTERRUPTED}
@@ -95,7 +97,7 @@ class Board:
                 trial.best[name] = max(trial.best.get(name, 0.0), event.metrics[name])
         self._count(trial, event.trial_id, 1)
 
-    def _count(self, trial: Progress, trial_id: str, sign: int) -> None:
+    def _count(self, trial: TrialProgress, trial_id: str, sign: int) -> None:
         self._states[trial.state] += sign
         self._behind += sign * trial.behind
         self._ahead += sign * trial.ahead
@@ -113,7 +115,7 @@ class Board:
         return f"{', '.join(parts)}; {clock(elapsed)} elapsed{self._to_go(elapsed)}"
 
     def line(self, event: Event) -> str:
-        """One line about an event worth one; empty for the others."""
+        """A line about an event; empty for events that are not printed."""
         if event.kind == "done" and event.metrics:
             scores = "  ".join(
                 f"{name} R@1 {event.metrics[f'test_{name}_r1']:.1f}"
@@ -126,13 +128,13 @@ class Board:
         return ""
 
     def render(self) -> RenderableType:
-        """The matrix of every block, and the summary below."""
+        """The matrices, and the summary below."""
         blocks = sorted(self.blocks, key=lambda block: not self._at_work[block])[:BLOCKS]
         others = len(self.blocks) - len(blocks)
         more = [Text(f"and {others} more", style="dim")] if others else []
         return Group(*map(self._block, blocks), *more, Text(self.summary(), style="bold"))
 
-    def _block(self, block: Block) -> Table:
+    def _block(self, block: MatrixKey) -> Table:
         cells = self.blocks[block]
         swept = "".join(f", {name} = {value}" for name, value in block[2])
         table = Table(title=f"{block[1]} on {block[0]}{swept}: best validation R@1 (i2t / t2i)", title_justify="left")
@@ -169,13 +171,13 @@ class Board:
         return text
 
     def _to_go(self, elapsed: float) -> str:
-        """By the pace of the epochs trained since the launch; nothing before the first."""
+        """The remaining time by the pace of epochs since the launch; empty before the first epoch."""
         done = self._behind - self._before
         return f", {clock(elapsed / done * self._ahead)} to go" if done > 0 and self._ahead else ""
 
 
 class Display:
-    """Shows a board while the block runs: live where both streams are terminals, else a line a finished trial."""
+    """Shows a board while the block runs: live on a terminal, else a line for each finished trial."""
 
     def __init__(self, board: Board, console: Console, *, live: bool) -> None:
         self.board, self.console = board, console

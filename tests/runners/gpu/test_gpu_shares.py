@@ -13,7 +13,7 @@ from grid.store.gpu_needs import Need
 from grid.store.home import Home
 from grid.store.speed_probes import speed_of
 from runners.gpu import gpu_shares
-from runners.gpu.memory_probe import Found, Sample
+from runners.gpu.memory_probe import Probed, Sample
 from runners.launch.jobs import Job, jobs_for, samples, sized
 
 GB = 1e9
@@ -37,10 +37,10 @@ def needs(some: list[Job], found: Need) -> dict[str, Need]:
 class Replies:
     """GPUs on which a probe found this."""
 
-    def __init__(self, *replies: Found | Exception) -> None:
+    def __init__(self, *replies: Probed | Exception) -> None:
         self.replies, self.asked = replies, list[Sample]()
 
-    def __call__(self, function: Callable[..., Found], wanted: Sequence[Sample], home: Home) -> list[Found]:
+    def __call__(self, function: Callable[..., Probed], wanted: Sequence[Sample], home: Home) -> list[Probed]:
         self.asked += wanted
         for reply in self.replies:
             if isinstance(reply, Exception):
@@ -91,7 +91,7 @@ def test_one_trial_of_each_kind_is_probed_unless_the_grid_states_the_share() -> 
 def test_of_different_gpus_the_smallest_decides_and_that_is_said() -> None:
     some = jobs()
     small, large = need(device="small", total=16), need(device="large", total=80)
-    driver = Replies(*(Found([(int(it.total), it.device)], needs(some, it)) for it in (large, small)))
+    driver = Replies(*(Probed([(int(it.total), it.device)], needs(some, it)) for it in (large, small)))
     found, said = measured(driver, some)
     assert set(found.values()) == {small}
     assert said == ["different GPUs, of which the smallest decides the shares: small (16 GB), large (80 GB)"]
@@ -100,7 +100,7 @@ def test_of_different_gpus_the_smallest_decides_and_that_is_said() -> None:
 
 def test_a_trial_that_does_not_fit_is_an_error_before_anything_starts() -> None:
     with pytest.raises(UserError, match="needs more than"):
-        measured(Replies(Found([], {}, "out of memory: it needs more than there is")), jobs())
+        measured(Replies(Probed([], {}, "out of memory: it needs more than there is")), jobs())
 
 
 def test_a_probe_that_fails_costs_a_warning() -> None:

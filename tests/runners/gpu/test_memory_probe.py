@@ -75,9 +75,9 @@ def test_what_is_measured_on_a_gpu_holds_for_a_trial_and_is_remembered(tmp_path:
 
 @needs_gpu
 def test_a_bound_ends_what_would_take_more_and_is_lifted() -> None:
-    _, total = cuda.free_and_total()
-    cuda.bound(0.01)
+    _, total = torch.cuda.mem_get_info()
+    torch.cuda.set_per_process_memory_fraction(0.01)
     with pytest.raises(torch.OutOfMemoryError):
         torch.empty(int(0.02 * total), dtype=torch.uint8, device="cuda")
-    cuda.bound(1.0)
+    torch.cuda.set_per_process_memory_fraction(1.0)
     assert torch.empty(int(0.02 * total), dtype=torch.uint8, device="cuda").is_cuda

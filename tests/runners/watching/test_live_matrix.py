@@ -9,7 +9,7 @@ from rich.console import Console
 from grid.expansion import Cell, expand
 from grid.gridfile import load
 from grid.store.home import State
-from runners.trial.events import Event, Kind
+from runners.trial.events import Event, EventKind
 from runners.watching.live_matrix import Board, Display
 
 
@@ -65,7 +65,7 @@ KINDS = st.sampled_from(["started", "epoch", "done", "failed", "busy", "retry", 
 
 
 @given(st.lists(st.tuples(st.integers(0, 44), KINDS, st.integers(0, 8)), max_size=60))
-def test_the_summary_is_that_of_all_trials_counted_anew(events: list[tuple[int, Kind, int]]) -> None:
+def test_the_summary_is_that_of_all_trials_counted_anew(events: list[tuple[int, EventKind, int]]) -> None:
     live = board()
     names = list(live.trials)
     for place, kind, epoch in events:

@@ -1,5 +1,6 @@
 """The MLflow mirror: a copy of the folders, complete, without doubles, and never in the way."""
 
+import math
 import shutil
 import sqlite3
 import time
@@ -10,7 +11,8 @@ import pytest
 
 from grid.store.files import read_json_lines, write_json_lines
 from grid.store.home import Home
-from runners.watching.mlflow_mirror import REPLACED, TAG, Mirror, _Database
+from results.records import record
+from runners.watching.mlflow_mirror import REPLACED, TAG, Mirror
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow and its dependencies warn of themselves
 
@@ -48,39 +50,60 @@ def test_mirroring_again_adds_nothing(trained: Home, tmp_path: Path) -> None:
     assert len(runs_of(uri, "copy")) == len(folders)
 
 
-def test_runs_written_together_are_those_that_the_client_writes(
-    trained: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_hold_every_epoch_and_result_of_the_folders(trained: Home, tmp_path: Path) -> None:
     """Also where a value is not finite: of every metric the whole history and its latest value."""
-    home = Home(Path(shutil.copytree(trained.path, tmp_path / "runs")))
-    history = home.trials()[0].history
-    write_json_lines(history, [row | {"loss": float("nan"), "s_pos": float("inf")} for row in read_json_lines(history)])
-    together = mirrored(home, f"sqlite:///{tmp_path}/together.db")
-    monkeypatch.setattr(_Database, "of", classmethod(lambda cls, client: None))
-    assert mirrored(home, f"sqlite:///{tmp_path}/one-by-one.db") == together
-    assert len(together) == 4
-
-
-def mirrored(home: Home, uri: str) -> dict[str, object]:
-    """All that MLflow says of a home's trials after they were mirrored, but ids and times."""
     from mlflow.tracking import MlflowClient
 
-    warned = list[str]()
+    home, uri, warned = (
+        Home(Path(shutil.copytree(trained.path, tmp_path / "runs"))),
+        f"sqlite:///{tmp_path}/copy.db",
+        [],
+    )
+    history = home.trials()[0].history
+    long = [
+        row | {"epoch": epoch, "loss": float("nan")} for epoch in range(1, 51) for row in read_json_lines(history)[:1]
+    ]
+    write_json_lines(history, [*long[:-1], long[-1] | {"s_pos": float("inf")}])
     mirror = Mirror(uri, "copy", warned.append)
     for folder in home.trials():
         mirror.sync(folder)
     mirror.close()
     assert warned == []
-    client, found = MlflowClient(tracking_uri=uri), dict[str, object]()
-    for run in runs_of(uri, "copy"):
-        info, data = run.info, run.data
-        place = info.artifact_uri.replace(info.run_id, "ID")
-        histories = [client.get_metric_history(info.run_id, name) for name in sorted(data.metrics)]
-        values = [sorted((m.key, m.step, m.timestamp, repr(m.value)) for m in history) for history in histories]
-        latest = {name: repr(value) for name, value in data.metrics.items()}
-        said = (info.run_name, info.status, info.lifecycle_stage, info.user_id, place)
-        found[data.tags[TAG]] = (said, data.params, data.tags, latest, values)
-    return found
+    client, runs = MlflowClient(tracking_uri=uri), {run.data.tags[TAG]: run for run in runs_of(uri, "copy")}
+    assert len(runs) == 4
+    for folder in home.trials():
+        run, rows = runs[folder.trial_id], read_json_lines(folder.history)
+        for name, latest in rows[-1].items():
+            expected = [(row["epoch"], repr(stored(row[name]))) for row in rows]
+            written = client.get_metric_history(run.info.run_id, name)
+            assert sorted((metric.step, repr(metric.value)) for metric in written) == expected
+            assert repr(run.data.metrics[name]) == repr(stored(latest))
+        results = record.collect([folder.record], ["test_rsum", "test_t2i_r5"]).to_pylist()[0]
+        assert {name: run.data.metrics[name] for name in results} == results
+        assert run.info.run_name == folder.trial_id
+
+
+def stored(value: float) -> float:
+    """How MLflow's database keeps a number: an infinite number as the largest finite one."""
+    return 1.7976931348623157e308 if math.isinf(value) else float(value)
+
+
+def test_a_run_that_a_kill_cut_off_is_completed(trained: Home, tmp_path: Path) -> None:
+    """After a kill between its last metrics and its status, or before its tags."""
+    from mlflow.tracking import MlflowClient
+
+    folder, uri, warned = trained.trials()[0], f"sqlite:///{tmp_path}/cut.db", list[str]()
+    for _ in range(2):
+        mirror = Mirror(uri, "copy", warned.append)
+        mirror.sync(folder)
+        mirror.close()
+        (run,) = runs_of(uri, "copy")
+        assert run.info.status == "FINISHED"
+        assert run.data.tags["goalgrid.done"] == folder.done.read_text().strip()
+        client = MlflowClient(tracking_uri=uri)
+        client.update_run(run.info.run_id, status="RUNNING")
+        client.delete_tag(run.info.run_id, "goalgrid.done")
+    assert warned == []
 
 
 def test_a_trial_that_is_trained_anew_gets_a_run_of_its_own(trained: Home, tmp_path: Path) -> None:
