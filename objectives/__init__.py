@@ -25,7 +25,7 @@ from torch import Tensor
 from grid import objectives as declared
 from grid.objectives import CATALOGUE, GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS, resolve
 from objectives.contrastive import CONTRASTIVE
-from objectives.goal import GradientSurrogate
+from objectives.gradient_surrogate import GradientSurrogate
 from objectives.hinge import HINGE
 from objectives.objective import Loss, Objective
 from objectives.pair_weights import PAIR_WEIGHTS, RELATIVE
@@ -45,7 +45,6 @@ __all__ = [
     "Objective",
     "Triplets",
     "build",
-    "with_mining",
 ]
 
 LOSSES: dict[str, Callable[..., Tensor]] = {**HINGE, **CONTRASTIVE, **PAIRWISE, **POLYNOMIAL}
@@ -82,19 +81,6 @@ def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
         reduction=values["reduction"],
         ignore_same_image=values["ignore_same_image"],
     )
-
-
-def with_mining(objective: Objective, mined: str) -> Objective:
-    """The same objective on "all" negatives or on the "hardest"; itself, if its equation leaves no choice.
-
-    How a trainer warms up, as VSE-infinity does in epoch 0:
-
-    >>> objective = build("triplet-hn")
-    >>> warm = with_mining(objective, "all")
-    >>> warm.mined, objective.mined
-    ('all', 'hardest')
-    """
-    return objective.with_mining(mined)
 
 
 def _loss(name: str, values: dict[str, Any]) -> tuple[Loss, Relative | None]:

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from objectives.pairs import Pairs
+from objectives.batch_pairs import BatchPairs
 from objectives.relative import Relative, relative_negatives, relative_positives
 from objectives.triplets import Triplets
 
@@ -25,7 +25,7 @@ TILE = {"cpu": 768, "cuda": 8192}
 """Edge of the tiles of larger ones. On a CPU a tile stays in the cache while it is scanned both ways."""
 
 VECTORISED = 2**16
-"""Similarities from which on, on a CPU, more but faster passes find the maxima sooner."""
+"""Matrices with at least so many similarities have their maxima found by vectorised passes, on a CPU."""
 PIECE = 256
 """Rows of a gradient that are scaled at once."""
 
@@ -58,7 +58,7 @@ class Hardest:
 def scan(
     sim: Float[Tensor, "a c"], relative: Relative | None = None, threshold: Tensor | None = None
 ) -> tuple[Hardest, Hardest]:
-    """The hardest negative of each row and of each column, with m-'s sums beside it; what is no negative is -inf."""
+    """The hardest negative of each row and of each column, with m-'s sums; -inf marks pairs that are no negatives."""
     if relative is None or threshold is None:
         return hardest(sim, 1), hardest(sim, 0)
     over = (sim - threshold).relu_()
@@ -143,7 +143,7 @@ Mined = tuple[Tensor, Hardest, Hardest]
 """Similarities of the pairs, the hardest text of each image, the hardest image of each text."""
 
 
-def mine_similarity(sim: Float[Tensor, "n t"], pairs: Pairs, relative: Relative | None) -> Mined:
+def mine_similarity(sim: Float[Tensor, "n t"], pairs: BatchPairs, relative: Relative | None) -> Mined:
     """Mine a matrix of scores of any range. The matrix is overwritten."""
     s_pos = of_positives(sim, pairs).clone()
     threshold = None if relative is None else relative.threshold(s_pos)
@@ -152,7 +152,7 @@ def mine_similarity(sim: Float[Tensor, "n t"], pairs: Pairs, relative: Relative 
 
 
 def mine_embeddings(
-    image: Float[Tensor, "n d"], text: Float[Tensor, "t d"], pairs: Pairs, relative: Relative | None
+    image: Float[Tensor, "n d"], text: Float[Tensor, "t d"], pairs: BatchPairs, relative: Relative | None
 ) -> Mined:
     """Mine embeddings: `mine_similarity` of their product, of which a large batch has one tile at a time."""
     if max(pairs.images, pairs.texts) <= _size(WHOLE, image.device):
@@ -186,12 +186,12 @@ def _joined(parts: list[Hardest | None]) -> Hardest:
     return Hardest(*map(join, Hardest.__dataclass_fields__))
 
 
-def of_positives(sim: Float[Tensor, "n t"], pairs: Pairs) -> Float[Tensor, " t"]:
+def of_positives(sim: Float[Tensor, "n t"], pairs: BatchPairs) -> Float[Tensor, " t"]:
     """Similarity of each pair."""
     return sim.diagonal() if pairs.row is None else sim.gather(0, pairs.row[None])[0]
 
 
-def triplets_of(mined: Mined, pairs: Pairs, relative: Relative | None) -> tuple[Triplets, Tensor, Tensor]:
+def triplets_of(mined: Mined, pairs: BatchPairs, relative: Relative | None) -> tuple[Triplets, Tensor, Tensor]:
     """Both directions' triplets of every pair, as constants, and which text and which image was mined for it."""
     s_pos, i2t, t2i = mined
     s_neg = torch.stack([pairs.of_pairs(i2t.s_neg), t2i.s_neg])
@@ -266,7 +266,7 @@ def _add_scaled(
 def hardest_of_embeddings(
     image: Float[Tensor, "n d"],
     text: Float[Tensor, "t d"],
-    pairs: Pairs,
+    pairs: BatchPairs,
     relative: Relative | None,
 ) -> Triplets:
     """Every pair with its hardest negative of either direction; differentiable with respect to the embeddings."""
@@ -277,7 +277,7 @@ def hardest_of_embeddings(
     return replace(triplets, s_pos=s_pos, s_neg=s_neg)
 
 
-def hardest_of_similarity(sim: Float[Tensor, "n t"], pairs: Pairs, relative: Relative | None) -> Triplets:
+def hardest_of_similarity(sim: Float[Tensor, "n t"], pairs: BatchPairs, relative: Relative | None) -> Triplets:
     """The same of a matrix of scores; differentiable with respect to it."""
     with torch.no_grad():
         mined = mine_similarity(full(sim.detach()).clone(), pairs, relative)
@@ -291,29 +291,27 @@ def hardest_of_similarity(sim: Float[Tensor, "n t"], pairs: Pairs, relative: Rel
 
 
 def candidates(
-    sim: Float[Tensor, "n t"], pairs: Pairs, relative: Relative | None, k: int | None = None
+    sim: Float[Tensor, "n t"], pairs: BatchPairs, relative: Relative | None, k: int | None = None
 ) -> list[Triplets]:
     """Every pair with its k hardest negatives, or with all of them (k None), of each direction in turn.
 
     Differentiable with respect to the scores, and dense: where every negative counts, no gradient is sparse.
     """
     s_pos = of_positives(sim, pairs)
-    negative = sim.masked_fill(pairs.excluded(sim.device), -torch.inf)
-    same = None if pairs.same_image is None else _same_image(pairs)
+    negative = sim.clone()
+    pairs.hide(negative)
+    same = pairs.of_same_image()
     directions = []
     for transposed in (False, True):
         anchors = negative.T if transposed else pairs.of_pairs(negative)
-        found, index = (anchors, None) if k is None else anchors.topk(min(k, anchors.shape[1]), dim=1)
         false = None if same is None else (same.T if transposed else pairs.of_pairs(same))
-        false = false if false is None or index is None else false.gather(1, index)
-        triplets = Triplets(s_pos[:, None], found, false_negative=false, always=False)
+        s_neg = anchors
+        if k is not None:
+            s_neg, index = anchors.topk(min(k, anchors.shape[1]), dim=1)
+            false = None if false is None else false.gather(1, index)
+        triplets = Triplets(s_pos[:, None], s_neg, false_negative=false, always=False)
         directions.append(triplets if relative is None else _with_relative(triplets, anchors, relative))
     return directions
-
-
-def _same_image(pairs: Pairs) -> Tensor:
-    assert pairs.same_image is not None
-    return pairs.same_image[0][:, None] == pairs.same_image[1][None, :]
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from objectives import mining
-from objectives.pairs import Pairs
+from objectives.batch_pairs import BatchPairs
 from objectives.relative import Relative
 from objectives.triplets import Triplets
 
@@ -21,20 +21,19 @@ REDUCTIONS: dict[str, Callable[[int], float]] = {
     "mean": lambda pairs: 1.0 / pairs,
     "average": lambda pairs: 0.5 / pairs,
 }
-"""Factor on the sum over pairs and both directions: as GOAL and VSE++; a mean over pairs; over directions too."""
-
+"""Factor on the sum over pairs and both directions: 1, as GOAL and VSE++; a mean over pairs; over directions too."""
 
 UNKNOWN = torch.tensor(torch.nan)
-"""In a report, what this call cannot tell."""
+"""In a report, a value that this call cannot know."""
 
 
 class Objective(torch.nn.Module):
-    """A loss of mined triplets, or a gradient in the form of one (`objectives.goal`).
+    """A loss of mined triplets, or a gradient in the form of one (`objectives.gradient_surrogate`).
 
     Args:
         loss: gives the value of each triplet.
         mined: "hardest" negatives, or "all" of an anchor. A warm-up epoch on all negatives is
-            `objectives.with_mining(objective, "all")`: another objective, not a state of this one.
+            `with_mining("all")`: another objective, not a state of this one.
         k: how many hardest negatives of an anchor make a triplet.
         remines: whether the loss has a meaning on other negatives too.
         relative: the relative sets, for a loss that reads m+ and m-.
@@ -63,13 +62,9 @@ class Objective(torch.nn.Module):
         ignore_same_image: bool = False,
     ) -> None:
         super().__init__()
-        self.loss = loss
-        self.mined = mined
-        self.k = k
-        self.remines = remines
-        self.relative = relative
-        self.reduction = reduction
-        self.ignore_same_image = ignore_same_image
+        self.loss, self.relative = loss, relative
+        self.mined, self.k, self.remines = mined, k, remines
+        self.reduction, self.ignore_same_image = reduction, ignore_same_image
         self.report = {}
 
     def forward(
@@ -83,10 +78,10 @@ class Objective(torch.nn.Module):
         """The loss of unit vectors.
 
         Args:
-            image_of_text: with as many images as texts, pair k is row k of both, and this says which data-set image
-                it is (read by `ignore_same_image` and the diagnostics alone); with fewer images than texts, the row
-                of each text's image.
-            clean: estimated probability of each pair to be no mismatch, for the adaptive margins; None: all are.
+            image_of_text: with as many images as texts, pair k is row k of both, and these numbers identify the data
+                set's images (read by `ignore_same_image` and the diagnostics alone); with fewer images than texts,
+                the row of each text's image.
+            clean: estimated probability of each pair to match, for the adaptive margins; None: all pairs match.
         """
         pairs = self._pairs(len(image), len(text), image_of_text)
         report = self._new_report()
@@ -110,7 +105,10 @@ class Objective(torch.nn.Module):
         return self._dense(mining.full(sim), pairs, clean)
 
     def with_mining(self, mined: str) -> "Objective":
-        """The same objective on other negatives, or itself if it has no such form: see `objectives.with_mining`."""
+        """The same objective on "all" negatives or on the "hardest"; itself, if its equation leaves no choice.
+
+        A trainer warms up with it, as VSE-infinity does in epoch 0.
+        """
         if not self.remines:
             return self
         other = copy.copy(self)
@@ -121,14 +119,14 @@ class Objective(torch.nn.Module):
     def _sparse(self) -> bool:
         return self.mined == "hardest" and self.k == 1
 
-    def _pairs(self, images: int, texts: int, image_of_text: Tensor | None) -> Pairs:
-        return Pairs.of(images, texts, image_of_text, ignore_same_image=self.ignore_same_image)
+    def _pairs(self, images: int, texts: int, image_of_text: Tensor | None) -> BatchPairs:
+        return BatchPairs.of(images, texts, image_of_text, ignore_same_image=self.ignore_same_image)
 
-    def _dense(self, sim: Float[Tensor, "n t"], pairs: Pairs, clean: Tensor | None) -> Float[Tensor, ""]:
+    def _dense(self, sim: Float[Tensor, "n t"], pairs: BatchPairs, clean: Tensor | None) -> Float[Tensor, ""]:
         k = None if self.mined == "all" else self.k
         return self._value(mining.candidates(sim, pairs, self.relative, k), pairs, clean)
 
-    def _value(self, directions: list[Triplets], pairs: Pairs, clean: Tensor | None) -> Float[Tensor, ""]:
+    def _value(self, directions: list[Triplets], pairs: BatchPairs, clean: Tensor | None) -> Float[Tensor, ""]:
         if clean is not None:
             directions = [replace(t, clean=clean[:, None]) for t in directions]
         values = [self.loss(t) for t in directions]
@@ -179,7 +177,7 @@ def _share(holds: Tensor | None, t: Triplets) -> Tensor:
 
 
 def _watched(embedding: Tensor, key: str, report: dict[str, Tensor]) -> Tensor:
-    """The same embedding, whose gradient's norm goes to the report once it is known."""
+    """The same embedding; the norm of its gradient goes to the report once backward has run."""
     if not embedding.requires_grad or torch.compiler.is_compiling():
         return embedding
     seen = embedding.view_as(embedding)

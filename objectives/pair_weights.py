@@ -13,15 +13,15 @@ from torch import Tensor
 from objectives.relative import Relative, leads, ratios
 from objectives.triplets import Triplets
 
-Weights = tuple[Float[Tensor, "*#a 1"], Float[Tensor, "*a k"]]
+PairWeights = tuple[Float[Tensor, "*#a 1"], Float[Tensor, "*a k"]]
 
 
-def constant(t: Triplets) -> Weights:
+def constant(t: Triplets) -> PairWeights:
     """P+ = P- = 1. GOAL Eq. (9)."""
     return torch.ones_like(t.s_pos), torch.ones_like(t.s_neg)
 
 
-def linear(t: Triplets) -> Weights:
+def linear(t: Triplets) -> PairWeights:
     """P+ = 1 - s_pos, P- = s_neg: Circle loss's self-paced weights.
 
     A negative similarity gives a negative P-, which pulls; as published, it is not clamped. GOAL Eq. (10).
@@ -29,7 +29,7 @@ def linear(t: Triplets) -> Weights:
     return 1 - t.s_pos, t.s_neg
 
 
-def sigmoid(t: Triplets, *, alpha: float = 2.0, beta: float = 10.0, lam: float = 0.5) -> Weights:
+def sigmoid(t: Triplets, *, alpha: float = 2.0, beta: float = 10.0, lam: float = 0.5) -> PairWeights:
     """P+ = sigmoid(-alpha (s_pos - lam)), P- = sigmoid(beta (s_neg - lam)): binomial deviance's weights.
 
     P+ is nearly flat while P- is close to a switch at lam. GOAL Eq. (11).
@@ -37,7 +37,7 @@ def sigmoid(t: Triplets, *, alpha: float = 2.0, beta: float = 10.0, lam: float =
     return torch.sigmoid(-alpha * (t.s_pos - lam)), torch.sigmoid(beta * (t.s_neg - lam))
 
 
-def linear_ms(t: Triplets) -> Weights:
+def linear_ms(t: Triplets) -> PairWeights:
     """P+ = (1 - m+)(1 - s_pos), P- = (1 + m-) s_neg, with m the mean lead over the relative set.
 
     GOAL's parameter-free form of the Multi-Similarity weights. GOAL Eq. (13).
@@ -47,7 +47,7 @@ def linear_ms(t: Triplets) -> Weights:
     return (1 - t.m_pos) * (1 - t.s_pos), (1 + t.m_neg) * t.s_neg
 
 
-def sigmoid_ms(t: Triplets, *, alpha: float = 2.0, beta: float = 10.0, lam: float = 0.5) -> Weights:
+def sigmoid_ms(t: Triplets, *, alpha: float = 2.0, beta: float = 10.0, lam: float = 0.5) -> PairWeights:
     """P+ = 1 / (m+ + exp(alpha (s_pos - lam))), P- = 1 / (m- + exp(-beta (s_neg - lam))): Multi-Similarity's weights.
 
     m = 1 gives the sigmoid weights back, and an m- <= 1, as hardest mining has, only raises P-; the released code
@@ -61,7 +61,7 @@ def sigmoid_ms(t: Triplets, *, alpha: float = 2.0, beta: float = 10.0, lam: floa
     return p_pos, p_neg
 
 
-PairWeight = Callable[..., Weights]
+PairWeight = Callable[..., PairWeights]
 PAIR_WEIGHTS: dict[str, PairWeight] = {
     "con": constant,
     "lin": linear,

@@ -1,15 +1,14 @@
 """Features of a frozen backbone: computed once per (images, weights, view), kept on disk, shared by all trials.
 
 One folder of the cache holds {train,val,test}.npy in float16, memory-mapped, so that the trials of a node share one
-copy. Rows are appended to `*.npy.part` and the whole is renamed at its end: what is cut off goes on at the last whole
-block. Whoever comes while another process computes them waits for the lock and finds them done.
+copy. Rows are appended to `*.npy.part`, and the whole file is renamed: an interrupted extraction resumes after its last
+whole block. A second process waits for the lock and then finds the features done.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from grid.encoders import RANDOM, BackboneSettings
 from grid.errors import UserError
 from grid.identity import digest
 from grid.store.files import write_json
-from retrieval.data import WHOLE, Images, Pairs, Split
+from retrieval.data import WHOLE, Images, Pairs
 from retrieval.encoders import pretrained
 from retrieval.encoders.vision import Vision
 from retrieval.prefetch import ahead
@@ -32,8 +31,8 @@ BLOCK = 256
 BATCH = {"cpu": 32, "cuda": 256}
 """Images that the network sees together."""
 
-Progress = Callable[[int], None]
-"""Told how many more views are done."""
+ViewsDone = Callable[[int], None]
+"""Called with how many more views are done."""
 
 
 class Bank:
@@ -68,8 +67,8 @@ class Bank:
 
 
 @dataclass(frozen=True)
-class Source:
-    """Images and the frozen network that reads them: what a folder of features is made of.
+class FeatureSource:
+    """Images and the frozen network that reads them: together they determine a folder of features.
 
     Args:
         name: of the data set, for the folder's name.
@@ -83,11 +82,11 @@ class Source:
 
     @cached_property
     def key(self) -> str:
-        """Hash of the images, the weights, and all that decides what the network sees and gives."""
+        """Hash of the images, the weights, and every setting that decides the input and output of the network."""
         backbone = self.backbone
         view = asdict(backbone.view) if backbone.crops != 1 else [backbone.size, backbone.framing]
         return digest({
-            "images": [split.images.fingerprint() for _, split in self._splits()],
+            "images": [split.images.fingerprint() for split in self.pairs.splits.values()],
             "weights": pretrained.fingerprint(backbone, self.places),
             "view": view,
             "crops": backbone.crops,
@@ -101,19 +100,19 @@ class Source:
 
     def views(self) -> int:
         """How many views the network has to see."""
-        return sum(self._crops(name) * len(split.images) for name, split in self._splits())
+        return sum(self._crops(name) * len(split.images) for name, split in self.pairs.splits.items())
 
     def ready(self, cache: Path) -> bool:
-        """Whether all features are there."""
-        return all((self.folder(cache) / f"{name}.npy").exists() for name, _ in self._splits())
+        """Whether the features of all splits are in the cache."""
+        return all((self.folder(cache) / f"{name}.npy").exists() for name in self.pairs.splits)
 
-    def load(self, cache: Path, device: torch.device, progress: Progress = lambda views: None) -> Pairs:
-        """The data set as features, computed here where they are not there yet.
+    def load(self, cache: Path, device: torch.device, progress: ViewsDone = lambda views: None) -> Pairs:
+        """The data set as features; those missing in the cache are computed here.
 
         Raises:
             UserError: an image or the weights cannot be read, the disk is full, or features overflow float16.
         """
-        folder = self.folder(cache)
+        folder, splits = self.folder(cache), self.pairs.splits
         if not self.ready(cache):
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -121,31 +120,23 @@ class Source:
                     self._compute(folder, device, progress)
             except OSError as error:
                 raise UserError(f"features cannot be written to {folder}: {error}") from error
-        return Pairs(*(self._banked(folder, name, split) for name, split in self._splits()))
-
-    def _banked(self, folder: Path, name: str, split: Split) -> Split:
-        bank = Bank(folder / f"{name}.npy", self._crops(name), split.images)
-        return Split(bank, split.captions, split.image_of_text)
-
-    def _splits(self) -> tuple[tuple[str, Split], ...]:
-        return ("train", self.pairs.train), ("val", self.pairs.val), ("test", self.pairs.test)
+        banks = {name: Bank(folder / f"{name}.npy", self._crops(name), split.images) for name, split in splits.items()}
+        return Pairs(*(replace(split, images=banks[name]) for name, split in splits.items()))
 
     def _crops(self, split: str) -> int:
         return int(self.backbone.crops) if split == "train" else 1
 
-    def _compute(self, folder: Path, device: torch.device, progress: Progress) -> None:
-        missing = [(name, split) for name, split in self._splits() if not (folder / f"{name}.npy").exists()]
+    def _compute(self, folder: Path, device: torch.device, progress: ViewsDone) -> None:
+        missing = [(name, split) for name, split in self.pairs.splits.items() if not (folder / f"{name}.npy").exists()]
         if not missing:  # another process was faster
             return
-        write_json(folder / "about.json", self._about())
+        about = {"dataset": self.name, "backbone": self.backbone.model_dump(mode="json"), "key": self.key}
+        write_json(folder / "about.json", about)
         network = Vision(self.backbone, self.places).eval().to(device)
         progress(self.views() - sum(self._crops(name) * len(split.images) for name, split in missing))
         for name, split in missing:
             for rows in _fill(folder / f"{name}.npy", network, split.images, self._crops(name), device):
                 progress(rows)
-
-    def _about(self) -> dict[str, Any]:
-        return {"dataset": self.name, "backbone": self.backbone.model_dump(mode="json"), "key": self.key}
 
 
 def _fill(path: Path, network: Vision, images: Images, crops: int, device: torch.device) -> Iterator[int]:

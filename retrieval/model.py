@@ -8,7 +8,9 @@ from torch import Tensor, nn
 
 from grid.encoders import ModelSettings, Pretrained
 from grid.errors import UserError
-from retrieval.encoders import image, pretrained, text
+from retrieval.encoders import pretrained
+from retrieval.encoders.image import IMAGE_ENCODERS
+from retrieval.encoders.text import TEXT_ENCODERS
 
 BACKBONES = {"image": "image.backbone.", "text": "text.backbone."}
 """Where the weights of the pretrained networks stand, by modality."""
@@ -31,9 +33,10 @@ class Vse(nn.Module):
         places: pretrained.Places = {},  # noqa: B006
     ) -> None:
         super().__init__()
-        self.image = image.build(settings.image, image_shape, settings.dim, places)
-        self.text = text.build(settings.text, words, settings.dim, places)
-        parts = {"image": settings.image, "text": settings.text}
+        image, text = settings.image, settings.text
+        self.image = IMAGE_ENCODERS[image.encoder](image, image_shape, settings.dim, places)
+        self.text = TEXT_ENCODERS[text.encoder](text, words, settings.dim, places)
+        parts = {"image": image, "text": text}
         self.frozen = tuple(BACKBONES[name] for name, part in parts.items() if getattr(part, "frozen", False))
 
     def embed_images(self, images: Tensor) -> Float[Tensor, "b d"]:

@@ -4,24 +4,21 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-Item = TypeVar("Item")
+Argument = TypeVar("Argument")
 Made = TypeVar("Made")
 
 
-def ahead(make: Callable[[Item], Made], items: Sequence[Item]) -> Iterator[Made]:
-    """What `make` gives for each item, in order; the next one is being made while the caller uses this one.
+def ahead(make: Callable[[Argument], Made], items: Sequence[Argument]) -> Iterator[Made]:
+    """`make(item)` for each item, in order; a thread makes the next result while the caller uses this one.
 
-    An error of `make` reaches the caller at its item.
+    The caller meets an error of `make` at the item that caused it.
     """
-    if len(items) < 2:  # nothing to be ahead of, and a thread to start takes longer than many a batch
+    if len(items) < 2:  # there is no next item, and a thread takes longer to start than many batches to read
         yield from map(make, items)
         return
     with ThreadPoolExecutor(1, thread_name_prefix="ahead") as pool:
-        pending = None
-        for item in items:
-            following = pool.submit(make, item)
-            if pending is not None:
-                yield pending.result()
-            pending = following
-        if pending is not None:
-            yield pending.result()
+        pending = pool.submit(make, items[0])
+        for item in items[1:]:
+            ready, pending = pending, pool.submit(make, item)
+            yield ready.result()
+        yield pending.result()

@@ -1,4 +1,4 @@
-"""An .npy file that grows block by block, survives being cut off, and appears under its name when it is whole."""
+"""An .npy file that grows block by block, survives an interruption, and gets its name when it is whole."""
 
 import os
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ class GrowingArray:
         self.blocks = list(blocks)
 
     def resume(self) -> int:
-        """How many whole blocks stand there; what is left of a further one is cut off."""
+        """How many whole blocks the part holds; the rest of a torn block is cut off."""
         if not self.part.exists():
             return 0
         try:

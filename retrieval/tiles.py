@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 GRAIN = 16
-"""Both sides of a tile are multiples of this: what is narrower may be computed otherwise, and rounded by its place."""
+"""Both sides of a tile are multiples of this: a narrower product may take another path, whose rounding differs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +19,7 @@ class Tile:
 
     Args:
         images, texts: their places.
-        right: which similarities are of a text with its own image; None: none is.
+        right: which similarities are of a text with its own image; None: the tile holds no such pair.
     """
 
     images: slice
@@ -37,7 +37,7 @@ def tiles(
 ) -> Iterator[Tile]:
     """Every image with every text once, by tiles of `chunk` images and the texts of as many.
 
-    Those of images with their own texts come first, and hold all right answers of both. All products have one shape,
+    Tiles of images with their own texts come first, and hold all right answers of both. All products have one shape,
     filled up with zeros, so that the rounding of a similarity depends on its two vectors alone.
 
     Args:

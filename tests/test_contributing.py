@@ -63,7 +63,7 @@ TRIPLET_WEIGHT = '''def half(t: Triplets, *, share: float = 0.5) -> Float[Tensor
 
 '''
 
-PAIR_WEIGHT = '''def square(t: Triplets, *, power: float = 2.0) -> Weights:
+PAIR_WEIGHT = '''def square(t: Triplets, *, power: float = 2.0) -> PairWeights:
     """P+ = (1 - s_pos)^power, P- = |s_neg|^power."""
     return (1 - t.s_pos).abs() ** power, t.s_neg.abs() ** power
 
@@ -241,7 +241,7 @@ ADDITIONS = [
         "a text encoder",
         {
             "retrieval/encoders/text.py": [
-                ("GruSettings, TextSettings", "MaxBowSettings, "),
+                ("GruSettings, TransformerSettings", "MaxBowSettings, "),
                 ("def _embedding(", TEXT_ENCODER),
                 ('    "gru": ', '    "max-bow": lambda settings, words, dim, places: MaxBow(settings, words, dim),\n'),
             ],
@@ -252,7 +252,7 @@ ADDITIONS = [
         "an image encoder",
         {
             "retrieval/encoders/image.py": [
-                ("ImageSettings\n", "ThumbnailSettings, "),
+                ("FeatureSettings\n", "ThumbnailSettings, "),
                 ("def _mlp(", IMAGE_ENCODER),
                 (
                     '    "linear": ',

@@ -18,7 +18,7 @@ from grid.gridfile import load
 from grid.protocols import protocol
 
 if TYPE_CHECKING:
-    from retrieval.data.check import Part, Problem, Report
+    from retrieval.data.check import DataReport, Part, Problem
 
 verbs = typer.Typer(
     help="Where to get data and how they must look; what is wrong with a copy.",
@@ -123,7 +123,7 @@ def _guide(name: str, known: catalog.Dataset) -> list[str]:
     return [*lines, "", f"Check your copy: goalgrid data check {name} --root DIR", *more]
 
 
-def _told(report: "Report") -> list[str]:
+def _told(report: "DataReport") -> list[str]:
     """The report as a reader wants it: problems first, then what was found."""
     found = [line for part in report.parts for line in _part(part)]
     if not report.problems:
@@ -150,7 +150,7 @@ def _part(part: "Part") -> list[str]:
     return [*lines, f"  {part.bytes / 1e6:,.1f} MB on disk{mark}"]
 
 
-def _to_dict(report: "Report") -> dict[str, Any]:
+def _to_dict(report: "DataReport") -> dict[str, Any]:
     """For `--json`."""
     return {
         "name": report.name,

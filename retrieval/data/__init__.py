@@ -1,6 +1,6 @@
 """Data sets behind one interface; the format is told by what lies under the root."""
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 from grid import catalog, protocols
@@ -57,8 +57,10 @@ def opened(name: str, root: Path | None, view: View | None, workers: int = 2, ke
     elif view is None:
         pairs = precomp.load(_features(name, root), test_splits=known.test_splits if known else ("test",))
     else:
-        files = partial(ImageFiles, view=view, workers=workers, keep=keep)
-        pairs = Pairs(*(listing.split(files) for listing in annotations.load(name, root)))
+        pairs = Pairs(*(
+            Split(ImageFiles(listing.files, view, workers=workers, keep=keep), listing.captions, listing.image_of_text)
+            for listing in annotations.load(name, root)
+        ))  # fmt: skip
     pairs.check(repr(name))
     return pairs
 

@@ -8,15 +8,15 @@ from grid.encoders import View
 from retrieval import data
 from retrieval.data import annotations, feature_faults, parts, picture_faults, precomp
 from retrieval.data.pairs import DataError
-from retrieval.data.parts import Part, Progress
+from retrieval.data.parts import CheckProgress, Part
 from retrieval.data.problems import Problem
 
-__all__ = ["Part", "Problem", "Progress", "Report", "check"]
+__all__ = ["CheckProgress", "DataReport", "Part", "Problem", "check"]
 
 
 @dataclass(frozen=True)
-class Report:
-    """What a check found: every form of the data under the root, and every problem."""
+class DataReport:
+    """Every form of the data under the root, and every problem."""
 
     name: str
     root: Path
@@ -24,7 +24,9 @@ class Report:
     problems: list[Problem]
 
 
-def check(name: str, root: Path, *, fast: bool = False, workers: int = 2, progress: Progress | None = None) -> Report:
+def check(
+    name: str, root: Path, *, fast: bool = False, workers: int = 2, progress: CheckProgress | None = None
+) -> DataReport:
     """Look at all that lies under the root: raw images with annotations, and precomputed features.
 
     Args:
@@ -34,11 +36,13 @@ def check(name: str, root: Path, *, fast: bool = False, workers: int = 2, progre
     """
     official = catalog.dataset(name) if name in catalog.names("datasets") else None
     if not root.is_dir():
-        return Report(name, root, [], [Problem(str(root), "there is no such folder", "Give the folder with --root.")])
-    tell = progress or _silent
+        return DataReport(
+            name, root, [], [Problem(str(root), "there is no such folder", "Give the folder with --root.")]
+        )
+    tell = progress or (lambda what, done, of: None)
     found: list[Part] = []
-    if notes := annotations.find(name, root):
-        found.append(picture_faults.of_root(name, root, notes, tell, workers=workers, fast=fast))
+    if annotated := annotations.find(name, root):
+        found.append(picture_faults.of_root(name, root, annotated, tell, workers=workers, fast=fast))
     if folder := precomp.find(name, root):
         tests = official.test_splits if official else ["test"]
         found.append(feature_faults.of_folder(folder, tests, tell))
@@ -47,11 +51,11 @@ def check(name: str, root: Path, *, fast: bool = False, workers: int = 2, progre
         if not part.problems:
             _fingerprint(part, name, root)
     problems = [problem for part in found for problem in part.problems]
-    return Report(name, root, found, problems if found else [_nothing(name, root)])
+    return DataReport(name, root, found, problems if found else [_nothing(name, root)])
 
 
 def _fingerprint(part: Part, name: str, root: Path) -> None:
-    """The mark that records keep, by the same reader that training uses; what it refuses is a problem too."""
+    """The fingerprint that records keep, by the reader that training uses; data that it refuses are a problem too."""
     view = None if part.format == feature_faults.FORMAT else View(8)
     try:
         part.fingerprint = data.opened(name, root, view).fingerprint()
@@ -63,7 +67,3 @@ def _nothing(name: str, root: Path) -> Problem:
     what = f"no data in a known form: neither {annotations.EXPECTED}, nor train_ims.npy with train_caps.txt"
     hint = name if name in catalog.names("datasets") else "flickr30k"
     return Problem(str(root), what, f"How it must look: goalgrid data where {hint}.")
-
-
-def _silent(what: str, done: int, of: int) -> None:
-    pass

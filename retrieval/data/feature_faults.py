@@ -6,17 +6,16 @@ import numpy as np
 
 from retrieval.data import caption_faults, precomp
 from retrieval.data.pairs import DataError
-from retrieval.data.parts import Part, Progress, SplitSize, overlaps
-from retrieval.data.problems import Problem
+from retrieval.data.parts import CheckProgress, Part, SplitSize, overlaps
+from retrieval.data.problems import Problem, shortened
 
 BLOCK_BYTES = 1 << 26
 """Features read at a time."""
-SHOWN_ROWS = 5
 
 FORMAT = "precomputed features"
 
 
-def of_folder(folder: Path, test_splits: list[str], progress: Progress) -> Part:
+def of_folder(folder: Path, test_splits: list[str], progress: CheckProgress) -> Part:
     """All three splits under one folder."""
     part = Part(FORMAT, folder)
     test = precomp.split_for_test(folder, test_splits)
@@ -60,7 +59,7 @@ def _images(ids: list[str], captions: list[str]) -> int:
     return len(ids) if len(ids) < len(captions) else len(set(ids))
 
 
-def _values(array: np.ndarray, path: Path, problems: list[Problem], progress: Progress) -> None:
+def _values(array: np.ndarray, path: Path, problems: list[Problem], progress: CheckProgress) -> None:
     """NaN, infinity, and rows of zeros, anywhere in the file."""
     bad: list[int] = []
     empty: list[int] = []
@@ -78,8 +77,7 @@ def _values(array: np.ndarray, path: Path, problems: list[Problem], progress: Pr
 
 
 def _rows(rows: list[int]) -> str:
-    more = f" and {len(rows) - SHOWN_ROWS} more" if len(rows) > SHOWN_ROWS else ""
-    return f"row{'s' * (len(rows) > 1)} {', '.join(map(str, rows[:SHOWN_ROWS]))}{more} hold{'s' * (len(rows) == 1)}"
+    return f"row{'s' * (len(rows) > 1)} {shortened(rows)} hold{'s' * (len(rows) == 1)}"
 
 
 def _widths(shapes: dict[str, tuple[int, ...]], folder: Path) -> list[Problem]:

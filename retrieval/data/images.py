@@ -14,7 +14,7 @@ from grid.encoders import View
 from retrieval.data.pairs import WHOLE, DataError
 
 KEPT_BYTES = 1 << 30
-"""A split whose evaluation views fit here is decoded once and kept; a larger one is decoded as it is read."""
+"""A split whose evaluation views fit here is decoded once and kept; a larger split is decoded as it is read."""
 MARGIN = 256 / 224
 """Evaluation resizes the shorter side to this times the size before the centre is cropped, as VSE++ does."""
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
@@ -117,7 +117,7 @@ class ImageFiles:
 
 
 def draws(seed: int, count: int) -> list[np.random.Generator]:
-    """One generator a place in the batch, so that a view depends on no other and on no thread's pace."""
+    """One generator a place in the batch: a view depends neither on other views nor on the threads."""
     return [np.random.default_rng([seed, place]) for place in range(count)]
 
 

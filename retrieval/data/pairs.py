@@ -1,7 +1,6 @@
 """The one interface of all data sets: images, captions, and which image each caption describes."""
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -89,10 +88,6 @@ class Listing:
     captions: list[str]
     image_of_text: Int[np.ndarray, " t"]
 
-    def split(self, open_files: Callable[[list[Path]], Images]) -> Split:
-        """The split, its files read by what `open_files` makes of them."""
-        return Split(open_files(self.files), self.captions, self.image_of_text)
-
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
@@ -102,18 +97,23 @@ class Pairs:
     val: Split
     test: Split
 
+    @property
+    def splits(self) -> dict[str, Split]:
+        """The three splits by name."""
+        return {"train": self.train, "val": self.val, "test": self.test}
+
     def check(self, name: str) -> None:
         """Check every split.
 
         Raises:
             DataError: with the first problem.
         """
-        for split_name, split in (("train", self.train), ("val", self.val), ("test", self.test)):
+        for split_name, split in self.splits.items():
             split.check(f"the {split_name} split of {name}")
         if len(self.train.captions) < 2:
             raise DataError(f"the train split of {name} has one pair; a batch of one has no negatives.")
 
     def fingerprint(self) -> str:
         """16 hexadecimal digits that change when the data does."""
-        parts = "".join(split.fingerprint() for split in (self.train, self.val, self.test))
+        parts = "".join(split.fingerprint() for split in self.splits.values())
         return hashlib.sha256(parts.encode()).hexdigest()[:16]

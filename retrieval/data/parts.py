@@ -1,4 +1,4 @@
-"""What a check has found of one form of a data set, raw images or features: sizes, problems, files."""
+"""One form of a data set, raw images or features, as a check sees it: sizes, problems, files."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,8 +11,8 @@ from jaxtyping import Int
 from grid.catalog import Dataset
 from retrieval.data.problems import Problem, counted
 
-Progress = Callable[[str, int, int], None]
-"""Told (what, how much is done, of how much)."""
+CheckProgress = Callable[[str, int, int], None]
+"""Called with what is being done, how much is done, and how much there is to do."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,13 @@ def counts(part: Part, official: Dataset) -> list[Problem]:
     """Splits that are not as large as the data set's own."""
     problems = []
     for split, wanted in official.splits.items():
-        found = part.sizes.get(split)
-        if found is None or not found.images or (found.images, found.captions) == (wanted.images, wanted.captions):
+        size = part.sizes.get(split)
+        if size is None or not size.images or (size.images, size.captions) == (wanted.images, wanted.captions):
             continue
-        known = (p.missing for p in official.partial if (p.split, p.images) == (split, found.images))
+        known = (p.missing for p in official.partial if (p.split, p.images) == (split, size.images))
         missing = next(known, "")
         what = (
-            f"{found.images:,} images with {found.captions:,} captions; "
+            f"{size.images:,} images with {size.captions:,} captions; "
             f"officially {wanted.images:,} with {wanted.captions:,}"
         )
         fix = (

@@ -1,16 +1,21 @@
-"""What is wrong with a copy of a data set: collected, so that loading and `data check` share one reader of each format.
+"""Problems of a copy of a data set, collected so that loading and `data check` share one reader of each format.
 
-Readers append what they find and go on as well as they can; whoever loads then refuses, `data check` shows them all.
+Readers append the problems that they meet and go on. Loading then refuses the data; `data check` shows all problems.
 """
 
-from collections.abc import Sequence
+import json
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 from retrieval.data.pairs import DataError
 
 SHOWN = 5
-"""Problems that an error spells out."""
+"""Problems that an error spells out, and ids or rows that a problem spells out."""
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -34,11 +39,30 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
+def repeated(keys: Iterable[Key]) -> list[Key]:
+    """Keys that occur more than once, in the order of their first appearance.
+
+    >>> repeated("abcab")
+    ['a', 'b']
+    """
+    return [key for key, count in Counter(keys).items() if count > 1]
+
+
+def shortened(values: Sequence[object]) -> str:
+    """The first few values, and how many more there are.
+
+    >>> shortened(range(7))
+    '0, 1, 2, 3, 4 and 2 more'
+    """
+    more = f" and {len(values) - SHOWN} more" if len(values) > SHOWN else ""
+    return ", ".join(map(str, values[:SHOWN])) + more
+
+
 def refuse(problems: Sequence[Problem], heading: str) -> None:
     """Stop where there are problems.
 
     Raises:
-        DataError: the problem, or the first of them with their number.
+        DataError: the problem, or the first few with the number of all.
     """
     if not problems:
         return
@@ -50,8 +74,26 @@ def refuse(problems: Sequence[Problem], heading: str) -> None:
     raise DataError(f"{heading}: {len(problems)} problems\n" + "\n".join(lines))
 
 
+def torn(path: Path, error: Exception) -> Problem:
+    """A downloaded file that cannot be read."""
+    return Problem(str(path), f"cannot be read: {error}", "Is the download complete? Fetch it again.")
+
+
+def object_of(path: Path, layout: str, problems: list[Problem]) -> dict[str, Any]:
+    """The JSON object in a file; empty, and reported, where there is none."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        problems.append(torn(path, error))
+        return {}
+    if isinstance(content, dict) and content:
+        return content
+    problems.append(Problem(str(path), "holds no JSON object, or an empty one", f"Expected {layout}."))
+    return {}
+
+
 def lines_of(path: Path, what: str, problems: list[Problem]) -> list[str]:
-    """The lines of a text file, without its last line end; what is no UTF-8 is replaced and reported."""
+    """The lines of a text file, without its last line end; bytes that are no UTF-8 are replaced and reported."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:

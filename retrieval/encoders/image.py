@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from grid.encoders import BackboneSettings, CnnSettings, FeatureSettings, ImageSettings
+from grid.encoders import BackboneSettings, CnnSettings, FeatureSettings
 from retrieval.encoders import pretrained
 from retrieval.encoders.pooling import POOLING, mean
 from retrieval.encoders.vision import Vision
@@ -51,7 +51,7 @@ class Cnn(nn.Module):
         return self.pool(self.project(cells), torch.ones(cells.shape[:2], dtype=torch.bool, device=cells.device))
 
 
-class Features(nn.Module):
+class FeatureHead(nn.Module):
     """A head on feature vectors, pooled over regions or cells where there are any."""
 
     def __init__(self, settings: FeatureSettings | BackboneSettings, width: int, dim: int) -> None:
@@ -104,7 +104,7 @@ class Features(nn.Module):
         return (luck >= share) | (luck == luck.amax(dim=1, keepdim=True))
 
 
-class Backbone(Features):
+class Backbone(FeatureHead):
     """A network of `transformers` on pixels, under a head."""
 
     def __init__(self, settings: BackboneSettings, places: pretrained.Places, dim: int) -> None:
@@ -121,19 +121,17 @@ def _mlp(width: int, hidden: int, dim: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(width, hidden), nn.BatchNorm1d(hidden), nn.ReLU(), nn.Linear(hidden, dim))
 
 
-def build(settings: ImageSettings, shape: tuple[int, ...], dim: int, places: pretrained.Places) -> nn.Module:
-    """The encoder of images of this shape: (3, h, w) of pixels, (k) or (n, k) of features."""
-    return IMAGE_ENCODERS[settings.encoder](settings, shape, dim, places)
-
-
 IMAGE_ENCODERS: dict[str, Callable[[Any, tuple[int, ...], int, pretrained.Places], nn.Module]] = {
     "cnn": lambda settings, shape, dim, places: Cnn(settings, shape, dim),
-    "linear": lambda settings, shape, dim, places: Features(settings, shape[-1], dim),
-    "linear-mlp": lambda settings, shape, dim, places: Features(settings, shape[-1], dim),
-    "mlp": lambda settings, shape, dim, places: Features(settings, shape[-1], dim),
-    "residual-mlp": lambda settings, shape, dim, places: Features(settings, shape[-1], dim),
+    "linear": lambda settings, shape, dim, places: FeatureHead(settings, shape[-1], dim),
+    "linear-mlp": lambda settings, shape, dim, places: FeatureHead(settings, shape[-1], dim),
+    "mlp": lambda settings, shape, dim, places: FeatureHead(settings, shape[-1], dim),
+    "residual-mlp": lambda settings, shape, dim, places: FeatureHead(settings, shape[-1], dim),
     "backbone": lambda settings, shape, dim, places: (
-        Features(settings, shape[-1], dim) if settings.feature_network else Backbone(settings, places, dim)
+        FeatureHead(settings, shape[-1], dim) if settings.feature_network else Backbone(settings, places, dim)
     ),
 }
-"""Each encoder by the name that its settings class in `grid/encoders.py` has for it."""
+"""Each encoder by the name of its settings class in `grid/encoders.py`, for images of this shape.
+
+Shapes are (3, h, w) of pixels, and (k) or (n, k) of features.
+"""

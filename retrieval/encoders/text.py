@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from grid.encoders import RANDOM, BiGruSettings, BowSettings, GruSettings, TextSettings, TransformerSettings
+from grid.encoders import RANDOM, BiGruSettings, BowSettings, GruSettings, TransformerSettings
 from retrieval.encoders import pretrained
 from retrieval.encoders.pooling import POOLING
 from retrieval.encoders.recurrent import PaddedGru
@@ -94,15 +94,10 @@ def _present(ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Bool[Tensor
     return torch.arange(ids.shape[1], device=ids.device) < lengths.to(ids.device, non_blocking=True)[:, None]
 
 
-def build(settings: TextSettings, words: int, dim: int, places: pretrained.Places) -> nn.Module:
-    """The encoder of captions whose indices are below `words`."""
-    return TEXT_ENCODERS[settings.encoder](settings, words, dim, places)
-
-
 TEXT_ENCODERS: dict[str, Callable[[Any, int, int, pretrained.Places], nn.Module]] = {
     "bow": lambda settings, words, dim, places: Bow(settings, words, dim),
     "gru": lambda settings, words, dim, places: Gru(settings, words, dim),
     "bigru": lambda settings, words, dim, places: BiGru(settings, words, dim),
     "transformer": Transformer,
 }
-"""Each encoder by the name that its settings class in `grid/encoders.py` has for it."""
+"""Each encoder by the name of its settings class in `grid/encoders.py`, for indices below `words`."""

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 
 from grid.encoders import TextSettings
 from retrieval.encoders import pretrained
-from retrieval.words.tokens import Reader
+from retrieval.words.tokens import CaptionReader
 from retrieval.words.vocabulary import Vocabulary
 from retrieval.words.wordpieces import WordPieces
 
 
-def build(settings: TextSettings, captions: Sequence[str], *, min_count: int, places: pretrained.Places) -> Reader:
+def build(
+    settings: TextSettings, captions: Sequence[str], *, min_count: int, places: pretrained.Places
+) -> CaptionReader:
     """The pretrained network's own tokenizer, else a vocabulary of the training captions.
 
     Raises:

@@ -11,11 +11,11 @@ from jaxtyping import Int
 from torch import Tensor
 
 MASKED, REPLACED = 0.5, 0.6
-"""Of the words that size augmentation picks, half are masked, a tenth replaced, the others left out. VSE-infinity."""
+"""Size augmentation masks half of the words that it picks, replaces a tenth, and leaves out the rest. VSE-infinity."""
 
 
 @dataclass(frozen=True)
-class WordDrop:
+class WordDropping:
     """Size augmentation of captions.
 
     Args:
@@ -44,7 +44,7 @@ class Tokens:
         ids: Int[np.ndarray, "t n"],
         lengths: Int[np.ndarray, " t"],
         words: Int[np.ndarray, "t n"] | None = None,
-        drop: WordDrop | None = None,
+        drop: WordDropping | None = None,
     ) -> None:
         self.ids, self.lengths, self.drop = torch.from_numpy(ids), torch.from_numpy(lengths), drop
         self.words = words
@@ -68,9 +68,9 @@ class Tokens:
 
     @staticmethod
     def _thinned(
-        ids: Int[np.ndarray, "b n"], words: Int[np.ndarray, "b n"], rng: np.random.Generator, drop: WordDrop
+        ids: Int[np.ndarray, "b n"], words: Int[np.ndarray, "b n"], rng: np.random.Generator, drop: WordDropping
     ) -> tuple[Int[Tensor, "b m"], Int[Tensor, " b"]]:
-        """Words picked one by one; all tokens of a word share its fate, replacements are drawn token by token."""
+        """Words are picked independently; the tokens of a word share its fate; replacements are drawn by token."""
         fate = rng.random((len(ids), int(words.max(initial=0)) + 1)) / drop.share
         of_token = np.where(words >= 0, np.take_along_axis(fate, np.maximum(words, 0), axis=1), np.inf)
         others = rng.integers(drop.first, drop.last, ids.shape)
@@ -85,7 +85,7 @@ class Tokens:
 
 
 @runtime_checkable
-class Reader(Protocol):
+class CaptionReader(Protocol):
     """Turns captions into tokens: words by a vocabulary of our own, or the pieces of a pretrained tokenizer."""
 
     def __len__(self) -> int:

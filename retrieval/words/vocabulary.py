@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from grid.store.files import write_json
-from retrieval.words.tokens import Tokens, WordDrop, padded
+from retrieval.words.tokens import Tokens, WordDropping, padded
 
 UNKNOWN = 1
 SPECIAL = ("<pad>", "<unk>")
@@ -68,7 +68,7 @@ class Vocabulary:
             return Tokens(ids, lengths)
         assert self.masked, "a vocabulary without a mask cannot mask"
         places = np.where(ids != 0, np.arange(ids.shape[1]), -1)
-        rule = WordDrop(drop, self.index[MASK], self.first, max(len(self) - 1, self.first + 1))
+        rule = WordDropping(drop, self.index[MASK], self.first, max(len(self) - 1, self.first + 1))
         return Tokens(ids, lengths, places, rule)
 
     def save(self, path: Path) -> None:

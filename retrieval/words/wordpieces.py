@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from grid.store.files import write_json
-from retrieval.words.tokens import Tokens, WordDrop, padded
+from retrieval.words.tokens import Tokens, WordDropping, padded
 
 
 class WordPieces:
@@ -34,7 +34,7 @@ class WordPieces:
         of_word = [[-1 if word is None else word for word in encoded.word_ids(row)] for row in range(len(captions))]
         words, _ = padded(of_word, fill=-1)
         mask = self.tokenizer.mask_token_id
-        rule = WordDrop(drop, self.tokenizer.unk_token_id if mask is None else mask, 1, len(self))
+        rule = WordDropping(drop, self.tokenizer.unk_token_id if mask is None else mask, 1, len(self))
         return Tokens(ids, lengths, np.ascontiguousarray(words), rule)
 
     def save(self, path: Path) -> None:

@@ -13,7 +13,7 @@ from grid.gridfile import Grid
 from grid.store.home import Home
 from retrieval import data
 from retrieval.encoders import pretrained
-from retrieval.features import Source
+from retrieval.features import FeatureSource
 from retrieval.model import pretrained_parts
 from runners.launch.jobs import Job, jobs_for
 from runners.training.inputs import check_replicas, feature_source
@@ -43,10 +43,10 @@ def feature_jobs(grid: Grid, cells: Sequence[Cell], home: Home) -> list[Job]:
     return jobs_for(grid, trials_of(cells), home, gpus=torch.cuda.device_count())
 
 
-def sources(jobs: Iterable[Job]) -> list[tuple[Source, Machine]]:
+def sources(jobs: Iterable[Job]) -> list[tuple[FeatureSource, Machine]]:
     """The different images that frozen backbones have to read, with the machine settings to read them by."""
     wanted = ((settings.dataset, settings.model.image, job.machine) for job in jobs for settings in job.trials)
-    by_folder: dict[Path, tuple[Source, Machine]] = {}
+    by_folder: dict[Path, tuple[FeatureSource, Machine]] = {}
     for dataset, image, machine in dict.fromkeys(wanted):
         if network := image.feature_network:
             source = feature_source(dataset, network, machine)

@@ -19,11 +19,11 @@ from retrieval import data
 from retrieval.data import Pairs
 from retrieval.encoders import pretrained
 from retrieval.encoders.pretrained import Places
-from retrieval.features import Source
+from retrieval.features import FeatureSource
 from retrieval.model import pretrained_parts
 from retrieval.prefetch import ahead
 from retrieval.words import text_readers
-from retrieval.words.tokens import Reader, Tokens
+from retrieval.words.tokens import CaptionReader, Tokens
 from runners.training.collectives import ALONE, Exchange
 from runners.training.machine import Machine
 
@@ -38,7 +38,7 @@ class Inputs:
     """
 
     pairs: Pairs
-    reader: Reader
+    reader: CaptionReader
     tokens: dict[str, Tokens]
     device: torch.device
     places: Places
@@ -95,7 +95,7 @@ def protocols_of(settings: TrialSettings) -> list[str]:
     return list(dict.fromkeys([settings.dataset.protocol, *catalog.protocols(settings.dataset.name)]))
 
 
-def feature_source(dataset: DatasetSettings, image: BackboneSettings, machine: Machine) -> Source:
+def feature_source(dataset: DatasetSettings, image: BackboneSettings, machine: Machine) -> FeatureSource:
     """The images of a data set, with the frozen backbone whose features of them are cached.
 
     Raises:
@@ -103,7 +103,7 @@ def feature_source(dataset: DatasetSettings, image: BackboneSettings, machine: M
     """
     root = machine.root(dataset.name)
     pairs = data.load(dataset.name, root, image.view, workers=machine.workers, keep=False)
-    return Source(dataset.name, pairs, image, machine.places)
+    return FeatureSource(dataset.name, pairs, image, machine.places)
 
 
 @lru_cache(maxsize=4)

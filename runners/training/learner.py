@@ -51,7 +51,7 @@ class Learner:
         self.model.hold_image_backbone(epoch < train.frozen_epochs)
         self.model.train()
         warming = epoch < train.warmup_epochs
-        self._mining = objectives.with_mining(self.objective, "all") if warming else self.objective
+        self._mining = self.objective.with_mining("all") if warming else self.objective
         return batches(self.settings, self.inputs, epoch, self.exchange)
 
     def gradient(self, batch: Batch, passed: float) -> dict[str, Tensor]:

@@ -36,10 +36,10 @@ def test_drawn_weights_equal_the_literal_ones(name: str, variant: str) -> None:
 
 @pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
 def test_every_diagram_is_written(suffix: str, tmp_path: Path) -> None:
-    diagrams.triplet_weights(tmp_path / f"triplet.{suffix}", low=-1.0)
+    diagrams.triplet_weights(tmp_path / f"triplet.{suffix}")
     diagrams.pair_weights(tmp_path / f"pair.{suffix}", variant="released", beta=40)
     diagrams.update_field(tmp_path / f"field.{suffix}", "sig-ms_con", variant="released")
-    diagrams.cells(tmp_path / f"cells.{suffix}", ["con_con", "lin_cir"])
+    diagrams.cells(tmp_path / f"cells.{suffix}")
     assert {path.name for path in tmp_path.iterdir() if path.stat().st_size > 5000} == {
         f"{name}.{suffix}" for name in ("triplet", "pair", "field", "cells")
     }

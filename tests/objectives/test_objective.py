@@ -12,8 +12,8 @@ from torch import Tensor
 import objectives
 from grid.errors import UserError
 from grid.objectives import CATALOGUE, CELLS, GOAL, LOSSES, OBJECTIVES, PAIR_WEIGHTS, TRIPLET_WEIGHTS, VARIANTS, resolve
-from objectives import build, pair_weights, triplet_weights, with_mining
-from objectives.goal import GradientSurrogate
+from objectives import build, pair_weights, triplet_weights
+from objectives.gradient_surrogate import GradientSurrogate
 from tests.objectives.test_goal import batch, embedding_gradients, gradient, unit
 
 EVERY = [(name, variant) for name in OBJECTIVES for variant in VARIANTS]
@@ -150,7 +150,7 @@ def test_active_is_the_share_of_triplets_that_still_learn() -> None:
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_warming_up_is_another_objective(name: str) -> None:
     objective = build(name)
-    warm = with_mining(objective, "all")
+    warm = objective.with_mining("all")
     sim = unit(6, 4) @ unit(6, 4, seed=1).T
     if "mining" not in OBJECTIVES[name]:
         assert warm is objective

@@ -66,7 +66,7 @@ class TestKarpathy:
         path.unlink()
         found = find("flickr30k", tmp_path)
         assert found
-        assert found.path.name == "dataset_flickr30k.json"
+        assert found[1].name == "dataset_flickr30k.json"
 
     @pytest.mark.parametrize(
         "folder",

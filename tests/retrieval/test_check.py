@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from retrieval.data import feature_faults
-from retrieval.data.check import Report, check
+from retrieval.data.check import DataReport, check
 
 from .packages import write_coco, write_image, write_karpathy, write_precomp, write_vse_infinity
 
@@ -144,7 +144,7 @@ WRITERS: dict[str, tuple[Callable[[Path], object], dict[str, tuple[Plant, str]]]
 FAULTS = [(form, name) for form, (_, faults) in WRITERS.items() for name in faults]
 
 
-def named(report: Report) -> str:
+def named(report: DataReport) -> str:
     return "\n".join(str(problem) for problem in report.problems)
 
 

@@ -13,7 +13,7 @@ from grid.encoders import BackboneSettings
 from grid.errors import UserError
 from retrieval import data, features
 from retrieval.encoders.vision import Vision
-from retrieval.features import Bank, Source
+from retrieval.features import Bank, FeatureSource
 from retrieval.resumable_npy import GrowingArray
 from tests.networks import save
 
@@ -26,9 +26,9 @@ def backbone(**changes: object) -> BackboneSettings:
     return BackboneSettings.model_validate(content)
 
 
-def source(image: BackboneSettings, places: dict[str, Path] | None = None) -> Source:
+def source(image: BackboneSettings, places: dict[str, Path] | None = None) -> FeatureSource:
     """The embedded scenes under this backbone."""
-    return Source("shapes", data.load("shapes", None, image.view, keep=False), image, places or {})
+    return FeatureSource("shapes", data.load("shapes", None, image.view, keep=False), image, places or {})
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from retrieval.encoders.pretrained import Places
 from retrieval.encoders.text import TEXT_ENCODERS
 from retrieval.model import Vse, build
 from retrieval.words import text_readers
-from retrieval.words.tokens import Reader
+from retrieval.words.tokens import CaptionReader
 from tests.networks import save
 
 CAPTIONS = ["a dog", "a dog runs over the green grass", "grass", "the dog runs"]
@@ -56,7 +56,7 @@ def settings_of(recipe: str, **changes: dict[str, object]) -> ModelSettings:
     return ModelSettings.model_validate(content)
 
 
-def made(settings: ModelSettings, places: Places, seed: int = 3) -> tuple[Vse, Tensor, Reader]:
+def made(settings: ModelSettings, places: Places, seed: int = 3) -> tuple[Vse, Tensor, CaptionReader]:
     """An evaluated model, four images for it, and what reads its captions."""
     image = settings.image
     features = image.view is None or image.feature_network is not None
@@ -68,7 +68,7 @@ def made(settings: ModelSettings, places: Places, seed: int = 3) -> tuple[Vse, T
     return model.eval(), images.half() if features else images, reader
 
 
-def check_batches(model: Vse, images: Tensor, reader: Reader) -> None:
+def check_batches(model: Vse, images: Tensor, reader: CaptionReader) -> None:
     """Unit vectors, and each the same alone as in company."""
     tokens = reader.encode(CAPTIONS, max_words=9)
     together = model.embed_images(images), model.embed_texts(*tokens.gather(torch.arange(4)))

@@ -8,7 +8,7 @@ import torch
 
 from grid.encoders import TransformerSettings
 from retrieval.words import text_readers
-from retrieval.words.tokens import Tokens, WordDrop
+from retrieval.words.tokens import Tokens, WordDropping
 from retrieval.words.vocabulary import Vocabulary
 from tests.networks import save
 
@@ -57,7 +57,7 @@ def test_a_caption_never_vanishes() -> None:
 def test_padding_stays_behind_the_words() -> None:
     ids = np.array([[3, 4, 5, 0], [6, 0, 0, 0]])
     places = np.where(ids != 0, np.arange(4), -1)
-    thinned = Tokens(ids, np.array([3, 1]), places, WordDrop(0.5, mask=2, first=3, last=7))
+    thinned = Tokens(ids, np.array([3, 1]), places, WordDropping(0.5, mask=2, first=3, last=7))
     for draw in range(50):
         out, lengths = thinned.gather(torch.arange(2), draw)
         for row, length in zip(out, lengths.tolist(), strict=True):

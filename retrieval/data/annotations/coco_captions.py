@@ -3,21 +3,19 @@
 `restval` trains where its ids are there.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from retrieval.data.annotations.entries import Entry, grouped
-from retrieval.data.problems import Problem, counted
+from retrieval.data.annotations.annotation import Annotation, grouped
+from retrieval.data.problems import Problem, counted, object_of, shortened, torn
 
 PARTS = {"train": ("train", "train2014"), "restval": ("train", "val2014")}
 PARTS |= {"dev": ("val", "val2014"), "test": ("test", "val2014")}
 """By id file: the split it fills, and the caption file that its ids come from."""
 LAYOUT = '{"images": [{"id", "file_name"}], "annotations": [{"id", "image_id", "caption"}]}'
-SHOWN_IDS = 5
 
 
 def find(name: str, root: Path) -> Path | None:
@@ -25,7 +23,7 @@ def find(name: str, root: Path) -> Path | None:
     return next((path for path in (root / "annotations", root) if (path / "captions_train2014.json").exists()), None)
 
 
-def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Entry]:
+def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
     """Every image whose captions the id files name, in the order of the ids."""
     files = {year: _captions(path / f"captions_{year}.json", problems) for year in ("train2014", "val2014")}
     found = []
@@ -46,16 +44,15 @@ def _entries(
     ids: list[int],
     captions: dict[int, tuple[str, str]],
     problems: list[Problem],
-) -> list[Entry]:
+) -> list[Annotation]:
     unknown = [key for key in ids if key not in captions]
     if unknown and captions:
-        some = ", ".join(map(str, unknown[:SHOWN_IDS]))
-        what = f"{counted(len(unknown), 'annotation id')} not in captions_{year}.json: {some}"
+        what = f"{counted(len(unknown), 'annotation id')} not in captions_{year}.json: {shortened(unknown)}"
         problems.append(Problem(str(place), what, "Ids are those of captions (annotations), not of images."))
     known = [captions[key] for key in ids if key in captions]
     by_file = grouped([caption for _, caption in known], [file for file, _ in known])
     return [
-        Entry(split, (f"{year}/{file}", file), tuple(texts), f"{place}: image {file}")
+        Annotation(split, (f"{year}/{file}", file), tuple(texts), f"{place}: image {file}")
         for file, texts in by_file.items()
     ]
 
@@ -64,7 +61,7 @@ def _ids(path: Path, problems: list[Problem]) -> list[int]:
     try:
         ids = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        problems.append(Problem(str(path), f"cannot be read: {error}", "Is the download complete? Fetch it again."))
+        problems.append(torn(path, error))
         return []
     if not isinstance(ids, np.ndarray) or ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
         problems.append(Problem(str(path), "is no array of integers", "Expected one annotation id a caption, (n)."))
@@ -74,12 +71,12 @@ def _ids(path: Path, problems: list[Problem]) -> list[int]:
 
 def _captions(path: Path, problems: list[Problem]) -> dict[int, tuple[str, str]]:
     """File name and caption by annotation id."""
+    content = object_of(path, LAYOUT, problems)
+    if not content:
+        return {}
     try:
-        content = json.loads(path.read_bytes())
         files = {image["id"]: _text(image["file_name"]) for image in content["images"]}
         return {note["id"]: (files[note["image_id"]], _text(note["caption"])) for note in content["annotations"]}
-    except (OSError, ValueError, RecursionError) as error:
-        problems.append(Problem(str(path), f"cannot be read: {error}", "Is the download complete? Fetch it again."))
     except (KeyError, TypeError) as error:
         problems.append(Problem(str(path), f"is not in COCO's layout ({error!r})", f"Expected {LAYOUT}."))
     return {}

@@ -1,12 +1,11 @@
 """Karpathy's JSON: {"images": [{"filename", "split", "sentences": [{"raw"}], "filepath"?}]}; `restval` trains."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from retrieval.data.annotations.entries import Entry
-from retrieval.data.problems import Problem
+from retrieval.data.annotations.annotation import Annotation
+from retrieval.data.problems import Problem, object_of
 
 SPLITS = {"train": "train", "restval": "train", "val": "val", "test": "test"}
 FOLDERS = (".", "karpathy", "annotations")
@@ -21,7 +20,7 @@ def find(name: str, root: Path) -> Path | None:
     return next((path for path in [*named, *others] if path.exists()), None)
 
 
-def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Entry]:
+def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
     """Every image that the JSON names; what is no image with captions and a split is reported."""
     found = []
     for index, item in enumerate(_images(path, problems)):
@@ -34,19 +33,17 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
 
 
 def _images(path: Path, problems: list[Problem]) -> list[Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        problems.append(Problem(str(path), f"cannot be read: {error}", "Is the download complete? Fetch it again."))
+    content = object_of(path, LAYOUT, problems)
+    if not content:
         return []
-    images = content.get("images") if isinstance(content, dict) else None
-    if not isinstance(images, list) or not images:
-        problems.append(Problem(str(path), "is not in Karpathy's layout, or names no image", f"Expected {LAYOUT}."))
-        return []
-    return images
+    images = content.get("images")
+    if isinstance(images, list) and images:
+        return images
+    problems.append(Problem(str(path), "is not in Karpathy's layout, or names no image", f"Expected {LAYOUT}."))
+    return []
 
 
-def _entry(item: Any, place: str) -> tuple[Entry | None, str]:
+def _entry(item: Any, place: str) -> tuple[Annotation | None, str]:
     """The entry, or why this is none."""
     if not isinstance(item, dict) or not isinstance(item.get("filename"), str) or not item["filename"]:
         return None, "has no file name"
@@ -59,4 +56,4 @@ def _entry(item: Any, place: str) -> tuple[Entry | None, str]:
         return None, f"unknown split {item.get('split')!r} of image {item['filename']!r}; known: {', '.join(SPLITS)}"
     folder, name = str(item.get("filepath") or ""), item["filename"]
     names = (f"{folder}/{name}", name) if folder else (name,)
-    return Entry(SPLITS[item["split"]], names, captions, place), ""
+    return Annotation(SPLITS[item["split"]], names, captions, place), ""

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from retrieval.data.annotations.entries import Entry
+from retrieval.data.annotations.annotation import Annotation
 from retrieval.data.problems import Problem
 
 FOLDERS = (
@@ -58,7 +58,7 @@ class Locator:
             raise Outside(name)
         return path if is_file else None
 
-    def of(self, entry: Entry, problems: list[Problem]) -> Path | None:
+    def of(self, entry: Annotation, problems: list[Problem]) -> Path | None:
         """The file of an entry; reports why there is none."""
         try:
             file = next((file for name in entry.names if (file := self.file(name))), None)
@@ -71,7 +71,7 @@ class Locator:
             problems.append(Problem(path, "the image is missing", "Unpack its archive again, or fetch this file."))
         return file
 
-    def hits(self, entries: Sequence[Entry]) -> int:
+    def hits(self, entries: Sequence[Annotation]) -> int:
         """How many of these entries have their file here."""
         return sum(self.of(entry, []) is not None for entry in entries)
 
@@ -85,7 +85,7 @@ class Locator:
         return self.folders[folder]
 
 
-def located(entries: Sequence[Entry], root: Path, problems: list[Problem]) -> list[tuple[Entry, Path]]:
+def located(entries: Sequence[Annotation], root: Path, problems: list[Problem]) -> list[tuple[Annotation, Path]]:
     """Every entry with its file; those without one are left out and reported."""
     locator = _best(entries, root)
     faults: list[Problem] = []
@@ -97,7 +97,7 @@ def located(entries: Sequence[Entry], root: Path, problems: list[Problem]) -> li
     return found
 
 
-def _best(entries: Sequence[Entry], root: Path) -> Locator:
+def _best(entries: Sequence[Annotation], root: Path) -> Locator:
     """The folder that holds the most of a sample of entries; of all entries, where it holds none of the sample."""
     folders = list(_folders(root))
     homes = list(dict.fromkeys(folder.resolve() for folder in folders))

@@ -1,14 +1,13 @@
 """VSE-infinity's layout: {train,dev,test,testall}_{caps,ids}.txt, and id_mapping.json from an id to its image file."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from retrieval.data import caption_faults
-from retrieval.data.annotations.entries import Entry, grouped
-from retrieval.data.problems import Problem, counted, lines_of
+from retrieval.data.annotations.annotation import Annotation, grouped
+from retrieval.data.problems import Problem, counted, lines_of, object_of, shortened
 
-SHOWN_IDS = 5
+LAYOUT = '{"391895": "val2014/COCO_val2014_000000391895.jpg", ...}'
 
 
 def find(name: str, root: Path) -> Path | None:
@@ -18,7 +17,7 @@ def find(name: str, root: Path) -> Path | None:
     )
 
 
-def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Entry]:
+def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
     """Every image whose id the text files name; the first of `test_splits` that exists is the test split."""
     mapping = _mapping(path, problems)
     folder = next((f for f in (root / "precomp", root) if (f / "train_caps.txt").exists()), root / "precomp")
@@ -29,12 +28,12 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
         by_id = _captions(folder, name, problems)
         unknown = [key for key in by_id if key not in mapping]
         if unknown and mapping:
-            what = f"{counted(len(unknown), 'id')} not in {path.name}: {', '.join(unknown[:SHOWN_IDS])}"
+            what = f"{counted(len(unknown), 'id')} not in {path.name}: {shortened(unknown)}"
             problems.append(
                 Problem(str(place), what, "Take both from one package; Flickr30K's ids are Karpathy's imgid.")
             )
         found += [
-            Entry(split, (mapping[key],), tuple(texts), f"{place}: id {key}")
+            Annotation(split, (mapping[key],), tuple(texts), f"{place}: id {key}")
             for key, texts in by_id.items()
             if key in mapping
         ]
@@ -60,13 +59,8 @@ def _captions(folder: Path, name: str, problems: list[Problem]) -> dict[str, lis
 
 def _mapping(path: Path, problems: list[Problem]) -> dict[str, str]:
     """File name by id."""
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        problems.append(Problem(str(path), f"cannot be read: {error}", "Is the download complete? Fetch it again."))
-        return {}
-    if not isinstance(content, dict) or not all(isinstance(name, str) for name in content.values()) or not content:
-        what = "is no object from ids to file names"
-        problems.append(Problem(str(path), what, 'Expected {"391895": "val2014/COCO_val2014_000000391895.jpg", ...}.'))
-        return {}
-    return content
+    mapping = object_of(path, LAYOUT, problems)
+    if all(isinstance(name, str) for name in mapping.values()):
+        return mapping
+    problems.append(Problem(str(path), "gives an id that has no file name", f"Expected {LAYOUT}."))
+    return {}

@@ -103,7 +103,7 @@ OTHER = {
         "torch.ones_like(t.s_pos), torch",
         "torch.zeros_like(t.s_pos), torch",
     ),
-    "the surrogate": ("objectives/goal.py", "triplet.s_neg - (w_tri", "triplet.s_neg + (w_tri"),
+    "the surrogate": ("objectives/gradient_surrogate.py", "triplet.s_neg - (w_tri", "triplet.s_neg + (w_tri"),
     "a default in use": ("grid/objectives/matrix.py", 'none: always", 0.2, None', 'none: always", 0.3, None'),
     "evaluation": ("retrieval/evaluation.py", "RECALLS = (1, 5, 10)", "RECALLS = (1, 5, 20)"),
     "the data set": ("retrieval/data/shapes.py", "20221204", "20221205"),

@@ -10,7 +10,7 @@ SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
-class Entry:
+class Annotation:
     """One image with its captions, as the annotations name it.
 
     Args:
@@ -33,6 +33,6 @@ def grouped(captions: Sequence[str], keys: Sequence[str]) -> dict[str, list[str]
     return by_key
 
 
-def owners(entries: Sequence[Entry]) -> Int[np.ndarray, " t"]:
+def owners(entries: Sequence[Annotation]) -> Int[np.ndarray, " t"]:
     """Which entry each caption describes, where captions stand in the entries' order."""
     return np.repeat(np.arange(len(entries)), [len(entry.captions) for entry in entries])

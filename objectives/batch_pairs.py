@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Pairs:
+class BatchPairs:
     """The positive pairs of a batch of n images and t texts: one pair for every text.
 
     A batch with n = t is *aligned*: text k belongs to image k, and `image_of_text` says which data-set image that
@@ -33,7 +33,7 @@ class Pairs:
         image_of_text: Int[Tensor, " t"] | None = None,
         *,
         ignore_same_image: bool = False,
-    ) -> "Pairs":
+    ) -> "BatchPairs":
         """Read the correspondence of a batch from its shape and `image_of_text`.
 
         Raises:
@@ -56,20 +56,20 @@ class Pairs:
         """The image of each pair, where every image was given once."""
         return image if self.row is None else image.index_select(0, self.row)
 
-    def excluded(self, device: torch.device) -> Bool[Tensor, "n t"]:
-        """Which image and text are no negatives of each other."""
-        if self.masked and self.same_image is not None:
-            return self.same_image[0][:, None] == self.same_image[1][None, :]
-        return torch.eye(self.images, dtype=torch.bool, device=device)
+    def of_same_image(self, rows: slice = slice(None), columns: slice = slice(None)) -> Bool[Tensor, "r c"] | None:
+        """Which of these rows and columns belong to the same image; None if unknown."""
+        if self.same_image is None:
+            return None
+        return self.same_image[0][rows, None] == self.same_image[1][columns]
 
     def hide(self, sim: Float[Tensor, "r c"], row: int = 0, column: int = 0) -> None:
-        """Set what is no negative to -inf, in place, in a tile of the similarities that starts at that row and column.
+        """Set every pair that is no negative to -inf, in place, in a tile of similarities that starts at row, column.
 
         Not to -1: cross-attention scores leave [-1, 1], and the positive must never be mined.
         """
-        if self.masked and self.same_image is not None:
-            image = self.same_image[0][row : row + sim.shape[0], None]
-            sim.masked_fill_(image == self.same_image[1][column : column + sim.shape[1]], -torch.inf)
+        same = self.of_same_image(slice(row, row + sim.shape[0]), slice(column, column + sim.shape[1]))
+        if self.masked and same is not None:
+            sim.masked_fill_(same, -torch.inf)
         else:
             sim.diagonal(row - column).fill_(-torch.inf)
 
