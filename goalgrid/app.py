@@ -7,7 +7,7 @@ import typer
 
 from goalgrid.terminal.exits import WRONG_USAGE
 from goalgrid.terminal.views import say
-from goalgrid.verbs import catalog, data, results, training
+from goalgrid.verbs import data, results, shipped, training
 from grid.errors import UserError
 
 COLLECT = (100_000, 50, 1_000)
@@ -20,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verbs in (catalog.verbs, training.verbs, results.verbs):
+for verbs in (shipped.verbs, training.verbs, results.verbs):
     app.add_typer(verbs)
 app.add_typer(data.verbs, name="data")
 

@@ -26,7 +26,7 @@ class Recipe(Settings):
     train: TrainSettings
 
 
-class Source(Settings):
+class Download(Settings):
     """Something to download: what it is, where from, how large, and what to know before."""
 
     what: str
@@ -67,7 +67,7 @@ class Dataset(Settings):
     """The document that says more."""
     splits: dict[str, Official] = {}
     partial: list[Partial] = []
-    sources: list[Source] = []
+    sources: list[Download] = []
     trees: dict[str, str] = {}
     """How a root may look, by format."""
 

@@ -1,4 +1,4 @@
-"""Settings of the encoders: which network reads images, which reads captions, and how sets of vectors become one."""
+"""Settings of the encoders: the network that reads images, the one that reads captions, pooling of their vectors."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -18,28 +18,14 @@ DropRule = Literal["each", "graded"]
 RANDOM = "random"
 """The name of no weights: a network built from its architecture and started from a fixed seed."""
 
-Weights = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9._-]+)?$")]
+WeightsName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9._-]+)?$")]
 """A name as model hubs give it, `google-bert/bert-base-uncased`. Where it lies on this machine is no setting."""
 Architecture = dict[str, int | float | bool | str | list[int] | list[str]]
 
-PoolK = Annotated[
-    int, Field(ge=1, description="how many of the largest values k-max averages"), IdentityDefault(5)
-]  # fmt: skip
-Hidden = Annotated[int, Field(ge=1, description="width of the head's MLP"), IdentityDefault(512)]
-Drop = Annotated[
-    float,
-    Field(ge=0, lt=1, description="share of regions or cells left out in training (size augmentation)"),
-    IdentityDefault(0.0),
-]
-WordDrop = Annotated[
+WordDropShare = Annotated[
     float,
     Field(ge=0, lt=1, description="share of words masked, replaced or left out in training"),
     IdentityDefault(0.0),
-]
-Init = Annotated[
-    Literal["xavier", "torch"],
-    Field(description="first weights of the projection: VSE++'s, or PyTorch's own"),
-    IdentityDefault("torch"),
 ]
 Boundaries = Annotated[bool, Field(description="put <start> and <end> around a caption"), IdentityDefault(False)]
 Dropout = Annotated[float, Field(ge=0, lt=1)]
@@ -78,7 +64,7 @@ class View:
 class Pretrained(Settings):
     """A `transformers` network: weights by name, or an architecture with random ones."""
 
-    weights: Weights = Field(description="name on the model hub; where it lies here is said by --weights")
+    weights: WeightsName = Field(description="name on the model hub; where it lies here is said by --weights")
     architecture: Architecture = Field(
         {}, description="of a network without pretrained weights: model_type and its sizes"
     )
@@ -95,6 +81,28 @@ class Pretrained(Settings):
         return self
 
 
+class PoolingSettings(Settings):
+    """How a set of vectors becomes one vector."""
+
+    pooling: PoolingName = "mean"
+    pool_k: Annotated[int, Field(ge=1), IdentityDefault(5)] = Field(
+        5, description="how many of the largest values k-max averages"
+    )
+
+
+class HeadSettings(PoolingSettings):
+    """What stands on the vectors of an image: one vector, or one for each region or cell."""
+
+    normalize: bool = Field(True, description="bring each input vector to unit length first, as VSE++ does")
+    hidden: Annotated[int, Field(ge=1), IdentityDefault(512)] = Field(512, description="width of the head's MLP")
+    init: Annotated[Literal["xavier", "torch"], IdentityDefault("torch")] = Field(
+        "xavier", description="first weights of the projection: VSE++'s, or PyTorch's own"
+    )
+    drop: Annotated[float, Field(ge=0, lt=1), IdentityDefault(0.0)] = Field(
+        0.0, description="share of regions or cells left out in training (size augmentation)"
+    )
+
+
 class ImageEncoderSettings(Settings):
     """What the program asks of the settings of every image encoder."""
 
@@ -109,15 +117,13 @@ class ImageEncoderSettings(Settings):
         return None
 
 
-class CnnSettings(ImageEncoderSettings):
+class CnnSettings(PoolingSettings, ImageEncoderSettings):
     """A small convolutional network on raw images."""
 
     encoder: Literal["cnn"]
     size: Annotated[int, Field(ge=8)] = Field(description="side of the square that images are resized to, in pixels")
     channels: Annotated[int, Field(ge=1)] = Field(32, description="of the first layer; each further one doubles it")
     layers: Annotated[int, Field(ge=1)] = Field(3, description="each halves the side")
-    pooling: PoolingName = "mean"
-    pool_k: PoolK = 5
     flip: bool = Field(False, description="mirror half of the training images")
 
     @property
@@ -126,18 +132,12 @@ class CnnSettings(ImageEncoderSettings):
         return View(self.size, resampling=Resampling.BICUBIC)
 
 
-class FeatureSettings(ImageEncoderSettings):
+class FeatureSettings(HeadSettings, ImageEncoderSettings):
     """A head on precomputed features, pooled over regions where there are any. The encoder's name is the head's."""
 
     drop_rule: ClassVar[DropRule] = "each"
     encoder: HeadName
-    normalize: bool = Field(True, description="bring each input vector to unit length first, as VSE++ does")
-    hidden: Hidden = 512
-    init: Init = "xavier"
-    pooling: PoolingName = "mean"
-    pool_k: PoolK = 5
     dropout: Dropout = 0.0
-    drop: Drop = 0.0
 
     @property
     def head(self) -> HeadName:
@@ -148,7 +148,7 @@ class FeatureSettings(ImageEncoderSettings):
         return None
 
 
-class BackboneSettings(Pretrained, ImageEncoderSettings):
+class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
     """A `transformers` vision network on raw images, under a head. Frozen, it runs once: its features are cached."""
 
     dropout: ClassVar[float] = 0.0
@@ -168,13 +168,7 @@ class BackboneSettings(Pretrained, ImageEncoderSettings):
     statistics: Literal["imagenet", "clip", "half"] = Field(
         "imagenet", description="mean and deviation that pixels are brought to; half: 0.5 and 0.5"
     )
-    normalize: bool = Field(True, description="bring each feature vector to unit length first, as VSE++ does")
     head: HeadName = "linear"
-    hidden: Hidden = 512
-    init: Init = "xavier"
-    pooling: PoolingName = "mean"
-    pool_k: PoolK = 5
-    drop: Drop = 0.0
     drop_rule: DropRule = Field(
         "graded", description="each: every cell alike; graded: an image's own share, up to drop, drawn each time"
     )
@@ -206,15 +200,13 @@ class WordSettings(TextEncoderSettings):
     word_dim: Annotated[int, Field(ge=1)] = 300
     dropout: Dropout = 0.0
     boundaries: Boundaries = False
-    word_drop: WordDrop = 0.0
+    word_drop: WordDropShare = 0.0
 
 
-class BowSettings(WordSettings):
+class BowSettings(WordSettings, PoolingSettings):
     """Word embeddings, pooled: no order, and fast."""
 
     encoder: Literal["bow"]
-    pooling: PoolingName = "mean"
-    pool_k: PoolK = 5
 
 
 class GruSettings(WordSettings):
@@ -223,23 +215,19 @@ class GruSettings(WordSettings):
     encoder: Literal["gru"]
 
 
-class BiGruSettings(WordSettings):
+class BiGruSettings(WordSettings, PoolingSettings):
     """A GRU read in both directions, its states averaged over directions and pooled over words."""
 
     encoder: Literal["bigru"]
-    pooling: PoolingName = "mean"
-    pool_k: PoolK = 5
 
 
-class TransformerSettings(Pretrained, TextEncoderSettings):
+class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
     """A `transformers` text network, its token states projected and pooled. With random weights it reads words."""
 
     boundaries: ClassVar[bool] = True
     encoder: Literal["transformer"]
     frozen: bool = False
-    pooling: PoolingName = "mean"
-    pool_k: PoolK = 5
-    word_drop: WordDrop = 0.0
+    word_drop: WordDropShare = 0.0
 
     @property
     def tokenizer(self) -> Pretrained | None:

@@ -12,12 +12,7 @@ from grid.errors import UserError, several, unknown
 from grid.gridfile import Grid, Scalar
 from grid.identity import cell_ids
 from grid.resolution import Common, Point, Resolver, Section
-from grid.settings import (
-    DatasetSettings,
-    ObjectiveSettings,
-    TrainSettings,
-    TrialSettings,
-)
+from grid.settings import DatasetSettings, ObjectiveSettings, TrainSettings, TrialSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,29 +104,17 @@ def trials_of(cells: Iterable[Cell]) -> list[Trial]:
     return list({trial.id: trial for trials in ranks for trial in trials if trial is not None}.values())
 
 
-def chain(trials: Iterable[Trial], known: Iterable[Trial]) -> list[Trial]:
-    """These trials and those of `known` that they start from, parents first."""
-    by_id: dict[str | None, Trial] = {trial.id: trial for trial in known}
-    ordered: dict[str, Trial] = {}
-    for trial in trials:
-        line = [trial]
-        while (parent := by_id.get(line[-1].parent)) and parent.id not in ordered:
-            line.append(parent)
-        for member in reversed(line):
-            ordered.setdefault(member.id, member)
-    return list(ordered.values())
-
-
 def chains(trials: Sequence[Trial]) -> list[list[Trial]]:
-    """Trials that start from one another, together and in order; a parent that is not among these is done."""
-    found: dict[str, list[Trial]] = {}
+    """Trials that start from one another, together and in order; a parent that is not among these trials is done."""
+    ordered = list[list[Trial]]()
+    chain_of: dict[str | None, list[Trial]] = {}
     for trial in trials:
-        members = found.get(trial.parent) if trial.parent else None
-        if members is None:
-            members = []
-        members.append(trial)
-        found[trial.id] = members
-    return list({id(members): members for members in found.values()}.values())
+        chain = chain_of.get(trial.parent)
+        if chain is None:
+            ordered.append(chain := [])
+        chain.append(trial)
+        chain_of[trial.id] = chain
+    return ordered
 
 
 def select(cells: Sequence[Cell], only: str, also: Mapping[str, Mapping[str, str]] = {}) -> list[Trial]:
@@ -160,17 +143,12 @@ def select(cells: Sequence[Cell], only: str, also: Mapping[str, Mapping[str, str
 
 
 def _meeting(cell: Cell, conditions: list[tuple[str, str]], also: Mapping[str, Mapping[str, str]]) -> list[Trial]:
-    """The cell's trials that meet all conditions; those on the cell itself are looked at once."""
-    own = {
-        "dataset": cell.dataset,
-        "recipe": cell.recipe,
-        "objective": cell.objective,
-        **{name: str(value) for name, value in cell.swept},
-    }
+    """The cell's trials that meet all conditions; conditions on the cell itself are checked once."""
+    own = {name: str(value) for name, value in cell.axes.items()}
     if not all(fnmatch.fnmatchcase(own[axis], pattern) for axis, pattern in conditions if axis in own):
         return []
-    of_each = [(axis, pattern) for axis, pattern in conditions if axis not in own]
-    return [trial for trial in cell.trials if all(_meets(trial, *condition, also) for condition in of_each)]
+    others = [(axis, pattern) for axis, pattern in conditions if axis not in own]
+    return [trial for trial in cell.trials if all(_meets(trial, *condition, also) for condition in others)]
 
 
 def _meets(trial: Trial, axis: str, pattern: str, also: Mapping[str, Mapping[str, str]]) -> bool:

@@ -1,10 +1,9 @@
 """Grid files: what a researcher writes in a dozen lines of TOML, checked as a whole before anything runs."""
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, get_args
 
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
@@ -109,141 +108,121 @@ def check(content: Mapping[str, Any], *, where: str) -> Grid:
     Raises:
         UserError: with every problem of form and every unknown name.
     """
-    problems: list[str] = []
-    grid: Grid | None = None
+    names = _unknown_names(content) + _doubled(content) + _objective_values(content) + _unknown_protocols(content)
     try:
         grid = Grid.model_validate(content)
     except ValidationError as error:
-        problems += explain(error)
-    problems += _unknown_names(content)
-    if problems or grid is None:
-        raise several(where, problems)
+        raise several(where, explain(error) + names) from None
+    if names:
+        raise several(where, names)
     return grid
 
 
 def dotted_names() -> list[str]:
     """Every setting that a grid file may set or sweep."""
-    return [
-        *_fields("dataset", DatasetSettings, leave_out={"name"}),
-        *_fields("model", ModelSettings),
-        *_fields("train", TrainSettings),
-        "objective.variant",
-        *(f"objective.{name}" for name in sorted(known_parameters())),
-    ]
+    sections: dict[str, type[Settings]] = {"dataset": DatasetSettings, "model": ModelSettings, "train": TrainSettings}
+    names = [name for section, model in sections.items() for name in _fields(section, model)]
+    names.remove("dataset.name")
+    return [*names, "objective.variant", *(f"objective.{name}" for name in sorted(known_parameters()))]
 
 
-def _fields(prefix: str, model: type[BaseModel], leave_out: frozenset[str] | set[str] = frozenset()) -> list[str]:
-    names: dict[str, None] = {}
+def _fields(prefix: str, model: type[BaseModel]) -> list[str]:
+    """The dotted names of a model's fields; for a field that holds a model, the names of that model's fields."""
+    names: list[str] = []
     for name, field in model.model_fields.items():
-        inner = [
-            kind for kind in _alternatives(field.annotation) if isinstance(kind, type) and issubclass(kind, BaseModel)
-        ]
-        if name in leave_out:
-            continue
-        for kind in inner:
-            names.update(dict.fromkeys(_fields(f"{prefix}.{name}", kind)))
-        if not inner:
-            names[f"{prefix}.{name}"] = None
-    return list(names)
+        kinds = get_args(field.annotation) or [field.annotation]
+        models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        inner = [dotted for kind in models for dotted in _fields(f"{prefix}.{name}", kind)]
+        names += inner or [f"{prefix}.{name}"]
+    return list(dict.fromkeys(names))
 
 
-def _alternatives(annotation: Any) -> list[Any]:
-    if get_origin(annotation) is Annotated:
-        return _alternatives(get_args(annotation)[0])
-    if get_origin(annotation) in (Union, UnionType):
-        return list(get_args(annotation))
-    return [annotation]
+def _list(content: Mapping[str, Any], field: str) -> list[Any]:
+    """The list in this field; empty for any other value, which pydantic reports."""
+    values = _spelled_out(content.get(field)) if field == "objectives" else content.get(field)
+    return values if isinstance(values, list) else []
+
+
+def _table(content: Mapping[str, Any], field: str) -> dict[str, Any]:
+    """The table in this field; empty for any other value, which pydantic reports."""
+    values = content.get(field)
+    return values if isinstance(values, dict) else {}
 
 
 def _unknown_names(content: Mapping[str, Any]) -> list[str]:
-    located = content.get("data") if isinstance(content.get("data"), dict) else {}
-    known_datasets = [*catalog.names("datasets"), *(name for name in located or {})]
-    known_recipes = catalog.names("recipes")
-    problems = [
-        unknown("dataset", name, sorted(set(known_datasets)), where=f"in datasets[{index}]", hint=_OWN_DATA)
-        for index, name in _strings(content, "datasets")
-        if name not in known_datasets
-    ]
-    problems += [
-        unknown("recipe", name, known_recipes, where=f"in recipes[{index}]")
-        for index, name in _strings(content, "recipes")
-        if name not in known_recipes
-    ]
-    problems += [
-        unknown_objective(name, f"in objectives[{index}]")
-        for index, name in _strings({"objectives": _spelled_out(content.get("objectives"))}, "objectives")
-        if name not in OBJECTIVES
-    ]
-    known_settings = dotted_names()
+    datasets = sorted({*catalog.names("datasets"), *_table(content, "data")})
+    known: dict[str, Collection[str]] = {
+        "datasets": datasets,
+        "recipes": catalog.names("recipes"),
+        "objectives": OBJECTIVES,
+    }
+    problems = []
+    for axis, names in known.items():
+        for index, name in enumerate(_list(content, axis)):
+            where = f"in {axis}[{index}]"
+            if not isinstance(name, str) or name in names:
+                continue
+            if axis == "objectives":
+                problems.append(unknown_objective(name, where))
+            else:
+                hint = "For data of your own, add [data.NAME] with its root." if axis == "datasets" else ""
+                problems.append(unknown(axis.removesuffix("s"), name, names, where=where, hint=hint))
+    settings = dotted_names()
     for table in ("set", "sweep"):
-        names = content.get(table)
-        for name in names if isinstance(names, dict) else ():
-            if name not in known_settings:
-                problems.append(unknown("setting", name, known_settings, where=f"in [{table}]"))
-    return problems + _doubled(content) + _objective_values(content) + _unknown_protocols(content)
-
-
-_OWN_DATA = "For data of your own, add [data.NAME] with its root."
-
-
-def _strings(content: Mapping[str, Any], field: str) -> list[tuple[int, str]]:
-    values = content.get(field)
-    return [(i, v) for i, v in enumerate(values) if isinstance(v, str)] if isinstance(values, list) else []
+        wrong = [name for name in _table(content, table) if name not in settings]
+        problems += [unknown("setting", name, settings, where=f"in [{table}]") for name in wrong]
+    return problems
 
 
 def _doubled(content: Mapping[str, Any]) -> list[str]:
-    problems = []
-    axes = {
-        field: _spelled_out(content.get(field)) for field in ("datasets", "recipes", "objectives", "seeds", "tables")
-    }
-    sweep = content.get("sweep")
-    axes |= {f"sweep {name!r}": values for name, values in (sweep if isinstance(sweep, dict) else {}).items()}
-    for field, values in axes.items():
-        if isinstance(values, list):
-            twice = {str(value) for value in values if values.count(value) > 1}
-            problems += [f"{field}: {value} stands there more than once" for value in sorted(twice)]
-    return problems
+    """Values that an axis has more than once."""
+    sweep = _table(content, "sweep")
+    axes = {axis: _list(content, axis) for axis in ("datasets", "recipes", "objectives", "seeds", "tables")}
+    axes |= {f"sweep {name!r}": _list(sweep, name) for name in sweep}
+    return [
+        f"{axis}: {value} stands there more than once"
+        for axis, values in axes.items()
+        for value in sorted({str(value) for value in values if values.count(value) > 1})
+    ]
 
 
 def _given(content: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Every value that the grid sets or sweeps, with its setting's dotted name."""
-    given: list[tuple[str, Any]] = []
-    for table in ("set", "sweep"):
-        values = content.get(table)
-        for key, value in (values if isinstance(values, dict) else {}).items():
-            given += [(key, item) for item in (value if table == "sweep" and isinstance(value, list) else [value])]
-    return given
+    sweep = _table(content, "sweep")
+    swept = [(key, value) for key in sweep for value in _list(sweep, key)]
+    return [*_table(content, "set").items(), *swept]
 
 
 def _unknown_protocols(content: Mapping[str, Any]) -> list[str]:
     """Protocols that a data set of the grid does not have."""
+    datasets = [name for name in _list(content, "datasets") if isinstance(name, str)]
     return [
         unknown("protocol", value, catalog.protocols(dataset), where=f"of data set {dataset!r} in dataset.protocol")
         for key, value in _given(content)
-        for _, dataset in _strings(content, "datasets")
+        for dataset in datasets
         if key == "dataset.protocol" and value not in catalog.protocols(dataset)
     ]
 
 
 def _objective_values(content: Mapping[str, Any]) -> list[str]:
     """Values of objective parameters that have the wrong type, and parameters that no objective of the grid has."""
-    named = [name for _, name in _strings({"o": _spelled_out(content.get("objectives"))}, "o") if name in OBJECTIVES]
-    problems: dict[str, None] = {}
+    objectives = [name for name in OBJECTIVES if name in _list(content, "objectives")]
+    problems: list[str] = []
     for key, value in _given(content):
         parameter = key.removeprefix("objective.")
         if key == "objective.variant" and value not in VARIANTS:
-            problems[unknown("variant", value, VARIANTS, where="in objective.variant")] = None
+            problems.append(unknown("variant", value, VARIANTS, where="in objective.variant"))
         if parameter == key or parameter not in known_parameters():
             continue
-        holders = [name for name in named if parameter in OBJECTIVES[name]]
-        if named and not holders:
-            problems[f"{key}: none of the grid's objectives has this parameter"] = None
+        holders = [name for name in objectives if parameter in OBJECTIVES[name]]
+        if objectives and not holders:
+            problems.append(f"{key}: none of the grid's objectives has this parameter")
         for name in holders:
             try:
                 OBJECTIVES[name][parameter].parse(value)
             except ValueError as error:
-                problems[f"{key} {error}"] = None
-    return list(problems)
+                problems.append(f"{key} {error}")
+    return list(dict.fromkeys(problems))
 
 
 def _parse(path: Path) -> dict[str, Any]:

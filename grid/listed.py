@@ -4,17 +4,17 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import TypeVar
 
-Kind = TypeVar("Kind")
+Member = TypeVar("Member")
 
 
-def members(package: str, name: str, kind: type[Kind]) -> dict[str, Kind]:
+def members(package: str, name: str, kind: type[Member]) -> dict[str, Member]:
     """What the modules of a package call `name`, by module, in alphabetical order; a module without it is a helper.
 
     >>> from grid.errors import UserError
     >>> members("grid", "UserError", type)["errors"] is UserError
     True
     """
-    found: dict[str, Kind] = {}
+    found: dict[str, Member] = {}
     for module in sorted(each.name for each in iter_modules(import_module(package).__path__)):
         member = getattr(import_module(f"{package}.{module}"), name, None)
         if isinstance(member, kind):

@@ -1,6 +1,5 @@
 """The settings of a grid's cells, section by section: what cells have in common is validated and written down once."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -17,18 +16,18 @@ from grid.settings_base import Settings
 Point = tuple[tuple[str, Scalar], ...]
 """A value of every swept setting, with its dotted name."""
 
-Kind = TypeVar("Kind", bound=Settings)
+SectionSettings = TypeVar("SectionSettings", bound=Settings)
 
 
 @dataclass(frozen=True, slots=True)
-class Section(Generic[Kind]):
+class Section(Generic[SectionSettings]):
     """One section of a trial's settings, and how it stands in what the trial's id is a hash of."""
 
-    settings: Kind
+    settings: SectionSettings
     text: str
 
     @classmethod
-    def of(cls, settings: Kind) -> "Section[Kind]":
+    def of(cls, settings: SectionSettings) -> "Section[SectionSettings]":
         return cls(settings, canonical_json(settings))
 
 
@@ -76,14 +75,12 @@ class Resolver:
         own = tuple(point[place] for place in self._own[section])
         key = section, dataset, recipe, own
         if key not in self._known:
-            kind, start = _COMMON[section]
-            content = start(dataset, recipe)
-            for name, value in sorted(
-                self._overrides(section, own).items(), key=lambda item: not item[0].endswith(".encoder")
-            ):
+            content = _content(section, dataset, recipe)
+            overrides = self._overrides(section, own)
+            for name, value in sorted(overrides.items(), key=lambda item: not item[0].endswith(".encoder")):
                 _put(content, name.split("."), value)
             try:
-                self._known[key] = Section.of(kind.model_validate(content))
+                self._known[key] = Section.of(_COMMON[section].model_validate(content))
             except ValidationError as error:
                 self.problems.update(dict.fromkeys(catalog.explain(error, prefix=f"recipe {recipe!r}: {section}.")))
                 self._known[key] = None
@@ -99,24 +96,16 @@ class Resolver:
         }
 
 
-def _dataset(dataset: str, recipe: str) -> dict[str, Any]:
-    return {"name": dataset, "protocol": catalog.protocols(dataset)[0]}
+_COMMON: dict[str, type[Settings]] = {"dataset": DatasetSettings, "model": ModelSettings, "train": TrainSettings}
+"""The sections that all objectives share, in the order of `Common`."""
 
 
-def _model(dataset: str, recipe: str) -> dict[str, Any]:
-    return catalog.recipe(recipe).model.model_dump()
-
-
-def _train(dataset: str, recipe: str) -> dict[str, Any]:
-    return catalog.recipe(recipe).train.model_dump()
-
-
-_COMMON: dict[str, tuple[type[Settings], Callable[[str, str], dict[str, Any]]]] = {
-    "dataset": (DatasetSettings, _dataset),
-    "model": (ModelSettings, _model),
-    "train": (TrainSettings, _train),
-}
-"""Of each section the kind, and its content before any value is set. In the order of `Common`."""
+def _content(section: str, dataset: str, recipe: str) -> dict[str, Any]:
+    """A section before any value is set."""
+    if section == "dataset":
+        return {"name": dataset, "protocol": catalog.protocols(dataset)[0]}
+    content: dict[str, Any] = getattr(catalog.recipe(recipe), section).model_dump()
+    return content
 
 
 def _objective(name: str, given: dict[str, Scalar]) -> ObjectiveSettings:

@@ -47,7 +47,7 @@ LOSS = '''def mean_hinge(t: Triplets, *, slack: float = 0.1) -> Float[Tensor, "*
 
 
 '''
-LOSS_ENTRY = """    "mean-hinge": Entry(
+LOSS_ENTRY = """    "mean-hinge": ObjectiveEntry(
         "hinge",
         "a test",
         "mean over all negatives of [s_neg - s_pos + slack]+",
@@ -200,7 +200,7 @@ ADDITIONS = [
                 ("EASY: dict", LOSS),
                 ('    "triplet": triplet,\n', '    "mean-hinge": mean_hinge,\n'),
             ],
-            "grid/objectives/losses.py": [('    "triplet": Entry(', LOSS_ENTRY)],
+            "grid/objectives/loss_entries.py": [('    "triplet": ObjectiveEntry(', LOSS_ENTRY)],
         },
     ),
     Addition(
@@ -210,7 +210,7 @@ ADDITIONS = [
                 ("TripletWeight = ", TRIPLET_WEIGHT),
                 ('"con": constant', '"half": half, '),
             ],
-            "grid/objectives/matrix.py": [
+            "grid/objectives/goal_matrix.py": [
                 ('    "nca": Weight(', '    "half": Weight("T = share", "a test", {"share": same("T itself", 0.5)}),\n')
             ],
         },
@@ -222,7 +222,7 @@ ADDITIONS = [
                 ("PairWeight = ", PAIR_WEIGHT),
                 ('    "con": constant,\n', '    "square": square,\n'),
             ],
-            "grid/objectives/matrix.py": [
+            "grid/objectives/goal_matrix.py": [
                 ('    "lin": Weight(', '    "square": Weight("P", "a test", {"power": same("exponent", 2.0)}),\n')
             ],
         },
@@ -343,11 +343,15 @@ def test_a_loss_is_explained_from_its_entry(run: Run) -> None:
     ("file", "lost", "message"),
     [
         (
-            "grid/objectives/losses.py",
+            "grid/objectives/loss_entries.py",
             LOSS_ENTRY,
             "without an entry in grid/objectives/, or the reverse: ['mean-hinge']",
         ),
-        ("grid/objectives/losses.py", '        mining=Mining("all", fixed=True),\n    ),\n    "triplet": ', "'mining'"),
+        (
+            "grid/objectives/loss_entries.py",
+            '        mining=Mining("all", fixed=True),\n    ),\n    "triplet": ',
+            "'mining'",
+        ),
         ("objectives/hinge.py", '    "mean-hinge": mean_hinge,\n', "or the reverse: ['mean-hinge']"),
     ],
     ids=["entry", "mining", "equation"],

@@ -48,7 +48,7 @@ class Choice:
     stale: bool = False
 
 
-class Verdict(NamedTuple):
+class TrialDecision(NamedTuple):
     """One trial's reason.
 
     Args:
@@ -76,7 +76,7 @@ class Verdict(NamedTuple):
         return {"trial": self.trial.id, "why": self.why.value, "reason": self.text, "trains": self.starts}
 
 
-def decide(overview: Overview, choice: Choice = Choice()) -> list[Verdict]:
+def decide(overview: Overview, choice: Choice = Choice()) -> list[TrialDecision]:
     """The reasons of all trials that are asked for, of those that they start from, and of those that start from them.
 
     Raises:
@@ -86,7 +86,7 @@ def decide(overview: Overview, choice: Choice = Choice()) -> list[Verdict]:
     anew = _anew(overview, choice, wanted)
     asked = {trial.id for trial in wanted} if choice.only else overview.states.keys()
     chosen, done = tuple(choice.states), State.DONE  # hashing a member, or looking it up, is Python's own slow code
-    parents, verdicts = set[str](), list[Verdict]()
+    parents, decisions = set[str](), list[TrialDecision]()
     for trial in reversed(overview.trials):  # those that start from others come before these
         state, forced, shown = overview.states[trial.id], anew.get(trial.id), trial.id in asked
         needed = forced is not None or (shown and state in chosen) or trial.id in parents
@@ -94,24 +94,24 @@ def decide(overview: Overview, choice: Choice = Choice()) -> list[Verdict]:
             parents.add(trial.parent)
         trains = needed and (forced is not None or state is not done)
         if trains or shown:
-            verdicts.append(Verdict(trial, *_reason(overview, trial, forced), trains))
-    verdicts.reverse()
-    return verdicts
+            decisions.append(TrialDecision(trial, *_reason(overview, trial, forced), trains))
+    decisions.reverse()
+    return decisions
 
 
-def to_train(verdicts: Iterable[Verdict]) -> list[Trial]:
+def to_train(decisions: Iterable[TrialDecision]) -> list[Trial]:
     """Parents first. Those that somebody else seems to train are among them: a driver finds out."""
-    return [verdict.trial for verdict in verdicts if verdict.trains]
+    return [decision.trial for decision in decisions if decision.trains]
 
 
-def starting(verdicts: Iterable[Verdict]) -> list[Trial]:
+def starting(decisions: Iterable[TrialDecision]) -> list[Trial]:
     """The same without those that are left to who runs them."""
-    return [verdict.trial for verdict in verdicts if verdict.starts]
+    return [decision.trial for decision in decisions if decision.starts]
 
 
-def to_replace(verdicts: Iterable[Verdict]) -> list[str]:
+def to_replace(decisions: Iterable[TrialDecision]) -> list[str]:
     """Ids of trials whose folders make room for a new beginning."""
-    return [verdict.trial.id for verdict in verdicts if verdict.why is Why.FORCED]
+    return [decision.trial.id for decision in decisions if decision.why is Why.FORCED]
 
 
 def _anew(overview: Overview, choice: Choice, wanted: Sequence[Trial]) -> dict[str, str]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from goalgrid.planning import gpu_costs, paper_coverage
-from goalgrid.planning.costs import Cost
-from goalgrid.planning.decisions import Verdict, starting, to_train
+from goalgrid.planning.costs import GridCost
+from goalgrid.planning.decisions import TrialDecision, starting, to_train
 from goalgrid.planning.overview import Overview
 from goalgrid.planning.work import work_of
 from grid.expansion import Trial
@@ -17,23 +17,20 @@ LABEL = 11
 """Width of what stands before each group of lines."""
 
 
-def to_dict(overview: Overview, verdicts: Sequence[Verdict], cost: Cost) -> dict[str, Any]:
+def to_dict(overview: Overview, decisions: Sequence[TrialDecision], cost: GridCost) -> dict[str, Any]:
     """For `--json`."""
     return {
         **overview.to_dict(),
-        "left": [trial.id for trial in to_train(verdicts)],
-        "reasons": [verdict.to_dict() for verdict in verdicts],
-        "work": [part.to_dict() for part in work_of(starting(verdicts))],
+        "left": [trial.id for trial in to_train(decisions)],
+        "reasons": [decision.to_dict() for decision in decisions],
+        "work": [part.to_dict() for part in work_of(starting(decisions))],
         "cost": cost.to_dict(),
-        "gpu_shares": {
-            f"{recipe} on {dataset}": share
-            for (dataset, recipe), share in gpu_costs.shares(overview, starting(verdicts)).items()
-        },
+        "gpu_shares": {str(key): share for key, share in gpu_costs.shares(overview, starting(decisions)).items()},
         "tables": [paper_coverage.to_dict(table) for table in paper_coverage.fills(overview)],
     }
 
 
-def lines(overview: Overview, verdicts: Sequence[Verdict], cost: Cost, *, each: bool) -> list[str]:
+def lines(overview: Overview, decisions: Sequence[TrialDecision], cost: GridCost, *, each: bool) -> list[str]:
     """The plan as a reader wants it.
 
     Args:
@@ -41,10 +38,10 @@ def lines(overview: Overview, verdicts: Sequence[Verdict], cost: Cost, *, each: 
     """
     grid = overview.grid
     axes = [f"{name:{LABEL}}{len(values):3}  {', '.join(map(str, values))}" for name, values in grid.axes().items()]
-    starts, leaves = list[Verdict](), list[Verdict]()
-    for verdict in verdicts:
-        (starts if verdict.starts else leaves).append(verdict)
-    trials = [verdict.trial for verdict in starts]
+    starts, leaves = list[TrialDecision](), list[TrialDecision]()
+    for decision in decisions:
+        (starts if decision.starts else leaves).append(decision)
+    trials = [decision.trial for decision in starts]
     work = _work(trials)
     return [
         f"{grid.name}: {overview.headline()}",
@@ -55,7 +52,7 @@ def lines(overview: Overview, verdicts: Sequence[Verdict], cost: Cost, *, each: 
         *_labelled("work", work),
         *_labelled("costs", cost.lines() if work else ["nothing: nothing is left to train"]),
         *_labelled("GPU", gpu_costs.lines(overview, trials)),
-        *(_each(verdicts) if each else ()),
+        *(_each(decisions) if each else ()),
     ]
 
 
@@ -66,18 +63,18 @@ def _work(trials: Sequence[Trial]) -> list[str]:
     return [*(part.line() for part in parts), *together]
 
 
-def _grouped(verdicts: Sequence[Verdict]) -> list[str]:
+def _grouped(decisions: Sequence[TrialDecision]) -> list[str]:
     """`  3 x interrupted`, the most frequent reason first."""
-    groups: dict[str, list[Verdict]] = {}
-    for verdict in verdicts:
-        groups.setdefault(verdict.alike, []).append(verdict)
+    groups: dict[str, list[TrialDecision]] = {}
+    for decision in decisions:
+        groups.setdefault(decision.alike, []).append(decision)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     return [f"{len(members):3} x {_reason(alike, members)}" for alike, members in ordered]
 
 
-def _reason(alike: str, members: Sequence[Verdict]) -> str:
+def _reason(alike: str, members: Sequence[TrialDecision]) -> str:
     """With the detail where all have the same, which is the case where there is one."""
-    details = {verdict.detail for verdict in members}
+    details = {decision.detail for decision in members}
     return f"{alike} {details.pop()}".rstrip() if len(details) == 1 else alike
 
 
@@ -85,6 +82,6 @@ def _labelled(label: str, told: Sequence[str]) -> list[str]:
     return [f"  {label if place == 0 else '':{LABEL}}{line}" for place, line in enumerate(told)]
 
 
-def _each(verdicts: Sequence[Verdict]) -> list[str]:
-    width = max((len(verdict.trial.id) for verdict in verdicts), default=0)
-    return [f"  {verdict.trial.id:{width}}  {verdict.text}" for verdict in verdicts]
+def _each(decisions: Sequence[TrialDecision]) -> list[str]:
+    width = max((len(decision.trial.id) for decision in decisions), default=0)
+    return [f"  {decision.trial.id:{width}}  {decision.text}" for decision in decisions]

@@ -1,32 +1,33 @@
-"""What may be removed from a runs folder: trials that no grid names, what was replaced, and what broken runs left.
+"""What may be removed from a runs folder: trials that no grid names, replaced trials, and the rest of broken runs.
 
-Only what stands in the folder is looked at, and never through a link: no name that is read from a file leads out of it.
+Only the folder itself is searched, and no link is followed: no name that is read from a file leads out of it.
 """
 
 import shutil
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from goalgrid.planning.overview import many
 from grid.errors import UserError
+from grid.store.files import bytes_below
 from grid.store.home import Home, State, TrialFolder
 
 OLD = 24 * 3600.0
-"""Seconds after which what is half written belongs to nobody any more."""
+"""Seconds after which no process still writes a half-written file."""
 
 HALF = ".*.*"
-"""How a file is named that is written aside."""
+"""Names of half-written files: they are written aside, then renamed."""
 
 REMOVED = ".removed-"
-"""What ends the name of a trial's folder while it is removed; where that was cut off, it still stands."""
+"""Part of a trial folder's name while it is removed; the folder of a removal that was cut off still has it."""
 
 
 @dataclass(frozen=True)
-class Item:
-    """Something that may be removed.
+class Removable:
+    """A file or folder that may be removed.
 
     Args:
         what: the kind: `trial`, `replaced`, `half-removed`, `corrupt`, `half-written`, `stop request`.
@@ -38,15 +39,16 @@ class Item:
     bytes: int
     detail: str = ""
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"path": str(self.path), "what": self.what, "bytes": self.bytes, "detail": self.detail}
+    @classmethod
+    def at(cls, path: Path, what: str, detail: str = "") -> "Removable":
+        return cls(path, what, bytes_below(path) if path.is_dir() else path.stat().st_size, detail)
 
 
 @dataclass(frozen=True)
 class Rubbish:
-    """What may be removed, and what is left although no grid names it, with why."""
+    """What may be removed, and what stays although no grid names it, with the reason."""
 
-    items: list[Item]
+    items: list[Removable]
     left: dict[Path, str]
 
     @property
@@ -56,7 +58,7 @@ class Rubbish:
     def to_dict(self) -> dict[str, Any]:
         """For `--json`."""
         return {
-            "items": [item.to_dict() for item in self.items],
+            "items": [asdict(item) | {"path": str(item.path)} for item in self.items],
             "bytes": self.bytes,
             "left": {str(path): why for path, why in self.left.items()},
         }
@@ -74,13 +76,13 @@ class Rubbish:
 
 
 def rubbish(home: Home) -> Rubbish:
-    """Look for all that may be removed.
+    """Find everything that may be removed.
 
     Raises:
-        UserError: no grid says which trials are wanted, or one does not say which are its own.
+        UserError: there is no grid, or a grid whose list of trials is missing.
     """
     named = _named(home)
-    items: list[Item] = []
+    items: list[Removable] = []
     left: dict[Path, str] = {}
     for folder in home.trials():
         live = folder.state() is State.RUNNING
@@ -91,43 +93,41 @@ def rubbish(home: Home) -> Rubbish:
         elif live:
             left[folder.path] = "it is being trained"
         else:
-            items.append(Item(folder.path, "trial", _bytes(folder.path), _detail(folder)))
-    items += [Item(path, "replaced", _bytes(path), _detail(TrialFolder(path))) for path in _folders(home.replaced)]
-    halves = _folders(home.path / "trials", f".*{REMOVED}*")
-    items += [Item(path, "half-removed", _bytes(path)) for path in halves]
+            items.append(Removable.at(folder.path, "trial", _detail(folder)))
+    items += [Removable.at(path, "replaced", _detail(TrialFolder(path))) for path in _folders(home.replaced)]
+    items += [Removable.at(path, "half-removed") for path in _folders(home.trials_folder, f".*{REMOVED}*")]
     for place in (home.path / "grids", home.features, home.launches):
         items += _broken(place)
-    items += [Item(path, "half-written", path.stat().st_size) for path in _old(home.path.glob(HALF))]
-    busy = {launch for folder in home.trials() if (launch := _launch(folder))}
+    items += _half_written(home.path.glob(HALF))
+    attempts = [folder.latest() for folder in home.trials()]
+    busy = {attempt.launch() for attempt in attempts if attempt and attempt.live()}
     for path in sorted(home.launches.glob("*.stop")):
         if path.stem in busy:
             left[path] = "its launch still ends"
         else:
-            items.append(Item(path, "stop request", path.stat().st_size))
+            items.append(Removable.at(path, "stop request"))
     return Rubbish(items, left)
 
 
 def remove(found: Rubbish) -> Rubbish:
-    """Remove what was found, except what is being trained by now; what was removed, and what was left.
+    """Remove what was found, except trials that are being trained by now; what was removed, and what stays.
 
     Raises:
-        UserError: something cannot be removed.
+        UserError: a file or folder cannot be removed.
     """
-    removed: list[Item] = []
-    left = dict(found.left)
+    removed, left = list[Removable](), dict(found.left)
     for item in found.items:
         try:
-            gone = _remove(item)
+            if _remove(item):
+                removed.append(item)
+            else:
+                left[item.path] = "it is being trained by now"
         except OSError as error:
             raise UserError(f"cannot remove {item.path}: {error.strerror}.") from error
-        if gone:
-            removed.append(item)
-        else:
-            left[item.path] = "it is being trained by now"
     return Rubbish(removed, left)
 
 
-def _remove(item: Item) -> bool:
+def _remove(item: Removable) -> bool:
     from runners.trial.move_aside import take_away
 
     if item.what == "trial":
@@ -143,11 +143,7 @@ def _remove(item: Item) -> bool:
 
 
 def _named(home: Home) -> set[str]:
-    """Ids of all trials that a grid of this home has.
-
-    Raises:
-        UserError: as of `rubbish`.
-    """
+    """Ids of the trials of all grids of this home."""
     grids = home.grids()
     if not grids:
         raise UserError(
@@ -168,38 +164,27 @@ def _folders(place: Path, pattern: str = "*") -> list[Path]:
     return sorted(path for path in place.glob(pattern) if path.is_dir() and not path.is_symlink())
 
 
-def _broken(place: Path) -> list[Item]:
-    """Checkpoints that were set aside, and what was half written long ago."""
+def _broken(place: Path) -> list[Removable]:
+    """Checkpoints that were set aside, and files that were half written long ago."""
     if place.is_symlink():
         return []
-    items = [Item(path, "corrupt", path.stat().st_size) for path in sorted(place.rglob("*.corrupt")) if _plain(path)]
-    return items + [Item(path, "half-written", path.stat().st_size) for path in _old(place.rglob(HALF))]
+    corrupt = [Removable.at(path, "corrupt") for path in sorted(place.rglob("*.corrupt")) if _plain(path)]
+    return corrupt + _half_written(place.rglob(HALF))
 
 
-def _old(paths: Iterable[Path]) -> Iterator[Path]:
-    for path in sorted(paths):
-        if _plain(path) and time.time() - path.stat().st_mtime > OLD:
-            yield path
+def _half_written(paths: Iterable[Path]) -> list[Removable]:
+    old = [path for path in sorted(paths) if _plain(path) and time.time() - path.stat().st_mtime > OLD]
+    return [Removable.at(path, "half-written") for path in old]
 
 
 def _plain(path: Path) -> bool:
     return path.is_file() and not path.is_symlink()
 
 
-def _launch(folder: TrialFolder) -> str | None:
-    """The launch that trains it now."""
-    latest = folder.latest()
-    return str(latest.content().get("launch")) if latest and latest.live() else None
-
-
 def _detail(folder: TrialFolder) -> str:
     state = folder.state()
     finished = folder.done.read_text(encoding="utf-8").strip() if state is State.DONE else ""
     return f"{state.value} {finished}".strip()
-
-
-def _bytes(place: Path) -> int:
-    return sum(path.stat().st_size for path in place.rglob("*") if _plain(path))
 
 
 def size(count: int) -> str:

@@ -1,4 +1,4 @@
-"""What `goalgrid report` writes: a grid as one page, once or again and again while it runs."""
+"""What `goalgrid report` writes: a grid as one HTML page, written once, or repeatedly while the grid runs."""
 
 import time
 from collections.abc import Iterator
@@ -11,7 +11,6 @@ from grid.store.files import write_text
 from grid.store.home import State
 from results.export.report_page import Measured, ReportPage, Standing, Trouble
 from runners.training.fingerprint import code_fingerprint
-from runners.trial.retries import POLICY
 
 
 def render(overview: Overview, *, measured: Measured | None = None, refresh: int = 0) -> str:
@@ -71,14 +70,14 @@ def _standing(overview: Overview) -> Standing:
         status.running_lines(overview),
         [
             Trouble(
-                alike.failure.value,
-                alike.message,
-                len(alike.trials),
-                status.sentence(POLICY[alike.failure].advice),
-                str(alike.log),
-                alike.alone,
+                group.failure.value,
+                group.message,
+                len(group.trials),
+                status.sentence(group.advice),
+                str(group.log),
+                group.alone,
             )
-            for alike in status.failures(overview)
+            for group in status.failures(overview)
         ],
         status.note_lines(overview),
     )

@@ -1,9 +1,10 @@
-"""What `goalgrid status` says: what runs and how far, what failed and what helps, what is stale, collapsed or left."""
+"""What `goalgrid status` says of trials: how far they run, why they failed and what helps, which are stale or left."""
 
 import os
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -17,40 +18,51 @@ from grid.store.home import Home, State
 from runners.trial.retries import POLICY
 
 LISTED = 4
-"""So many are spelled out on a line; of more, the range or the first."""
+"""Trials that are spelled out on a line; of more trials, the range or the first."""
 
 
 @dataclass(frozen=True)
-class Alike:
-    """Trials that failed for one reason: the same class, and messages that differ at most in numbers."""
+class FailureGroup:
+    """Trials that failed for one reason: the same class, and messages that differ at most in numbers.
+
+    Args:
+        log: of the first trial's last attempt.
+        alone: the command that runs the first trial alone.
+    """
 
     failure: Failure
     message: str
-    trials: tuple[Trial, ...]
+    trials: tuple[str, ...]
     attempts: int
     log: Path
-    """Of the first one's last attempt."""
     alone: str
-    """The command that runs the first one alone."""
+
+    @property
+    def advice(self) -> str:
+        return POLICY[self.failure].advice
+
+    def to_dict(self) -> dict[str, Any]:
+        content = {**asdict(self), "log": str(self.log), "advice": self.advice}
+        return {"class": content.pop("failure").value, **content}
 
 
 @dataclass(frozen=True)
-class Running:
-    """A trial that is being trained."""
+class RunningTrial:
+    """A trial that is being trained.
 
-    trial: Trial
+    Args:
+        steps: of the whole training; None where the data set's size is not known.
+    """
+
+    trial: str
     host: str
     step: int
     steps: int | None
-    """In all, where the data set's size is known."""
     epoch: int
-
-    def to_dict(self) -> dict[str, Any]:
-        place = {"host": self.host, "step": self.step, "steps": self.steps, "epoch": self.epoch}
-        return {"trial": self.trial.id, **place, "epochs": self.trial.shared.train.epochs}
+    epochs: int
 
 
-def failures(overview: Overview) -> list[Alike]:
+def failures(overview: Overview) -> list[FailureGroup]:
     """Failed trials by class, then by message, the most frequent class first."""
     groups: dict[tuple[Failure, str], list[Trial]] = {}
     for trial in overview.having(State.FAILED):
@@ -60,19 +72,21 @@ def failures(overview: Overview) -> list[Alike]:
     for (failure, _), trials in groups.items():
         sizes[failure] += len(trials)
     ordered = sorted(groups.items(), key=lambda item: (-sizes[item[0][0]], item[0][0], -len(item[1])))
-    return [_alike(overview, failure, trials) for (failure, _), trials in ordered]
+    return [_group(overview, failure, trials) for (failure, _), trials in ordered]
 
 
-def running(overview: Overview) -> list[Running]:
+def running(overview: Overview) -> list[RunningTrial]:
     """Trials that are being trained, with where and how far."""
-    found = []
+    trials = []
     for trial in overview.having(State.RUNNING):
-        latest = overview.folder(trial).latest()
-        lease, each = latest.content() if latest else {}, epoch_steps(trial.shared.dataset.name, trial.shared.train)
-        steps = each and each * trial.shared.train.epochs
-        epoch = len(read_json_lines(overview.folder(trial).history))
-        found.append(Running(trial, str(lease.get("host", "?")), int(lease.get("step", 0)), steps, epoch))
-    return found
+        folder, train = overview.folder(trial), trial.shared.train
+        latest = folder.latest()
+        lease = latest.content() if latest else {}
+        of_epoch = epoch_steps(trial.shared.dataset.name, train)
+        steps, epoch = of_epoch and of_epoch * train.epochs, len(read_json_lines(folder.history))
+        host, step = str(lease.get("host", "?")), int(lease.get("step", 0))
+        trials.append(RunningTrial(trial.id, host, step, steps, epoch, train.epochs))
+    return trials
 
 
 def collapsed(overview: Overview) -> list[Trial]:
@@ -95,19 +109,8 @@ def to_dict(overview: Overview) -> dict[str, Any]:
     """For `--json`."""
     return {
         **overview.to_dict(),
-        "running": [each.to_dict() for each in running(overview)],
-        "failed": [
-            {
-                "class": alike.failure.value,
-                "message": alike.message,
-                "trials": [trial.id for trial in alike.trials],
-                "attempts": alike.attempts,
-                "log": str(alike.log),
-                "advice": POLICY[alike.failure].advice,
-                "alone": alike.alone,
-            }
-            for alike in failures(overview)
-        ],
+        "running": [asdict(trial) for trial in running(overview)],
+        "failed": [group.to_dict() for group in failures(overview)],
         "collapsed": [trial.id for trial in collapsed(overview)],
         "stale": stale(overview),
         "former": overview.former(),
@@ -126,7 +129,7 @@ def lines(overview: Overview) -> list[str]:
 
 
 def note_lines(overview: Overview) -> list[str]:
-    """What is collapsed, stale, or no part of the grid any more."""
+    """Trials that are collapsed, stale, or no part of the grid any more."""
     return [
         *(f"collapsed: {trial.id}: validation recall is at chance level" for trial in collapsed(overview)),
         *_stale_lines(overview),
@@ -136,31 +139,26 @@ def note_lines(overview: Overview) -> list[str]:
 
 def running_lines(overview: Overview) -> list[str]:
     """`running: 2 (vm: step 120, 80 of 600)`, a line a host."""
-    hosts: dict[str, list[Running]] = {}
-    for each in running(overview):
-        hosts.setdefault(each.host, []).append(each)
+    hosts: dict[str, list[RunningTrial]] = {}
+    for trial in running(overview):
+        hosts.setdefault(trial.host, []).append(trial)
     return [f"running: {len(trials)} ({host}: {_steps(trials)})" for host, trials in hosts.items()]
 
 
 def failure_lines(overview: Overview) -> list[str]:
-    """Failures by class with what helps, then by message, each with a log and the command that runs one alone."""
+    """Failures by class with what helps, then by message, each with a log and the command that runs a trial alone."""
     told: list[str] = []
-    found = failures(overview)
-    for failure in dict.fromkeys(alike.failure for alike in found):
-        members = [alike for alike in found if alike.failure is failure]
-        count, attempts = (sum(each) for each in zip(*((len(m.trials), m.attempts) for m in members), strict=True))
+    for failure, members in groupby(failures(overview), key=lambda group: group.failure):
+        groups = list(members)
+        count, attempts = sum(len(group.trials) for group in groups), sum(group.attempts for group in groups)
         told.append(f"failed: {count} x {failure} ({many(attempts, 'attempt')}). {sentence(POLICY[failure].advice)}")
-        for alike in members:
-            told += [
-                f"  {len(alike.trials)} x {alike.message}",
-                f"    log:   {alike.log}",
-                f"    alone: {alike.alone}",
-            ]
+        for group in groups:
+            told += [f"  {len(group.trials)} x {group.message}", f"    log:   {group.log}", f"    alone: {group.alone}"]
     return told
 
 
 def runs_option(home: Home) -> str:
-    """The option that names the runs folder, where it is not the one that is taken without."""
+    """The option that names the runs folder; empty for the default folder."""
     default = Path(os.environ.get("GOALGRID_RUNS", RUNS))
     return "" if home.path == default.expanduser() else f" --runs {shlex.quote(str(home.path))}"
 
@@ -190,15 +188,15 @@ def _former_lines(overview: Overview) -> list[str]:
     return [left, f"  remove what no grid names: goalgrid prune{runs_option(overview.home)}"]
 
 
-def _alike(overview: Overview, failure: Failure, trials: list[Trial]) -> Alike:
+def _group(overview: Overview, failure: Failure, trials: list[Trial]) -> FailureGroup:
     first = overview.folder(trials[0])
     latest = first.latest()
     log = latest.log if latest else first.error
     attempts = sum(len(overview.folder(trial).attempts()) for trial in trials)
-    alone = (
-        f"goalgrid resume {overview.grid.name} --only {_only(trials[0], overview)} --here{runs_option(overview.home)}"
-    )
-    return Alike(failure, _message(overview, trials[0]), tuple(trials), attempts, log, alone)
+    only, runs = _only(trials[0], overview), runs_option(overview.home)
+    alone = f"goalgrid resume {overview.grid.name} --only {only} --here{runs}"
+    ids = tuple(trial.id for trial in trials)
+    return FailureGroup(failure, _message(overview, trials[0]), ids, attempts, log, alone)
 
 
 def _message(overview: Overview, trial: Trial) -> str:
@@ -208,14 +206,13 @@ def _message(overview: Overview, trial: Trial) -> str:
     return (latest.message() if latest else "") or folder.reason()
 
 
-def _steps(trials: list[Running]) -> str:
-    each = [f"{running.step:,}" for running in trials]
-    steps = ", ".join(each)
+def _steps(trials: list[RunningTrial]) -> str:
+    reached = [trial.step for trial in trials]
+    steps = ", ".join(f"{step:,}" for step in reached)
     if len(trials) > LISTED:
-        reached = [running.step for running in trials]
         steps = f"{min(reached):,} to {max(reached):,}"
-    totals = {running.steps for running in trials}
-    total = next(iter(totals)) if len(totals) == 1 else None
+    totals = {trial.steps for trial in trials}
+    total = totals.pop() if len(totals) == 1 else None
     return f"step {steps} of {total:,}" if total else f"step {steps}"
 
 

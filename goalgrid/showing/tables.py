@@ -114,19 +114,14 @@ def check(request: "TableRequest", kind: str, path: Path, home: Home, *, trials:
             raise UserError(f"in which format is {path}? Give --format.")
     drawn = draw(request, home)
     if trials:
-        show(
-            "\n".join(
-                f"{name}: {text}  from {' '.join(ids) or 'no trial'}" for name, text, ids in checking.trials(drawn)
-            )
-        )
+        for name, text, ids in checking.trials(drawn):
+            show(f"{name}: {text}  from {' '.join(ids) or 'no trial'}")
     found = checking.compare(drawn, kind, path)
     command = f"{drawn.command} --format {kind}"
     if found.differences:
-        show(
-            "\n".join(
-                [f"{path} differs from `{command}` now, file -> now:", *(f"  {line}" for line in found.differences)]
-            )
-        )
+        show(f"{path} differs from `{command}` now, file -> now:")
+        for line in found.differences:
+            show(f"  {line}")
         raise typer.Exit(DIFFERENT)
     numbers = [ids for _, _, ids in checking.trials(drawn)]
     behind = {trial for ids in numbers for trial in ids}

@@ -24,7 +24,7 @@ Override = Annotated[
 Root = Annotated[
     list[str], typer.Option("--root", metavar="[DATASET=]DIR", help="Where a data set lies on this machine.")
 ]
-Weights = Annotated[
+WeightPlaces = Annotated[
     list[str],
     typer.Option("--weights", metavar="NAME=DIR", help="Where pretrained weights lie on this machine."),
 ]
@@ -37,10 +37,10 @@ Only = Annotated[
 Force = Annotated[
     bool, typer.Option("--force", help="From the beginning, with what starts from them; old folders are kept aside.")
 ]
-Stale = Annotated[
+OnlyStale = Annotated[
     bool, typer.Option("--stale", help="From the beginning, but only what other code, versions or data trained.")
 ]
-Here = Annotated[bool, typer.Option("--here", help="Train in this process, without Ray.")]
+InProcess = Annotated[bool, typer.Option("--here", help="Train in this process, without Ray.")]
 Address = Annotated[
     str | None,
     typer.Option(

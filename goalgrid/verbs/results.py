@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 verbs = typer.Typer()
 
-Protocol = Annotated[
+OtherProtocol = Annotated[
     str | None, typer.Option(help="Another protocol of the data set, e.g. coco-5x1k; nothing is trained anew.")
 ]
 
@@ -49,7 +49,7 @@ def table(
     metric: Annotated[
         str, typer.Option(help="r1, r5, r10, medr or rsum; with --rows or --columns several: r1,r5.")
     ] = "r1",
-    protocol: Protocol = None,
+    protocol: OtherProtocol = None,
     reference: Annotated[
         bool, typer.Option("--reference", help="A paper's own table, as printed; without a name: which there are.")
     ] = False,
@@ -121,7 +121,7 @@ def effects(
     runs: Runs = RUNS,
     metric: Annotated[str, typer.Option(help="r1, r5, r10, medr or rsum.")] = "r1",
     direction: Annotated[str, typer.Option(help="i2t, t2i or both.")] = "both",
-    protocol: Protocol = None,
+    protocol: OtherProtocol = None,
     baseline: Annotated[
         str | None, typer.Option(metavar="OBJECTIVE", help="Compare with this; default: con_con, else the first.")
     ] = None,

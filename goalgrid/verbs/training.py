@@ -13,23 +13,8 @@ from goalgrid.planning.decisions import Choice, decide, starting, to_replace, to
 from goalgrid.planning.overview import Overview, home_at, named_tables_exist, recall
 from goalgrid.showing import status as standing
 from goalgrid.showing.tables import scores_of
+from goalgrid.terminal import options
 from goalgrid.terminal.exits import EXIT, exit_state
-from goalgrid.terminal.options import (
-    RUNS,
-    Address,
-    Force,
-    GridName,
-    Here,
-    Jobs,
-    Json,
-    MlflowUri,
-    Only,
-    Override,
-    Root,
-    Runs,
-    Stale,
-    Weights,
-)
 from goalgrid.terminal.views import err, out, say, show, show_json, show_table, show_verdicts
 from grid.errors import UserError
 from grid.gridfile import Grid, load
@@ -42,20 +27,20 @@ verbs = typer.Typer()
 
 @verbs.command()
 def plan(
-    grid: GridName,
-    runs: Runs = RUNS,
-    set_: Override = [],
-    root: Root = [],
-    weights: Weights = [],
-    only: Only = "",
-    force: Force = False,
-    stale: Stale = False,
-    jobs: Jobs = None,
+    grid: options.GridName,
+    runs: options.Runs = options.RUNS,
+    set_: options.Override = [],
+    root: options.Root = [],
+    weights: options.WeightPlaces = [],
+    only: options.Only = "",
+    force: options.Force = False,
+    stale: options.OnlyStale = False,
+    jobs: options.Jobs = None,
     probe: Annotated[
         bool, typer.Option("--probe", help="Train a few steps of each recipe first, to know what they cost.")
     ] = False,
     trials: Annotated[bool, typer.Option("--trials", help="A line a trial: why it would be trained, or not.")] = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """How many trials a grid has, why each would be trained or not, what that will cost. Trains nothing."""
     overview = _overview(load(grid, set_, roots=root, weights=weights), runs)
@@ -67,18 +52,18 @@ def plan(
 
 @verbs.command()
 def run(
-    grid: GridName,
-    runs: Runs = RUNS,
-    set_: Override = [],
-    root: Root = [],
-    weights: Weights = [],
-    only: Only = "",
-    force: Force = False,
-    stale: Stale = False,
-    here: Here = False,
-    address: Address = None,
-    jobs: Jobs = None,
-    mlflow_uri: MlflowUri = None,
+    grid: options.GridName,
+    runs: options.Runs = options.RUNS,
+    set_: options.Override = [],
+    root: options.Root = [],
+    weights: options.WeightPlaces = [],
+    only: options.Only = "",
+    force: options.Force = False,
+    stale: options.OnlyStale = False,
+    here: options.InProcess = False,
+    address: options.Address = None,
+    jobs: options.Jobs = None,
+    mlflow_uri: options.MlflowUri = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be trained.")] = False,
 ) -> None:
     """Train what is not done, then print the table. The same command again goes on where it was cut off."""
@@ -93,13 +78,13 @@ def run(
 
 @verbs.command()
 def resume(
-    grid: GridName,
-    runs: Runs = RUNS,
-    only: Only = "",
+    grid: options.GridName,
+    runs: options.Runs = options.RUNS,
+    only: options.Only = "",
     failed: Annotated[bool, typer.Option("--failed", help="Only the trials that failed.")] = False,
-    here: Here = False,
-    address: Address = None,
-    mlflow_uri: MlflowUri = None,
+    here: options.InProcess = False,
+    address: options.Address = None,
+    mlflow_uri: options.MlflowUri = None,
 ) -> None:
     """Run again what failed or was cut off, with the grid as it was last run."""
     home = home_at(runs)
@@ -108,7 +93,7 @@ def resume(
 
 
 @verbs.command()
-def status(grid: GridName, runs: Runs = RUNS, as_json: Json = False) -> None:
+def status(grid: options.GridName, runs: options.Runs = options.RUNS, as_json: options.Json = False) -> None:
     """What is done, running, failed or planned, why each failure failed, and what is stale."""
     home = home_at(runs)
     overview = Overview.of(recall(grid, home), home)
@@ -121,9 +106,9 @@ def status(grid: GridName, runs: Runs = RUNS, as_json: Json = False) -> None:
 
 @verbs.command()
 def prune(
-    runs: Runs = RUNS,
+    runs: options.Runs = options.RUNS,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")] = False,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Remove what no grid names, and what broken runs left: shows it, then asks. With --json it only shows."""
     home = home_at(runs)
@@ -142,7 +127,7 @@ def prune(
 
 
 @verbs.command()
-def selftest(runs: Runs = RUNS, address: Address = None) -> None:
+def selftest(runs: options.Runs = options.RUNS, address: options.Address = None) -> None:
     """Prove that nothing is lost here: kills, damages and doubles a tiny grid in a folder of its own below DIR."""
     from runners.selftest.story import selftest as put_to_the_test
 

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from grid.errors import UserError, several, unknown
-from grid.objectives.losses import LOSSES
-from grid.objectives.matrix import (
+from grid.objectives.goal_matrix import (
     CELLS,
     GOAL,
     GOAL_COLUMNS,
@@ -18,7 +17,8 @@ from grid.objectives.matrix import (
     PAIR_WEIGHTS,
     TRIPLET_WEIGHTS,
 )
-from grid.objectives.parameters import VARIANTS, Entry, Parameter, Value, Variant
+from grid.objectives.loss_entries import LOSSES
+from grid.objectives.parameters import VARIANTS, ObjectiveEntry, Parameter, Value
 
 __all__ = [
     "CATALOGUE",
@@ -32,10 +32,6 @@ __all__ = [
     "PAIR_WEIGHTS",
     "TRIPLET_WEIGHTS",
     "VARIANTS",
-    "Entry",
-    "Parameter",
-    "Value",
-    "Variant",
     "accepted",
     "identifying",
     "known_parameters",
@@ -43,7 +39,7 @@ __all__ = [
     "unknown_objective",
 ]
 
-CATALOGUE: dict[str, Entry] = {**CELLS, **LOSSES}
+CATALOGUE: dict[str, ObjectiveEntry] = {**CELLS, **LOSSES}
 """Every objective that a grid may name."""
 
 OBJECTIVES: dict[str, dict[str, Parameter]] = {name: entry.parameters for name, entry in CATALOGUE.items()}
@@ -64,12 +60,8 @@ def resolve(name: str, *, variant: str = "paper", **overrides: Any) -> dict[str,
     problems = []
     if variant not in VARIANTS:
         problems.append(unknown("variant", variant, VARIANTS))
-        variant = "paper"
     parameters = OBJECTIVES[name]
-    values = {
-        key: parameter.default("released" if variant == "released" else "paper")
-        for key, parameter in parameters.items()
-    }
+    values = {key: parameter.default(variant) for key, parameter in parameters.items()}
     for key, value in overrides.items():
         if key not in parameters:
             problems.append(unknown("parameter", key, parameters))

@@ -22,7 +22,7 @@ class Parameter:
     silent: tuple[Value, ...] = ()
     """For a parameter that came later: the value in effect before it (its frozen identity default); never changed."""
 
-    def default(self, variant: Variant) -> Value:
+    def default(self, variant: str) -> Value:
         return self.released if variant == "released" else self.paper
 
     def parse(self, value: Any) -> Value:
@@ -73,7 +73,7 @@ class Mining:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ObjectiveEntry:
     """One objective of the catalogue: all that is declared about it."""
 
     family: str

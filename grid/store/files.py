@@ -129,6 +129,11 @@ def last_json_line(path: Path) -> dict[str, Any] | None:
     return json.loads(last) if last else None
 
 
+def bytes_below(folder: Path) -> int:
+    """Bytes of all files in a folder and its folders; links are not followed."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+
+
 _syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None) if sys.platform == "linux" else None
 """Flushes the file system that an open file is on; each `fsync` would be a commit of its own."""
 

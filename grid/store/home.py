@@ -6,14 +6,29 @@ State is read from the disk and stored nowhere else; every path is a property of
 import os
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 from grid.store.attempts import Attempt, attempts_in, live_in, names_in
 from grid.store.failures import Failure
 
 _SETTINGS, _ATTEMPTS, _ERROR, _DONE = "settings.json", "attempts", "error.txt", "done"
 """What a trial's folder holds, of which its state is told."""
+
+
+class _Folder(Protocol):
+    @property
+    def path(self) -> Path: ...
+
+
+class Below:
+    """A path below the folder whose attribute it is: `record = Below("record.parquet")`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, folder: _Folder, kind: type) -> Path:
+        return folder.path / self.name
 
 
 class State(StrEnum):
@@ -31,6 +46,19 @@ class TrialFolder:
     """`runs/trials/<trial id>/`, shared by all grids."""
 
     path: Path
+    settings = Below(_SETTINGS)
+    environment = Below("environment.json")
+    vocabulary = Below("vocabulary.json")
+    history = Below("history.jsonl")
+    last_checkpoint = Below("last.ckpt")
+    previous_checkpoint = Below("previous.ckpt")
+    """The checkpoint before the last."""
+    best_checkpoint = Below("best.ckpt")
+    record = Below("record.parquet")
+    error = Below(_ERROR)
+    attempts_folder = Below(_ATTEMPTS)
+    done = Below(_DONE)
+    """Written last: where it stands, the record is whole."""
 
     @property
     def trial_id(self) -> str:
@@ -40,58 +68,12 @@ class TrialFolder:
         """Another trial's folder of the same home."""
         return TrialFolder(self.path.parent / trial_id)
 
-    @property
-    def settings(self) -> Path:
-        return self.path / _SETTINGS
-
-    @property
-    def environment(self) -> Path:
-        return self.path / "environment.json"
-
-    @property
-    def vocabulary(self) -> Path:
-        return self.path / "vocabulary.json"
-
-    @property
-    def history(self) -> Path:
-        return self.path / "history.jsonl"
-
-    @property
-    def last_checkpoint(self) -> Path:
-        return self.path / "last.ckpt"
-
-    @property
-    def previous_checkpoint(self) -> Path:
-        """The one before the last."""
-        return self.path / "previous.ckpt"
-
-    @property
-    def best_checkpoint(self) -> Path:
-        return self.path / "best.ckpt"
-
-    @property
-    def record(self) -> Path:
-        return self.path / "record.parquet"
-
-    @property
-    def error(self) -> Path:
-        return self.path / _ERROR
-
-    @property
-    def attempts_folder(self) -> Path:
-        return self.path / _ATTEMPTS
-
     def attempts(self) -> list[Attempt]:
         """All attempts at it, the first one first."""
         return attempts_in(self.attempts_folder)
 
     def latest(self) -> Attempt | None:
         return next(reversed(self.attempts()), None)
-
-    @property
-    def done(self) -> Path:
-        """Written last: where it stands, the record is whole."""
-        return self.path / _DONE
 
     def state(self) -> State:
         """Derived from which files stand here, by one look at them."""
@@ -122,37 +104,16 @@ class GridFolder:
     """`runs/grids/<grid name>/`."""
 
     path: Path
-
-    @property
-    def grid(self) -> Path:
-        """The grid as it was last run, overrides included."""
-        return self.path / "grid.toml"
-
-    @property
-    def trials(self) -> Path:
-        return self.path / "trials.txt"
-
-    @property
-    def former(self) -> Path:
-        """Ids of trials that the grid once had, and has no more."""
-        return self.path / "former.txt"
-
-    @property
-    def probe(self) -> Path:
-        """What a few steps of its trials cost, measured."""
-        return self.path / "probe.json"
-
-    @property
-    def results(self) -> Path:
-        return self.path / "results.parquet"
-
-    @property
-    def tables(self) -> Path:
-        return self.path / "tables"
-
-    @property
-    def report(self) -> Path:
-        return self.path / "report.html"
+    grid = Below("grid.toml")
+    """The grid as it was last run, overrides included."""
+    trials = Below("trials.txt")
+    former = Below("former.txt")
+    """Ids of trials that the grid once had, and has no more."""
+    probe = Below("probe.json")
+    """What a few steps of its trials cost, measured."""
+    results = Below("results.parquet")
+    tables = Below("tables")
+    report = Below("report.html")
 
     def ids(self) -> list[str]:
         """Ids of its trials, as it was last run."""
@@ -167,10 +128,19 @@ class Home:
     """goalgrid's home, `--runs DIR` or `GOALGRID_RUNS`: a local or shared folder."""
 
     path: Path
-
-    @cached_property
-    def trials_folder(self) -> Path:
-        return self.path / "trials"
+    trials_folder = Below("trials")
+    summaries = Below("summaries.parquet")
+    """What tables read of many records: a copy, made anew where it is not right."""
+    replaced = Below("replaced")
+    """Folders of trials that were trained anew, as they were before."""
+    features = Below("features")
+    """Features of frozen backbones, shared by all trials."""
+    memory = Below("memory")
+    """What trials need of a GPU's memory, measured for each kind of trial and each GPU."""
+    mark = Below(".goalgrid")
+    """A random word, by which a node knows that it sees this folder and not an empty mount point."""
+    launches = Below("launches")
+    mlflow = Below("mlflow.db")
 
     def trial(self, trial_id: str) -> TrialFolder:
         return TrialFolder(self.trials_folder / trial_id)
@@ -195,42 +165,9 @@ class Home:
         except (FileNotFoundError, NotADirectoryError):
             return set()
 
-    @property
-    def summaries(self) -> Path:
-        """What tables read of many records: a copy, made anew where it is not right."""
-        return self.path / "summaries.parquet"
-
-    @property
-    def replaced(self) -> Path:
-        """Folders of trials that were trained anew, as they were before."""
-        return self.path / "replaced"
-
-    @property
-    def features(self) -> Path:
-        """Features of frozen backbones, shared by all trials."""
-        return self.path / "features"
-
-    @property
-    def memory(self) -> Path:
-        """What trials need of a GPU's memory, measured for each kind of them and each GPU."""
-        return self.path / "memory"
-
-    @property
-    def mark(self) -> Path:
-        """A random word, by which a node knows that it sees this folder and not an empty mount point."""
-        return self.path / ".goalgrid"
-
     def stop_request(self, launch: str) -> Path:
         """Where it stands, the trials of this launch write a checkpoint and end."""
         return self.launches / f"{launch}.stop"
-
-    @property
-    def launches(self) -> Path:
-        return self.path / "launches"
-
-    @property
-    def mlflow(self) -> Path:
-        return self.path / "mlflow.db"
 
 
 def _lines(path: Path) -> list[str]:

@@ -7,7 +7,7 @@ import pytest
 from grid import catalog
 from grid.encoders import BackboneSettings, FeatureSettings
 from grid.errors import UserError
-from grid.expansion import Trial, chain, expand, select, trials_of
+from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import load
 from grid.identity import trial_id
 
@@ -123,13 +123,6 @@ class TestChains:
     def test_a_changed_parent_changes_the_childs_identity(self) -> None:
         child = trials(TINY)[-1].settings
         assert trial_id(child) != trial_id(child.model_copy(update={"starts_from": f"{child.starts_from}x"}))
-
-    def test_selecting_a_child_brings_its_parent(self) -> None:
-        cells = expand(load("demo", [TINY]))
-        chosen = select(cells, "recipe=*-ft objective=con_con seed=1")
-        ours = chain(chosen, trials_of(cells))
-        assert [trial.settings.recipe for trial in ours] == ["vsepp-r152-tiny", "vsepp-r152-tiny-ft"]
-        assert ours[1].parent == ours[0].id
 
 
 def test_weights_are_places_and_no_identity() -> None:

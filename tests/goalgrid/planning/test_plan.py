@@ -8,7 +8,7 @@ import pytest
 
 from goalgrid.planning import gpu_costs
 from goalgrid.planning.costs import RUNNING, Span, cost_of
-from goalgrid.planning.decisions import Choice, Verdict, decide, to_replace, to_train
+from goalgrid.planning.decisions import Choice, TrialDecision, decide, to_replace, to_train
 from goalgrid.planning.overview import Overview
 from grid.errors import UserError
 from grid.gridfile import Grid, load
@@ -30,7 +30,7 @@ def grid(*overrides: str) -> Grid:
     return load("demo", [*WORDS, *overrides])
 
 
-def verdicts(home: Home, choice: Choice = Choice(), *overrides: str) -> dict[str, Verdict]:  # noqa: B008
+def verdicts(home: Home, choice: Choice = Choice(), *overrides: str) -> dict[str, TrialDecision]:  # noqa: B008
     """By objective and seed."""
     found = decide(Overview.of(grid(*overrides), home), choice)
     return {f"{v.trial.settings.objective.name} {v.trial.settings.seed}": v for v in found}
@@ -87,6 +87,12 @@ class TestReasons:
         assert "leaves       1 x done" in told
         assert pair.trials()[0].trial_id not in told
         assert f"{pair.trials()[0].trial_id}  " in verb("plan", "demo", *PAIR, "--trials", runs=pair).stdout
+
+    def test_selecting_a_child_brings_its_parent(self, tmp_path: Path) -> None:
+        found = decide(Overview.of(load("demo", CHAIN), Home(tmp_path)), Choice("recipe=*-ft"))
+        parent, child = to_train(found)
+        assert [trial.shared.recipe for trial in (parent, child)] == ["vsepp-r152-tiny", "vsepp-r152-tiny-ft"]
+        assert child.parent == parent.id
 
     def test_json_has_every_reason(self, pair: Home, verb: Verb) -> None:
         told = json.loads(verb("plan", "demo", *PAIR, "--force", "--json", runs=pair).stdout)

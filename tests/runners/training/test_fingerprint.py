@@ -32,9 +32,10 @@ NEW_LOSS = [
         '    "shn": semi_hard,\n    "mine": lambda t: t.s_neg - t.s_pos,\n',
     ),
     (
-        "grid/objectives/losses.py",
-        '    "infonce": Entry(',
-        '    "mine": Entry("hinge", "here", "s_neg - s_pos", {}, Mining("all", fixed=True)),\n    "infonce": Entry(',
+        "grid/objectives/loss_entries.py",
+        '    "infonce": ObjectiveEntry(',
+        '    "mine": ObjectiveEntry("hinge", "here", "s_neg - s_pos", {}, Mining("all", fixed=True)),\n'
+        '    "infonce": ObjectiveEntry(',
     ),
 ]
 """A file, what stands there, and what replaces it."""
@@ -58,7 +59,7 @@ SAME = {
     "another pair weight": ("objectives/pair_weights.py", "return 1 - t.s_pos, t.s_neg", "return 2 - t.s_pos, t.s_neg"),
     "another loss": ("objectives/hinge.py", ".abs() <= epsilon", ".abs() < epsilon"),
     "the parameters of another loss": (
-        "grid/objectives/losses.py",
+        "grid/objectives/loss_entries.py",
         '"inverse temperature", 50.0',
         '"inverse temperature", 60.0',
     ),
@@ -104,7 +105,7 @@ OTHER = {
         "torch.zeros_like(t.s_pos), torch",
     ),
     "the surrogate": ("objectives/gradient_surrogate.py", "triplet.s_neg - (w_tri", "triplet.s_neg + (w_tri"),
-    "a default in use": ("grid/objectives/matrix.py", 'none: always", 0.2, None', 'none: always", 0.3, None'),
+    "a default in use": ("grid/objectives/goal_matrix.py", 'none: always", 0.2, None', 'none: always", 0.3, None'),
     "evaluation": ("retrieval/evaluation.py", "RECALLS = (1, 5, 10)", "RECALLS = (1, 5, 20)"),
     "the data set": ("retrieval/data/shapes.py", "20221204", "20221205"),
     "the protocol in use": ("grid/protocols.py", '"shapes-500", 500', '"shapes-500", 400'),
@@ -253,6 +254,6 @@ def test_whatever_runs_when_a_trial_is_trained_is_part_of_its_code(overrides: li
         trainer.by_protocols([settings.dataset.protocol])
     reached = {definition.name for definition in sources().reached(*begun_by(settings))}
     nameless = {name for name in watched.names if name.endswith(">")}  # lambdas in tables; what importing runs
-    paths = {"grid.store.home.TrialFolder", "grid.store.home._file"}
+    paths = {"grid.store.home.TrialFolder", "grid.store.home.Below"}
     assert len(watched.names) > 60
     assert watched.names - nameless - reached - paths == set()

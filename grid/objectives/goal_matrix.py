@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from grid.objectives.parameters import Entry, Mining, Parameter, same
+from grid.objectives.parameters import Mining, ObjectiveEntry, Parameter, same
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,10 @@ GOAL: tuple[str, ...] = tuple(f"{pair}_{triplet}" for pair in GOAL_ROWS for trip
 """The 15 names PAIR_TRIPLET, row by row: what "goal" stands for in a grid, whatever weights are added."""
 
 
-def _cell(name: str) -> Entry:
+def _cell(name: str) -> ObjectiveEntry:
     pair, triplet = name.split("_")
     t, p = TRIPLET_WEIGHTS[triplet], PAIR_WEIGHTS[pair]
-    return Entry(
+    return ObjectiveEntry(
         family="GOAL" if name in GOAL else "added cell",
         source=f"{t.source}; {p.source}",
         formula=f"{t.formula}; {p.formula}",
@@ -107,7 +107,7 @@ def _cell(name: str) -> Entry:
     )
 
 
-CELLS: dict[str, Entry] = {
+CELLS: dict[str, ObjectiveEntry] = {
     name: _cell(name) for name in (f"{pair}_{triplet}" for pair in PAIR_WEIGHTS for triplet in TRIPLET_WEIGHTS)
 }
 """Every pair weight with every triplet weight: GOAL's 15, and those of weights that were added."""

@@ -1,7 +1,7 @@
 """The losses that are no cells of GOAL's matrix, with their parameters, equations and sources."""
 
-from grid.objectives.matrix import ALPHA, BETA, LAM
-from grid.objectives.parameters import Entry, Mining, Parameter, same
+from grid.objectives.goal_matrix import ALPHA, BETA, LAM
+from grid.objectives.parameters import Mining, ObjectiveEntry, Parameter, same
 
 MARGIN = same("by how much the positive is to lead, in similarity", 0.2)
 _GAMMA = Parameter("how hard the mining is: the hardest alone as it grows", 60.0, 50.0)
@@ -12,8 +12,8 @@ _UNIFIED = {
 }
 _BASE = same("base of the exponential from clean probability to margin", 10.0)
 
-LOSSES: dict[str, Entry] = {
-    "triplet": Entry(
+LOSSES: dict[str, ObjectiveEntry] = {
+    "triplet": ObjectiveEntry(
         "hinge",
         "SelHN Eq. (2)",
         "sum over all negatives of [s_neg - s_pos + margin]+",
@@ -21,7 +21,7 @@ LOSSES: dict[str, Entry] = {
         mining=Mining("all", fixed=False),
         known_as="sum of hinges",
     ),
-    "triplet-hn": Entry(
+    "triplet-hn": ObjectiveEntry(
         "hinge",
         "SelHN Eq. (3), Unified Eq. (1)",
         "[max s_neg - s_pos + margin]+",
@@ -29,7 +29,7 @@ LOSSES: dict[str, Entry] = {
         mining=Mining("hardest", fixed=False),
         known_as="Triplet-HN, VSE++",
     ),
-    "shn": Entry(
+    "shn": ObjectiveEntry(
         "hinge",
         "SelHN Eq. (13), (14)",
         "[s - s_pos + margin]+ with s the hardest negative below s_pos",
@@ -37,7 +37,7 @@ LOSSES: dict[str, Entry] = {
         mining=Mining("all", fixed=True),
         known_as="semi-hard negatives",
     ),
-    "sct": Entry(
+    "sct": ObjectiveEntry(
         "hinge",
         "SelHN Eq. (15), (16)",
         "lam s_neg where s_neg >= s_pos, else [s_neg - s_pos + margin]+",
@@ -52,7 +52,7 @@ LOSSES: dict[str, Entry] = {
         known_as="Selectively Contrastive Triplet",
         reduction=("sum", "average"),
     ),
-    "selhn": Entry(
+    "selhn": ObjectiveEntry(
         "hinge",
         "SelHN Eq. (9)-(12)",
         "[max s_neg - s_pos + margin]+ where |max s_neg - s_pos| > epsilon, else 1/B sum of [s_neg - s_pos + margin]+",
@@ -70,7 +70,7 @@ LOSSES: dict[str, Entry] = {
         known_as="RVSE++",
         reduction=("sum", "average"),
     ),
-    "nt-xent-hn": Entry(
+    "nt-xent-hn": ObjectiveEntry(
         "contrastive",
         "GOAL Eq. (6)",
         "log(1 + exp(tau (max s_neg - s_pos)))",
@@ -78,7 +78,7 @@ LOSSES: dict[str, Entry] = {
         mining=Mining("hardest", fixed=False),
         known_as="NT-Xent on the hardest negative",
     ),
-    "infonce": Entry(
+    "infonce": ObjectiveEntry(
         "contrastive",
         "Unified Eq. (3), (4); released: open_clip",
         "log(1 + sum of exp(gamma (s_neg - s_pos)))",
@@ -87,7 +87,7 @@ LOSSES: dict[str, Entry] = {
         known_as="VLC, CLIP's loss",
         reduction=("sum", "average"),
     ),
-    "unified": Entry(
+    "unified": ObjectiveEntry(
         "contrastive",
         "Unified Eq. (5)",
         "1/gamma log(1 + sum of exp(gamma (s_neg - s_pos + margin)))",
@@ -96,7 +96,7 @@ LOSSES: dict[str, Entry] = {
         known_as="Unified loss of pair similarity",
         reduction=("sum", "mean"),
     ),
-    "unified-weighted": Entry(
+    "unified-weighted": ObjectiveEntry(
         "contrastive",
         "Unified Eq. (24)",
         "1/gamma log(1 + sum of exp(gamma (w_neg s_neg - w_pos s_pos + margin)))",
@@ -107,7 +107,7 @@ LOSSES: dict[str, Entry] = {
         mining=Mining("all", fixed=True),
         reduction=("sum", "mean"),
     ),
-    "unified-adaptive": Entry(
+    "unified-adaptive": ObjectiveEntry(
         "contrastive",
         "Unified Eq. (26)",
         "1/gamma log(1 + sum of exp(gamma (s_neg - s_pos + m_i))), m_i from the pair's clean probability",
@@ -115,7 +115,7 @@ LOSSES: dict[str, Entry] = {
         mining=Mining("all", fixed=True),
         reduction=("sum", "mean"),
     ),
-    "adopt": Entry(
+    "adopt": ObjectiveEntry(
         "contrastive",
         "VSE+2AD Eq. (6) and after",
         "log(sum over the K hardest of exp((s_neg + margin) / temperature)) - s_pos / temperature, K by maturity",
@@ -130,7 +130,7 @@ LOSSES: dict[str, Entry] = {
         known_as="ADOPT",
         reduction=("mean", "average"),
     ),
-    "binomial": Entry(
+    "binomial": ObjectiveEntry(
         "pairwise",
         "GOAL Eq. (11), integrated",
         "1/alpha log(1 + exp(-alpha (s_pos - lam))) + 1/beta mean of log(1 + exp(beta (s_neg - lam)))",
@@ -138,7 +138,7 @@ LOSSES: dict[str, Entry] = {
         mining=Mining("hardest", fixed=False),
         known_as="Binomial deviance",
     ),
-    "multi-similarity": Entry(
+    "multi-similarity": ObjectiveEntry(
         "pairwise",
         "Multi-Similarity loss, with its miner",
         "1/alpha log(1 + exp(-alpha (s_pos - lam))) + 1/beta log(1 + sum of exp(beta (s_neg - lam)))",
@@ -152,7 +152,7 @@ LOSSES: dict[str, Entry] = {
         known_as="Multi-Similarity loss",
         reduction=("mean", "mean"),
     ),
-    "circle": Entry(
+    "circle": ObjectiveEntry(
         "pairwise",
         "Circle loss",
         "log(1 + sum of exp(gamma (a_neg (s_neg - margin) - a_pos (s_pos - 1 + margin))))",
@@ -164,7 +164,7 @@ LOSSES: dict[str, Entry] = {
         known_as="Circle loss",
         reduction=("mean", "average"),
     ),
-    "ssp": Entry(
+    "ssp": ObjectiveEntry(
         "polynomial",
         "Universal Weighting, as in Unified §4",
         "[a0 + a1 s_pos + a2 s_pos^2 + b0 + b1 s_neg + b2 s_neg^2]+",
@@ -182,7 +182,7 @@ LOSSES: dict[str, Entry] = {
         known_as="Self-Similarity Polynomial",
         reduction=("mean", "mean"),
     ),
-    "rsp": Entry(
+    "rsp": ObjectiveEntry(
         "polynomial",
         "Unified Eq. (25)",
         "[(c0 + c1 r + c2 r^2) r + margin]+ with r = s_neg - s_pos and the polynomial constant",
@@ -195,7 +195,7 @@ LOSSES: dict[str, Entry] = {
         mining=Mining("hardest", fixed=False),
         known_as="Relative-Similarity Polynomial",
     ),
-    "ncr": Entry(
+    "ncr": ObjectiveEntry(
         "hinge",
         "Unified Eq. (27)",
         "[max s_neg - s_pos + m_i]+ with m_i = margin (base^y - 1) / (base - 1), y the pair's clean probability",
