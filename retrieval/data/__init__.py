@@ -8,8 +8,8 @@ from grid.encoders import View
 from grid.errors import UserError
 from retrieval.data import annotations, precomp, shapes
 from retrieval.data.images import ImageFiles
-from retrieval.data.pairs import WHOLE, DataError, Images, Listing, Pairs, Split
-from retrieval.data.problems import Problem
+from retrieval.splits.pairs import WHOLE, DataError, Images, Listing, Pairs, Split
+from retrieval.splits.problems import Problem
 
 __all__ = [
     "WHOLE",

@@ -7,9 +7,9 @@ from grid import catalog
 from grid.encoders import View
 from retrieval import data
 from retrieval.data import annotations, feature_faults, parts, picture_faults, precomp
-from retrieval.data.pairs import DataError
 from retrieval.data.parts import CheckProgress, Part
-from retrieval.data.problems import Problem
+from retrieval.splits.pairs import DataError
+from retrieval.splits.problems import Problem
 
 __all__ = ["CheckProgress", "DataReport", "Part", "Problem", "check"]
 

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
-from retrieval.data import caption_faults, precomp
-from retrieval.data.pairs import DataError
+from retrieval.data import precomp
 from retrieval.data.parts import CheckProgress, Part, SplitSize, overlaps
-from retrieval.data.problems import Problem, shortened
+from retrieval.splits import caption_faults
+from retrieval.splits.pairs import DataError
+from retrieval.splits.problems import Problem, shortened
 
 BLOCK_BYTES = 1 << 26
 """Features read at a time."""

@@ -11,7 +11,7 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from grid.encoders import View
-from retrieval.data.pairs import WHOLE, DataError
+from retrieval.splits.pairs import WHOLE, DataError
 
 KEPT_BYTES = 1 << 30
 """A split whose evaluation views fit here is decoded once and kept; a larger split is decoded as it is read."""

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from PIL import Image
 
-from retrieval.data import annotations, caption_faults
+from retrieval.data import annotations
 from retrieval.data.annotations.annotation import Annotation, owners
 from retrieval.data.parts import CheckProgress, Part, SplitSize, overlaps
-from retrieval.data.problems import Problem, counted, repeated
+from retrieval.splits import caption_faults
+from retrieval.splits.problems import Problem, counted, repeated
 
 STEP = 100
 """Images between two reports of progress."""

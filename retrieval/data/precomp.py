@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from retrieval.data.pairs import WHOLE, DataError, Pairs, Split
-from retrieval.data.problems import Problem, lines_of, refuse
+from retrieval.splits.pairs import WHOLE, DataError, Pairs, Split
+from retrieval.splits.problems import Problem, lines_of, refuse
 
 SCAN_BYTES = 1 << 30
 """Arrays up to this size are searched for NaN when they are opened; larger ones batch by batch, as they are read."""

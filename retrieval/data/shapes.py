@@ -15,7 +15,7 @@ from torch import Tensor
 
 from grid.encoders import View
 from retrieval.data.images import draws, pixels_of, planes
-from retrieval.data.pairs import WHOLE, Pairs, Split
+from retrieval.splits.pairs import WHOLE, Pairs, Split
 
 SPLITS = {"train": 1000, "val": 250, "test": 500}
 

@@ -8,8 +8,8 @@ from grid import catalog
 from retrieval.data.annotations import coco_captions, karpathy, vse_infinity
 from retrieval.data.annotations.annotation import SPLITS, Annotation, owners
 from retrieval.data.annotations.locate import located
-from retrieval.data.pairs import DataError, Listing
-from retrieval.data.problems import Problem, refuse
+from retrieval.splits.pairs import DataError, Listing
+from retrieval.splits.problems import Problem, refuse
 
 Reading = Callable[[Path, Path, Sequence[str], list[Problem]], list[Annotation]]
 """From the annotations' file, the root, the names of the test split and a list for problems."""

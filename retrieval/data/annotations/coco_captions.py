@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from retrieval.data.annotations.annotation import Annotation, grouped
-from retrieval.data.problems import Problem, counted, object_of, shortened, torn
+from retrieval.splits.problems import Problem, counted, object_of, shortened, torn
 
 PARTS = {"train": ("train", "train2014"), "restval": ("train", "val2014")}
 PARTS |= {"dev": ("val", "val2014"), "test": ("test", "val2014")}

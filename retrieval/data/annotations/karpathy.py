@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from retrieval.data.annotations.annotation import Annotation
-from retrieval.data.problems import Problem, object_of
+from retrieval.splits.problems import Problem, object_of
 
 SPLITS = {"train": "train", "restval": "train", "val": "val", "test": "test"}
 FOLDERS = (".", "karpathy", "annotations")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from retrieval.data.annotations.annotation import Annotation
-from retrieval.data.problems import Problem
+from retrieval.splits.problems import Problem
 
 FOLDERS = (
     "images",

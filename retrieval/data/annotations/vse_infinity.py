@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from retrieval.data import caption_faults
 from retrieval.data.annotations.annotation import Annotation, grouped
-from retrieval.data.problems import Problem, counted, lines_of, object_of, shortened
+from retrieval.splits import caption_faults
+from retrieval.splits.problems import Problem, counted, lines_of, object_of, shortened
 
 LAYOUT = '{"391895": "val2014/COCO_val2014_000000391895.jpg", ...}'
 

@@ -240,8 +240,14 @@ class Watched:
     [
         ['objectives=["lin_nca"]'],
         ['objectives=["sig-ms_cir"]', "model.text.encoder=bigru", "model.text.pooling=gpo", "model.text.word_drop=0.2"],
-        ['objectives=["selhn"]', 'recipes=["vse-inf-wsl-tiny"]', "model.image.size=32", "model.dim=16"],
-        ['objectives=["unified"]', 'recipes=["vsepp-r152-tiny"]', "model.image.size=32", "model.dim=16"],
+        pytest.param(
+            ['objectives=["selhn"]', 'recipes=["vse-inf-wsl-tiny"]', "model.image.size=32", "model.dim=16"],
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            ['objectives=["unified"]', 'recipes=["vsepp-r152-tiny"]', "model.image.size=32", "model.dim=16"],
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=lambda overrides: overrides[0],
 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from retrieval.data.pairs import DataError
+from retrieval.splits.pairs import DataError
 
 SHOWN = 5
 """Problems that an error spells out, and ids or rows that a problem spells out."""

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from retrieval.data.problems import Problem, counted, repeated
+from retrieval.splits.problems import Problem, counted, repeated
 
 BYTES = re.compile(r"""^b(['"]).*\1$""")
 """What python 2 code leaves when python 3 runs it: the text of a bytes object."""
