@@ -84,7 +84,7 @@ def load(source: str, overrides: Iterable[str] = (), *, roots: Iterable[str] = (
     """
     path = Path(source)
     if path.suffix == ".toml":
-        content = _parse(path)
+        content = parse(path)
     elif source in catalog.names("presets"):
         content = catalog.read("presets", source)
     else:
@@ -225,7 +225,12 @@ def _objective_values(content: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(problems))
 
 
-def _parse(path: Path) -> dict[str, Any]:
+def parse(path: Path) -> dict[str, Any]:
+    """The content of a grid file, not yet checked.
+
+    Raises:
+        UserError: there is no such file, or it is no TOML.
+    """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -14,6 +14,8 @@ import pytest
 
 from tests.test_structure import ROOMS, ROOT
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., str]
 
 

@@ -11,6 +11,7 @@ from grid.errors import UserError, unknown
 from grid.expansion import Cell, Trial, expand, select, trials_of
 from grid.gridfile import Grid, load
 from grid.store.home import Home, State, TrialFolder
+from grid.store.saved_grid import read_grid
 
 if TYPE_CHECKING:
     from results.records.provenance import Stale
@@ -142,7 +143,7 @@ def recall(source: str, home: Home) -> Grid:
         return load(source)
     run_before = [folder.path.name for folder in home.grids()]
     if source in run_before:
-        return load(str(home.grid(source).grid))
+        return read_grid(source, home)
     if source in catalog.names("presets"):
         return load(source)
     known = sorted({*run_before, *catalog.names("presets")})

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from grid.expansion import Trial
-from grid.gridfile import Grid
+from grid.gridfile import Grid, check, parse
+from grid.resources import Reliability, Resources
 from grid.store.files import write_text
 from grid.store.home import Home
 
@@ -22,6 +23,22 @@ def save_grid(grid: Grid, trials: Sequence[Trial], home: Home) -> None:
         _keep(folder.former, "".join(f"{trial_id}\n" for trial_id in former))
     _keep(folder.grid, grid.to_toml())
     _keep(folder.trials, "".join(f"{trial_id}\n" for trial_id in ids))
+
+
+def read_grid(name: str, home: Home) -> Grid:
+    """The grid of this name as it was last run.
+
+    What another version of the program wrote into [resources] or [reliability] is left out: it changes no trial.
+
+    Raises:
+        UserError: the file cannot be read, or does not fit this version.
+    """
+    path = home.grid(name).grid
+    content = parse(path)
+    known = {"resources": Resources.model_fields, "reliability": Reliability.model_fields}
+    for table in known.keys() & content.keys():
+        content[table] = {key: value for key, value in content[table].items() if key in known[table]}
+    return check(content, where=f"grid {str(path)!r}")
 
 
 def _keep(path: Path, text: str) -> None:

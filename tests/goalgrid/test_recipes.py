@@ -107,6 +107,7 @@ def test_features_can_be_computed_ahead_and_are_found(goalgrid: Goalgrid, tmp_pa
     assert "no recipe has a frozen backbone" in none.stderr
 
 
+@pytest.mark.slow
 def test_the_demo_learns_from_features_that_are_computed_once_and_raises_no_alarm(
     goalgrid: Goalgrid, tmp_path: Path
 ) -> None:

@@ -239,7 +239,15 @@ class Watched:
     "overrides",
     [
         ['objectives=["lin_nca"]'],
-        ['objectives=["sig-ms_cir"]', "model.text.encoder=bigru", "model.text.pooling=gpo", "model.text.word_drop=0.2"],
+        pytest.param(
+            [
+                'objectives=["sig-ms_cir"]',
+                "model.text.encoder=bigru",
+                "model.text.pooling=gpo",
+                "model.text.word_drop=0.2",
+            ],
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             ['objectives=["selhn"]', 'recipes=["vse-inf-wsl-tiny"]', "model.image.size=32", "model.dim=16"],
             marks=pytest.mark.slow,

@@ -142,7 +142,7 @@ def happen(event: Crash | Ask | Damage, launch: str, grid: Grid, home: Home) -> 
         os.waitpid(pid, 0)
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(events=st.lists(EVENTS, min_size=1, max_size=5))
 def test_any_interleaving_ends_in_the_same_records(
     undisturbed: Undisturbed, events: list[Crash | Ask | Damage]

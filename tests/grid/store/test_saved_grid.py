@@ -1,0 +1,38 @@
+"""A grid's folder: the grid comes back as it was run, also from a file of another version."""
+
+from pathlib import Path
+
+import pytest
+
+from grid.errors import UserError
+from grid.expansion import expand, trials_of
+from grid.gridfile import load
+from grid.store.home import Home
+from grid.store.saved_grid import read_grid, save_grid
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """A runs folder in which `demo` was run on two CPUs a job."""
+    grid, home = load("demo", ["resources.cpu=2"]), Home(tmp_path)
+    save_grid(grid, trials_of(expand(grid)), home)
+    return home
+
+
+def test_a_grid_comes_back_as_it_was_run(home: Home) -> None:
+    assert read_grid("demo", home) == load("demo", ["resources.cpu=2"])
+
+
+def test_resources_that_this_version_does_not_know_are_left_out(home: Home) -> None:
+    path = home.grid("demo").grid
+    path.write_text(path.read_text().replace("[resources]\n", "[resources]\nof_another_version = true\n"))
+    assert "of_another_version" in path.read_text()
+    assert read_grid("demo", home).resources.cpu == 2
+
+
+def test_a_setting_that_this_version_does_not_know_is_an_error(home: Home) -> None:
+    path = home.grid("demo").grid
+    assert "[set]\n" in path.read_text()
+    path.write_text(path.read_text().replace("[set]\n", '[set]\n"train.of_another_version" = 1\n'))
+    with pytest.raises(UserError, match="of_another_version"):
+        read_grid("demo", home)
