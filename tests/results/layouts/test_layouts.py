@@ -193,5 +193,13 @@ def test_a_record_older_than_a_column_reads_with_null(trained: Home, cells: list
     assert both["diagnostic_spread"].null_count == 1
 
 
+def test_a_record_of_a_version_that_wrote_more_columns_reads_without_them(
+    trained: Home, cells: list[Cell], tmp_path: Path
+) -> None:
+    new = record.collect([trained.trial(cells[0].trials[0].id).record])
+    pq.write_table(new.append_column("of_another_version", [[1]]), tmp_path / "old.parquet")
+    assert record.collect([tmp_path / "old.parquet"]).equals(new)
+
+
 def test_no_records_are_an_empty_table() -> None:
     assert record.collect([]).num_rows == 0
