@@ -144,8 +144,9 @@ def _rounds(driver: Driver, jobs: Sequence[Job], report: Listener, stop: Stop, l
     waiting = [job.only(job.ids) for job in jobs]
     while waiting and not stop.asked():
         before = sum(map(worker.made, jobs))
-        single = [job for job in waiting if worker.alone(job)]
-        together = [job for job in waiting if job not in single]
+        single, together = list[Job](), list[Job]()
+        for job in waiting:
+            (single if worker.alone(job) else together).append(job)
         if together:
             driver.run(together, report, limit=limit)
         if single and not stop.asked():

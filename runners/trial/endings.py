@@ -65,8 +65,6 @@ def given_up(folder: TrialFolder, launch: str, trace: str = "") -> bool:
     if not folder.error.exists():
         failed = [a for a in folder.attempts() if a.launch() == launch and a.failure() is decided.given_up]
         tries = f" ({decided.tries} attempts)" if decided.tries > 1 else ""
-        with suppress(
-            UserError
-        ):  # the disk that failed the trial may refuse this too; the last attempt may hold the reason
+        with suppress(UserError):  # the disk that failed the trial may refuse this too; the attempt may hold the reason
             write_text(folder.error, f"{trace}{decided.given_up}: {failed[-1].message()}{tries}\n")
     return True
