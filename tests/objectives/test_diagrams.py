@@ -34,15 +34,13 @@ def test_drawn_weights_equal_the_literal_ones(name: str, variant: str) -> None:
             assert found == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("suffix", ["png", "pdf", "svg"])
-def test_every_diagram_is_written(suffix: str, tmp_path: Path) -> None:
-    diagrams.triplet_weights(tmp_path / f"triplet.{suffix}")
-    diagrams.pair_weights(tmp_path / f"pair.{suffix}", variant="released", beta=40)
-    diagrams.update_field(tmp_path / f"field.{suffix}", "sig-ms_con", variant="released")
-    diagrams.cells(tmp_path / f"cells.{suffix}")
-    assert {path.name for path in tmp_path.iterdir() if path.stat().st_size > 5000} == {
-        f"{name}.{suffix}" for name in ("triplet", "pair", "field", "cells")
-    }
+def test_every_diagram_is_written(tmp_path: Path) -> None:
+    diagrams.triplet_weights(tmp_path / "triplet.pdf")
+    diagrams.pair_weights(tmp_path / "pair.svg", variant="released", beta=40)
+    diagrams.update_field(tmp_path / "field.svg", "sig-ms_con", variant="released")
+    diagrams.cells(tmp_path / "cells.png")
+    written = {path.name for path in tmp_path.iterdir() if path.stat().st_size > 5000}
+    assert written == {"triplet.pdf", "pair.svg", "field.svg", "cells.png"}
 
 
 @pytest.mark.parametrize("name", ["infonce", "con_cirr"])
