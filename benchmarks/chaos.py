@@ -37,7 +37,8 @@ from ray.cluster_utils import Cluster
 
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
-from grid.objectives import GOAL
+from grid.objectives.goal_matrix import GOAL
+from grid.store.attempts import Attempt
 from grid.store.home import Home, TrialFolder
 from results.checks.run_comparison import differences
 from runners.selftest.faults import Command, done_at, folders, live, strike, trained_after_done
@@ -74,10 +75,18 @@ def cost(trials: Iterable[TrialFolder]) -> Cost:
     for folder in trials:
         found = folder.attempts()
         attempts += len(found)
-        spans = [span for attempt in found if (span := attempt.counted())]
+        spans = [span for attempt in found if (span := counted(attempt))]
         steps += sum(last - first for first, last in spans)
         lost += _lost(spans)
     return Cost(attempts, steps, tuple(lost))
+
+
+def counted(attempt: Attempt) -> tuple[int, int] | None:
+    """From which step it went on and which it reached, exactly; None where nobody asked to count."""
+    if not attempt.steps.exists():
+        return None
+    first, last = map(int, attempt.steps.read_text(encoding="ascii").split() or (0, 0))
+    return first, last
 
 
 def _lost(spans: Sequence[tuple[int, int]]) -> list[int]:
@@ -189,7 +198,7 @@ class Chaos:
 
     def _reached(self) -> int:
         """Steps that all trials have come to."""
-        spans = ([a.counted() for a in folder.attempts()] for folder in folders(self.command.home))
+        spans = ([counted(a) for a in folder.attempts()] for folder in folders(self.command.home))
         return sum(max((span[1] for span in each if span), default=0) for each in spans)
 
     def _note(self) -> None:

@@ -32,7 +32,7 @@ from benchmarks import objectives as cells
 from grid.encoders import FeatureSettings, GruSettings, ModelSettings
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
-from grid.objectives import GOAL
+from grid.objectives.goal_matrix import GOAL
 from grid.settings import TrialSettings
 from grid.store.gpu_needs import MARGIN
 from grid.store.home import TrialFolder

@@ -25,7 +25,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
-from grid.objectives import GOAL, LOSSES
+from grid.objectives.goal_matrix import GOAL
+from grid.objectives.loss_entries import LOSSES
 from objectives import build
 
 Step = Callable[[Tensor, Tensor], Tensor]

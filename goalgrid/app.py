@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from goalgrid.terminal.exits import WRONG_USAGE
+from goalgrid.terminal import WRONG_USAGE
 from goalgrid.terminal.views import say
 from goalgrid.verbs import data, results, shipped, training
 from grid.errors import UserError

@@ -5,7 +5,7 @@ from functools import cache
 from importlib import resources
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, PositiveInt, ValidationError
 
 from grid.encoders import ModelSettings
 from grid.errors import UserError, unknown
@@ -58,13 +58,12 @@ class Dataset(Settings):
     """The first is the default."""
     test_splits: list[str] = ["test"]
     """Names of the test split on disk, the first that exists counts."""
-    captions_per_image: Annotated[int, Field(ge=1)] | None = None
+    captions_per_image: PositiveInt | None = None
     """Only the first so many captions of an image are used, as published; None: all."""
     embedded: bool = False
     """Whether it is generated, so that no root is needed."""
     where: str = ""
     page: str = ""
-    """The document that says more."""
     splits: dict[str, Official] = {}
     partial: list[Partial] = []
     sources: list[Download] = []
@@ -72,22 +71,17 @@ class Dataset(Settings):
     """How a root may look, by format."""
 
 
-def names(shelf: Shelf) -> list[str]:
-    """What this shelf holds, by name."""
-    return list(_listed(shelf))
-
-
 @cache
-def _listed(shelf: Shelf) -> tuple[str, ...]:
+def names(shelf: Shelf) -> tuple[str, ...]:
     folder = resources.files("grid").joinpath(shelf)
     return tuple(sorted(item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml")))
 
 
 def read(shelf: Shelf, name: str) -> dict[str, Any]:
-    """The content of one shipped file.
+    """The content of a shipped file.
 
     Raises:
-        UserError: there is none of that name.
+        UserError: no file of the shelf has this name.
     """
     if name not in names(shelf):
         raise UserError(unknown(shelf.removesuffix("s"), name, names(shelf)))
@@ -96,18 +90,17 @@ def read(shelf: Shelf, name: str) -> dict[str, Any]:
 
 @cache
 def recipe(name: str) -> Recipe:
-    """A shipped recipe."""
     return Recipe.model_validate(_whole(name))
 
 
 def lineage(name: str) -> list[str]:
-    """A recipe after those that it starts from, the first ancestor first."""
+    """The recipe, after the recipes that it starts from; the first ancestor comes first."""
     parent = recipe(name).starts_from
     return [*(lineage(parent) if parent else ()), name]
 
 
 def _whole(name: str) -> dict[str, Any]:
-    """A recipe's content, over that of the one it extends."""
+    """A recipe's content, over the content of the recipe that it extends."""
     content = read("recipes", name)
     base = content.pop("extends", None)
     if base is None:
@@ -118,7 +111,7 @@ def _whole(name: str) -> dict[str, Any]:
 
 
 def _over(base: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
-    """Tables are merged, values replaced; a table that names another encoder replaces its whole."""
+    """Tables are merged, values replaced; a table that names another encoder replaces the whole table."""
     if base.get("encoder") != content.get("encoder", base.get("encoder")):
         return content
     merged = dict(base)
@@ -130,7 +123,6 @@ def _over(base: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def dataset(name: str) -> Dataset:
-    """A shipped data set."""
     return Dataset.model_validate(read("datasets", name))
 
 
@@ -144,10 +136,10 @@ def protocols(name: str) -> list[str]:
 
 
 def explain(error: ValidationError, prefix: str = "") -> list[str]:
-    """Every problem pydantic found, one line each: where, what, and the wrong value."""
+    """Every problem that pydantic found, a line each: where, what, and the wrong value."""
     lines = []
     for problem in error.errors():
-        place = ".".join(str(part) for part in problem["loc"])
+        place = ".".join(map(str, problem["loc"]))
         value = "" if problem["type"] == "missing" else f" (got {problem['input']!r})"
-        lines.append(f"{prefix}{place}: {problem['msg']}{value}" if place else f"{prefix}{problem['msg']}{value}")
+        lines.append(f"{prefix}{place}{': ' if place else ''}{problem['msg']}{value}")
     return lines

@@ -1,11 +1,11 @@
-"""Settings of the encoders: the network that reads images, the one that reads captions, pooling of their vectors."""
+"""Settings of the encoders: of the image network, the text network, and the pooling of their vectors."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from grid.settings_base import IdentityDefault, Settings
 
@@ -19,15 +19,8 @@ RANDOM = "random"
 """The name of no weights: a network built from its architecture and started from a fixed seed."""
 
 WeightsName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9._-]+)?$")]
-"""A name as model hubs give it, `google-bert/bert-base-uncased`. Where it lies on this machine is no setting."""
-Architecture = dict[str, int | float | bool | str | list[int] | list[str]]
+"""A name as model hubs give it, `google-bert/bert-base-uncased`. The folder on this machine is no setting."""
 
-WordDropShare = Annotated[
-    float,
-    Field(ge=0, lt=1, description="share of words masked, replaced or left out in training"),
-    IdentityDefault(0.0),
-]
-Boundaries = Annotated[bool, Field(description="put <start> and <end> around a caption"), IdentityDefault(False)]
 Dropout = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -40,7 +33,7 @@ class Resampling(IntEnum):
 
 @dataclass(frozen=True)
 class View:
-    """Which square of a picture a network sees.
+    """The square of a picture that a network sees.
 
     Args:
         size: side in pixels.
@@ -65,7 +58,7 @@ class Pretrained(Settings):
     """A `transformers` network: weights by name, or an architecture with random ones."""
 
     weights: WeightsName = Field(description="name on the model hub; where it lies here is said by --weights")
-    architecture: Architecture = Field(
+    architecture: dict[str, int | float | bool | str | list[int] | list[str]] = Field(
         {}, description="of a network without pretrained weights: model_type and its sizes"
     )
 
@@ -82,19 +75,19 @@ class Pretrained(Settings):
 
 
 class PoolingSettings(Settings):
-    """How a set of vectors becomes one vector."""
+    """How a set of vectors becomes a single vector."""
 
     pooling: PoolingName = "mean"
-    pool_k: Annotated[int, Field(ge=1), IdentityDefault(5)] = Field(
+    pool_k: Annotated[PositiveInt, IdentityDefault(5)] = Field(
         5, description="how many of the largest values k-max averages"
     )
 
 
 class HeadSettings(PoolingSettings):
-    """What stands on the vectors of an image: one vector, or one for each region or cell."""
+    """The head on the vectors of an image: a single vector, or a vector for each region or cell."""
 
     normalize: bool = Field(True, description="bring each input vector to unit length first, as VSE++ does")
-    hidden: Annotated[int, Field(ge=1), IdentityDefault(512)] = Field(512, description="width of the head's MLP")
+    hidden: Annotated[PositiveInt, IdentityDefault(512)] = Field(512, description="width of the head's MLP")
     init: Annotated[Literal["xavier", "torch"], IdentityDefault("torch")] = Field(
         "xavier", description="first weights of the projection: VSE++'s, or PyTorch's own"
     )
@@ -104,16 +97,16 @@ class HeadSettings(PoolingSettings):
 
 
 class ImageEncoderSettings(Settings):
-    """What the program asks of the settings of every image encoder."""
+    """The properties that the settings of every image encoder have."""
 
     @property
     @abstractmethod
     def view(self) -> View | None:
-        """What the encoder sees of a picture; None: nothing, it reads features that the user computed."""
+        """The view of a picture that the encoder reads; None: it reads features that the user computed."""
 
     @property
     def feature_network(self) -> "BackboneSettings | None":
-        """The network whose features are computed before training and read in its place, where there is one."""
+        """A network that does not run in training, because its features are computed before; None: there is none."""
         return None
 
 
@@ -122,18 +115,18 @@ class CnnSettings(PoolingSettings, ImageEncoderSettings):
 
     encoder: Literal["cnn"]
     size: Annotated[int, Field(ge=8)] = Field(description="side of the square that images are resized to, in pixels")
-    channels: Annotated[int, Field(ge=1)] = Field(32, description="of the first layer; each further one doubles it")
-    layers: Annotated[int, Field(ge=1)] = Field(3, description="each halves the side")
+    channels: PositiveInt = Field(32, description="of the first layer; each further one doubles it")
+    layers: PositiveInt = Field(3, description="each halves the side")
     flip: bool = Field(False, description="mirror half of the training images")
 
     @property
     def view(self) -> View:
-        """The whole picture; the network mirrors by itself."""
+        """The whole picture; `flip` is left out, since the network mirrors by itself."""
         return View(self.size, resampling=Resampling.BICUBIC)
 
 
 class FeatureSettings(HeadSettings, ImageEncoderSettings):
-    """A head on precomputed features, pooled over regions where there are any. The encoder's name is the head's."""
+    """A head on precomputed features, pooled over regions if there are several. The encoder's name is the head's."""
 
     drop_rule: ClassVar[DropRule] = "each"
     encoder: HeadName
@@ -155,7 +148,7 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
     encoder: Literal["backbone"]
     output: Literal["pooled", "grid"] = Field("pooled", description="one vector an image, or one a cell")
     frozen: bool = True
-    crops: Annotated[int, Field(ge=1)] | Literal["online"] = Field(
+    crops: PositiveInt | Literal["online"] = Field(
         1,
         description="of a frozen backbone: random crops an image whose features are cached; 1: the evaluation view "
         "alone; online: drawn and computed anew at each step",
@@ -186,21 +179,24 @@ ImageSettings = Annotated[CnnSettings | FeatureSettings | BackboneSettings, Fiel
 
 
 class TextEncoderSettings(Settings):
-    """What the program asks of the settings of every text encoder, beside `boundaries` and `word_drop`."""
+    """The settings that every text encoder has, beside `boundaries`."""
+
+    word_drop: Annotated[float, Field(ge=0, lt=1), IdentityDefault(0.0)] = Field(
+        0.0, description="share of words masked, replaced or left out in training"
+    )
 
     @property
     def tokenizer(self) -> Pretrained | None:
-        """The network whose word pieces it reads; None: words of a vocabulary of the training captions."""
+        """The network whose word pieces the encoder reads; None: it reads words of the training captions."""
         return None
 
 
 class WordSettings(TextEncoderSettings):
-    """What every encoder that embeds words of its own vocabulary has."""
+    """Settings of every encoder that embeds words of the training captions."""
 
-    word_dim: Annotated[int, Field(ge=1)] = 300
+    word_dim: PositiveInt = 300
     dropout: Dropout = 0.0
-    boundaries: Boundaries = False
-    word_drop: WordDropShare = 0.0
+    boundaries: Annotated[bool, IdentityDefault(False)] = Field(False, description="mark a caption's <start> and <end>")
 
 
 class BowSettings(WordSettings, PoolingSettings):
@@ -227,7 +223,6 @@ class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
     boundaries: ClassVar[bool] = True
     encoder: Literal["transformer"]
     frozen: bool = False
-    word_drop: WordDropShare = 0.0
 
     @property
     def tokenizer(self) -> Pretrained | None:
@@ -240,7 +235,7 @@ TextSettings = Annotated[
 
 
 class ModelSettings(Settings):
-    """Two encoders into one space of unit vectors."""
+    """Two encoders into a joint space of unit vectors."""
 
     image: ImageSettings
     text: TextSettings

@@ -15,9 +15,8 @@ from grid.resolution import Common, Point, Resolver, Section
 from grid.settings import DatasetSettings, ObjectiveSettings, TrainSettings, TrialSettings
 
 
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """What all trials of a cell have in common."""
+class Shared(NamedTuple):
+    """The settings that all trials of a cell share."""
 
     dataset: DatasetSettings
     recipe: str
@@ -27,7 +26,7 @@ class Shared:
 
 
 class Trial(NamedTuple):
-    """A cell with a seed. Of the million that a grid may have, each is small: what a cell shares is kept once.
+    """A cell with a seed. It is small, since a grid may have a million: the settings of a cell are kept once.
 
     Args:
         parent: id of the trial that this one starts from.
@@ -40,17 +39,8 @@ class Trial(NamedTuple):
 
     @property
     def settings(self) -> TrialSettings:
-        """All that its result depends on, put together at each call."""
-        shared = self.shared
-        return TrialSettings(
-            dataset=shared.dataset,
-            recipe=shared.recipe,
-            model=shared.model,
-            train=shared.train,
-            objective=shared.objective,
-            seed=self.seed,
-            starts_from=self.parent,
-        )
+        """All settings that its result depends on, put together at each call."""
+        return TrialSettings(**self.shared._asdict(), seed=self.seed, starts_from=self.parent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +55,14 @@ class Cell:
 
     @property
     def axes(self) -> dict[str, Scalar]:
-        """Its value on every axis but the seed, by the names that filters use."""
+        """The cell's value on every axis but the seed, by the names that filters use."""
         return {"dataset": self.dataset, "recipe": self.recipe, "objective": self.objective, **dict(self.swept)}
 
 
 def expand(grid: Grid) -> list[Cell]:
-    """All cells of the grid, in the order of its axes; a recipe comes after the one it starts from, named or not.
+    """All cells of the grid, in the order of its axes; before a recipe comes the recipe that it starts from.
 
-    Two cells share a trial where a swept setting is none of its objective's: `con_con` has no tau.
+    Two cells share a trial if they differ in a parameter that the objective does not have: `con_con` has no tau.
 
     Raises:
         UserError: settings that do not fit together, all of them at once.
@@ -105,7 +95,7 @@ def trials_of(cells: Iterable[Cell]) -> list[Trial]:
 
 
 def chains(trials: Sequence[Trial]) -> list[list[Trial]]:
-    """Trials that start from one another, together and in order; a parent that is not among these trials is done."""
+    """The trials in chains, in order; a parent that is not among these trials is done."""
     ordered = list[list[Trial]]()
     chain_of: dict[str | None, list[Trial]] = {}
     for trial in trials:
@@ -121,7 +111,7 @@ def select(cells: Sequence[Cell], only: str, also: Mapping[str, Mapping[str, str
     """The trials that a filter like `objective=*_cir seed=0` names.
 
     Args:
-        also: further axes, each with its value by trial id; a trial without one is named by no pattern.
+        also: further axes, each with its values by trial id; no pattern names a trial that has no value.
 
     Raises:
         UserError: an unknown axis, a condition without "=", or a filter that nothing meets.
@@ -160,10 +150,9 @@ def _trials(
     common: Common, recipe: str, objective: Section[ObjectiveSettings], seeds: Sequence[int], parents: Sequence[Trial]
 ) -> tuple[Trial, ...]:
     """A cell's trials, each from the parent of its seed where there are parents."""
-    dataset, model, train = common.dataset, common.model, common.train
-    shared = Shared(dataset.settings, recipe, model.settings, train.settings, objective.settings)
-    readable = f"{dataset.settings.name}_{recipe}_{objective.settings.name}"
-    texts = {"dataset": dataset.text, "model": model.text, "train": train.text, "objective": objective.text}
+    shared = Shared(common.dataset.settings, recipe, common.model.settings, common.train.settings, objective.settings)
+    readable = f"{shared.dataset.name}_{recipe}_{shared.objective.name}"
+    texts = {name: section.text for name, section in common._asdict().items()}
     starts: Sequence[str | None] = [parent.id for parent in parents] or [None] * len(seeds)
-    ids = cell_ids(readable, recipe, seeds, starts, **texts)
+    ids = cell_ids(readable, recipe, seeds, starts, **texts, objective=objective.text)
     return tuple([Trial(own, shared, seed, start) for own, seed, start in zip(ids, seeds, starts, strict=True)])

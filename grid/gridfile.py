@@ -1,36 +1,41 @@
 """Grid files: what a researcher writes in a dozen lines of TOML, checked as a whole before anything runs."""
 
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import tomli_w
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
 from grid import catalog
 from grid.catalog import explain
 from grid.encoders import ModelSettings
 from grid.errors import UserError, several, unknown
-from grid.objectives import GOAL, OBJECTIVES, VARIANTS, known_parameters, unknown_objective
+from grid.objectives import OBJECTIVES, known_parameters, unknown_objective
+from grid.objectives.goal_matrix import GOAL
+from grid.objectives.parameters import VARIANTS
 from grid.resources import Reliability, Resources
 from grid.settings import DatasetSettings, TrainSettings
 from grid.settings_base import Settings
 
 Scalar = bool | int | float | str
+SECTIONS: dict[str, type[Settings]] = {"dataset": DatasetSettings, "model": ModelSettings, "train": TrainSettings}
+"""The sections of a trial's settings that all objectives share."""
+
+Collected = TypeVar("Collected", list[Any], dict[str, Any])
 
 
 def _spelled_out(names: Any) -> Any:
-    """The word "goal", alone or in a list, stands for the 15 objectives."""
-    if isinstance(names, str):
-        names = [names]
+    """The objectives, with the 15 names that the word "goal", alone or in a list, stands for."""
+    names = [names] if isinstance(names, str) else names
     if not isinstance(names, list):
         return names
     return [name for entry in names for name in (GOAL if entry == "goal" else [entry])]
 
 
 class Location(Settings):
-    """Where a data set lies on this machine: never part of a trial's identity."""
+    """The place of a data set on this machine: never part of a trial's identity."""
 
     root: str
 
@@ -41,14 +46,14 @@ class Grid(Settings):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
     datasets: Annotated[list[str], Field(min_length=1)]
     recipes: Annotated[list[str], Field(min_length=1)]
-    objectives: Annotated[list[str], Field(min_length=1), BeforeValidator(_spelled_out)]
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+    objectives: Annotated[list[str], Field(min_length=1)]
+    seeds: Annotated[list[NonNegativeInt], Field(min_length=1)]
     set: dict[str, Scalar] = {}
     sweep: dict[str, Annotated[list[Scalar], Field(min_length=1)]] = {}
     data: dict[str, Location] = {}
     weights: dict[str, str] = {}
     tables: list[str] = []
-    """The papers' tables that it is for, which `plan` says whether it fills; their names are known to `results`."""
+    """Tables of the papers; `plan` says which of their numbers the grid fills. `results` knows their names."""
     resources: Resources = Resources()
     reliability: Reliability = Reliability()
 
@@ -62,11 +67,11 @@ class Grid(Settings):
         return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
 
     def places(self) -> dict[str, Path]:
-        """Where named pretrained weights lie on this machine."""
+        """The folders of pretrained weights on this machine, by the weights' name."""
         return {name: Path(folder).expanduser() for name, folder in self.weights.items()}
 
     def root(self, dataset: str) -> Path | None:
-        """Where this data set lies, if the grid says so."""
+        """The folder of this data set, if the grid names it."""
         return Path(self.data[dataset].root).expanduser() if dataset in self.data else None
 
 
@@ -108,20 +113,21 @@ def check(content: Mapping[str, Any], *, where: str) -> Grid:
     Raises:
         UserError: with every problem of form and every unknown name.
     """
-    names = _unknown_names(content) + _doubled(content) + _objective_values(content) + _unknown_protocols(content)
+    if "objectives" in content:
+        content = {**content, "objectives": _spelled_out(content["objectives"])}
+    problems = _unknown_names(content) + _doubled(content) + _wrong_values(content)
     try:
         grid = Grid.model_validate(content)
     except ValidationError as error:
-        raise several(where, explain(error) + names) from None
-    if names:
-        raise several(where, names)
+        raise several(where, explain(error) + problems) from None
+    if problems:
+        raise several(where, problems)
     return grid
 
 
 def dotted_names() -> list[str]:
     """Every setting that a grid file may set or sweep."""
-    sections: dict[str, type[Settings]] = {"dataset": DatasetSettings, "model": ModelSettings, "train": TrainSettings}
-    names = [name for section, model in sections.items() for name in _fields(section, model)]
+    names = [name for section, model in SECTIONS.items() for name in _fields(section, model)]
     names.remove("dataset.name")
     return [*names, "objective.variant", *(f"objective.{name}" for name in sorted(known_parameters()))]
 
@@ -137,48 +143,38 @@ def _fields(prefix: str, model: type[BaseModel]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _list(content: Mapping[str, Any], field: str) -> list[Any]:
-    """The list in this field; empty for any other value, which pydantic reports."""
-    values = _spelled_out(content.get(field)) if field == "objectives" else content.get(field)
-    return values if isinstance(values, list) else []
-
-
-def _table(content: Mapping[str, Any], field: str) -> dict[str, Any]:
-    """The table in this field; empty for any other value, which pydantic reports."""
-    values = content.get(field)
-    return values if isinstance(values, dict) else {}
+def _given(content: Mapping[str, Any], field: str, kind: type[Collected]) -> Collected:
+    """The list or table in this field; empty for a value of another kind, which pydantic reports."""
+    value = content.get(field)
+    return value if isinstance(value, kind) else kind()
 
 
 def _unknown_names(content: Mapping[str, Any]) -> list[str]:
-    datasets = sorted({*catalog.names("datasets"), *_table(content, "data")})
-    known: dict[str, Collection[str]] = {
-        "datasets": datasets,
-        "recipes": catalog.names("recipes"),
-        "objectives": OBJECTIVES,
+    datasets, recipes = sorted({*catalog.names("datasets"), *_given(content, "data", dict)}), catalog.names("recipes")
+    hint = "For data of your own, add [data.NAME] with its root."
+    axes: dict[str, tuple[Collection[str], Callable[[str, str], str]]] = {
+        "datasets": (datasets, lambda name, where: unknown("dataset", name, datasets, where=where, hint=hint)),
+        "recipes": (recipes, lambda name, where: unknown("recipe", name, recipes, where=where)),
+        "objectives": (OBJECTIVES, unknown_objective),
     }
-    problems = []
-    for axis, names in known.items():
-        for index, name in enumerate(_list(content, axis)):
-            where = f"in {axis}[{index}]"
-            if not isinstance(name, str) or name in names:
-                continue
-            if axis == "objectives":
-                problems.append(unknown_objective(name, where))
-            else:
-                hint = "For data of your own, add [data.NAME] with its root." if axis == "datasets" else ""
-                problems.append(unknown(axis.removesuffix("s"), name, names, where=where, hint=hint))
+    problems = [
+        problem(name, f"in {axis}[{index}]")
+        for axis, (known, problem) in axes.items()
+        for index, name in enumerate(_given(content, axis, list))
+        if isinstance(name, str) and name not in known
+    ]
     settings = dotted_names()
     for table in ("set", "sweep"):
-        wrong = [name for name in _table(content, table) if name not in settings]
+        wrong = [name for name in _given(content, table, dict) if name not in settings]
         problems += [unknown("setting", name, settings, where=f"in [{table}]") for name in wrong]
     return problems
 
 
 def _doubled(content: Mapping[str, Any]) -> list[str]:
     """Values that an axis has more than once."""
-    sweep = _table(content, "sweep")
-    axes = {axis: _list(content, axis) for axis in ("datasets", "recipes", "objectives", "seeds", "tables")}
-    axes |= {f"sweep {name!r}": _list(sweep, name) for name in sweep}
+    sweep = _given(content, "sweep", dict)
+    axes = {axis: _given(content, axis, list) for axis in ("datasets", "recipes", "objectives", "seeds", "tables")}
+    axes |= {f"sweep {name!r}": _given(sweep, name, list) for name in sweep}
     return [
         f"{axis}: {value} stands there more than once"
         for axis, values in axes.items()
@@ -186,40 +182,28 @@ def _doubled(content: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _given(content: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Every value that the grid sets or sweeps, with its setting's dotted name."""
-    sweep = _table(content, "sweep")
-    swept = [(key, value) for key in sweep for value in _list(sweep, key)]
-    return [*_table(content, "set").items(), *swept]
-
-
-def _unknown_protocols(content: Mapping[str, Any]) -> list[str]:
-    """Protocols that a data set of the grid does not have."""
-    datasets = [name for name in _list(content, "datasets") if isinstance(name, str)]
-    return [
-        unknown("protocol", value, catalog.protocols(dataset), where=f"of data set {dataset!r} in dataset.protocol")
-        for key, value in _given(content)
-        for dataset in datasets
-        if key == "dataset.protocol" and value not in catalog.protocols(dataset)
-    ]
-
-
-def _objective_values(content: Mapping[str, Any]) -> list[str]:
-    """Values of objective parameters that have the wrong type, and parameters that no objective of the grid has."""
-    objectives = [name for name in OBJECTIVES if name in _list(content, "objectives")]
-    problems: list[str] = []
-    for key, value in _given(content):
-        parameter = key.removeprefix("objective.")
-        if key == "objective.variant" and value not in VARIANTS:
+def _wrong_values(content: Mapping[str, Any]) -> list[str]:
+    """Values, set or swept, that are no protocol of a data set, no variant, or no value of an objective's parameter."""
+    datasets = [name for name in _given(content, "datasets", list) if isinstance(name, str)]
+    objectives = [OBJECTIVES[name] for name in OBJECTIVES if name in _given(content, "objectives", list)]
+    sweep = _given(content, "sweep", dict)
+    swept = [(key, value) for key in sweep for value in _given(sweep, key, list)]
+    problems = []
+    for key, value in [*_given(content, "set", dict).items(), *swept]:
+        section, _, name = key.partition(".")
+        holders = [entry[name] for entry in objectives if section == "objective" and name in entry]
+        if key == "dataset.protocol":
+            for dataset in datasets:
+                if value not in (known := catalog.protocols(dataset)):
+                    where = f"of data set {dataset!r} in dataset.protocol"
+                    problems.append(unknown("protocol", value, known, where=where))
+        elif key == "objective.variant" and value not in VARIANTS:
             problems.append(unknown("variant", value, VARIANTS, where="in objective.variant"))
-        if parameter == key or parameter not in known_parameters():
-            continue
-        holders = [name for name in objectives if parameter in OBJECTIVES[name]]
-        if objectives and not holders:
+        elif section == "objective" and name in known_parameters() and objectives and not holders:
             problems.append(f"{key}: none of the grid's objectives has this parameter")
-        for name in holders:
+        for parameter in holders:
             try:
-                OBJECTIVES[name][parameter].parse(value)
+                parameter.parse(value)
             except ValueError as error:
                 problems.append(f"{key} {error}")
     return list(dict.fromkeys(problems))

@@ -1,4 +1,4 @@
-"""Trial identity: same settings, same id, same experiment; and the random seeds that a trial derives from them."""
+"""Trial identity: same settings, same id, same experiment; and the random seeds derived from the settings."""
 
 import hashlib
 import json
@@ -29,19 +29,13 @@ def canonical(settings: BaseModel) -> dict[str, Any]:
 
 
 def canonical_json(content: Any) -> str:
-    """Sorted keys, no spaces, -0.0 as 0.0; settings as `canonical` gives them."""
+    """JSON with sorted keys, no spaces, -0.0 as 0.0, and settings as `canonical` gives them."""
     return json.dumps(_plain(content), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def digest(content: Any) -> str:
     """SHA-256 over canonical JSON."""
     return hashlib.sha256(canonical_json(content).encode()).hexdigest()
-
-
-def trial_id(settings: TrialSettings) -> str:
-    """Readable, plus a hash of everything: `flickr8k_fc-bow_sig-ms_cir_s0-3fa94c21`."""
-    readable = f"{settings.dataset.name}_{settings.recipe}_{settings.objective.name}_s{settings.seed}"
-    return f"{readable}-{digest(canonical(settings))[:8]}"
 
 
 def cell_ids(
@@ -55,11 +49,13 @@ def cell_ids(
     train: str,
     objective: str,
 ) -> list[str]:
-    """`trial_id` of trials that differ in seed and parent alone: the rest is written and hashed once.
+    """Readable, plus a hash of everything: `flickr8k_fc-bow_sig-ms_cir_s0-3fa94c21`, for each seed of a cell.
+
+    The hash is the `digest` of the trial's canonical settings; what all seeds share is written and hashed once.
 
     Args:
         readable: what all ids begin with: `flickr8k_fc-bow_sig-ms_cir`.
-        parents: ids of those that they start from, seed by seed.
+        parents: ids of the trials that they start from, seed by seed.
         dataset, model, train, objective: canonical JSON of these settings.
     """
     before = f'"dataset":{dataset},"model":{model},"objective":{objective},"recipe":{_quoted(recipe)}'
@@ -74,7 +70,7 @@ def cell_ids(
 
 
 def derived_seed(settings: TrialSettings, purpose: str) -> int:
-    """A 63-bit seed for one purpose ("weights", "batches", "dropout").
+    """A 63-bit seed for a purpose ("weights", "batches", "dropout").
 
     It depends on (dataset, recipe, seed) only: all objectives and swept values of one seed start from the same
     weights and see the same batches, and a value added to an axis moves nobody else's seed.

@@ -1,8 +1,6 @@
 """How a grid runs on this machine or cluster: what a job asks for, and how failures are met. Never part of identity."""
 
-from typing import Annotated
-
-from pydantic import Field, model_validator
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from grid.settings_base import Settings
 
@@ -10,20 +8,20 @@ from grid.settings_base import Settings
 class Resources(Settings):
     """[resources]: what a job asks of the machine."""
 
-    cpu: Annotated[int, Field(ge=1)] = 1
+    cpu: PositiveInt = 1
     """CPUs of each process that trains."""
-    gpu: Annotated[float, Field(ge=0)] | None = None
-    """Share of one GPU, or a whole number of them; None: what its memory probe says where there is a GPU, else none."""
-    replicas: Annotated[int, Field(ge=1)] = 1
-    """Processes that train a trial together, each a part of every batch, with `cpu` CPUs and a GPU of its own.
+    gpu: NonNegativeFloat | None = None
+    """Share of a GPU, or a whole number of GPUs; None: the share that the memory probe measured, 0 without a GPU."""
+    replicas: PositiveInt = 1
+    """Processes that train a trial together, each with a part of every batch, `cpu` CPUs and a GPU of its own.
 
-    The gradient is that of the whole batch, so nothing else has to change: for what one GPU is too small for.
+    The gradient is the gradient of the whole batch: replicas train a trial for which a GPU is too small.
     """
-    custom: dict[str, Annotated[float, Field(gt=0)]] = {}
+    custom: dict[str, PositiveFloat] = {}
     """Further resources by the names that a Ray cluster's nodes give them, e.g. `"accelerator_type:A100" = 0.001`."""
-    concurrency: Annotated[int, Field(ge=1)] | None = None
+    concurrency: PositiveInt | None = None
     """Jobs at a time; None: as many as the CPUs and GPUs hold."""
-    workers: Annotated[int, Field(ge=1)] = 2
+    workers: PositiveInt = 2
     """Threads that decode raw images, in each process that trains."""
     features: str | None = None
     """Folder of the features of frozen backbones; None: `features` in the runs folder."""
@@ -39,15 +37,11 @@ class Resources(Settings):
 
     @property
     def cpus(self) -> int:
-        """That a job asks for."""
+        """CPUs that a job asks for."""
         return self.cpu * self.replicas
 
     def gpus(self, share: float) -> float:
-        """That a job asks for, where there are any.
-
-        Args:
-            share: of one GPU, that its recipe needs.
-        """
+        """GPUs that a job asks for, if there are any; its recipe needs this share of a GPU."""
         if self.replicas > 1:
             return 0.0 if self.gpu == 0 else float(self.replicas)
         return share if self.gpu is None else self.gpu
@@ -56,13 +50,13 @@ class Resources(Settings):
 class Reliability(Settings):
     """[reliability]: how much work a failure may cost, and how long to wait."""
 
-    checkpoint_minutes: Annotated[float, Field(gt=0)] | None = 10
-    """A checkpoint is written when so much time has passed since the last one, beside the one of every epoch."""
-    checkpoint_steps: Annotated[int, Field(ge=1)] | None = None
-    """And whenever so many steps have."""
-    stall_minutes: Annotated[float, Field(gt=0)] = 30
-    """A trial without any progress for so long is killed and tried again."""
-    grace_seconds: Annotated[float, Field(ge=0)] = 25
-    """For the checkpoint of every running trial when a launch is asked to end (SIGTERM, Ctrl-C)."""
-    folder_seconds: Annotated[float, Field(ge=0)] = 60
+    checkpoint_minutes: PositiveFloat | None = 10
+    """Time between checkpoints; every epoch ends with a checkpoint, too."""
+    checkpoint_steps: PositiveInt | None = None
+    """Steps between checkpoints."""
+    stall_minutes: PositiveFloat = 30
+    """Time without any progress after which a trial is killed and tried again."""
+    grace_seconds: NonNegativeFloat = 25
+    """Time for the checkpoints of running trials when a launch is asked to end (SIGTERM, Ctrl-C)."""
+    folder_seconds: NonNegativeFloat = 60
     """How long a node waits for a shared folder to appear."""

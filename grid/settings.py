@@ -6,7 +6,7 @@ Every field has a dotted name (`train.lr`) by which a grid file sets or sweeps i
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from grid.encoders import ModelSettings
 from grid.settings_base import IdentityDefault, Settings
@@ -17,11 +17,9 @@ class DatasetSettings(Settings):
 
     name: str
     protocol: str = Field(description="evaluation protocol, printed under tables, e.g. flickr8k-1k")
-    min_count: Annotated[int, Field(ge=1)] = Field(
-        4, description="a word is known from this many training captions' uses"
-    )
-    max_words: Annotated[int, Field(ge=1)] = Field(60, description="longer captions are cut")
-    val_images: Annotated[int | None, Field(ge=1), IdentityDefault(None)] = Field(
+    min_count: PositiveInt = Field(4, description="a word is known from this many training captions' uses")
+    max_words: PositiveInt = Field(60, description="longer captions are cut")
+    val_images: Annotated[PositiveInt | None, IdentityDefault(None)] = Field(
         default=None, description="validate on the first so many images; the papers' code takes 1,000"
     )
 
@@ -29,26 +27,26 @@ class DatasetSettings(Settings):
 class TrainSettings(Settings):
     """One loop for all recipes."""
 
-    epochs: Annotated[int, Field(ge=1)]
+    epochs: PositiveInt
     batch_size: Annotated[int, Field(ge=2)] = Field(128, description="pairs; a batch of one has no negatives")
     optimizer: Literal["adam", "adamw"] = "adam"
-    lr: Annotated[float, Field(gt=0)] = 2e-4
-    weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    decay_every: Annotated[int, Field(ge=1)] = Field(15, description="epochs between two steps of the learning rate")
+    lr: PositiveFloat = 2e-4
+    weight_decay: NonNegativeFloat = 0.0
+    decay_every: PositiveInt = Field(15, description="epochs between two steps of the learning rate")
     decay_factor: Annotated[float, Field(gt=0, le=1)] = 0.1
-    warmup_epochs: Annotated[int, Field(ge=0), IdentityDefault(0)] = Field(
+    warmup_epochs: Annotated[NonNegativeInt, IdentityDefault(0)] = Field(
         0, description="first epochs on all negatives instead of the hardest, for objectives that mine"
     )
-    text_lr_factor: Annotated[float, Field(gt=0), IdentityDefault(1.0)] = Field(
+    text_lr_factor: Annotated[PositiveFloat, IdentityDefault(1.0)] = Field(
         1.0, description="of the text backbone's learning rate, times lr"
     )
-    image_lr_factor: Annotated[float, Field(gt=0), IdentityDefault(1.0)] = Field(
+    image_lr_factor: Annotated[PositiveFloat, IdentityDefault(1.0)] = Field(
         1.0, description="of the image backbone's learning rate, times lr"
     )
-    frozen_epochs: Annotated[int, Field(ge=0), IdentityDefault(0)] = Field(
+    frozen_epochs: Annotated[NonNegativeInt, IdentityDefault(0)] = Field(
         0, description="first epochs in which the image backbone stays as it is"
     )
-    ramp_epochs: Annotated[int, Field(ge=0), IdentityDefault(0)] = Field(
+    ramp_epochs: Annotated[NonNegativeInt, IdentityDefault(0)] = Field(
         0, description="epochs after those in which the loss rises linearly from 0 to its full size"
     )
     drop_last: Annotated[bool, IdentityDefault(False)] = Field(
@@ -60,7 +58,7 @@ class TrainSettings(Settings):
     compile: Annotated[bool, IdentityDefault(False)] = Field(
         False, description="run the encoders through torch.compile: faster on a GPU, and rounded otherwise"
     )
-    clip_norm: Annotated[float, Field(gt=0)] = Field(2.0, description="bound on the norm of the whole gradient")
+    clip_norm: PositiveFloat = Field(2.0, description="bound on the norm of the whole gradient")
     selection: Literal["best-val-rsum", "last"] = Field(
         "best-val-rsum", description="which checkpoint's test metrics count"
     )
@@ -83,7 +81,7 @@ class TrialSettings(Settings):
     model: ModelSettings
     train: TrainSettings
     objective: ObjectiveSettings
-    seed: Annotated[int, Field(ge=0)]
+    seed: NonNegativeInt
     starts_from: Annotated[str | None, IdentityDefault(None)] = Field(
         default=None, description="id of the trial whose best checkpoint this one fine-tunes"
     )

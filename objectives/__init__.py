@@ -22,8 +22,8 @@ from typing import Any
 
 from torch import Tensor
 
-from grid import objectives as declared
-from grid.objectives import CATALOGUE, GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS, resolve
+from grid.objectives import CATALOGUE, goal_matrix, loss_entries, resolve
+from grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS
 from objectives.contrastive import CONTRASTIVE
 from objectives.gradient_surrogate import GradientSurrogate
 from objectives.hinge import HINGE
@@ -51,9 +51,9 @@ LOSSES: dict[str, Callable[..., Tensor]] = {**HINGE, **CONTRASTIVE, **PAIRWISE, 
 """The losses that are no cells of GOAL's matrix."""
 
 for _equations, _entries in (
-    (LOSSES, declared.LOSSES),
-    (PAIR_WEIGHTS, declared.PAIR_WEIGHTS),
-    (TRIPLET_WEIGHTS, declared.TRIPLET_WEIGHTS),
+    (LOSSES, loss_entries.LOSSES),
+    (PAIR_WEIGHTS, goal_matrix.PAIR_WEIGHTS),
+    (TRIPLET_WEIGHTS, goal_matrix.TRIPLET_WEIGHTS),
 ):
     _alone = sorted(_equations.keys() ^ _entries.keys())
     assert not _alone, f"an equation in objectives/ without an entry in grid/objectives/, or the reverse: {_alone}"

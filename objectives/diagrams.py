@@ -16,17 +16,8 @@ from matplotlib.image import AxesImage
 from torch import Tensor
 
 from grid.errors import UserError
-from grid.objectives import (
-    CELLS,
-    GOAL_COLUMNS,
-    GOAL_ROWS,
-    KNOWN_AS,
-    PAIR_WEIGHTS,
-    TRIPLET_WEIGHTS,
-    accepted,
-    resolve,
-    unknown_objective,
-)
+from grid.objectives import accepted, resolve, unknown_objective
+from grid.objectives.goal_matrix import CELLS, GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.palette import BLUE, COLOURS, DASHES, FAINT, INK, VERMILION
 from objectives import build
 from objectives.gradient_surrogate import GradientSurrogate

@@ -21,7 +21,7 @@ from grid.store.files import bytes_below
 from grid.store.home import State
 
 RUNNING = 7
-"""Times the best checkpoint that a trial needs while it runs: two checkpoints of weights and both moments of Adam."""
+"""A running trial needs so many times its best checkpoint: two checkpoints of weights and both moments of Adam."""
 
 CLOCK = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
 BYTES = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
@@ -46,12 +46,12 @@ class Span:
         return Span(self.least * factor, self.most * factor)
 
     def text(self, unit: str, factor: float = 1.0) -> str:
-        """`1.2 to 1.4 GB`, or one figure where both ends read the same."""
+        """`1.2 to 1.4 GB`; a single figure where both ends read the same."""
         least, most = (_figure(value / factor) for value in (self.least, self.most))
         return f"{least} {unit}" if least == most else f"{least} to {most} {unit}"
 
     def scaled(self, units: Sequence[tuple[str, float]]) -> str:
-        """In the largest of these units that is not too large."""
+        """The text in the largest unit that does not exceed the span; units stand from large to small."""
         return self.text(*next((unit for unit in units if self.most >= unit[1]), units[-1]))
 
     def to_list(self) -> list[float]:
@@ -60,14 +60,13 @@ class Span:
 
 @dataclass(frozen=True)
 class Basis:
-    """What trials of one recipe on one data set took.
+    """The cost of trials of a recipe on a data set.
 
     Args:
-        step: seconds of one step, with its share of validation.
-        epoch_steps: steps of one epoch.
+        step: seconds of a step, with its share of validation.
         best: bytes of the best checkpoint.
         kept: bytes of a finished trial's folder.
-        source: where these figures are from.
+        source: the measurements that these figures come from.
     """
 
     step: Span
@@ -80,14 +79,13 @@ class Basis:
 
 @dataclass(frozen=True)
 class GridCost:
-    """What the trials cost that a run would train.
+    """The cost of the trials that a run would train.
 
     Args:
-        hours: hours of CPU or GPU, by which of the two.
+        hours: hours by device, "CPU" or "GPU".
         wall: seconds on the clock.
         disk: bytes that stay.
         meanwhile: further bytes while trials run.
-        jobs: how many run at a time.
         said: what sets the number of jobs.
         unknown: data sets and recipes without any measurement.
     """
@@ -102,7 +100,10 @@ class GridCost:
     unknown: tuple[Key, ...]
 
     def lines(self) -> list[str]:
-        hours = " and ".join(_duration_of(span, what) for what, span in self.hours.items())
+        hours = " and ".join(
+            span.scaled([(f"{device} {unit}", seconds / 3600) for unit, seconds in CLOCK[1:]])
+            for device, span in self.hours.items()
+        )
         figures = [
             f"{hours}; {self.wall.scaled(CLOCK)} on the clock with {self.jobs} at a time ({self.said})",
             f"{self.disk.scaled(BYTES)} of disk, and {self.meanwhile.scaled(BYTES)} more while it runs",
@@ -125,11 +126,11 @@ class GridCost:
 
 
 def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str] = (), *, jobs: int | None) -> GridCost:
-    """What training these trials costs.
+    """The cost of training these trials.
 
     Args:
         replaced: ids of the trials that begin anew.
-        jobs: trials at a time; None: as the grid says, else what fits here.
+        jobs: trials at a time; None: as the grid says, else the number that fits here.
     """
     keys = dict.fromkeys(map(Key.of, trials))
     bases = {key: basis for key in keys if (basis := _from_records(overview, key) or _from_probe(overview, key))}
@@ -139,12 +140,12 @@ def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str]
     for trial in known:
         basis = bases[Key.of(trial)]
         seconds[trial.id] = basis.step * _steps_left(overview, trial, basis, trial.id in anew)
-    shares = gpu_costs.shares(overview, known)
-    asked, said = _jobs(overview.grid.resources, known, bases, shares, jobs)
+    shares = {key: share for key, share in gpu_costs.shares(overview, known).items() if bases[key].gpu}
+    asked, said = _jobs(overview.grid.resources, shares, jobs)
     in_order = chains(known)
     together = max(1, min(asked, len(in_order)))
     return GridCost(
-        _hours(overview.grid.resources, in_order, seconds, bases, shares),
+        _hours(in_order, seconds, shares, overview.grid.resources.cpus),
         _wall([_total(seconds[trial.id] for trial in chain) for chain in in_order], together),
         _total(bases[Key.of(trial)].kept for trial in known),
         Span.of(end for basis in bases.values() for end in basis.best.to_list()) * (RUNNING * together),
@@ -156,7 +157,7 @@ def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str]
 
 
 def unmeasured(overview: Overview, trials: Iterable[Trial]) -> list[Trial]:
-    """One trial of each data set and recipe whose cost no finished trial tells."""
+    """A trial of every data set and recipe that have no finished trial, from which the cost would be known."""
     first = {Key.of(trial): trial for trial in reversed(list(trials))}
     return [trial for key, trial in first.items() if not _from_records(overview, key)]
 
@@ -177,7 +178,7 @@ def _from_records(overview: Overview, key: Key) -> Basis | None:
 
 
 def _from_probe(overview: Overview, key: Key) -> Basis | None:
-    """The last probe of this data set and recipe, if a trial of the grid still has the settings that it measured."""
+    """From the last probe of this data set and recipe, if a trial of the grid has the settings that it measured."""
     probes = speed_probes.read(overview.home.grid(overview.grid.name))
     probe = next((probe for probe in probes if (probe.dataset, probe.recipe) == key), None)
     if probe is None:
@@ -198,41 +199,31 @@ def _steps_left(overview: Overview, trial: Trial, basis: Basis, anew: bool) -> i
 
 
 def _wall(chains: Sequence[Span], together: int) -> Span:
-    """All chains, so many at a time, but no less than the longest chain, whose trials wait for one another."""
-    total = _total(chains) * (1 / together)
-    least, most = (max((chain.to_list()[end] for chain in chains), default=0.0) for end in (0, 1))
-    return Span(max(total.least, least), max(total.most, most))
+    """Seconds of all chains, so many at a time: at least the longest chain's, whose trials wait for one another."""
+    spans = [_total(chains) * (1 / together), *chains]
+    return Span(max(span.least for span in spans), max(span.most for span in spans))
 
 
 def _hours(
-    resources: Resources,
-    jobs: Iterable[Sequence[Trial]],
-    seconds: dict[str, Span],
-    bases: dict[Key, Basis],
-    shares: dict[Key, float],
+    jobs: Iterable[Sequence[Trial]], seconds: dict[str, Span], shares: dict[Key, float], cpus: int
 ) -> dict[str, Span]:
-    """A job on half a GPU for an hour is half a GPU hour, one with two CPUs two CPU hours; a chain is one job."""
+    """Hours by device: an hour on half a GPU is half a GPU hour; trials without a share of a GPU train on CPUs."""
     hours: dict[str, Span] = {}
     for chain in jobs:
-        what = "GPU" if any(bases[Key.of(trial)].gpu for trial in chain) else "CPU"
-        share = max(shares[Key.of(trial)] for trial in chain) if what == "GPU" else resources.cpus
-        hours[what] = hours.get(what, Span(0, 0)) + _total(seconds[trial.id] for trial in chain) * (share / 3600)
+        on_gpu = [shares[Key.of(trial)] for trial in chain if Key.of(trial) in shares]
+        device, share = ("GPU", max(on_gpu)) if on_gpu else ("CPU", cpus)
+        spent = _total(seconds[trial.id] for trial in chain) * (share / 3600)
+        hours[device] = hours.get(device, Span(0, 0)) + spent
     return hours
 
 
-def _jobs(
-    resources: Resources,
-    trials: Sequence[Trial],
-    bases: dict[Key, Basis],
-    shares: dict[Key, float],
-    asked: int | None,
-) -> tuple[int, str]:
-    """How many jobs run at a time, and what says so."""
+def _jobs(resources: Resources, shares: dict[Key, float], asked: int | None) -> tuple[int, str]:
+    """The number of jobs at a time, and what sets it."""
     if asked:
         return asked, "--jobs"
     if resources.concurrency:
         return resources.concurrency, "resources.concurrency"
-    share = max((shares[Key.of(trial)] for trial in trials if bases[Key.of(trial)].gpu), default=0.0)
+    share = max(shares.values(), default=0.0)
     fitting = (os.cpu_count() or 1) // resources.cpus
     return min(fitting, int(_gpus() / share)) if share and _gpus() else fitting, "what fits here"
 
@@ -250,11 +241,5 @@ def _total(spans: Iterable[Span]) -> Span:
 
 
 def _figure(value: float) -> str:
-    """Two digits that count: 0.012, 1.2, 12; thousands in full."""
+    """Two significant digits: 0.012, 1.2, 12; thousands in full."""
     return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
-
-
-def _duration_of(span: Span, what: str) -> str:
-    if span.most >= 1 / 60:
-        return span.text(f"{what} hours") if span.most >= 0.1 else span.text(f"{what} minutes", 1 / 60)
-    return span.text(f"{what} seconds", 1 / 3600)

@@ -1,9 +1,8 @@
-"""Why each trial of a grid would be trained now, or why not; and which are trained anew because a user says so."""
+"""Why each trial of a grid would be trained now, or why not; and which trials are trained anew."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from goalgrid.planning.overview import Overview
 from goalgrid.planning.work import reached
@@ -11,49 +10,32 @@ from grid.errors import UserError
 from grid.expansion import Trial
 from grid.store.home import State
 
-LEFT = frozenset(State) - {State.DONE}
-PLANNED = State.PLANNED
-
-
-class Why(StrEnum):
-    """The kind of a reason."""
-
-    NEW = "new"
-    INTERRUPTED = "interrupted"
-    FAILED = "failed"
-    RUNNING = "running"
-    DONE = "done"
-    STALE = "stale"
-    FORCED = "forced"
-
-
-NEW = (Why.NEW, "new", "")
-"""The reason of most of a large grid's trials."""
+Why = Literal["new", "interrupted", "failed", "running", "done", "stale", "forced"]
+"""The kind of a reason."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What a user asks to be trained.
+    """The trials that a user wants to train.
 
     Args:
-        only: a filter.
-        states: those that are trained, without the further ones.
-        force: from the beginning, whatever is there.
-        stale: from the beginning, where another run now might give other numbers.
+        failed: train only the trials that failed.
+        force: train from the beginning, whatever is there.
+        stale: train from the beginning where a run now might give other numbers.
     """
 
     only: str = ""
-    states: frozenset[State] = LEFT
+    failed: bool = False
     force: bool = False
     stale: bool = False
 
 
 class TrialDecision(NamedTuple):
-    """One trial's reason.
+    """Whether a trial is trained, and why.
 
     Args:
-        alike: what trials with the same reason have in common: `failed: out-of-memory`.
-        detail: what is this one's own: `at epoch 3 of 30 (step 1,200)`.
+        alike: the reason, which trials may share: `failed: out-of-memory`.
+        detail: of this trial alone: `at epoch 3 of 30 (step 1,200)`.
         trains: whether a driver gets it.
     """
 
@@ -65,29 +47,30 @@ class TrialDecision(NamedTuple):
 
     @property
     def starts(self) -> bool:
-        """Whether a run begins to train it: what is running is left to who runs it."""
-        return self.trains and self.why is not Why.RUNNING
+        """Whether a run begins to train it: a running trial is left to its process."""
+        return self.trains and self.why != "running"
 
     @property
     def text(self) -> str:
         return " ".join(part for part in (self.alike, self.detail) if part)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"trial": self.trial.id, "why": self.why.value, "reason": self.text, "trains": self.starts}
+        return {"trial": self.trial.id, "why": self.why, "reason": self.text, "trains": self.starts}
 
 
 def decide(overview: Overview, choice: Choice = Choice()) -> list[TrialDecision]:
-    """The reasons of all trials that are asked for, of those that they start from, and of those that start from them.
+    """The decisions on the trials that the filter names, their untrained parents, and the children of replaced trials.
 
     Raises:
-        UserError: the filter names nothing, or what is to be trained anew is in use.
+        UserError: the filter names no trial, or a trial that starts from a replaced trial is running.
     """
     wanted = overview.selected(choice.only)
     anew = _anew(overview, choice, wanted)
     asked = {trial.id for trial in wanted} if choice.only else overview.states.keys()
-    chosen, done = tuple(choice.states), State.DONE  # hashing a member, or looking it up, is Python's own slow code
+    done = State.DONE  # looking a member up, or hashing it, is Python's own slow code
+    chosen = (State.FAILED,) if choice.failed else tuple(state for state in State if state is not done)
     parents, decisions = set[str](), list[TrialDecision]()
-    for trial in reversed(overview.trials):  # those that start from others come before these
+    for trial in reversed(overview.trials):  # children come before their parents
         state, forced, shown = overview.states[trial.id], anew.get(trial.id), trial.id in asked
         needed = forced is not None or (shown and state in chosen) or trial.id in parents
         if needed and trial.parent:
@@ -100,22 +83,21 @@ def decide(overview: Overview, choice: Choice = Choice()) -> list[TrialDecision]
 
 
 def to_train(decisions: Iterable[TrialDecision]) -> list[Trial]:
-    """Parents first. Those that somebody else seems to train are among them: a driver finds out."""
+    """Trials for a driver, parents first. It finds out whether another process still trains a running trial."""
     return [decision.trial for decision in decisions if decision.trains]
 
 
 def starting(decisions: Iterable[TrialDecision]) -> list[Trial]:
-    """The same without those that are left to who runs them."""
     return [decision.trial for decision in decisions if decision.starts]
 
 
 def to_replace(decisions: Iterable[TrialDecision]) -> list[str]:
-    """Ids of trials whose folders make room for a new beginning."""
-    return [decision.trial.id for decision in decisions if decision.why is Why.FORCED]
+    """Ids of trials that begin anew; their folders are moved aside."""
+    return [decision.trial.id for decision in decisions if decision.why == "forced"]
 
 
 def _anew(overview: Overview, choice: Choice, wanted: Sequence[Trial]) -> dict[str, str]:
-    """Trials that begin anew, with what says so: the user, what made them stale, or their parent."""
+    """Trials that begin anew, with the reason: empty if the user says so, else why it is stale, or its parent."""
     begun = {State.DONE, State.FAILED, State.INTERRUPTED}
     anew: dict[str, str] = {}
     if choice.force:
@@ -137,25 +119,25 @@ def _anew(overview: Overview, choice: Choice, wanted: Sequence[Trial]) -> dict[s
 
 
 def _causes(overview: Overview, trial_id: str) -> str:
-    """What differs for a stale trial: `code`, `code and data`; empty for any other."""
+    """The causes of a stale trial: `code`, `code and data`; empty for any other trial."""
     return " and ".join(reason.cause.value for reason in overview.stale.get(trial_id, ()))
 
 
 def _reason(overview: Overview, trial: Trial, anew: str | None) -> tuple[Why, str, str]:
     if anew is not None:
-        return Why.FORCED, f"forced, {anew}" if anew else "forced", ""
+        return "forced", f"forced, {anew}" if anew else "forced", ""
     state = overview.states[trial.id]
-    if state is PLANNED:
-        return NEW
+    if state is State.PLANNED:
+        return "new", "new", ""
     if state is State.DONE:
         stale = _causes(overview, trial.id)
-        return (Why.STALE, f"done, stale: {stale}", "") if stale else (Why.DONE, "done", "")
+        return ("stale", f"done, stale: {stale}", "") if stale else ("done", "done", "")
     if state is State.RUNNING:
-        return Why.RUNNING, f"running on {_host(overview, trial)}", ""
+        return "running", f"running on {_host(overview, trial)}", ""
     if state is State.FAILED:
-        return Why.FAILED, f"failed: {overview.folder(trial).failure() or 'of unknown class'}", ""
+        return "failed", f"failed: {overview.folder(trial).failure() or 'of unknown class'}", ""
     epoch, step = reached(overview.folder(trial))
-    return Why.INTERRUPTED, "interrupted", f"at epoch {epoch} of {trial.shared.train.epochs} (step {step:,})"
+    return "interrupted", "interrupted", f"at epoch {epoch} of {trial.shared.train.epochs} (step {step:,})"
 
 
 def _host(overview: Overview, trial: Trial) -> str:

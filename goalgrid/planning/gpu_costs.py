@@ -1,4 +1,4 @@
-"""What share of a GPU trials get: the grid's word, else what the memory probe measured, else the recipe's word."""
+"""The share of a GPU that trials get: from the grid, else from the memory probe, else from the recipe."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from grid.store.speed_probes import speed_of
 
 
 class Key(NamedTuple):
-    """A data set and a recipe: trials that have both in common cost alike."""
+    """A data set and a recipe: trials that share both cost the same."""
 
     dataset: str
     recipe: str
@@ -26,12 +26,12 @@ class Key(NamedTuple):
 
 
 def alike(trials: Iterable[Trial]) -> Iterable[Trial]:
-    """One trial for every choice of data set, model and training settings."""
+    """A trial for every combination of data set, model and training settings."""
     return {(id(t.shared.dataset), id(t.shared.model), id(t.shared.train)): t for t in trials}.values()
 
 
 def shares(overview: Overview, trials: Sequence[Trial]) -> dict[Key, float]:
-    """The largest share of each data set and recipe."""
+    """The largest share for each data set and recipe."""
     resources, keys = overview.grid.resources, dict.fromkeys(map(Key.of, trials))
     if resources.gpu is not None or resources.replicas > 1:
         return dict.fromkeys(keys, resources.gpus(0.0))
@@ -40,18 +40,11 @@ def shares(overview: Overview, trials: Sequence[Trial]) -> dict[Key, float]:
 
 
 def measured(overview: Overview, trials: Sequence[Trial]) -> dict[Key, Need]:
-    """The largest need of each data set and recipe, on the smallest GPU that it was measured on."""
+    """The largest need for each data set and recipe, on the smallest GPU on which it was measured."""
     needs = dict[Key, Need]()
-    if not overview.home.memory.exists():
-        return needs
-    for trial in alike(trials):
-        key, measurements = Key.of(trial), gpu_needs.read(overview.home, speed_of(trial.settings))
-        if measurements:
-            need = gpu_needs.smallest(measurements)
+    for trial in alike(trials) if overview.home.memory.exists() else ():
+        key, on_devices = Key.of(trial), gpu_needs.read(overview.home, speed_of(trial.settings))
+        if on_devices:
+            need = gpu_needs.smallest(on_devices.values())
             needs[key] = max(need, needs.get(key, need), key=Need.share)
     return needs
-
-
-def lines(overview: Overview, trials: Sequence[Trial]) -> list[str]:
-    """A line for each data set and recipe whose memory was measured."""
-    return [f"{key}: {need.text()}" for key, need in measured(overview, trials).items()]

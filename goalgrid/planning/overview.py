@@ -3,7 +3,6 @@
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grid import catalog
@@ -18,12 +17,12 @@ if TYPE_CHECKING:
 
 
 ORDER = (State.DONE, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED)
-"""In which states are counted out."""
+"""The order in which states are counted out."""
 
 
 @dataclass(frozen=True)
 class Overview:
-    """A grid with its trials' states, read once."""
+    """A grid with the states of its trials, read once."""
 
     grid: Grid
     home: Home
@@ -43,26 +42,21 @@ class Overview:
     def folder(self, trial: Trial) -> TrialFolder:
         return self.home.trial(trial.id)
 
-    def count(self, state: State) -> int:
-        return self._counts[state]
-
     @cached_property
-    def _counts(self) -> Counter[State]:
+    def counts(self) -> Counter[State]:
         return Counter(self.states.values())
 
     def having(self, state: State) -> list[Trial]:
-        """The trials in this state."""
         return [trial for trial in self.trials if self.states[trial.id] is state]
 
     def left(self) -> list[Trial]:
-        """Trials that a run would train."""
         return [trial for trial in self.trials if self.states[trial.id] is not State.DONE]
 
     def selected(self, only: str) -> list[Trial]:
-        """The trials that a filter names; beside the grid's axes it may ask for `state` and `failure`.
+        """The trials that a filter names by the grid's axes, `state` or `failure`.
 
         Raises:
-            UserError: it names none, or no axis.
+            UserError: the filter names no trial, or an unknown axis.
         """
         if not only:
             return self.trials
@@ -73,19 +67,19 @@ class Overview:
 
     def headline(self) -> str:
         """`45 trials: 40 done, 1 running, 1 failed, 3 planned`."""
-        counts = ", ".join(f"{self.count(state)} {state}" for state in ORDER if self.count(state))
+        counts = ", ".join(f"{self.counts[state]} {state}" for state in ORDER if self.counts[state])
         chains = sum(trial.parent is None for trial in self.trials)
         chained = f" in {many(chains, 'chain')}" if chains < len(self.trials) else ""
         return f"{many(len(self.trials), 'trial')}{chained}: {counts}"
 
     def former(self) -> list[str]:
-        """Trials that the grid once had, and whose folders still stand."""
+        """Ids of trials that left the grid and still have a folder."""
         standing = self.home.standing()
         return [trial_id for trial_id in self.home.grid(self.grid.name).former_ids() if trial_id in standing]
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """Of every finished trial: where it comes from, and what it took."""
+        """The provenance of every finished trial, with its steps, epochs and seconds."""
         done = self.having(State.DONE)
         if not done:
             return []
@@ -98,7 +92,7 @@ class Overview:
 
     @cached_property
     def stale(self) -> "dict[str, list[Stale]]":
-        """Finished trials by id that another run now might not repeat, with the reasons."""
+        """Finished trials by id that a run now might not repeat, with the reasons."""
         if not self.records:
             return {}
         from results.records import provenance
@@ -108,11 +102,10 @@ class Overview:
         return provenance.stale(self.records, provenance.code_of(self.cells, done, code_fingerprint))
 
     def to_dict(self) -> dict[str, Any]:
-        """For `--json`."""
         return {
             "grid": self.grid.name,
             "trials": len(self.trials),
-            "states": {state.value: self.count(state) for state in State},
+            "states": {state.value: self.counts[state] for state in State},
         }
 
 
@@ -122,7 +115,7 @@ def many(number: int, what: str) -> str:
 
 
 def named_tables_exist(grid: Grid) -> None:
-    """Hold the tables that a grid names against those of the papers.
+    """Check the names of the papers' tables in a grid.
 
     Raises:
         UserError: with every unknown name.
@@ -137,19 +130,12 @@ def recall(source: str, home: Home) -> Grid:
     """A grid by file, else as it was last run under this home, else the preset of that name.
 
     Raises:
-        UserError: there is none of that name.
+        UserError: no grid has this name.
     """
+    run_before = [folder.path.name for folder in home.grids()]
+    known = sorted({*run_before, *catalog.names("presets")})
     if source.endswith(".toml"):
         return load(source)
-    run_before = [folder.path.name for folder in home.grids()]
-    if source in run_before:
-        return read_grid(source, home)
-    if source in catalog.names("presets"):
-        return load(source)
-    known = sorted({*run_before, *catalog.names("presets")})
-    raise UserError(unknown("grid", source, known, hint="Or give the path of a grid file, ending in .toml."))
-
-
-def home_at(path: Path) -> Home:
-    """The runs folder of `--runs`, with its `~` resolved."""
-    return Home(path.expanduser())
+    if source not in known:
+        raise UserError(unknown("grid", source, known, hint="Or give the path of a grid file, ending in .toml."))
+    return read_grid(source, home) if source in run_before else load(source)

@@ -1,4 +1,4 @@
-"""What `goalgrid plan` says of the papers' tables that a grid is for: which of their numbers it will fill."""
+"""What `goalgrid plan` says of the papers' tables that a grid names: which of their numbers it will fill."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from results.reference.coverage import Coverage, Gap
 
 LISTED = 4
-"""So many names or rows are said for one reason."""
+"""Names or rows that are spelled out for a reason."""
+
+_NAMES = ("block", "model", "loss", "metric", "dataset", "protocol", "recipe", "objective")
 
 
 def fills(overview: Overview) -> "list[Coverage]":
@@ -22,23 +24,19 @@ def fills(overview: Overview) -> "list[Coverage]":
     return [coverage(name, overview.cells) for name in overview.grid.tables]
 
 
-def lines(found: "Sequence[Coverage]") -> list[str]:
-    """A line a table, and one for each reason why numbers will be missing."""
-    return [line for each in found for line in _lines(each)]
-
-
 def to_dict(found: "Coverage") -> dict[str, Any]:
-    """For `--json`: every number of the table."""
+    """The coverage of a table, with every number of the table."""
     numbers = [*((result, None) for result in found.filled), *((result, gap.text) for result, gap in found.lacking)]
     return {
         "name": found.name,
         "filled": len(found.filled),
-        "numbers": [{**_names(result), "missing": why} for result, why in numbers],
+        "numbers": [{name: getattr(result, name) for name in _NAMES} | {"missing": why} for result, why in numbers],
         "changed": list(found.changed),
     }
 
 
-def _lines(found: "Coverage") -> list[str]:
+def lines(found: "Coverage") -> list[str]:
+    """The share of the table's numbers that the grid fills, and a line for each reason why numbers will be missing."""
     total = len(found.filled) + len(found.lacking)
     share = f"all {total}" if not found.lacking else f"{len(found.filled)} of {total}"
     changed = f", but not as published: {', '.join(found.changed)}" if found.changed else ""
@@ -53,13 +51,7 @@ def _lines(found: "Coverage") -> list[str]:
 
 
 def _what(members: "Sequence[tuple[Result, Gap]]") -> str:
-    """What is lacking, or the rows of the table where that has no name; shortened."""
+    """The names of what is missing, or of the table's rows if it has no name; shortened."""
     rows = (", ".join(filter(None, [result.model, result.loss])) for result, _ in members)
     names = list(dict.fromkeys(gap.name or f"({row})" for (_, gap), row in zip(members, rows, strict=True)))
     return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
-
-
-def _names(result: "Result") -> dict[str, str | None]:
-    place = {"block": result.block, "model": result.model, "loss": result.loss, "metric": result.metric}
-    here = {"recipe": result.recipe, "objective": result.objective}
-    return {**place, "dataset": result.dataset, "protocol": result.protocol, **here}

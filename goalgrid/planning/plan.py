@@ -1,7 +1,4 @@
-"""What `goalgrid plan` says of a grid.
-
-The axes, why each trial would be trained or not, which of the papers' tables it fills, the work that is left, its cost.
-"""
+"""What `goalgrid plan` says: axes, why each trial would be trained or not, tables that it fills, work left, cost."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,11 +11,10 @@ from goalgrid.planning.work import work_of
 from grid.expansion import Trial
 
 LABEL = 11
-"""Width of what stands before each group of lines."""
+"""Width of the label before a group of lines."""
 
 
 def to_dict(overview: Overview, decisions: Sequence[TrialDecision], cost: GridCost) -> dict[str, Any]:
-    """For `--json`."""
     return {
         **overview.to_dict(),
         "left": [trial.id for trial in to_train(decisions)],
@@ -31,27 +27,21 @@ def to_dict(overview: Overview, decisions: Sequence[TrialDecision], cost: GridCo
 
 
 def lines(overview: Overview, decisions: Sequence[TrialDecision], cost: GridCost, *, each: bool) -> list[str]:
-    """The plan as a reader wants it.
-
-    Args:
-        each: whether every trial gets a line.
-    """
+    """The plan for a reader; with `each`, a line for every trial, too."""
     grid = overview.grid
     axes = [f"{name:{LABEL}}{len(values):3}  {', '.join(map(str, values))}" for name, values in grid.axes().items()]
-    starts, leaves = list[TrialDecision](), list[TrialDecision]()
-    for decision in decisions:
-        (starts if decision.starts else leaves).append(decision)
-    trials = [decision.trial for decision in starts]
+    tables = [line for table in paper_coverage.fills(overview) for line in paper_coverage.lines(table)]
+    trials = starting(decisions)
     work = _work(trials)
     return [
         f"{grid.name}: {overview.headline()}",
         *(f"  {line}" for line in axes),
-        *_labelled("trains", _grouped(starts)),
-        *_labelled("leaves", _grouped(leaves)),
-        *_labelled("tables", paper_coverage.lines(paper_coverage.fills(overview))),
+        *_labelled("trains", _grouped([decision for decision in decisions if decision.starts])),
+        *_labelled("leaves", _grouped([decision for decision in decisions if not decision.starts])),
+        *_labelled("tables", tables),
         *_labelled("work", work),
         *_labelled("costs", cost.lines() if work else ["nothing: nothing is left to train"]),
-        *_labelled("GPU", gpu_costs.lines(overview, trials)),
+        *_labelled("GPU", [f"{key}: {need.text()}" for key, need in gpu_costs.measured(overview, trials).items()]),
         *(_each(decisions) if each else ()),
     ]
 
@@ -64,7 +54,7 @@ def _work(trials: Sequence[Trial]) -> list[str]:
 
 
 def _grouped(decisions: Sequence[TrialDecision]) -> list[str]:
-    """`  3 x interrupted`, the most frequent reason first."""
+    """`  3 x interrupted`: trials by reason, the most frequent reason first."""
     groups: dict[str, list[TrialDecision]] = {}
     for decision in decisions:
         groups.setdefault(decision.alike, []).append(decision)
@@ -73,7 +63,7 @@ def _grouped(decisions: Sequence[TrialDecision]) -> list[str]:
 
 
 def _reason(alike: str, members: Sequence[TrialDecision]) -> str:
-    """With the detail where all have the same, which is the case where there is one."""
+    """The common reason, with the detail if it is the same for all members."""
     details = {decision.detail for decision in members}
     return f"{alike} {details.pop()}".rstrip() if len(details) == 1 else alike
 

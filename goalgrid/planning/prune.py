@@ -1,4 +1,4 @@
-"""What may be removed from a runs folder: trials that no grid names, replaced trials, and the rest of broken runs.
+"""What may be removed from a runs folder: trials that no grid names, replaced trials, and leftovers of broken runs.
 
 Only the folder itself is searched, and no link is followed: no name that is read from a file leads out of it.
 """
@@ -46,7 +46,7 @@ class Removable:
 
 @dataclass(frozen=True)
 class Rubbish:
-    """What may be removed, and what stays although no grid names it, with the reason."""
+    """The items that may be removed; and the paths that stay although no grid names them, with the reason."""
 
     items: list[Removable]
     left: dict[Path, str]
@@ -56,7 +56,6 @@ class Rubbish:
         return sum(item.bytes for item in self.items)
 
     def to_dict(self) -> dict[str, Any]:
-        """For `--json`."""
         return {
             "items": [asdict(item) | {"path": str(item.path)} for item in self.items],
             "bytes": self.bytes,
@@ -64,7 +63,7 @@ class Rubbish:
         }
 
     def lines(self, home: Home) -> list[str]:
-        """An item a line, the total, and what is left."""
+        """A line for each item, the total, and the paths that stay."""
         shown = [str(item.path.relative_to(home.path)) for item in self.items]
         width = max(map(len, shown), default=0)
         told = [
@@ -110,7 +109,7 @@ def rubbish(home: Home) -> Rubbish:
 
 
 def remove(found: Rubbish) -> Rubbish:
-    """Remove what was found, except trials that are being trained by now; what was removed, and what stays.
+    """Remove the items, except trials that are being trained by now; return the items removed and the paths left.
 
     Raises:
         UserError: a file or folder cannot be removed.
@@ -143,7 +142,6 @@ def _remove(item: Removable) -> bool:
 
 
 def _named(home: Home) -> set[str]:
-    """Ids of the trials of all grids of this home."""
     grids = home.grids()
     if not grids:
         raise UserError(

@@ -1,9 +1,10 @@
-"""What is left to do of a grid in units that need no machine: trials, epochs, steps, views."""
+"""The work that is left of a grid, in units that do not depend on the machine: trials, epochs, steps, views."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from goalgrid.planning.overview import many
 from grid import catalog
 from grid.expansion import Trial
 from grid.settings import TrainSettings
@@ -14,12 +15,12 @@ from grid.store.home import TrialFolder
 
 @dataclass(frozen=True)
 class Work:
-    """What is left of one recipe on one data set.
+    """The work that is left of a recipe on a data set.
 
     Args:
-        trials: that are left.
-        steps: of one epoch; None: of a data set whose size is not known before it is opened.
+        steps: of an epoch; None: the size of the data set is not known before it is opened.
         views: that a frozen backbone has to see once, for all trials together.
+        after: the recipe that this recipe starts from.
     """
 
     dataset: str
@@ -29,7 +30,6 @@ class Work:
     steps: int | None
     views: int | None
     after: str | None
-    """The recipe that it starts from."""
 
     @property
     def all_steps(self) -> int | None:
@@ -40,7 +40,7 @@ class Work:
 
     def line(self) -> str:
         """`45 x vsepp-r152 on coco: 30 epochs of 4,426 steps, 5,975,100 together; its backbone sees ... views`."""
-        epochs = f"{self.epochs} epoch{'s' * (self.epochs != 1)}"
+        epochs = many(self.epochs, "epoch")
         steps = f" of {self.steps:,} steps, {self.all_steps:,} together" if self.steps is not None else ""
         views = f"; its backbone sees {self.views:,} views, once for all" if self.views else ""
         after = f", each after its {self.after}" if self.after else ""
@@ -48,7 +48,7 @@ class Work:
 
 
 def work_of(trials: Iterable[Trial]) -> list[Work]:
-    """What training these would be, by data set, recipe and number of epochs, parents first."""
+    """The work of training these trials, by data set, recipe and number of epochs, parents first."""
     groups: dict[tuple[str, str, int], list[Trial]] = {}
     for trial in trials:
         shared = trial.shared
@@ -57,10 +57,8 @@ def work_of(trials: Iterable[Trial]) -> list[Work]:
 
 
 def epoch_steps(dataset: str, train: TrainSettings) -> int | None:
-    """Steps of one epoch; None for a data set whose size is not known before it is opened."""
-    if dataset not in catalog.names("datasets"):
-        return None
-    splits = catalog.dataset(dataset).splits
+    """Steps of an epoch; None for a data set whose size is not known before it is opened."""
+    splits = _splits(dataset)
     if not splits:
         return None
     whole, rest = divmod(splits["train"].captions, train.batch_size)
@@ -68,7 +66,7 @@ def epoch_steps(dataset: str, train: TrainSettings) -> int | None:
 
 
 def reached(folder: TrialFolder) -> tuple[int, int]:
-    """Epochs and steps behind a trial's last checkpoint, as far as can be told without opening it."""
+    """Epochs and steps behind a trial's last checkpoint, as far as they are known without opening it."""
     if not (folder.last_checkpoint.exists() or folder.previous_checkpoint.exists()):
         return 0, 0
     row = last_json_line(folder.history) or {"epoch": 0, "step": 0}
@@ -80,16 +78,13 @@ def reached(folder: TrialFolder) -> tuple[int, int]:
 
 def _work(dataset: str, recipe: str, epochs: int, trials: list[Trial]) -> Work:
     shared = trials[0].shared
-    network, views = shared.model.image.feature_network, None
-    official = catalog.dataset(dataset).splits if dataset in catalog.names("datasets") else {}
-    if official and network:
-        views = int(network.crops) * official["train"].images + official["val"].images + official["test"].images
-    return Work(
-        dataset,
-        recipe,
-        len(trials),
-        epochs,
-        epoch_steps(dataset, shared.train),
-        views,
-        catalog.recipe(recipe).starts_from,
-    )
+    network, splits, views = shared.model.image.feature_network, _splits(dataset), None
+    if splits and network:
+        views = int(network.crops) * splits["train"].images + splits["val"].images + splits["test"].images
+    steps = epoch_steps(dataset, shared.train)
+    return Work(dataset, recipe, len(trials), epochs, steps, views, catalog.recipe(recipe).starts_from)
+
+
+def _splits(dataset: str) -> dict[str, catalog.Official]:
+    """The official sizes of a data set's splits, if it is shipped and has any."""
+    return catalog.dataset(dataset).splits if dataset in catalog.names("datasets") else {}

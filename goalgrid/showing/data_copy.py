@@ -62,7 +62,6 @@ def _part(part: "Part") -> list[str]:
 
 
 def to_dict(report: "DataReport") -> dict[str, Any]:
-    """For `--json`."""
     return {
         "name": report.name,
         "root": str(report.root),

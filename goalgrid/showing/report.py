@@ -9,7 +9,7 @@ from goalgrid.planning.overview import ORDER, Overview
 from goalgrid.showing import status
 from grid.store.files import write_text
 from grid.store.home import State
-from results.export.report_page import Measured, ReportPage, Standing, Trouble
+from results.export.report_page import Measured, ReportPage, Standing
 from runners.training.fingerprint import code_fingerprint
 
 
@@ -17,7 +17,7 @@ def render(overview: Overview, *, measured: Measured | None = None, refresh: int
     """The page as HTML.
 
     Args:
-        measured: what to show instead of reading the records anew.
+        measured: results to show; None: they are read from the records.
         refresh: seconds after which the page loads itself again while trials are left.
 
     Raises:
@@ -33,19 +33,26 @@ def render(overview: Overview, *, measured: Measured | None = None, refresh: int
             "state": f"goalgrid status {name}{runs}",
             "LaTeX": f"goalgrid table {name}{runs} --format latex",
         },
-        measured or _measured(overview),
-        _standing(overview),
+        measured or Measured.read(overview.cells, overview.home, code_fingerprint),
+        Standing(
+            overview.headline(),
+            {state.value: overview.counts[state] for state in ORDER},
+            {trial_id: state.value for trial_id, state in overview.states.items()},
+            status.running_lines(overview),
+            [group.to_dict() for group in status.failures(overview)],
+            status.note_lines(overview),
+        ),
         datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"),
         refresh if _unfinished(overview) else 0,
     ).render()
 
 
 def watch(overview: Overview, path: Path, seconds: int) -> Iterator[Overview]:
-    """Write the page every so many seconds until every trial is done or failed; what it shows, each time."""
+    """Write the page every so many seconds until every trial is done or failed; yield the state that it shows."""
     done, measured = None, Measured()
     while True:
         if done != overview.having(State.DONE):
-            done, measured = overview.having(State.DONE), _measured(overview)
+            done, measured = overview.having(State.DONE), Measured.read(overview.cells, overview.home, code_fingerprint)
         write_text(path, render(overview, measured=measured, refresh=seconds))
         yield overview
         if not _unfinished(overview):
@@ -54,30 +61,5 @@ def watch(overview: Overview, path: Path, seconds: int) -> Iterator[Overview]:
         overview = Overview.of(overview.grid, overview.home)
 
 
-def _measured(overview: Overview) -> Measured:
-    return Measured.read(overview.cells, overview.home, code_fingerprint)
-
-
 def _unfinished(overview: Overview) -> bool:
     return any(state not in (State.DONE, State.FAILED) for state in overview.states.values())
-
-
-def _standing(overview: Overview) -> Standing:
-    return Standing(
-        overview.headline(),
-        {state.value: overview.count(state) for state in ORDER},
-        {trial_id: state.value for trial_id, state in overview.states.items()},
-        status.running_lines(overview),
-        [
-            Trouble(
-                group.failure.value,
-                group.message,
-                len(group.trials),
-                status.sentence(group.advice),
-                str(group.log),
-                group.alone,
-            )
-            for group in status.failures(overview)
-        ],
-        status.note_lines(overview),
-    )

@@ -1,8 +1,9 @@
-"""What `goalgrid status` says of trials: how far they run, why they failed and what helps, which are stale or left."""
+"""What `goalgrid status` says: how far trials run, why they failed and what helps, which are stale or left the grid."""
 
 import os
 import re
 import shlex
+from collections import Counter
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -23,11 +24,9 @@ LISTED = 4
 
 @dataclass(frozen=True)
 class FailureGroup:
-    """Trials that failed for one reason: the same class, and messages that differ at most in numbers.
+    """Trials that failed for the same reason: the same class, and messages that differ at most in numbers.
 
-    Args:
-        log: of the first trial's last attempt.
-        alone: the command that runs the first trial alone.
+    The log of the first trial's last attempt, and the command that runs this trial alone, stand for all of them.
     """
 
     failure: Failure
@@ -48,11 +47,7 @@ class FailureGroup:
 
 @dataclass(frozen=True)
 class RunningTrial:
-    """A trial that is being trained.
-
-    Args:
-        steps: of the whole training; None where the data set's size is not known.
-    """
+    """A trial that is being trained; the steps of the whole training are None where the data set's size is unknown."""
 
     trial: str
     host: str
@@ -68,15 +63,12 @@ def failures(overview: Overview) -> list[FailureGroup]:
     for trial in overview.having(State.FAILED):
         failure = overview.folder(trial).failure() or Failure.BUG
         groups.setdefault((failure, re.sub(r"\d+", "0", _message(overview, trial))), []).append(trial)
-    sizes = dict.fromkeys((failure for failure, _ in groups), 0)
-    for (failure, _), trials in groups.items():
-        sizes[failure] += len(trials)
+    sizes = Counter(failure for (failure, _), trials in groups.items() for _ in trials)
     ordered = sorted(groups.items(), key=lambda item: (-sizes[item[0][0]], item[0][0], -len(item[1])))
     return [_group(overview, failure, trials) for (failure, _), trials in ordered]
 
 
 def running(overview: Overview) -> list[RunningTrial]:
-    """Trials that are being trained, with where and how far."""
     trials = []
     for trial in overview.having(State.RUNNING):
         folder, train = overview.folder(trial), trial.shared.train
@@ -106,7 +98,6 @@ def stale(overview: Overview) -> dict[str, dict[str, list[str]]]:
 
 
 def to_dict(overview: Overview) -> dict[str, Any]:
-    """For `--json`."""
     return {
         **overview.to_dict(),
         "running": [asdict(trial) for trial in running(overview)],
@@ -129,7 +120,7 @@ def lines(overview: Overview) -> list[str]:
 
 
 def note_lines(overview: Overview) -> list[str]:
-    """Trials that are collapsed, stale, or no part of the grid any more."""
+    """The trials that are collapsed or stale, and the trials that left the grid."""
     return [
         *(f"collapsed: {trial.id}: validation recall is at chance level" for trial in collapsed(overview)),
         *_stale_lines(overview),
@@ -146,12 +137,13 @@ def running_lines(overview: Overview) -> list[str]:
 
 
 def failure_lines(overview: Overview) -> list[str]:
-    """Failures by class with what helps, then by message, each with a log and the command that runs a trial alone."""
+    """Failures by class with advice, then by message, with a log and the command that runs a trial alone."""
     told: list[str] = []
     for failure, members in groupby(failures(overview), key=lambda group: group.failure):
         groups = list(members)
         count, attempts = sum(len(group.trials) for group in groups), sum(group.attempts for group in groups)
-        told.append(f"failed: {count} x {failure} ({many(attempts, 'attempt')}). {sentence(POLICY[failure].advice)}")
+        advice = groups[0].advice[0].upper() + groups[0].advice[1:]
+        told.append(f"failed: {count} x {failure} ({many(attempts, 'attempt')}). {advice}.")
         for group in groups:
             told += [f"  {len(group.trials)} x {group.message}", f"    log:   {group.log}", f"    alone: {group.alone}"]
     return told
@@ -163,20 +155,14 @@ def runs_option(home: Home) -> str:
     return "" if home.path == default.expanduser() else f" --runs {shlex.quote(str(home.path))}"
 
 
-def sentence(text: str) -> str:
-    """With a capital and a full stop."""
-    return f"{text[0].upper()}{text[1:]}."
-
-
 def _stale_lines(overview: Overview) -> list[str]:
-    told = []
-    for cause, reasons in stale(overview).items():
-        for what, ids in reasons.items():
-            detail = what if cause == "code" else f"{cause}: {what}"
-            told.append(f"stale: {len(ids)} of {overview.count(State.DONE)} done, {detail}")
-    if told:
-        told.append(f"  train them anew: goalgrid run {overview.grid.name} --stale{runs_option(overview.home)}")
-    return told
+    told = [
+        f"stale: {len(ids)} of {overview.counts[State.DONE]} done, {what if cause == 'code' else f'{cause}: {what}'}"
+        for cause, reasons in stale(overview).items()
+        for what, ids in reasons.items()
+    ]
+    anew = f"  train them anew: goalgrid run {overview.grid.name} --stale{runs_option(overview.home)}"
+    return [*told, anew] if told else []
 
 
 def _former_lines(overview: Overview) -> list[str]:
@@ -200,7 +186,7 @@ def _group(overview: Overview, failure: Failure, trials: list[Trial]) -> Failure
 
 
 def _message(overview: Overview, trial: Trial) -> str:
-    """The last attempt's message, else the last line of the error."""
+    """The message of the trial's last attempt, else the last line of its error."""
     folder = overview.folder(trial)
     latest = folder.latest()
     return (latest.message() if latest else "") or folder.reason()

@@ -1,6 +1,6 @@
-"""Tables as they are asked for: drawn from records or from a paper, delivered, and held against files."""
+"""Tables: drawn from records or from a paper, printed or written, and checked against files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from goalgrid.planning.overview import many, named_tables_exist, recall
-from goalgrid.terminal.exits import DIFFERENT, INCOMPLETE
+from goalgrid.terminal import DIFFERENT, INCOMPLETE
 from goalgrid.terminal.options import all_known
 from goalgrid.terminal.views import say, show, show_table
 from grid import catalog
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def draw(request: "TableRequest", home: Home) -> "Table":
-    """The table that is asked for; where no trial of the grid is done, the command ends here.
+    """The requested table; where no trial of the grid is done, the command ends here.
 
     Raises:
         UserError: an unknown name, options that do not fit together, or records that cannot be read.
@@ -40,18 +40,31 @@ def draw(request: "TableRequest", home: Home) -> "Table":
     )
     if request.reference:
         return _printed(request)
-    found = recall(request.grid, home)
-    named_tables_exist(found)
-    cells = expand(found)
-    scores = scores_of(found, cells, home, request.protocol, interval=request.interval)
-    stop_without(scores.rows, home, request.grid)
-    return request.draw(cells, scores)
+    return request.draw(*measured(request.grid, home, request.protocol, interval=request.interval))
+
+
+def measured(
+    name: str, home: Home, protocol: str | None = None, *, interval: bool = False
+) -> "tuple[list[Cell], Scores]":
+    """The cells of a grid and what its finished trials measured; where no trial is done, the command ends here.
+
+    Raises:
+        UserError: an unknown grid, table or protocol, or records that cannot be read.
+    """
+    grid = recall(name, home)
+    named_tables_exist(grid)
+    cells = expand(grid)
+    scores = scores_of(grid, cells, home, protocol, interval=interval)
+    if not scores.rows:
+        say(f"no trial of grid {name!r} is done under {home.path}. Start it: goalgrid run {name}")
+        raise typer.Exit(INCOMPLETE)
+    return cells, scores
 
 
 def scores_of(
-    grid: Grid, cells: Sequence[Cell], home: Home, protocol: str | None, *, interval: bool = False
+    grid: Grid, cells: Sequence[Cell], home: Home, protocol: str | None = None, *, interval: bool = False
 ) -> "Scores":
-    """What the finished trials of a grid measured, by this protocol if one is asked for.
+    """What the finished trials of a grid measured, by another protocol if the user names it.
 
     Raises:
         UserError: no data set of the grid has this protocol, or records cannot be read.
@@ -65,15 +78,8 @@ def scores_of(
     return Scores.read(cells, home, protocol=protocol, interval=interval, code=code_fingerprint)
 
 
-def stop_without(rows: Mapping[str, object], home: Home, grid: str) -> None:
-    """Where no trial is done, say how to start, and end the command."""
-    if not rows:
-        say(f"no trial of grid {grid!r} is done under {home.path}. Start it: goalgrid run {grid}")
-        raise typer.Exit(INCOMPLETE)
-
-
 def deliver(drawn: "Table", kind: str, output: Path | None, folder: Path) -> None:
-    """Print a table, or write it where it is asked for, or, as Parquet, into the folder where such tables are kept."""
+    """Print a table, or write it to `output`; a Parquet table without `output` goes into the folder."""
     from results import renderers
 
     if kind == "terminal" and output is None:
@@ -89,12 +95,12 @@ def deliver(drawn: "Table", kind: str, output: Path | None, folder: Path) -> Non
 
 
 def check(request: "TableRequest", kind: str, path: Path, home: Home, *, trials: bool) -> None:
-    """Recompute the table of a file, and say whether it is the same; where it is not, the command ends here.
+    """Recompute the table of a file, and say whether it is the same; if it differs, the command ends here.
 
     Args:
-        request: the options of the command line; without a grid, the file says them itself.
-        kind: the format; "terminal": the file says it, or its ending does.
-        trials: whether to say of every number from which trials it comes.
+        request: the options of the command line; without a grid, the options that stand in the file count.
+        kind: the format; "terminal": the format that stands in the file, or that its ending names.
+        trials: whether to show for every number the trials that it comes from.
 
     Raises:
         UserError: neither the file nor the command line says how the table is made.
@@ -131,7 +137,6 @@ def check(request: "TableRequest", kind: str, path: Path, home: Home, *, trials:
 
 
 def _printed(request: "TableRequest") -> "Table":
-    """A paper's own table."""
     from results.reference import Paper
 
     if request.against or request.protocol:

@@ -9,13 +9,21 @@ import typer
 from grid.errors import UserError, unknown
 from grid.gridfile import key_and_value
 from grid.objectives import known_parameters
+from grid.store.home import Home
 
 GridName = Annotated[str, typer.Argument(metavar="GRID", help="A shipped grid's name or the path of a grid file.")]
 Runs = Annotated[
-    Path,
-    typer.Option("--runs", metavar="DIR", envvar="GOALGRID_RUNS", help="Where trials and tables are kept."),
+    Home,
+    typer.Option(
+        "--runs",
+        metavar="DIR",
+        envvar="GOALGRID_RUNS",
+        parser=lambda folder: Home(Path(folder).expanduser()),
+        help="Where trials and tables are kept.",
+    ),
 ]
-RUNS = Path("runs")
+RUNS: Any = "runs"
+"""The default of --runs, which Typer parses, too."""
 
 Override = Annotated[
     list[str],
@@ -56,10 +64,10 @@ Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
 def all_known(*choices: tuple[str, str, Collection[str]]) -> None:
-    """Hold what a user chose against what there is; each choice: of what, the name, the known ones.
+    """Check what a user chose; a choice is the kind of thing, its name, and the known names.
 
     Raises:
-        UserError: the first that is unknown.
+        UserError: a name is unknown.
     """
     for what, name, known in choices:
         if name not in known:
@@ -70,13 +78,11 @@ def objective_settings(words: list[str]) -> dict[str, Any]:
     """Parameters of objectives, and the variant, from KEY=VALUE; the values as in a grid file.
 
     Raises:
-        UserError: a word without "=", a name that no objective has, or a value of the wrong type.
+        UserError: a word without "=", or a name that no objective has.
     """
-    settings: dict[str, Any] = {}
+    settings = dict(map(key_and_value, words))
     known = ["variant", *sorted(known_parameters())]
-    for word in words:
-        key, value = key_and_value(word)
+    for key, value in settings.items():
         if key not in known:
-            raise UserError(unknown("parameter", key, known, where=f"in --set {word!r}"))
-        settings[key] = value
+            raise UserError(unknown("parameter", key, known, where=f"in --set '{key}={value}'"))
     return settings

@@ -1,77 +1,63 @@
 """What a user reads: stdout carries the product, stderr the talk."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from grid.errors import UserError
-from grid.expansion import Cell
 from grid.objectives import CATALOGUE, unknown_objective
 
 if TYPE_CHECKING:
-    from results.analysis.block_analysis import Analysis
     from results.tables.table import Table
     from runners.selftest.story import Claim
 
 out = Console()
 err = Console(stderr=True)
 
-NEW = {"GOAL": "new in GOAL"}
-
 PIPED_WIDTH = 200
 """Columns of a table where stdout is no terminal."""
 
 
 def show(text: str) -> None:
-    """Print a line of the product."""
     print(text, flush=True)
 
 
 def show_list(lines: Mapping[str, str]) -> None:
-    """Print a name and what it is a line."""
     width = max(map(len, lines))
     show("\n".join(f"{name:{width}}  {text}" for name, text in lines.items()))
 
 
 def say(message: str) -> None:
-    """Print a line of talk."""
     err.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
-def show_json(content: Mapping[str, Any]) -> None:
-    """Print the product for a program."""
-    show(json.dumps(content, indent=2))
+def show_for(program: bool, content: Callable[[], Any], lines: Callable[[], Iterable[str]]) -> None:
+    """Print the product as JSON for a program, or in lines for a reader."""
+    show(json.dumps(content(), indent=2) if program else "\n".join(lines()))
 
 
 def show_table(table: "Table") -> None:
-    """Print a table as wide as the terminal, or as it is where there is none."""
+    """Print a table as wide as the terminal; without a terminal, at its own width."""
     from results.renderers import terminal
 
     Console(width=None if out.is_terminal else PIPED_WIDTH).print(terminal.render(table))
 
 
-def show_findings(found: "Sequence[Analysis]", cells: Sequence[Cell], kind: str | None) -> None:
-    """Print an analysis in one of its formats; None: as JSON."""
-    from results.analysis.effects_text import for_programs, write_out
-
-    text = json.dumps(for_programs(found), indent=2) if kind is None else write_out(found, cells, kind)
-    show(text.rstrip("\n"))
-
-
 def list_objectives() -> None:
-    """Print one line an objective: name, family, known name, source."""
+    """Print a line for each objective: name, family, known name, source."""
     for name, entry in CATALOGUE.items():
-        show(f"{name:17} {entry.family:12} {entry.known_as or NEW.get(entry.family, ''):32} {entry.source}")
+        known_as = entry.known_as or ("new in GOAL" if entry.family == "GOAL" else "")
+        show(f"{name:17} {entry.family:12} {known_as:32} {entry.source}")
 
 
 def explain_objective(name: str) -> None:
-    """Print all about one objective: its equation, source and parameters under both variants.
+    """Print an objective's equation, source, and parameters under both variants.
 
     Raises:
-        UserError: there is none of that name.
+        UserError: no objective has this name.
     """
     if name not in CATALOGUE:
         raise UserError(unknown_objective(name))
@@ -88,7 +74,7 @@ def explain_objective(name: str) -> None:
 
 
 def show_verdicts(verdicts: "Iterable[Claim]", runs: Path) -> bool:
-    """Print a line a verdict as it falls, and what they come to; whether all claims hold."""
+    """Print a line for each verdict as it falls, and the conclusion; return whether all claims hold."""
     for verdict in verdicts:
         if verdict.problem:
             show(f"FAILED  {verdict.claim}: {verdict.problem}")

@@ -7,10 +7,9 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress as Bar
 
-from goalgrid.planning.overview import home_at
 from goalgrid.showing import data_copy
 from goalgrid.terminal.options import RUNS, GridName, Json, Override, Root, Runs, WeightPlaces
-from goalgrid.terminal.views import err, say, show, show_json
+from goalgrid.terminal.views import err, say, show, show_for
 from grid import catalog
 from grid.errors import UserError, unknown
 from grid.expansion import expand
@@ -67,17 +66,14 @@ def check(
             bar.update(tasks[what], completed=done)
 
         report = look(name, root.expanduser(), fast=fast, workers=workers or os.cpu_count() or 1, progress=progress)
-    if as_json:
-        show_json(data_copy.to_dict(report))
-    else:
-        show("\n".join(data_copy.lines(report)))
+    show_for(as_json, lambda: data_copy.to_dict(report), lambda: data_copy.lines(report))
     raise typer.Exit(PROBLEMS if report.problems else 0)
 
 
 @verbs.command()
 def features(
     grid: GridName,
-    runs: Runs = RUNS,
+    home: Runs = RUNS,
     set_: Override = [],
     root: Root = [],
     weights: WeightPlaces = [],
@@ -86,7 +82,7 @@ def features(
     found = load(grid, set_, roots=root, weights=weights)
     from runners.launch.feature_extraction import compute_features, feature_jobs, sources
 
-    jobs = feature_jobs(found, expand(found), home_at(runs))
+    jobs = feature_jobs(found, expand(found), home)
     if not sources(jobs):
         say(f"{found.name}: no recipe has a frozen backbone whose features could be kept")
         return

@@ -1,24 +1,20 @@
 """What came out: table, effects, figures, report, export."""
 
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from goalgrid.planning.overview import Overview, home_at, recall
+from goalgrid.planning.overview import Overview, recall
 from goalgrid.showing.tables import check as hold_against
-from goalgrid.showing.tables import deliver, draw, scores_of, stop_without
-from goalgrid.terminal.exits import INCOMPLETE
+from goalgrid.showing.tables import deliver, draw, measured
+from goalgrid.terminal import INCOMPLETE
 from goalgrid.terminal.options import RUNS, GridName, Json, Runs, all_known
-from goalgrid.terminal.views import say, show_findings, show_list
+from goalgrid.terminal.views import say, show_for, show_list
 from grid import catalog
 from grid.errors import UserError
-from grid.expansion import Cell, expand
 from grid.store.files import write_text
-from grid.store.home import Home
-
-if TYPE_CHECKING:
-    from results.records.scores import Scores
 
 verbs = typer.Typer()
 
@@ -29,10 +25,11 @@ OtherProtocol = Annotated[
 
 @verbs.command()
 def table(
+    context: typer.Context,
     grid: Annotated[
         str | None, typer.Argument(metavar="[GRID]", help="A grid, or with --reference a table or a paper.")
     ] = None,
-    runs: Runs = RUNS,
+    home: Runs = RUNS,
     layout: Annotated[
         str | None,
         typer.Option(help="E.g. goal, listing or methods, a wrong name lists all; default: what suits the grid."),
@@ -86,22 +83,8 @@ def table(
     from results.reference import is_paper, listing
 
     all_known(("format", format_, renderers.FORMATS))
-    home = home_at(runs)
-    request = TableRequest(
-        grid or "",
-        reference=reference,
-        layout=layout,
-        rows=rows,
-        columns=columns,
-        blocks=blocks,
-        metric=metric,
-        protocol=protocol,
-        against=against,
-        marks=marks,
-        interval=interval,
-        averages=averages,
-        allow_partial=allow_partial,
-    )
+    options = {field.name: context.params[field.name] for field in fields(TableRequest)}
+    request = TableRequest(**options | {"grid": grid or ""})
     if check:
         hold_against(request, format_, check, home, trials=trials)
     elif trials:
@@ -118,7 +101,7 @@ def table(
 @verbs.command()
 def effects(
     grid: GridName,
-    runs: Runs = RUNS,
+    home: Runs = RUNS,
     metric: Annotated[str, typer.Option(help="r1, r5, r10, medr or rsum.")] = "r1",
     direction: Annotated[str, typer.Option(help="i2t, t2i or both.")] = "both",
     protocol: OtherProtocol = None,
@@ -142,11 +125,11 @@ def effects(
         ("direction", direction, DIRECTION_NAMES),
         ("format", format_, effects_text.FORMATS),
     )
-    home = home_at(runs)
-    cells, scores = _measured(grid, home, protocol)
+    cells, scores = measured(grid, home, protocol)
     metrics = metrics_of(metric, direction)
     found = analyse(cells, scores, QueryRanks.read(cells, home), metrics, baseline=baseline, across=across)
-    show_findings(found, cells, None if as_json else format_)
+    text = effects_text.write_out(found, cells, format_).rstrip("\n")
+    show_for(as_json, lambda: effects_text.for_programs(found), lambda: [text])
 
 
 @verbs.command()
@@ -156,7 +139,7 @@ def figures(
         list[str],
         typer.Argument(metavar="[KIND]...", help="E.g. matrix or curves, a wrong name lists all; default: all."),
     ] = [],
-    runs: Runs = RUNS,
+    home: Runs = RUNS,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the pictures.")] = Path(),
     format_: Annotated[str, typer.Option("--format", help="png, pdf or svg.")] = "png",
 ) -> None:
@@ -164,8 +147,7 @@ def figures(
     from results import figures as draw
 
     all_known(("format", format_, draw.FORMATS), *(("figure", kind, draw.FIGURES) for kind in kinds))
-    home = home_at(runs)
-    cells, scores = _measured(grid, home)
+    cells, scores = measured(grid, home)
     studies = draw.Study.read(cells, scores, home)
     for path in draw.write(studies, output, kinds=kinds, formats=[format_]):
         say(f"written: {path}")
@@ -174,7 +156,7 @@ def figures(
 @verbs.command()
 def report(
     grid: GridName,
-    runs: Runs = RUNS,
+    home: Runs = RUNS,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: DIR/grids/NAME/report.html.")
     ] = None,
@@ -186,7 +168,6 @@ def report(
     """The whole grid as one HTML page that needs no network: tables, effects, figures, failures, provenance."""
     from goalgrid.showing import report as page
 
-    home = home_at(runs)
     overview = Overview.of(recall(grid, home), home)
     path = output or home.grid(overview.grid.name).report
     if not watch:
@@ -204,25 +185,15 @@ def report(
 def export(
     grid: GridName,
     target: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
-    runs: Runs = RUNS,
+    home: Runs = RUNS,
 ) -> None:
     """Everything a paper needs into one folder: report, tables, figures, effects, records, settings, checksums."""
     from goalgrid.showing import report as page
     from results.export.export_folder import export as write
     from runners.training.fingerprint import code_fingerprint
 
-    home = home_at(runs)
     if target.exists() and any(target.iterdir()):
         raise UserError(f"{target} is not empty; give a new folder.")
     overview = Overview.of(recall(grid, home), home)
     write(overview.grid, overview.cells, home, target, report=page.render(overview), code=code_fingerprint)
     say(f"written: {target}")
-
-
-def _measured(grid: str, home: Home, protocol: str | None = None) -> "tuple[list[Cell], Scores]":
-    """The cells of a grid and what its finished trials measured; without any, the command ends here."""
-    found = recall(grid, home)
-    cells = expand(found)
-    scores = scores_of(found, cells, home, protocol)
-    stop_without(scores.rows, home, grid)
-    return cells, scores

@@ -1,7 +1,7 @@
 """Training: plan, run, resume, status, prune, selftest."""
 
 import sys
-from pathlib import Path
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -10,16 +10,15 @@ from goalgrid.planning import plan as planning
 from goalgrid.planning import prune as pruning
 from goalgrid.planning.costs import cost_of, unmeasured
 from goalgrid.planning.decisions import Choice, decide, starting, to_replace, to_train
-from goalgrid.planning.overview import Overview, home_at, named_tables_exist, recall
+from goalgrid.planning.overview import Overview, named_tables_exist, recall
 from goalgrid.showing import status as standing
 from goalgrid.showing.tables import scores_of
-from goalgrid.terminal import options
-from goalgrid.terminal.exits import EXIT, exit_state
-from goalgrid.terminal.views import err, out, say, show, show_json, show_table, show_verdicts
+from goalgrid.terminal import EXIT, exit_state, options
+from goalgrid.terminal.views import err, out, say, show_for, show_table, show_verdicts
 from grid.errors import UserError
 from grid.gridfile import Grid, load
 from grid.store import speed_probes
-from grid.store.home import State
+from grid.store.home import Home, State
 from grid.store.saved_grid import save_grid
 
 verbs = typer.Typer()
@@ -28,7 +27,7 @@ verbs = typer.Typer()
 @verbs.command()
 def plan(
     grid: options.GridName,
-    runs: options.Runs = options.RUNS,
+    home: options.Runs = options.RUNS,
     set_: options.Override = [],
     root: options.Root = [],
     weights: options.WeightPlaces = [],
@@ -43,7 +42,7 @@ def plan(
     as_json: options.Json = False,
 ) -> None:
     """How many trials a grid has, why each would be trained or not, what that will cost. Trains nothing."""
-    overview = _overview(load(grid, set_, roots=root, weights=weights), runs)
+    overview = _overview(load(grid, set_, roots=root, weights=weights), home)
     choice = Choice(only, force=force, stale=stale)
     if probe:
         _probe(overview, choice)
@@ -53,7 +52,7 @@ def plan(
 @verbs.command()
 def run(
     grid: options.GridName,
-    runs: options.Runs = options.RUNS,
+    home: options.Runs = options.RUNS,
     set_: options.Override = [],
     root: options.Root = [],
     weights: options.WeightPlaces = [],
@@ -68,7 +67,7 @@ def run(
 ) -> None:
     """Train what is not done, then print the table. The same command again goes on where it was cut off."""
     overrides = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])]
-    overview = _overview(load(grid, overrides, roots=root, weights=weights), runs)
+    overview = _overview(load(grid, overrides, roots=root, weights=weights), home)
     choice = Choice(only, force=force, stale=stale)
     if dry_run:
         _plan(overview, choice, jobs=jobs)
@@ -79,7 +78,7 @@ def run(
 @verbs.command()
 def resume(
     grid: options.GridName,
-    runs: options.Runs = options.RUNS,
+    home: options.Runs = options.RUNS,
     only: options.Only = "",
     failed: Annotated[bool, typer.Option("--failed", help="Only the trials that failed.")] = False,
     here: options.InProcess = False,
@@ -87,36 +86,27 @@ def resume(
     mlflow_uri: options.MlflowUri = None,
 ) -> None:
     """Run again what failed or was cut off, with the grid as it was last run."""
-    home = home_at(runs)
-    choice = Choice(only, frozenset({State.FAILED})) if failed else Choice(only)
+    choice = Choice(only, failed=failed)
     _train(Overview.of(recall(grid, home), home), choice, here=here, address=address, mlflow_uri=mlflow_uri)
 
 
 @verbs.command()
-def status(grid: options.GridName, runs: options.Runs = options.RUNS, as_json: options.Json = False) -> None:
+def status(grid: options.GridName, home: options.Runs = options.RUNS, as_json: options.Json = False) -> None:
     """What is done, running, failed or planned, why each failure failed, and what is stale."""
-    home = home_at(runs)
     overview = Overview.of(recall(grid, home), home)
-    if as_json:
-        show_json(standing.to_dict(overview))
-    else:
-        show("\n".join(standing.lines(overview)))
+    show_for(as_json, lambda: standing.to_dict(overview), lambda: standing.lines(overview))
     raise typer.Exit(EXIT[exit_state(list(overview.states.values()))])
 
 
 @verbs.command()
 def prune(
-    runs: options.Runs = options.RUNS,
+    home: options.Runs = options.RUNS,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Remove what no grid names, and what broken runs left: shows it, then asks. With --json it only shows."""
-    home = home_at(runs)
     found = pruning.rubbish(home)
-    if as_json:
-        show_json(found.to_dict())
-    else:
-        show("\n".join(found.lines(home)))
+    show_for(as_json, found.to_dict, lambda: found.lines(home))
     if not found.items or (as_json and not yes):
         return
     if not yes and not sys.stdin.isatty():
@@ -127,29 +117,26 @@ def prune(
 
 
 @verbs.command()
-def selftest(runs: options.Runs = options.RUNS, address: options.Address = None) -> None:
+def selftest(home: options.Runs = options.RUNS, address: options.Address = None) -> None:
     """Prove that nothing is lost here: kills, damages and doubles a tiny grid in a folder of its own below DIR."""
     from runners.selftest.story import selftest as put_to_the_test
 
-    runs = home_at(runs).path
-    say(f"takes about two minutes, in a folder of its own below {runs}")
-    if not show_verdicts(put_to_the_test(runs, address), runs):
+    say(f"takes about two minutes, in a folder of its own below {home.path}")
+    if not show_verdicts(put_to_the_test(home.path, address), home.path):
         raise typer.Exit(EXIT[State.FAILED])
 
 
-def _overview(grid: Grid, runs: Path) -> Overview:
-    """A grid as it stands on the disk, once all that it names is known."""
+def _overview(grid: Grid, home: Home) -> Overview:
+    """A grid as it stands on the disk, after a check of the tables that it names."""
     named_tables_exist(grid)
-    return Overview.of(grid, home_at(runs))
+    return Overview.of(grid, home)
 
 
 def _plan(overview: Overview, choice: Choice, *, jobs: int | None, each: bool = False, as_json: bool = False) -> None:
     verdicts = decide(overview, choice)
     cost = cost_of(overview, starting(verdicts), to_replace(verdicts), jobs=jobs)
-    if as_json:
-        show_json(planning.to_dict(overview, verdicts, cost))
-    else:
-        show("\n".join(planning.lines(overview, verdicts, cost, each=each)))
+    lines = partial(planning.lines, overview, verdicts, cost, each=each)
+    show_for(as_json, lambda: planning.to_dict(overview, verdicts, cost), lines)
 
 
 def _probe(overview: Overview, choice: Choice) -> None:
@@ -193,8 +180,8 @@ def _finish(overview: Overview) -> None:
     from results.export.table_request import TableRequest
     from results.renderers import write_all
 
-    if overview.count(State.DONE):
-        scores = scores_of(overview.grid, overview.cells, overview.home, None)
+    if overview.counts[State.DONE]:
+        scores = scores_of(overview.grid, overview.cells, overview.home)
         drawn = TableRequest(overview.grid.name).draw(overview.cells, scores)
         show_table(drawn)
         folder = overview.home.grid(overview.grid.name)

@@ -1,49 +1,21 @@
 """The catalogue of objectives: their names, equations, parameters and published defaults, without torch.
 
-The mathematics is in the room `objectives/`; here stands what a grid file may name, what a trial's identity contains,
-and what `goalgrid objectives` prints.
+The mathematics is in the room `objectives/`. Grid files, trial identity and `goalgrid objectives` read this catalogue.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from grid.errors import UserError, several, unknown
-from grid.objectives.goal_matrix import (
-    CELLS,
-    GOAL,
-    GOAL_COLUMNS,
-    GOAL_ROWS,
-    KNOWN_AS,
-    PAIR_WEIGHTS,
-    TRIPLET_WEIGHTS,
-)
+from grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.objectives.loss_entries import LOSSES
 from grid.objectives.parameters import VARIANTS, ObjectiveEntry, Parameter, Value
-
-__all__ = [
-    "CATALOGUE",
-    "CELLS",
-    "GOAL",
-    "GOAL_COLUMNS",
-    "GOAL_ROWS",
-    "KNOWN_AS",
-    "LOSSES",
-    "OBJECTIVES",
-    "PAIR_WEIGHTS",
-    "TRIPLET_WEIGHTS",
-    "VARIANTS",
-    "accepted",
-    "identifying",
-    "known_parameters",
-    "resolve",
-    "unknown_objective",
-]
 
 CATALOGUE: dict[str, ObjectiveEntry] = {**CELLS, **LOSSES}
 """Every objective that a grid may name."""
 
 OBJECTIVES: dict[str, dict[str, Parameter]] = {name: entry.parameters for name, entry in CATALOGUE.items()}
-"""Every objective that a grid may name, with its parameters."""
+"""The parameters of these objectives."""
 
 
 def resolve(name: str, *, variant: str = "paper", **overrides: Any) -> dict[str, Any]:
@@ -76,7 +48,7 @@ def resolve(name: str, *, variant: str = "paper", **overrides: Any) -> dict[str,
 
 
 def identifying(name: str, parameters: Mapping[str, Value]) -> dict[str, Value]:
-    """The parameters without those that still have the value in effect before they existed.
+    """The parameters, without those that have the value that was in effect before they existed.
 
     >>> identifying("con_nca", resolve("con_nca"))
     {'tau': 10.0, 'ignore_same_image': False}
@@ -86,20 +58,20 @@ def identifying(name: str, parameters: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def known_parameters() -> set[str]:
-    """Every parameter name that some objective has."""
     return {key for parameters in OBJECTIVES.values() for key in parameters}
 
 
 def accepted(name: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """Those overrides that this objective has: `objective.tau` in a grid file is for the cells with a tau."""
+    """The overrides that this objective has a parameter for: not every cell has a tau."""
     return {key: value for key, value in overrides.items() if key in OBJECTIVES[name]}
 
 
 def unknown_objective(name: str, where: str = "") -> str:
-    """Name the half of PAIR_TRIPLET that is wrong, where the name has that form."""
-    pair, separator, triplet = name.partition("_")
-    if separator and triplet in TRIPLET_WEIGHTS and pair not in PAIR_WEIGHTS:
-        return unknown("pair weight", pair, PAIR_WEIGHTS, where=f"of objective {name!r} {where}".strip())
-    if separator and pair in PAIR_WEIGHTS and triplet not in TRIPLET_WEIGHTS:
-        return unknown("triplet weight", triplet, TRIPLET_WEIGHTS, where=f"of objective {name!r} {where}".strip())
+    """Say that there is no such objective; of a name PAIR_TRIPLET, say which half is wrong."""
+    pair, _, triplet = name.partition("_")
+    within = f"of objective {name!r} {where}".strip()
+    if triplet in TRIPLET_WEIGHTS and pair not in PAIR_WEIGHTS:
+        return unknown("pair weight", pair, PAIR_WEIGHTS, where=within)
+    if pair in PAIR_WEIGHTS and triplet and triplet not in TRIPLET_WEIGHTS:
+        return unknown("triplet weight", triplet, TRIPLET_WEIGHTS, where=within)
     return unknown("objective", name, OBJECTIVES, where=where, hint="'goal' stands for the 15 PAIR_TRIPLET.")

@@ -7,13 +7,12 @@ from grid.objectives.parameters import Mining, ObjectiveEntry, Parameter, same
 
 @dataclass(frozen=True)
 class Weight:
-    """A triplet weight or a pair weight."""
+    """A triplet weight or a pair weight, with the source of its equation."""
 
     formula: str
     source: str
-    """Where its equation stands."""
     parameters: dict[str, Parameter]
-    """Of its equation and of its relative sets; the functions have the same names."""
+    """Parameters of its equation and of its relative sets, named as in the function."""
 
 
 ALPHA = same("steepness of P+ over s_pos", 2.0)
@@ -21,6 +20,9 @@ BETA = same("steepness of P- over s_neg", 10.0)
 LAM = same("similarity at which P+ and P- are one half", 0.5)
 EPS = same("slack of the relative sets, in similarity", 0.1)
 TAU = same("steepness of the triplet weight, per unit of similarity", 10.0)
+SLACK = Parameter("a triplet is active while s_neg + margin > s_pos; none: always", 0.2, None, optional=True)
+OFFSET = Parameter("moves the contour T = 1/2 to (1 - s_pos)^2 + s_neg^2 = 1 - offset", 0.0, 0.5)
+SIGMOIDS = {"alpha": ALPHA, "beta": BETA, "lam": LAM}
 SETS = Parameter(
     "which pairs the relative sets hold: 'paper' beyond the threshold; 'released' also at it, and exact ties "
     "do not count in the mean of lin-ms",
@@ -33,20 +35,13 @@ TRIPLET_WEIGHTS: dict[str, Weight] = {
     "con": Weight(
         "T = [s_neg + margin > s_pos]",
         "GOAL Eq. (5)",
-        {
-            "margin": Parameter(
-                "a triplet is active while s_neg + margin > s_pos; none: always", 0.2, None, optional=True
-            )
-        },
+        {"margin": SLACK},
     ),
     "nca": Weight("T = sigmoid(tau (s_neg - s_pos))", "GOAL Eq. (7)", {"tau": TAU}),
     "cir": Weight(
         "T = sigmoid(tau (s_neg^2 - s_pos (2 - s_pos) + offset))",
         "GOAL Eq. (8)",
-        {
-            "tau": TAU,
-            "offset": Parameter("moves the contour T = 1/2 to (1 - s_pos)^2 + s_neg^2 = 1 - offset", 0.0, 0.5),
-        },
+        {"tau": TAU, "offset": OFFSET},
     ),
 }
 """Columns of the matrix; GOAL's in its order."""
@@ -57,7 +52,7 @@ PAIR_WEIGHTS: dict[str, Weight] = {
     "sig": Weight(
         "P+ = sigmoid(-alpha (s_pos - lam)), P- = sigmoid(beta (s_neg - lam))",
         "GOAL Eq. (11)",
-        {"alpha": ALPHA, "beta": BETA, "lam": LAM},
+        SIGMOIDS,
     ),
     "lin-ms": Weight(
         "P+ = (1 - m+)(1 - s_pos), P- = (1 + m-) s_neg",
@@ -68,9 +63,7 @@ PAIR_WEIGHTS: dict[str, Weight] = {
         "P+ = 1 / (m+ + exp(alpha (s_pos - lam))), P- = 1 / (m- + exp(-beta (s_neg - lam)))",
         "GOAL Eq. (12)",
         {
-            "alpha": ALPHA,
-            "beta": BETA,
-            "lam": LAM,
+            **SIGMOIDS,
             "eps": EPS,
             "empty": Parameter("m of an empty relative set; 1 is neutral", 1.0, 0.0),
             "sets": SETS,
@@ -86,12 +79,12 @@ KNOWN_AS: dict[str, str] = {
     "sig_con": "Binomial deviance",
     "sig-ms_con": "Multi-Similarity loss",
 }
-"""GOAL Table 1: the cells that had a name before. All others are new there."""
+"""GOAL Table 1: the cells that had a name before. The other cells are new in GOAL."""
 
 GOAL_ROWS = ("con", "lin", "sig", "lin-ms", "sig-ms")
 GOAL_COLUMNS = ("con", "nca", "cir")
 GOAL: tuple[str, ...] = tuple(f"{pair}_{triplet}" for pair in GOAL_ROWS for triplet in GOAL_COLUMNS)
-"""The 15 names PAIR_TRIPLET, row by row: what "goal" stands for in a grid, whatever weights are added."""
+"""The 15 names PAIR_TRIPLET, row by row, that "goal" stands for in a grid, whatever weights are added."""
 
 
 def _cell(name: str) -> ObjectiveEntry:
@@ -110,4 +103,4 @@ def _cell(name: str) -> ObjectiveEntry:
 CELLS: dict[str, ObjectiveEntry] = {
     name: _cell(name) for name in (f"{pair}_{triplet}" for pair in PAIR_WEIGHTS for triplet in TRIPLET_WEIGHTS)
 }
-"""Every pair weight with every triplet weight: GOAL's 15, and those of weights that were added."""
+"""Every pair weight with every triplet weight: GOAL's 15 cells, and the cells of weights that were added."""

@@ -1,12 +1,11 @@
 """The losses that are no cells of GOAL's matrix, with their parameters, equations and sources."""
 
-from grid.objectives.goal_matrix import ALPHA, BETA, LAM
+from grid.objectives.goal_matrix import SIGMOIDS
 from grid.objectives.parameters import Mining, ObjectiveEntry, Parameter, same
 
 MARGIN = same("by how much the positive is to lead, in similarity", 0.2)
-_GAMMA = Parameter("how hard the mining is: the hardest alone as it grows", 60.0, 50.0)
 _UNIFIED = {
-    "gamma": _GAMMA,
+    "gamma": Parameter("how hard the mining is: the hardest alone as it grows", 60.0, 50.0),
     "margin": MARGIN,
     "scaled": Parameter("the factor 1/gamma", True, False),
 }
@@ -134,7 +133,7 @@ LOSSES: dict[str, ObjectiveEntry] = {
         "pairwise",
         "GOAL Eq. (11), integrated",
         "1/alpha log(1 + exp(-alpha (s_pos - lam))) + 1/beta mean of log(1 + exp(beta (s_neg - lam)))",
-        {"alpha": ALPHA, "beta": BETA, "lam": LAM},
+        SIGMOIDS,
         mining=Mining("hardest", fixed=False),
         known_as="Binomial deviance",
     ),

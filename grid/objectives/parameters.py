@@ -1,4 +1,4 @@
-"""What describes an objective: parameters with their default under each variant, and its entry of the catalogue."""
+"""An objective's entry in the catalogue, and its parameters with their default under each variant."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,7 +11,7 @@ Value = int | float | bool | str | None
 
 @dataclass(frozen=True)
 class Parameter:
-    """One number of an objective, with its default under each variant."""
+    """A parameter of an objective, with its default under each variant."""
 
     meaning: str
     paper: Value
@@ -20,7 +20,7 @@ class Parameter:
     optional: bool = False
     """Whether "none" is a value, as for the margin: no hinge."""
     silent: tuple[Value, ...] = ()
-    """For a parameter that came later: the value in effect before it (its frozen identity default); never changed."""
+    """For a parameter that came later: the value in effect before it, its frozen identity default."""
 
     def default(self, variant: str) -> Value:
         return self.released if variant == "released" else self.paper
@@ -52,15 +52,14 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Mining:
-    """Which negatives of an anchor an objective is given."""
+    """The negatives of an anchor that an objective gets."""
 
     negatives: Literal["hardest", "all"]
     fixed: bool
-    """Whether the equation has a meaning on these negatives alone; else a grid may choose, and a trainer warm up."""
+    """Whether the equation has a meaning on these negatives alone; else a grid chooses, and a trainer may warm up."""
 
     @property
     def parameters(self) -> dict[str, Parameter]:
-        """What a grid may choose."""
         if self.fixed:
             return {}
         usual = self.negatives == "hardest"
@@ -74,24 +73,23 @@ class Mining:
 
 @dataclass(frozen=True)
 class ObjectiveEntry:
-    """One objective of the catalogue: all that is declared about it."""
+    """An objective in the catalogue, with the source of its equation."""
 
     family: str
     """Of a loss, the file in `objectives/` that its equation stands in."""
     source: str
-    """Where its equation stands."""
     formula: str
     own: dict[str, Parameter]
-    """Parameters of its equation; the function has the same names."""
+    """Parameters of its equation, named as in the function."""
     mining: Mining
     known_as: str = ""
-    """The name it had before, if it had one."""
+    """A name that it had before."""
     reduction: tuple[Value, Value] = ("sum", "sum")
-    """How pairs and directions become one number, under each variant."""
+    """How pairs and directions become a single number, under each variant."""
 
     @property
     def parameters(self) -> dict[str, Parameter]:
-        """All parameters: of the equation, of the reduction over a batch, and of mining where that is free."""
+        """Parameters of the equation, of the reduction over a batch, and of mining if a grid may choose it."""
         return {**self.own, **_of_a_batch(*self.reduction), **self.mining.parameters}
 
 

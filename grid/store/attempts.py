@@ -36,7 +36,7 @@ class Attempt:
 
     @property
     def end(self) -> Path:
-        return self.folder / _end(self.number)
+        return self.folder / f"{self.number:03}.end.json"
 
     @property
     def log(self) -> Path:
@@ -44,25 +44,18 @@ class Attempt:
 
     @property
     def steps(self) -> Path:
+        """The step from which it went on and the step that it reached, where they are counted."""
         return self.folder / f"{self.number:03}.steps"
-
-    def counted(self) -> tuple[int, int] | None:
-        """From which step it went on and which it reached, exactly; None where nobody asked to count."""
-        if not self.steps.exists():
-            return None
-        first, last = map(int, self.steps.read_text(encoding="ascii").split() or (0, 0))
-        return first, last
 
     def content(self) -> dict[str, Any]:
         """Who trains, since when, and how far: empty if it cannot be read."""
         return _read(self.lease)
 
     def launch(self) -> str:
-        """The launch that made it; empty if that cannot be read."""
         return str(self.content().get("launch", ""))
 
     def outcome(self) -> str | None:
-        """`done`, or the class of its failure; None while it runs, or where it was killed and nobody saw it."""
+        """`done`, or the class of its failure; None while it runs, or if it was killed unseen."""
         return _read(self.end).get("outcome")
 
     def failure(self) -> Failure | None:
@@ -89,7 +82,7 @@ class Attempt:
         return not self.end.exists() and self.held()
 
     def held(self) -> bool:
-        """The same of one that has no end: on this machine its process is looked up, elsewhere its heartbeat counts."""
+        """`live` for an attempt without an end: here its process is looked up, elsewhere its heartbeat counts."""
         lease = self.content()
         if not lease:
             return False
@@ -99,15 +92,14 @@ class Attempt:
 
 
 def attempts_in(folder: Path) -> list[Attempt]:
-    """All attempts in this folder, the first one first."""
     return [Attempt(folder, number) for number in sorted(_numbers(names_in(folder)))]
 
 
 def live_in(folder: Path) -> bool:
     """Whether a process holds the latest attempt in this folder, which is looked at once."""
     names = names_in(folder)
-    number = max(_numbers(names), default=0)
-    return number > 0 and _end(number) not in names and Attempt(folder, number).held()
+    latest = Attempt(folder, max(_numbers(names), default=0))
+    return latest.number > 0 and latest.end.name not in names and latest.held()
 
 
 def names_in(folder: Path) -> list[str]:
@@ -116,10 +108,6 @@ def names_in(folder: Path) -> list[str]:
         return os.listdir(folder)  # noqa: PTH208 - as names, without a path for each
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-def _end(number: int) -> str:
-    return f"{number:03}.end.json"
 
 
 def _numbers(names: Iterable[str]) -> list[int]:

@@ -45,7 +45,6 @@ def written_aside(path: Path, *, durable: bool = True) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str, *, durable: bool = True) -> None:
-    """Replace the file's content."""
     with written_aside(path, durable=durable) as aside:
         aside.write_text(text, encoding="utf-8")
 
@@ -84,7 +83,7 @@ def make_durable(folder: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError, consequence: str = "") -> UserError:
-    """What a user is told of a disk that is full, read-only or not theirs."""
+    """The error for a disk that is full, read-only or not the user's."""
     return UserError(
         f"cannot write {path}: {error.strerror or error}. {consequence}"
         "Make room or choose another folder with --runs; the same command goes on from here."
@@ -92,7 +91,7 @@ def cannot_write(path: Path, error: OSError, consequence: str = "") -> UserError
 
 
 def create_text(path: Path, text: str) -> bool:
-    """Make a file appear with its content at once; False if there is one. A link does that on shared folders too.
+    """Make a file appear with its content at once; False if it exists. A link does that on shared folders, too.
 
     Raises:
         OSError: the disk is full or read-only.
@@ -108,11 +107,6 @@ def create_text(path: Path, text: str) -> bool:
     return True
 
 
-def create_json(path: Path, value: Any) -> bool:
-    """The same for JSON."""
-    return create_text(path, json.dumps(value))
-
-
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
     """The objects of a JSON Lines file; none when there is no file."""
     if not path.exists():
@@ -121,7 +115,7 @@ def read_json_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def last_json_line(path: Path) -> dict[str, Any] | None:
-    """The last object of a JSON Lines file; None when there is no file, or nothing in it. Parses no other line."""
+    """The last object of a JSON Lines file, the only line that is parsed; None for a file that is missing or empty."""
     try:
         last = path.read_bytes().rstrip().rpartition(b"\n")[2]
     except FileNotFoundError:
@@ -130,7 +124,7 @@ def last_json_line(path: Path) -> dict[str, Any] | None:
 
 
 def bytes_below(folder: Path) -> int:
-    """Bytes of all files in a folder and its folders; links are not followed."""
+    """Bytes of all files in a folder and its subfolders; links are not followed."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
 
 

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 
 from grid.errors import UserError
@@ -37,11 +37,12 @@ class Need:
     alone: float
 
     def share(self) -> float:
-        """Of one trial; what was measured fits, if without all of the margin."""
-        return min(1.0, self._share(self.alone))
+        """The share of a trial; at most 1, where the measured peak fits without the whole margin."""
+        exact = (MARGIN * self.alone + self.context) / (self.total - RESERVED)
+        return min(1.0, round(math.ceil(exact / STEP - 1e-6) * STEP, 2))
 
     def bound(self, share: float) -> float:
-        """The part of the GPU's memory that a process with this share may allocate."""
+        """The fraction of the GPU's memory that a process with this share may allocate."""
         return 1.0 if share >= 1 else max(0.0, share * (self.total - RESERVED) - self.context) / self.total
 
     def text(self) -> str:
@@ -49,34 +50,17 @@ class Need:
         needed, total = ((value / 1e9) for value in (MARGIN * self.alone + self.context, self.total))
         return f"{self.share():.2f} of {self.device}: {needed:.2g} of {total:.2g} GB"
 
-    def _share(self, peak: float) -> float:
-        return rounded_up((MARGIN * peak + self.context) / (self.total - RESERVED))
 
-
-def rounded_up(share: float) -> float:
-    """
-    >>> rounded_up(0.121), rounded_up(0.12), rounded_up(3 * 0.1)
-    (0.13, 0.12, 0.3)
-    """
-    return round(math.ceil(share / STEP - 1e-6) * STEP, 2)
-
-
-def read(home: Home, kind: str) -> list[Need]:
-    """What is known of trials of this kind, of each GPU on which they were measured.
-
-    Args:
-        kind: what `probes.speed_of` gives.
-    """
-    return [_parsed(path.read_text(encoding="utf-8")) for path in sorted(home.memory.glob(f"{kind}-*.json"))]
-
-
-def known(home: Home, kind: str, device: str) -> Need | None:
-    """What is known of them on this GPU."""
-    return next((need for need in read(home, kind) if need.device == device), None)
+def read(home: Home, kind: str) -> dict[str, Need]:
+    """The needs of trials of this kind, as `speed_of` names it, by the GPU on which they were measured."""
+    contents = [json.loads(path.read_bytes()) for path in sorted(home.memory.glob(f"{kind}-*.json"))]
+    known = {field.name for field in fields(Need)}  # earlier versions wrote further fields
+    needs = [Need(**{name: value for name, value in content.items() if name in known}) for content in contents]
+    return {need.device: need for need in needs}
 
 
 def remember(home: Home, kind: str, need: Need) -> None:
-    """Keep it for later launches.
+    """Keep a need for later launches.
 
     Raises:
         UserError: the runs folder cannot be written.
@@ -84,26 +68,20 @@ def remember(home: Home, kind: str, need: Need) -> None:
     write_json(home.memory / f"{kind}-{digest(need.device)[:8]}.json", asdict(need), durable=False)
 
 
-def smallest(needs: Sequence[Need]) -> Need:
-    """That of the GPU with the least memory: its shares hold on any of them."""
+def smallest(needs: Iterable[Need]) -> Need:
+    """The need on the GPU with the least memory: its shares hold on every GPU."""
     return min(needs, key=lambda need: need.total)
 
 
 def too_large(recipe: str, batch: int, device: str, *, taken: float, free: float, total: float) -> UserError:
-    """One trial does not fit on a GPU.
+    """The error for a trial that does not fit on a GPU.
 
     Args:
         taken: bytes that it had allocated when there were no more.
-        free: bytes that nobody used before.
+        free: bytes that were free before it began.
     """
     return UserError(
         f"out of memory: one trial of {recipe} at a batch of {batch} needs more than {taken / 1e9:.1f} GB of a GPU; "
         f"{device} has {total / 1e9:.1f} GB, {free / 1e9:.1f} GB were free. What helps: a smaller train.batch_size, "
         'train.precision = "bf16", a larger GPU, or several of them for a trial (resources.replicas).'
     )
-
-
-def _parsed(text: str) -> Need:
-    """What `remember` wrote, by this version or an earlier one, which kept more."""
-    content = json.loads(text)
-    return Need(**{field.name: content[field.name] for field in fields(Need)})

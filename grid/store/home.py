@@ -7,18 +7,12 @@ import os
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
 
 from grid.store.attempts import Attempt, attempts_in, live_in, names_in
 from grid.store.failures import Failure
 
 _SETTINGS, _ATTEMPTS, _ERROR, _DONE = "settings.json", "attempts", "error.txt", "done"
-"""What a trial's folder holds, of which its state is told."""
-
-
-class _Folder(Protocol):
-    @property
-    def path(self) -> Path: ...
+"""The names in a trial's folder that decide its state."""
 
 
 class Below:
@@ -27,12 +21,12 @@ class Below:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def __get__(self, folder: _Folder, kind: type) -> Path:
+    def __get__(self, folder: "TrialFolder | GridFolder | Home", kind: type) -> Path:
         return folder.path / self.name
 
 
 class State(StrEnum):
-    """What a trial's folder says of it."""
+    """The state of a trial, which its folder tells."""
 
     PLANNED = "planned"
     RUNNING = "running"
@@ -52,7 +46,6 @@ class TrialFolder:
     history = Below("history.jsonl")
     last_checkpoint = Below("last.ckpt")
     previous_checkpoint = Below("previous.ckpt")
-    """The checkpoint before the last."""
     best_checkpoint = Below("best.ckpt")
     record = Below("record.parquet")
     error = Below(_ERROR)
@@ -64,19 +57,14 @@ class TrialFolder:
     def trial_id(self) -> str:
         return self.path.name
 
-    def sibling(self, trial_id: str) -> "TrialFolder":
-        """Another trial's folder of the same home."""
-        return TrialFolder(self.path.parent / trial_id)
-
     def attempts(self) -> list[Attempt]:
-        """All attempts at it, the first one first."""
         return attempts_in(self.attempts_folder)
 
     def latest(self) -> Attempt | None:
         return next(reversed(self.attempts()), None)
 
     def state(self) -> State:
-        """Derived from which files stand here, by one look at them."""
+        """Derived from the names in the folder, which is listed once."""
         names = names_in(self.path)
         if _DONE in names:
             return State.DONE
@@ -87,12 +75,12 @@ class TrialFolder:
         return State.INTERRUPTED if _SETTINGS in names else State.PLANNED
 
     def failure(self) -> Failure | None:
-        """The class of a failed trial's last failure."""
+        """The class of a failed trial's last failure; None for any other trial."""
         latest = self.latest()
         return latest.failure() if latest and self.error.exists() else None
 
     def reason(self) -> str:
-        """The last line of a failed trial's error; empty for any other."""
+        """The last line of a failed trial's error; empty for any other trial."""
         if not self.error.exists():
             return ""
         lines = self.error.read_text(encoding="utf-8").strip().splitlines()
@@ -108,15 +96,13 @@ class GridFolder:
     """The grid as it was last run, overrides included."""
     trials = Below("trials.txt")
     former = Below("former.txt")
-    """Ids of trials that the grid once had, and has no more."""
+    """Ids of trials that the grid had in an earlier run and has no more."""
     probe = Below("probe.json")
-    """What a few steps of its trials cost, measured."""
     results = Below("results.parquet")
     tables = Below("tables")
     report = Below("report.html")
 
     def ids(self) -> list[str]:
-        """Ids of its trials, as it was last run."""
         return _lines(self.trials)
 
     def former_ids(self) -> list[str]:
@@ -130,15 +116,14 @@ class Home:
     path: Path
     trials_folder = Below("trials")
     summaries = Below("summaries.parquet")
-    """What tables read of many records: a copy, made anew where it is not right."""
+    """The columns of all records that tables read: a copy, made anew where it is out of date."""
     replaced = Below("replaced")
-    """Folders of trials that were trained anew, as they were before."""
+    """The earlier folders of trials that were trained anew."""
     features = Below("features")
-    """Features of frozen backbones, shared by all trials."""
     memory = Below("memory")
-    """What trials need of a GPU's memory, measured for each kind of trial and each GPU."""
+    """The GPU memory that trials need, measured for each kind of trial and each GPU."""
     mark = Below(".goalgrid")
-    """A random word, by which a node knows that it sees this folder and not an empty mount point."""
+    """Holds a random word, by which a node knows that it sees this folder and no empty mount point."""
     launches = Below("launches")
     mlflow = Below("mlflow.db")
 
@@ -149,16 +134,14 @@ class Home:
         return GridFolder(self.path / "grids" / name)
 
     def grids(self) -> list[GridFolder]:
-        """All grids that were run under this home."""
-        found = [GridFolder(folder) for folder in sorted(self.path.glob("grids/*"))]
-        return [folder for folder in found if folder.grid.exists() or folder.trials.exists()]
+        folders = [GridFolder(path) for path in sorted(self.path.glob("grids/*"))]
+        return [folder for folder in folders if folder.grid.exists() or folder.trials.exists()]
 
     def trials(self) -> list[TrialFolder]:
-        """The folders of all trials, of whatever grid."""
         return [self.trial(trial_id) for trial_id in sorted(self.standing())]
 
     def standing(self) -> set[str]:
-        """Ids of all trials that have a folder, of whatever grid, by one look at where they stand."""
+        """Ids of the trials of all grids that have a folder; the folder of trials is listed once."""
         try:
             with os.scandir(self.trials_folder) as entries:
                 return {entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")}
@@ -166,7 +149,7 @@ class Home:
             return set()
 
     def stop_request(self, launch: str) -> Path:
-        """Where it stands, the trials of this launch write a checkpoint and end."""
+        """A file; while it stands, the trials of this launch write a checkpoint and end."""
         return self.launches / f"{launch}.stop"
 
 

@@ -1,4 +1,4 @@
-"""Which process this is, in a way that neither a changed clock nor a reused number can confuse."""
+"""Which process this is, whatever happens to the clock and to process numbers."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ _HAS_PROC = Path("/proc/self/stat").exists()
 
 @cache
 def machine() -> str:
-    """Host, boot and process namespace: processes can be looked up from where this is the same."""
+    """Host, boot and process namespace: only processes with the same machine can look one another up."""
     boot, namespace = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
     parts = [socket.gethostname()]
     parts += [boot.read_text(encoding="ascii").strip()] if boot.exists() else []
@@ -19,9 +19,9 @@ def machine() -> str:
 
 
 def started(pid: int) -> float | None:
-    """When a process began; None if there is none, or if it is dead and only not yet reaped.
+    """When a process began; None if it does not exist, or if it is dead and not yet reaped.
 
-    On Linux in ticks since the machine's start: unlike a time of day they stay as they are when the clock is set.
+    On Linux in ticks since the machine's start, which do not change when the clock is set.
     """
     if _HAS_PROC:
         try:
@@ -39,5 +39,4 @@ def started(pid: int) -> float | None:
 
 
 def own_start() -> float:
-    """When this process began."""
     return started(os.getpid()) or 0.0

@@ -1,4 +1,4 @@
-"""A grid's folder in a runs folder: what the grid was when it was last run, and which trials have left it since."""
+"""A grid's folder in a runs folder: the grid as it was last run, and the trials that have left it since."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from grid.store.home import Home
 
 
 def save_grid(grid: Grid, trials: Sequence[Trial], home: Home) -> None:
-    """Write the grid as resolved and its trials' ids, before the first trial starts; those that left it are kept.
+    """Write the grid as resolved, its trials' ids, and the ids of trials that left it and still have a folder.
 
     Raises:
         UserError: the runs folder cannot be written.
@@ -28,7 +28,7 @@ def save_grid(grid: Grid, trials: Sequence[Trial], home: Home) -> None:
 def read_grid(name: str, home: Home) -> Grid:
     """The grid of this name as it was last run.
 
-    What another version of the program wrote into [resources] or [reliability] is left out: it changes no trial.
+    Unknown keys in [resources] and [reliability], which another version wrote, are left out: they change no trial.
 
     Raises:
         UserError: the file cannot be read, or does not fit this version.
@@ -42,6 +42,6 @@ def read_grid(name: str, home: Home) -> Grid:
 
 
 def _keep(path: Path, text: str) -> None:
-    """Write what is not there yet: a grid that did not change can be shown on a disk that takes nothing."""
+    """Write only a text that differs from the file's: a grid that did not change needs no writable disk."""
     if not path.exists() or path.read_text(encoding="utf-8") != text:
         write_text(path, text)

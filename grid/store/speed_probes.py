@@ -1,4 +1,4 @@
-"""Probes: what a few steps of a recipe on a data set took, kept in the grid's folder for later plans."""
+"""Speed probes: what a few steps of a recipe on a data set took, kept in the grid's folder for later plans."""
 
 import json
 from collections.abc import Iterable
@@ -12,17 +12,14 @@ from grid.store.home import GridFolder
 
 @dataclass(frozen=True)
 class Probe:
-    """One measurement.
+    """The measurement of a trial.
 
     Args:
-        settings: what `speed_of` gave for the trial that was measured.
-        steps: that were measured.
-        least, most: seconds of one step, a quarter of the measured ones being below and above.
-        evaluation: seconds of one validation.
-        epoch_steps: steps of one epoch.
+        settings: the word that `speed_of` gives for the trial.
+        least, most: lower and upper quartile of the seconds of a step.
+        evaluation: seconds of a validation.
         best: bytes of the best checkpoint.
-        rest: bytes of what a finished trial keeps beside it.
-        gpu: whether a GPU trained.
+        rest: bytes that a finished trial keeps beside it.
     """
 
     dataset: str
@@ -39,7 +36,7 @@ class Probe:
 
 
 def speed_of(settings: TrialSettings) -> str:
-    """A word that is the same for trials whose steps cost alike: all settings but objective, seed and epochs."""
+    """A word that trials share whose steps cost the same: it stands for all settings but objective, seed and epochs."""
     content = canonical(settings)
     content["train"].pop("epochs", None)
     for name in ("objective", "seed", "starts_from"):
@@ -48,14 +45,13 @@ def speed_of(settings: TrialSettings) -> str:
 
 
 def read(folder: GridFolder) -> list[Probe]:
-    """All that this grid's folder remembers."""
     if not folder.probe.exists():
         return []
     return [Probe(**content) for content in json.loads(folder.probe.read_text(encoding="utf-8"))]
 
 
 def remember(folder: GridFolder, probes: Iterable[Probe]) -> None:
-    """Keep these, instead of earlier ones of the same recipe on the same data set.
+    """Keep these probes, instead of earlier probes of the same recipe on the same data set.
 
     Raises:
         UserError: the runs folder cannot be written.

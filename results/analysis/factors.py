@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from grid.errors import UserError, unknown
 from grid.expansion import Cell
-from grid.objectives import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from results.layouts.captions import BlockKey, block_title
 
 Levels = tuple[str, ...]

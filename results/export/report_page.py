@@ -101,19 +101,6 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Trouble:
-    """Trials that failed for the same reason."""
-
-    failure: str
-    message: str
-    count: int
-    advice: str
-    log: str
-    alone: str
-    """The command that runs one of the trials alone."""
-
-
-@dataclass(frozen=True)
 class Standing:
     """The state of the grid, which changes while the grid runs."""
 
@@ -122,7 +109,8 @@ class Standing:
     trials: Mapping[str, str]
     """State by trial id."""
     running: Sequence[str] = ()
-    troubles: Sequence[Trouble] = ()
+    troubles: Sequence[Mapping[str, Any]] = ()
+    """Groups of trials that failed for the same reason, as `goalgrid status --json` has them."""
     notes: Sequence[str] = ()
     """A line for every trial or group of trials that is collapsed, stale or left over."""
 

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from grid.objectives import PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.palette import INK
 from results.figures.figure_kind import FigureKind
 from results.figures.study import Study

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from grid.objectives import GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives.goal_matrix import GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.palette import COLOURS, FAINT, INK, MARKS
 from results.figures.figure_kind import FigureKind
 from results.figures.study import Study

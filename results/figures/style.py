@@ -10,7 +10,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from grid.objectives import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.palette import COLOURS, DASHES, FAINT, INK, MARKS
 from grid.store.files import written_aside
 from results.figures.study import Study

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from grid.errors import UserError
 from grid.expansion import Cell
 from grid.listed import members
-from grid.objectives import CELLS
+from grid.objectives.goal_matrix import CELLS
 from results.layouts import against as beside
 from results.layouts import pivot
 from results.layouts.captions import TableSource

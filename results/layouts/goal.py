@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from grid.errors import UserError
 from grid.expansion import Cell
-from grid.objectives import GOAL_COLUMNS, GOAL_ROWS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from results.layouts.captions import METRIC_NAMES, TableSource, block_title, blocks_of, caption, entry
 from results.layouts.columns import by_direction
 from results.layouts.layout import Layout

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from grid.expansion import Cell
-from grid.objectives import KNOWN_AS
+from grid.objectives.goal_matrix import KNOWN_AS
 from results.layouts.captions import TableSource
 from results.layouts.goal import matrix_of, symbol, triplet_columns
 from results.layouts.layout import Layout

@@ -7,7 +7,7 @@ from itertools import product
 from grid import catalog
 from grid.errors import UserError, unknown
 from grid.expansion import Cell
-from grid.objectives import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from results.layouts.captions import METRIC_NAMES, caption, entry
 from results.layouts.columns import DIRECTIONS
 from results.layouts.goal import symbol

@@ -68,7 +68,7 @@ def probe(samples: Sequence[Sample], home: Home) -> Probed:
     cuda.take_smallest()
     found, name = Probed(cuda.devices(), {}), torch.cuda.get_device_name()
     for sample in samples:
-        need = gpu_needs.known(home, sample.kind, name)
+        need = gpu_needs.read(home, sample.kind).get(name)
         if need is None:
             free, total = torch.cuda.mem_get_info()
             try:

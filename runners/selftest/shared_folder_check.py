@@ -15,7 +15,7 @@ from pathlib import Path
 
 from grid.errors import UserError
 from grid.store.attempts import HEARTBEAT_SECONDS
-from grid.store.files import create_json, write_text
+from grid.store.files import create_text, write_text
 from runners.selftest.faults import Unmet, wait_for
 
 MEETING_SECONDS = 60.0
@@ -54,7 +54,7 @@ def look(folder: str, count: int) -> dict[str, object]:
         _meet(place, "came", name, count, MEETING_SECONDS)
         seen.won = [number for number in range(ROUNDS) if _contend(place / f"link-{number}", name)]
         seen.seconds = _meet(place, "linked", name, count, MEETING_SECONDS)
-        writes = create_json(place / "writer", name)
+        writes = create_text(place / "writer", name)
         seen.faults += _write(place / "whole") if writes else _read(place / "whole")
     except OSError as error:
         seen.faults.append(f"{error.strerror}: {error.filename}")
@@ -89,7 +89,7 @@ def _meet(place: Path, what: str, name: str, count: int, patience: float) -> flo
 def _contend(path: Path, name: str) -> bool:
     """Try to make a link at the same time as the others; the winner lets them catch up."""
     try:
-        made = create_json(path, name)
+        made = create_text(path, name)
     except OSError as error:
         raise UserError(f"no hard link can be made: {error.strerror}") from error
     if made:

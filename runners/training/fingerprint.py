@@ -8,7 +8,8 @@ from pydantic import BaseModel
 
 from grid import catalog
 from grid.expansion import Shared
-from grid.objectives import OBJECTIVES, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives import OBJECTIVES
+from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.protocols import PROTOCOLS
 from grid.settings import TrialSettings
 from results.records import provenance

@@ -5,6 +5,7 @@ works on shared folders, and fences: a process that finds its attempt ended, or 
 """
 
 import faulthandler
+import json
 import os
 import socket
 import sys
@@ -20,7 +21,7 @@ from grid.errors import UserError
 from grid.store import processes
 from grid.store.attempts import HEARTBEAT_SECONDS, Attempt, foreign
 from grid.store.failures import Failure
-from grid.store.files import cannot_write, create_json, write_json
+from grid.store.files import cannot_write, create_text, write_json
 from grid.store.home import TrialFolder
 from runners.trial.stopping import Stop
 
@@ -184,7 +185,7 @@ def end(attempt: Attempt, outcome: str, message: str = "", *, step: int | None =
     ended = datetime.now(UTC).isoformat(timespec="seconds")
     content = {"outcome": outcome, "message": message, "step": step, "ended": ended}
     try:
-        return create_json(attempt.end, content)
+        return create_text(attempt.end, json.dumps(content))
     except OSError:
         return False  # the disk may have failed the attempt; its process ends all the same
 
@@ -213,7 +214,7 @@ def _acquire(folder: TrialFolder, origin: Origin) -> tuple[Attempt, dict[str, An
         "step": 0,
         "progress": 0,
     }
-    if not create_json(attempt.lease, lease):
+    if not create_text(attempt.lease, json.dumps(lease)):
         ours = attempt.launch() == origin.launch
         raise Busy("another process has just begun to train this trial; it is left to that one", ours=ours)
     if before and before.outcome() is None:

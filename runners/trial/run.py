@@ -223,7 +223,7 @@ def _parent(settings: TrialSettings, folder: TrialFolder) -> TrialFolder | None:
     """
     if settings.starts_from is None:
         return None
-    parent = folder.sibling(settings.starts_from)
+    parent = TrialFolder(folder.path.parent / settings.starts_from)
     if not parent.done.exists():
         raise UserError(f"it starts from {parent.trial_id}, which is not done. Run the grid: parents come first.")
     return parent

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from grid.expansion import Cell
-from grid.objectives import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.store.home import State
 from runners.trial.events import Event
 

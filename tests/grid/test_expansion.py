@@ -8,7 +8,7 @@ from grid.encoders import BiGruSettings
 from grid.errors import UserError
 from grid.expansion import expand, select, trials_of
 from grid.gridfile import load
-from grid.objectives import GOAL
+from grid.objectives.goal_matrix import GOAL
 
 
 def test_the_demo_has_15_cells_and_45_trials() -> None:

@@ -8,7 +8,7 @@ from grid import catalog
 from grid.errors import UserError
 from grid.expansion import expand
 from grid.gridfile import Grid, check, dotted_names, load
-from grid.objectives import GOAL
+from grid.objectives.goal_matrix import GOAL
 
 MINIMAL = {"name": "g", "datasets": ["shapes"], "recipes": ["cnn-bow"], "objectives": "goal", "seeds": [0]}
 
@@ -83,7 +83,7 @@ def test_a_value_out_of_range_is_named(override: str, part: str) -> None:
     ("setting", "part"),
     [
         ("checkpoint_minutes=0", "checkpoint_minutes: Input should be greater than 0"),
-        ("checkpoint_steps=0", "checkpoint_steps: Input should be greater than or equal to 1"),
+        ("checkpoint_steps=0", "checkpoint_steps: Input should be greater than 0"),
         ("stall_minutes=0", "stall_minutes: Input should be greater than 0"),
         ("stall_minutes=soon", "stall_minutes: Input should be a valid number"),
         ("grace_seconds=-1", "grace_seconds: Input should be greater than or equal to 0"),

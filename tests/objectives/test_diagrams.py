@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from grid.errors import UserError
-from grid.objectives import GOAL, VARIANTS, resolve
+from grid.objectives import resolve
+from grid.objectives.goal_matrix import GOAL
+from grid.objectives.parameters import VARIANTS
 from objectives import diagrams
 from tests.objectives import literal
 

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from grid.objectives import PAIR_WEIGHTS, TRIPLET_WEIGHTS, VARIANTS, resolve
+from grid.objectives import resolve
+from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives.parameters import VARIANTS
 from objectives import build, mining
 from tests.objectives import literal
 

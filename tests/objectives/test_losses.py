@@ -5,7 +5,9 @@ import torch
 from torch import Tensor
 
 import objectives
-from grid.objectives import LOSSES, VARIANTS, resolve
+from grid.objectives import resolve
+from grid.objectives.loss_entries import LOSSES
+from grid.objectives.parameters import VARIANTS
 from objectives import build
 from tests.objectives import literal
 from tests.objectives.test_goal import SIMILARITIES, gradient, unit

@@ -11,7 +11,10 @@ from torch import Tensor
 
 import objectives
 from grid.errors import UserError
-from grid.objectives import CATALOGUE, CELLS, GOAL, LOSSES, OBJECTIVES, PAIR_WEIGHTS, TRIPLET_WEIGHTS, VARIANTS, resolve
+from grid.objectives import CATALOGUE, OBJECTIVES, resolve
+from grid.objectives.goal_matrix import CELLS, GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives.loss_entries import LOSSES
+from grid.objectives.parameters import VARIANTS
 from objectives import build, pair_weights, triplet_weights
 from objectives.gradient_surrogate import GradientSurrogate
 from tests.objectives.test_goal import batch, embedding_gradients, gradient, unit

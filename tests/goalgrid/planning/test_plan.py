@@ -165,7 +165,7 @@ class TestAnew:
         with pytest.raises(UserError, match="asks for 999 CPU"):
             verb("run", "demo", *PAIR, "--force", "--here", "--set", "resources.cpu=999", runs=pair)
         assert not pair.replaced.exists()
-        assert overview(pair).count(State.DONE) == 2
+        assert overview(pair).counts[State.DONE] == 2
 
 
 class TestCosts:

@@ -20,6 +20,11 @@ def test_a_share_is_the_peak_with_its_margin_and_the_context_rounded_up() -> Non
     assert A100.share() == 0.11
 
 
+@pytest.mark.parametrize(("percent", "share"), [(12.1, 0.13), (12.0, 0.12), (30.0, 0.3)])
+def test_a_share_is_rounded_up_to_a_hundredth(percent: float, share: float) -> None:
+    assert Need("any", RESERVED + 100.0, context=percent, alone=0.0).share() == share
+
+
 def test_what_fits_without_all_of_the_margin_has_the_device_for_itself() -> None:
     assert Need("small", 4 * GB, 0.5 * GB, 3.4 * GB).share() == 1.0
 
@@ -48,10 +53,8 @@ def test_what_is_measured_is_remembered_by_kind_and_device(tmp_path: Path) -> No
     home, other = Home(tmp_path), Need("NVIDIA H100", 80 * GB, 0.5 * GB, 3 * GB)
     gpu_needs.remember(home, "kind", A100)
     gpu_needs.remember(home, "kind", other)
-    assert {need.device: need for need in gpu_needs.read(home, "kind")} == {A100.device: A100, other.device: other}
-    assert gpu_needs.known(home, "kind", A100.device) == A100
-    assert gpu_needs.known(home, "kind", "another") is None
-    assert gpu_needs.read(home, "another") == []
+    assert gpu_needs.read(home, "kind") == {A100.device: A100, other.device: other}
+    assert gpu_needs.read(home, "another") == {}
     assert gpu_needs.smallest([other, A100]) == A100
 
 

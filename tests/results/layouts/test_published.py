@@ -16,7 +16,7 @@ from rich.console import Console
 from grid.errors import UserError
 from grid.expansion import Cell, expand, trials_of
 from grid.gridfile import load
-from grid.objectives import GOAL, KNOWN_AS
+from grid.objectives.goal_matrix import GOAL, KNOWN_AS
 from grid.store.home import Home
 from results import renderers
 from results.layouts import LAYOUTS, arrange

@@ -9,7 +9,6 @@ from grid import catalog
 from grid.errors import UserError
 from grid.expansion import expand
 from grid.gridfile import load
-from grid.identity import trial_id
 from results.records import record
 from results.reference import names, results
 from results.reference.coverage import Coverage, check_names, coverage
@@ -80,5 +79,5 @@ def test_tables_are_no_part_of_a_trials_identity() -> None:
     plain, named = load("demo"), load("demo", ['tables=["goal-table6"]'])
     assert expand(plain) == expand(named)
     assert [trial.id for cell in expand(named) for trial in cell.trials] == [
-        trial_id(trial.settings) for cell in expand(plain) for trial in cell.trials
+        trial.id for cell in expand(plain) for trial in cell.trials
     ]

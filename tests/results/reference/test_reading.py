@@ -8,7 +8,8 @@ from functools import cache
 import pytest
 
 from grid import catalog
-from grid.objectives import CATALOGUE, KNOWN_AS
+from grid.objectives import CATALOGUE
+from grid.objectives.goal_matrix import KNOWN_AS
 from results.layouts import LAYOUTS
 from results.reference import Printed, Result, everything, names, read, results
 

@@ -66,7 +66,7 @@ def test_a_process_of_its_own_raises_here_what_it_raises_there() -> None:
 def test_what_is_measured_on_a_gpu_holds_for_a_trial_and_is_remembered(tmp_path: Path) -> None:
     sample = Sample(settings("model.text.encoder=gru"), Machine(gpu=True))
     (need,) = apart(probe, [sample], Home(tmp_path)).needs.values()
-    assert gpu_needs.read(Home(tmp_path), sample.kind) == [need]
+    assert gpu_needs.read(Home(tmp_path), sample.kind) == {need.device: need}
     assert 0 < need.context < need.total
     inputs = prepare(sample.settings, sample.machine)
     short = heavy(sample.settings)

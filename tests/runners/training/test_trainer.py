@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import load
-from grid.objectives import GOAL, OBJECTIVES
+from grid.objectives import OBJECTIVES
+from grid.objectives.goal_matrix import GOAL
 from grid.settings import TrialSettings
 from grid.store.home import TrialFolder
 from retrieval.evaluation import Ranks
