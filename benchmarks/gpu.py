@@ -36,9 +36,9 @@ from grid.objectives.goal_matrix import GOAL
 from grid.settings import TrialSettings
 from grid.store.gpu_needs import MARGIN
 from grid.store.home import TrialFolder
-from retrieval.data import WHOLE as ALL
-from retrieval.data import Pairs, Split
-from retrieval.model import build
+from retrieval.model import Vse
+from retrieval.splits.pairs import WHOLE as ALL
+from retrieval.splits.pairs import Pairs, Split
 from runners.gpu import cuda, memory_probe
 from runners.training.inputs import Batch, Inputs, batches
 from runners.training.learner import optimizer
@@ -150,7 +150,7 @@ def tuned(settings: TrialSettings, inputs: Inputs) -> Callable[[], None]:
     """The next step of one trial, as one would write it for speed."""
     device, read = inputs.device, reading(settings, inputs)
     shape, words = inputs.pairs.train.images.shape, len(inputs.reader)
-    model = build(settings.model, shape, words, seed=0).to(device).train()
+    model = Vse(settings.model, shape, words, seed=0).to(device).train()
     adam = optimizer(model.groups(), settings.train)
 
     def step() -> None:

@@ -126,13 +126,18 @@ def dataset(name: str) -> Dataset:
     return Dataset.model_validate(read("datasets", name))
 
 
-def protocols(name: str) -> list[str]:
-    """The protocols of a data set, its default first; a user's own data has one, its whole test split.
+def described(name: str) -> Dataset:
+    """A shipped data set; or a user's own, of which the name alone is known: its protocol is its whole test split.
 
-    >>> protocols("coco"), protocols("mine")
+    >>> described("coco").protocols, described("mine").protocols
     (['coco-5k', 'coco-5x1k'], ['mine-test'])
     """
-    return dataset(name).protocols if name in names("datasets") else [f"{name}-test"]
+    return dataset(name) if name in names("datasets") else Dataset(description="", protocols=[f"{name}-test"])
+
+
+def protocols(name: str) -> list[str]:
+    """The protocols of a data set, its default first."""
+    return described(name).protocols
 
 
 def explain(error: ValidationError, prefix: str = "") -> list[str]:

@@ -16,7 +16,7 @@ The names are PAIR_TRIPLET, and the losses in `LOSSES` have the same call:
 """
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -74,8 +74,7 @@ def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
     mining = CATALOGUE[name].mining
     return Objective(
         loss,
-        mined=values.get("mining", mining.negatives),
-        k=values.get("k", 1),
+        k=None if values.get("mining", mining.negatives) == "all" else values.get("k", 1),
         remines=not mining.fixed,
         relative=relative,
         reduction=values["reduction"],
@@ -93,9 +92,4 @@ def _loss(name: str, values: dict[str, Any]) -> tuple[Loss, Relative | None]:
 
 def _with(equation: Callable[..., Any], values: dict[str, Any]) -> Callable[..., Any]:
     """The equation with those parameters set that it has."""
-    return partial(equation, **{key: values[key] for key in _names(equation) if key in values})
-
-
-@cache
-def _names(equation: Callable[..., Any]) -> tuple[str, ...]:
-    return tuple(signature(equation).parameters)
+    return partial(equation, **{key: values[key] for key in signature(equation).parameters if key in values})

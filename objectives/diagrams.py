@@ -46,8 +46,7 @@ def weights(
     if name not in CELLS:
         losses = f"{name!r} has no triplet weight and pair weights to draw. Known: {', '.join(CELLS)}."
         raise UserError(unknown_objective(name) if "_" in name else losses)
-    variant = settings.pop("variant", "paper")
-    loss = build(name, variant=variant, **accepted(name, settings)).loss
+    loss = build(name, variant=settings.get("variant", "paper"), **accepted(name, settings)).loss
     assert isinstance(loss, GradientSurrogate)
     m = torch.full_like(s_pos, mean)[..., None]
     triplet = Triplets(s_pos[..., None], s_neg[..., None], m_pos=m, m_neg=m)
@@ -192,8 +191,7 @@ def _square(axes: Axes, diagonal: str) -> None:
 
 def _shown(parameters: Any, name: str, settings: dict[str, Any]) -> str:
     """The values of the parameters that shape the weights."""
-    changed = {key: value for key, value in settings.items() if key != "variant"}
-    values = resolve(name, variant=settings.get("variant", "paper"), **accepted(name, changed))
+    values = resolve(name, variant=settings.get("variant", "paper"), **accepted(name, settings))
     shapes = [key for key in parameters if key in ("margin", "tau", "offset", "alpha", "beta", "lam")]
     return ", ".join(f"{key} = {values[key]:g}" if values[key] is not None else f"no {key}" for key in shapes)
 

@@ -9,9 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from objectives import mining
-from objectives.batch_pairs import BatchPairs
 from objectives.relative import Relative
-from objectives.triplets import Triplets
+from objectives.triplets import BatchPairs, Triplets
 
 Loss = Callable[[Triplets], Float[Tensor, "*a #k"]]
 """Value of each triplet, or of each anchor with all its negatives."""
@@ -32,9 +31,7 @@ class Objective(torch.nn.Module):
 
     Args:
         loss: gives the value of each triplet.
-        mined: "hardest" negatives, or "all" of an anchor. A warm-up epoch on all negatives is
-            `with_mining("all")`: another objective, not a state of this one.
-        k: how many hardest negatives of an anchor make a triplet.
+        k: how many hardest negatives of an anchor make a triplet each; None: all negatives.
         remines: whether the loss has a meaning on other negatives too.
         relative: the relative sets, for a loss that reads m+ and m-.
         reduction: a name in REDUCTIONS.
@@ -54,8 +51,7 @@ class Objective(torch.nn.Module):
         self,
         loss: Loss,
         *,
-        mined: str = "hardest",
-        k: int = 1,
+        k: int | None = 1,
         remines: bool = True,
         relative: Relative | None = None,
         reduction: str = "sum",
@@ -63,36 +59,37 @@ class Objective(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.loss, self.relative = loss, relative
-        self.mined, self.k, self.remines = mined, k, remines
+        self.k, self.remines = k, remines
         self.reduction, self.ignore_same_image = reduction, ignore_same_image
         self.report = {}
 
     def forward(
         self,
-        image: Float[Tensor, "n d"],
+        image: Float[Tensor, "b d"],
         text: Float[Tensor, "t d"],
         image_of_text: Int[Tensor, " t"] | None = None,
         *,
         clean: Float[Tensor, " t"] | None = None,
     ) -> Float[Tensor, ""]:
-        """The loss of unit vectors.
+        """The loss of unit vectors, of which row k of both is pair k.
 
         Args:
-            image_of_text: with as many images as texts, pair k is row k of both, and these numbers identify the data
-                set's images (read by `ignore_same_image` and the diagnostics alone); with fewer images than texts,
-                the row of each text's image.
+            image_of_text: which image of the data set each pair has; read by `ignore_same_image` and the diagnostics.
             clean: estimated probability of each pair to match, for the adaptive margins; None: all pairs match.
+
+        Raises:
+            ValueError: the batch has no negatives or no pairs, or `image_of_text` is missing where it is needed.
         """
         pairs = self._pairs(len(image), len(text), image_of_text)
         report = self._new_report()
         image, text = _watched(image, "grad_image", report), _watched(text, "grad_text", report)
-        if self._sparse:
-            return self._value([mining.hardest_of_embeddings(image, text, pairs, self.relative)], pairs, clean)
-        return self._dense(mining.product(image, text), pairs, clean)
+        if self.k == 1:
+            return self._value([mining.hardest_of_embeddings(image, text, pairs, self.relative)], clean)
+        return self._value(mining.candidates(mining.product(image, text), pairs, self.relative, self.k), clean)
 
     def from_similarity(
         self,
-        sim: Float[Tensor, "n t"],
+        sim: Float[Tensor, "b t"],
         image_of_text: Int[Tensor, " t"] | None = None,
         *,
         clean: Float[Tensor, " t"] | None = None,
@@ -100,39 +97,33 @@ class Objective(torch.nn.Module):
         """The same from a matrix of scores, images by texts, of any range: for cross-attention scorers."""
         pairs = self._pairs(sim.shape[0], sim.shape[1], image_of_text)
         self._new_report()
-        if self._sparse:
-            return self._value([mining.hardest_of_similarity(sim, pairs, self.relative)], pairs, clean)
-        return self._dense(mining.full(sim), pairs, clean)
+        if self.k == 1:
+            return self._value([mining.hardest_of_similarity(sim, pairs, self.relative)], clean)
+        return self._value(mining.candidates(mining.full(sim), pairs, self.relative, self.k), clean)
 
-    def with_mining(self, mined: str) -> "Objective":
-        """The same objective on "all" negatives or on the "hardest"; itself, if its equation leaves no choice.
+    def with_all_negatives(self) -> "Objective":
+        """The same objective on all negatives; itself, if its equation leaves no choice.
 
         A trainer warms up with it, as VSE-infinity does in epoch 0.
         """
         if not self.remines:
             return self
         other = copy.copy(self)
-        other.mined, other.k, other.report = mined, 1, {}
+        other.k, other.report = None, {}
         return other
 
-    @property
-    def _sparse(self) -> bool:
-        return self.mined == "hardest" and self.k == 1
-
     def _pairs(self, images: int, texts: int, image_of_text: Tensor | None) -> BatchPairs:
-        return BatchPairs.of(images, texts, image_of_text, ignore_same_image=self.ignore_same_image)
+        if images != texts:
+            raise ValueError(f"{images} images and {texts} texts are no pairs: row k of both must be pair k")
+        return BatchPairs(texts, image_of_text, self.ignore_same_image)
 
-    def _dense(self, sim: Float[Tensor, "n t"], pairs: BatchPairs, clean: Tensor | None) -> Float[Tensor, ""]:
-        k = None if self.mined == "all" else self.k
-        return self._value(mining.candidates(sim, pairs, self.relative, k), pairs, clean)
-
-    def _value(self, directions: list[Triplets], pairs: BatchPairs, clean: Tensor | None) -> Float[Tensor, ""]:
+    def _value(self, directions: list[Triplets], clean: Tensor | None) -> Float[Tensor, ""]:
         if clean is not None:
             directions = [replace(t, clean=clean[:, None]) for t in directions]
         values = [self.loss(t) for t in directions]
         self._diagnose(directions, values)
         total = torch.stack([value.sum() for value in values]).sum() if len(values) > 1 else values[0].sum()
-        factor = REDUCTIONS[self.reduction](pairs.texts)
+        factor = REDUCTIONS[self.reduction](directions[0].s_pos.numel())
         return total if factor == 1.0 else total * factor
 
     def _new_report(self) -> dict[str, Tensor]:

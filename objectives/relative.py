@@ -24,14 +24,6 @@ class Lead:
         """k(lead)."""
         return lead
 
-    def encode(self, r: Tensor, origin: Tensor) -> Tensor:
-        """The part of k(s - r) that a sum over r can be taken of before s is known."""
-        return r - origin
-
-    def decode(self, total: Tensor, count: Tensor, s: Tensor, origin: Tensor) -> Tensor:
-        """Sum of k(s - r) from the sum of the encoded r."""
-        return count * (s - origin) - total
-
     def shift(self, total: Tensor, count: Tensor, delta: Tensor) -> Tensor:
         """Sum of k(s + delta - r) from that of k(s - r)."""
         return total + count * delta
@@ -53,12 +45,6 @@ class Ratio:
 
     def of(self, lead: Tensor) -> Tensor:
         return torch.exp(self.rate * lead)
-
-    def encode(self, r: Tensor, origin: Tensor) -> Tensor:
-        return torch.exp(-self.rate * (r - origin))
-
-    def decode(self, total: Tensor, count: Tensor, s: Tensor, origin: Tensor) -> Tensor:
-        return total * torch.exp(self.rate * (s - origin))
 
     def shift(self, total: Tensor, count: Tensor, delta: Tensor) -> Tensor:
         return total * torch.exp(self.rate * delta)
@@ -122,12 +108,12 @@ def relative_positives(
     positive = s_pos.double()
     ascending = s_pos.sort().values
     origin = ascending[0].double()
-    sums = torch.nn.functional.pad(relative.pos.encode(ascending.double(), origin).cumsum(0), (1, 0))
+    sums = torch.nn.functional.pad(relative.pos.of(origin - ascending.double()).cumsum(0), (1, 0))
     cut = torch.searchsorted(ascending, threshold, right=relative.closed)
     itself = relative.above(threshold, s_pos)
     count = cut - itself.long()
-    total = sums[cut] - relative.pos.encode(positive, origin) * itself
-    lead = relative.pos.decode(total, count, positive, origin)
+    total = sums[cut] - relative.pos.of(origin - positive) * itself
+    lead = relative.pos.shift(total, count, positive - origin)
     if relative.drop_ties:
         equals = torch.searchsorted(ascending, s_pos, right=True) - torch.searchsorted(ascending, s_pos)
         count = count - (equals - 1) * itself
@@ -144,12 +130,12 @@ def relative_negatives(
     """
     top = candidates.amax(1, keepdim=True).nan_to_num(neginf=0.0)
     member = relative.above(candidates, threshold)
-    encoded = relative.neg.encode(candidates.where(member, top), top).where(member, 0.0)
+    of_top = relative.neg.of(top - candidates.where(member, top)).where(member, 0.0)
     itself = relative.above(s_neg, threshold)
     mined = s_neg.where(itself, top)
     count = member.sum(1, keepdim=True) - itself.long()
-    total = encoded.sum(1, keepdim=True) - relative.neg.encode(mined, top).where(itself, 0.0)
-    lead = relative.neg.decode(total, count, s_neg.nan_to_num(neginf=0.0), top)
+    total = of_top.sum(1, keepdim=True) - relative.neg.of(top - mined).where(itself, 0.0)
+    lead = relative.neg.shift(total, count, s_neg.nan_to_num(neginf=0.0) - top)
     if relative.drop_ties:
         # As released: only what the mined negative is above counts, so a member beyond it leads by nothing either.
         lead, count = _strict_leads(s_neg, candidates, member)

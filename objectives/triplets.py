@@ -1,10 +1,54 @@
-"""What a batch offers to a weight or a loss: every anchor's positive, and its mined negatives."""
+"""What a batch offers to a weight or a loss: its pairs, every anchor's positive, and its mined negatives."""
 
 from dataclasses import dataclass, field, replace
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+
+@dataclass(frozen=True)
+class BatchPairs:
+    """A batch of pairs: text k belongs to image k.
+
+    Raises:
+        ValueError: there is no negative in the batch, or `image_of_text` is missing where it is needed.
+    """
+
+    size: int
+    image_of_text: Int[Tensor, " b"] | None = None
+    """Which image of the data set each pair has: two pairs may have the same image. None if unknown."""
+    masked: bool = False
+    """Whether texts of the same image are no negatives, beyond the pair itself."""
+
+    def __post_init__(self) -> None:
+        if self.size < 2:
+            raise ValueError("a batch of one pair has no negatives; the smallest has 2 pairs")
+        if self.masked and self.image_of_text is None:
+            raise ValueError("ignore_same_image needs image_of_text: which image each caption belongs to")
+
+    def of_same_image(self, rows: slice = slice(None), columns: slice = slice(None)) -> Bool[Tensor, "r c"] | None:
+        """Which of these rows and columns belong to the same image; None if unknown."""
+        if self.image_of_text is None:
+            return None
+        return self.image_of_text[rows, None] == self.image_of_text[columns]
+
+    def hide(self, sim: Float[Tensor, "r c"], row: int = 0, column: int = 0) -> None:
+        """Set every pair that is no negative to -inf, in place, in a tile of similarities that starts at row, column.
+
+        Not to -1: cross-attention scores leave [-1, 1], and the positive must never be mined.
+        """
+        same = self.of_same_image(slice(row, row + sim.shape[0]), slice(column, column + sim.shape[1]))
+        if self.masked and same is not None:
+            sim.masked_fill_(same, -torch.inf)
+        else:
+            sim.diagonal(row - column).fill_(-torch.inf)
+
+    def false_negatives(self, mined: Int[Tensor, "2 b"]) -> Bool[Tensor, "2 b 1"] | None:
+        """Which mined negatives are captions of the anchor's own image; None if unknown."""
+        if self.image_of_text is None:
+            return None
+        return (self.image_of_text[mined] == self.image_of_text)[..., None]
 
 
 @dataclass(frozen=True)

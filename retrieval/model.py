@@ -22,6 +22,7 @@ class Vse(nn.Module):
     Args:
         image_shape: of one image as it is read: pixels, or features.
         words: number of indices that captions are made of.
+        seed: determines the first weights; the global random state is left as it was.
         places: folder by name of pretrained weights.
     """
 
@@ -30,21 +31,23 @@ class Vse(nn.Module):
         settings: ModelSettings,
         image_shape: tuple[int, ...],
         words: int,
+        *,
+        seed: int,
         places: pretrained.Places = {},  # noqa: B006
     ) -> None:
         super().__init__()
         image, text = settings.image, settings.text
-        self.image = IMAGE_ENCODERS[image.encoder](image, image_shape, settings.dim, places)
-        self.text = TEXT_ENCODERS[text.encoder](text, words, settings.dim, places)
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)  # of the processor alone: it is there that a model is built
+            self.image = IMAGE_ENCODERS[image.encoder](image, image_shape, settings.dim, places)
+            self.text = TEXT_ENCODERS[text.encoder](text, words, settings.dim, places)
         parts = {"image": image, "text": text}
         self.frozen = tuple(BACKBONES[name] for name, part in parts.items() if getattr(part, "frozen", False))
 
     def embed_images(self, images: Tensor) -> Float[Tensor, "b d"]:
-        """Unit vectors of a batch of images."""
         return nn.functional.normalize(self.image(images).float(), dim=-1)
 
     def embed_texts(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
-        """Unit vectors of a batch of captions."""
         return nn.functional.normalize(self.text(ids, lengths).float(), dim=-1)
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
@@ -67,7 +70,6 @@ class Vse(nn.Module):
         return {name: value for name, value in self.state_dict().items() if not name.startswith(self.frozen)}
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Take what `weights` gave."""
         self.load_state_dict({**self.state_dict(), **weights})
 
     def start_from(self, weights: Mapping[str, Tensor]) -> None:
@@ -85,20 +87,6 @@ class Vse(nn.Module):
                 "shape. A recipe and the one it starts from need the same head, text encoder and dim."
             )
         self.load_weights(weights)
-
-
-def build(
-    settings: ModelSettings,
-    image_shape: tuple[int, ...],
-    words: int,
-    *,
-    seed: int,
-    places: pretrained.Places = {},  # noqa: B006
-) -> Vse:
-    """A model whose first weights depend on `seed` alone; the global random state is left as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)  # of the processor alone: it is there that a model is built
-        return Vse(settings, image_shape, words, places)
 
 
 def pretrained_parts(settings: ModelSettings) -> list[Pretrained]:

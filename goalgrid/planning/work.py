@@ -58,7 +58,7 @@ def work_of(trials: Iterable[Trial]) -> list[Work]:
 
 def epoch_steps(dataset: str, train: TrainSettings) -> int | None:
     """Steps of an epoch; None for a data set whose size is not known before it is opened."""
-    splits = _splits(dataset)
+    splits = catalog.described(dataset).splits
     if not splits:
         return None
     whole, rest = divmod(splits["train"].captions, train.batch_size)
@@ -78,13 +78,8 @@ def reached(folder: TrialFolder) -> tuple[int, int]:
 
 def _work(dataset: str, recipe: str, epochs: int, trials: list[Trial]) -> Work:
     shared = trials[0].shared
-    network, splits, views = shared.model.image.feature_network, _splits(dataset), None
+    network, splits, views = shared.model.image.feature_network, catalog.described(dataset).splits, None
     if splits and network:
         views = int(network.crops) * splits["train"].images + splits["val"].images + splits["test"].images
     steps = epoch_steps(dataset, shared.train)
     return Work(dataset, recipe, len(trials), epochs, steps, views, catalog.recipe(recipe).starts_from)
-
-
-def _splits(dataset: str) -> dict[str, catalog.Official]:
-    """The official sizes of a data set's splits, if it is shipped and has any."""
-    return catalog.dataset(dataset).splits if dataset in catalog.names("datasets") else {}

@@ -8,7 +8,9 @@ from grid import catalog
 from grid.protocols import protocol
 
 if TYPE_CHECKING:
-    from retrieval.data.check import DataReport, Part, Problem
+    from retrieval.data.check import DataReport
+    from retrieval.data.parts import Part
+    from retrieval.splits.problems import Problem
 
 ALIKE = 5
 """Problems with the same fix that are spelled out; further problems are counted (`--json` has all)."""

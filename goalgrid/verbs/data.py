@@ -48,7 +48,7 @@ def check(
 
     A NAME that is not shipped is checked as your own data: against itself, not against official sizes.
     """
-    if name in catalog.names("datasets") and catalog.dataset(name).embedded:
+    if catalog.described(name).embedded:
         say(f"{name} is made on the spot: there is no copy to check.")
         return
     if root is None:

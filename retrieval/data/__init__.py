@@ -8,25 +8,11 @@ from grid.encoders import View
 from grid.errors import UserError
 from retrieval.data import annotations, precomp, shapes
 from retrieval.data.images import ImageFiles
-from retrieval.splits.pairs import WHOLE, DataError, Images, Listing, Pairs, Split
-from retrieval.splits.problems import Problem
-
-__all__ = [
-    "WHOLE",
-    "DataError",
-    "Images",
-    "Listing",
-    "Pairs",
-    "Problem",
-    "Split",
-    "check_protocol",
-    "load",
-    "opened",
-]
+from retrieval.splits.pairs import DataError, Pairs, Split
 
 
 def load(name: str, root: Path | None, view: View | None, *, workers: int = 2, keep: bool = True) -> Pairs:
-    """Open a data set as images under this view, or as features; kept open, so that the next trial finds it there.
+    """Open a data set as images under this view, or as features.
 
     Args:
         root: the folder of precomputed features or of the annotations; features may stand in `precomp/` below it.
@@ -37,25 +23,20 @@ def load(name: str, root: Path | None, view: View | None, *, workers: int = 2, k
     Raises:
         UserError: there is no root, nothing readable there, or captions and images do not match.
     """
-    return _kept(name, root, view, workers, keep)
-
-
-def opened(name: str, root: Path | None, view: View | None, workers: int = 2, keep: bool = True) -> Pairs:
-    """The same, opened anew: what lies there may have changed."""
-    known = catalog.dataset(name) if name in catalog.names("datasets") else None
-    if known and known.embedded:
+    known = catalog.described(name)
+    if known.embedded:
         if view is None:
             raise UserError(f"data set {name!r} has images only; choose a recipe that reads them, e.g. cnn-bow.")
         pairs = shapes.load(view)
     elif root is None:
-        wanted = f" It needs {known.where}." if known else ""
+        wanted = f" It needs {known.where}." if known.where else ""
         raise DataError(
             f"no root for data set {name!r}.{wanted} Give --root DIR, or in the grid file: [data.{name}] root = ..."
         )
     elif not root.is_dir():
         raise DataError(f"root of data set {name!r}: no folder at {root}.")
     elif view is None:
-        pairs = precomp.load(_features(name, root), test_splits=known.test_splits if known else ("test",))
+        pairs = precomp.load(_features(name, root), test_splits=known.test_splits)
     else:
         pairs = Pairs(*(
             Split(ImageFiles(listing.files, view, workers=workers, keep=keep), listing.captions, listing.image_of_text)
@@ -65,7 +46,8 @@ def opened(name: str, root: Path | None, view: View | None, workers: int = 2, ke
     return pairs
 
 
-_kept = lru_cache(maxsize=4)(opened)
+opened = lru_cache(maxsize=4)(load)
+"""A data set as `load` opens it; it stays open, so that the next trial finds it there."""
 
 
 def check_protocol(pairs: Pairs, dataset: str, protocol: str) -> None:
@@ -77,8 +59,8 @@ def check_protocol(pairs: Pairs, dataset: str, protocol: str) -> None:
     images, wanted = len(pairs.test.images), protocols.protocol(protocol).images
     if wanted is None or images == wanted:
         return
-    known = catalog.dataset(dataset).partial
-    missing = next((part.missing for part in known if (part.split, part.images) == ("test", images)), "")
+    partial = catalog.dataset(dataset).partial
+    missing = next((part.missing for part in partial if (part.split, part.images) == ("test", images)), "")
     reason = f"What is missing: {missing}" if missing else f"See what is wrong with it: goalgrid data check {dataset}"
     raise DataError(
         f"the test split of {dataset!r} has {images:,} images; protocol {protocol!r} demands {wanted:,}. {reason}. "

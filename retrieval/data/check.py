@@ -11,8 +11,6 @@ from retrieval.data.parts import CheckProgress, Part
 from retrieval.splits.pairs import DataError
 from retrieval.splits.problems import Problem
 
-__all__ = ["CheckProgress", "DataReport", "Part", "Problem", "check"]
-
 
 @dataclass(frozen=True)
 class DataReport:
@@ -34,20 +32,18 @@ def check(
         fast: open the headers of image files only, instead of decoding them.
         progress: told (what, how much is done, of how much).
     """
-    official = catalog.dataset(name) if name in catalog.names("datasets") else None
+    official = catalog.described(name)
     if not root.is_dir():
-        return DataReport(
-            name, root, [], [Problem(str(root), "there is no such folder", "Give the folder with --root.")]
-        )
+        missing = Problem(str(root), "there is no such folder", "Give the folder with --root.")
+        return DataReport(name, root, [], [missing])
     tell = progress or (lambda what, done, of: None)
     found: list[Part] = []
     if annotated := annotations.find(name, root):
         found.append(picture_faults.of_root(name, root, annotated, tell, workers=workers, fast=fast))
     if folder := precomp.find(name, root):
-        tests = official.test_splits if official else ["test"]
-        found.append(feature_faults.of_folder(folder, tests, tell))
+        found.append(feature_faults.of_folder(folder, official.test_splits, tell))
     for part in found:
-        part.problems += parts.counts(part, official) if official else []
+        part.problems += parts.counts(part, official)
         if not part.problems:
             _fingerprint(part, name, root)
     problems = [problem for part in found for problem in part.problems]
@@ -58,7 +54,7 @@ def _fingerprint(part: Part, name: str, root: Path) -> None:
     """The fingerprint that records keep, by the reader that training uses; data that it refuses are a problem too."""
     view = None if part.format == feature_faults.FORMAT else View(8)
     try:
-        part.fingerprint = data.opened(name, root, view).fingerprint()
+        part.fingerprint = data.load(name, root, view).fingerprint()
     except DataError as error:
         part.problems.append(Problem(str(part.path), str(error), "Training would stop there too."))
 

@@ -6,9 +6,8 @@ import numpy as np
 
 from retrieval.data import precomp
 from retrieval.data.parts import CheckProgress, Part, SplitSize, overlaps
-from retrieval.splits import caption_faults
 from retrieval.splits.pairs import DataError
-from retrieval.splits.problems import Problem, shortened
+from retrieval.splits.problems import Problem, faults_of_captions, faults_of_ids, shortened
 
 BLOCK_BYTES = 1 << 26
 """Features read at a time."""
@@ -24,15 +23,15 @@ def of_folder(folder: Path, test_splits: list[str], progress: CheckProgress) -> 
     keys: dict[str, list[str]] = {}
     for split, file in (("train", "train"), ("val", "dev"), ("test", test)):
         array, captions, ids = precomp.read(folder, file, part.problems)
-        part.problems += caption_faults.of_captions(captions, str(folder / f"{file}_caps.txt"))
+        part.problems += faults_of_captions(captions, str(folder / f"{file}_caps.txt"))
         keys[split] = list(dict.fromkeys(ids))
-        images = _images(ids, captions)
+        images = len(ids) if len(ids) < len(captions) else len(set(ids))  # as far as ids tell
         if array is not None:
             shapes[split] = array.shape[1:]
             part.notes[split] = f"{' x '.join(map(str, array.shape[1:]))} {array.dtype}"
             _values(array, folder / f"{file}_ims.npy", part.problems, progress)
             images = _aligned(part, split, folder / file, array, captions, ids) or images
-        part.problems += caption_faults.of_ids(ids, len(captions), images, f"{folder / file}_ids.txt") if ids else []
+        part.problems += faults_of_ids(ids, len(captions), images, f"{folder / file}_ids.txt") if ids else []
     kinds = ("ims.npy", "caps.txt", "ids.txt")
     part.files = [folder / f"{file}_{kind}" for file in ("train", "dev", test) for kind in kinds]
     part.problems += [*_widths(shapes, folder), *_overlaps(keys, folder)]
@@ -41,10 +40,6 @@ def of_folder(folder: Path, test_splits: list[str], progress: CheckProgress) -> 
 
 def _aligned(part: Part, split: str, stem: Path, array: np.ndarray, captions: list[str], ids: list[str]) -> int:
     """Hold rows, lines and ids against one another; how many images there are, 0 where that cannot be told."""
-    if not len(array) or not captions:
-        what = f"is empty: {len(array)} feature rows, {len(captions)} captions"
-        part.problems.append(Problem(f"{stem}_ims.npy", what, "Take the file from its package again."))
-        return 0
     try:
         rows, image_of_text = precomp.align(array, captions, ids, stem)
     except DataError as error:
@@ -53,11 +48,6 @@ def _aligned(part: Part, split: str, stem: Path, array: np.ndarray, captions: li
         return 0
     part.sizes[split] = SplitSize.of(image_of_text, len(rows))
     return len(rows)
-
-
-def _images(ids: list[str], captions: list[str]) -> int:
-    """How many images ids stand for, where no features tell."""
-    return len(ids) if len(ids) < len(captions) else len(set(ids))
 
 
 def _values(array: np.ndarray, path: Path, problems: list[Problem], progress: CheckProgress) -> None:

@@ -30,7 +30,6 @@ class SplitSize:
 
     @classmethod
     def of(cls, image_of_text: Int[np.ndarray, " t"], images: int) -> "SplitSize":
-        """Count the captions of each image."""
         each = np.bincount(image_of_text, minlength=images) if images else np.zeros(1, dtype=int)
         return cls(images, len(image_of_text), int(each.min()), int(each.max()))
 
@@ -73,12 +72,9 @@ def counts(part: Part, official: Dataset) -> list[Problem]:
         size = part.sizes.get(split)
         if size is None or not size.images or (size.images, size.captions) == (wanted.images, wanted.captions):
             continue
-        known = (p.missing for p in official.partial if (p.split, p.images) == (split, size.images))
-        missing = next(known, "")
-        what = (
-            f"{size.images:,} images with {size.captions:,} captions; "
-            f"officially {wanted.images:,} with {wanted.captions:,}"
-        )
+        missing = next((p.missing for p in official.partial if (p.split, p.images) == (split, size.images)), "")
+        whole = f"officially {wanted.images:,} with {wanted.captions:,}"
+        what = f"{size.images:,} images with {size.captions:,} captions; {whole}"
         fix = (
             f"What is missing: {missing}." if missing else "Take the split whole, or give your own subset another name."
         )

@@ -8,9 +8,9 @@ from PIL import Image
 
 from retrieval.data import annotations
 from retrieval.data.annotations.annotation import Annotation, owners
+from retrieval.data.annotations.locate import located
 from retrieval.data.parts import CheckProgress, Part, SplitSize, overlaps
-from retrieval.splits import caption_faults
-from retrieval.splits.problems import Problem, counted, repeated
+from retrieval.splits.problems import Problem, counted, faults_of_captions, repeated
 
 STEP = 100
 """Images between two reports of progress."""
@@ -26,10 +26,10 @@ def of_root(
     for split, entries in by_split.items():
         part.sizes[split] = SplitSize.of(owners(entries), len(entries))
         part.problems += _captions(split, entries, path)
-    listings = annotations.listings(by_split, root, part.problems)
-    part.problems += overlaps({split: _names(entries) for split, entries in by_split.items()}, str(path), "image")
-    part.problems += _twice(by_split, path)
-    part.files = list(dict.fromkeys(file for listing in listings.values() for file in listing.files))
+    everything = [entry for entries in by_split.values() for entry in entries]
+    part.files = list(dict.fromkeys(file for _, file in located(everything, root, part.problems)))
+    names = {split: [entry.names[0] for entry in entries] for split, entries in by_split.items()}
+    part.problems += [*overlaps(names, str(path), "image"), *_twice(names, path)]
     part.problems += unreadable(part.files, progress, workers=workers, fast=fast)
     return part
 
@@ -61,24 +61,17 @@ def _fault(file: Path, *, whole: bool) -> str:
 def _captions(split: str, entries: list[Annotation], path: Path) -> list[Problem]:
     captions = [caption for entry in entries for caption in entry.captions]
     if not captions:
-        return [
-            Problem(f"{split} split of {path}", "is empty: 0 images", "Take the annotations from their source again.")
-        ]
-    return caption_faults.of_captions(captions, f"captions of the {split} split of {path}")
+        fix = "Take the annotations from their source again."
+        return [Problem(f"{split} split of {path}", "is empty: 0 images", fix)]
+    return faults_of_captions(captions, f"captions of the {split} split of {path}")
 
 
-def _names(entries: list[Annotation]) -> list[str]:
-    return [entry.names[0] for entry in entries]
-
-
-def _twice(by_split: dict[str, list[Annotation]], path: Path) -> list[Problem]:
+def _twice(names: dict[str, list[str]], path: Path) -> list[Problem]:
     """Images that one split names more than once."""
     problems = []
-    for split, entries in by_split.items():
-        twice = repeated(_names(entries))
-        if twice:
+    fix = "Give each image one entry with all its captions."
+    for split, given in names.items():
+        if twice := repeated(given):
             what = f"{counted(len(twice), 'image')} given more than once, the first is {twice[0]}"
-            problems.append(
-                Problem(f"{split} split of {path}", what, "Give each image one entry with all its captions.")
-            )
+            problems.append(Problem(f"{split} split of {path}", what, fix))
     return problems

@@ -71,9 +71,8 @@ class Features:
 def find(name: str, root: Path) -> Path | None:
     """The folder of the features: the root, `precomp/`, or one named after the data set, e.g. `f30k_precomp/`."""
     folders = (root, root / "precomp", root / f"{name}_precomp", root / f"{SHORT.get(name, name)}_precomp")
-    return next(
-        (folder for folder in folders if any((folder / f"{s}_ims.npy").exists() for s in ("train", "dev"))), None
-    )
+    files = (folder / f"{split}_ims.npy" for folder in folders for split in ("train", "dev"))
+    return next((file.parent for file in files if file.exists()), None)
 
 
 def load(root: Path, *, test_splits: Sequence[str] = ("test",)) -> Pairs:
@@ -96,8 +95,6 @@ def _split(root: Path, name: str) -> Split:
     array, captions, ids = read(root, name, problems)
     refuse(problems, str(root))
     assert array is not None
-    if not captions or not len(array):
-        raise DataError(f"{name} split under {root} is empty: {len(array)} feature rows, {len(captions)} captions.")
     rows, image_of_text = align(array, captions, ids, root / name)
     return Split(Features(path, array, rows), captions, image_of_text)
 
@@ -111,7 +108,14 @@ def read(root: Path, name: str, problems: list[Problem]) -> tuple[np.ndarray | N
 
 
 def align(array: np.ndarray, captions: list[str], ids: list[str], where: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Which row is each image's, and which image is each caption's."""
+    """Which row is each image's, and which image is each caption's.
+
+    Raises:
+        DataError: there are none, or their numbers do not fit.
+    """
+    if not captions or not len(array):
+        numbers = f"{len(array)} feature rows, {len(captions)} captions"
+        raise DataError(f"{where.name} split under {where.parent} is empty: {numbers}. Take its files again.")
     if len(ids) == len(captions) and len(set(ids)) < len(captions):
         order = list(dict.fromkeys(ids))
         position = {key: index for index, key in enumerate(order)}

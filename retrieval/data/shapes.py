@@ -54,7 +54,7 @@ class Scene:
     second: Thing
     relation: str
     ground: str
-    jitter: tuple[float, float, float, float]
+    jitter: tuple[float, ...]
 
 
 class RenderedImages:
@@ -77,17 +77,14 @@ class RenderedImages:
     ) -> UInt8[Tensor, "p 3 h w"]:
         if draw is None or not self.view.random:
             return self.pixels[torch.from_numpy(rows[part])]
-        canvases = [_canvas(self.scenes[row]) for row in rows[part]]
-        each = zip(canvases, draws(draw, len(rows))[part], strict=True)
-        views = [pixels_of(canvas, self.view, one) for canvas, one in each]
-        return torch.stack([planes(view) for view in views])
+        drawn = zip(rows[part], draws(draw, len(rows))[part], strict=True)
+        return torch.stack([planes(pixels_of(_canvas(self.scenes[row]), self.view, rng)) for row, rng in drawn])
 
     def fingerprint(self) -> str:
         return hashlib.sha256(self.pixels.numpy().tobytes()).hexdigest()
 
 
 def load(view: View) -> Pairs:
-    """Render the three splits."""
     return Pairs(*(_split(seed, count, view) for seed, count in enumerate(SPLITS.values())))
 
 
@@ -101,9 +98,9 @@ def _split(seed: int, count: int, view: View) -> Split:
 def _scene(rng: np.random.Generator) -> Scene:
     colours = rng.choice(list(COLOURS), size=2, replace=False)
     things = [Thing(str(colour), str(rng.choice(list(SHAPES))), str(rng.choice(list(SIZES)))) for colour in colours]
-    jitter = rng.uniform(-0.07, 0.07, size=4)
+    jitter = tuple(rng.uniform(-0.07, 0.07, size=4))
     relation, ground = str(rng.choice(list(RELATIONS))), str(rng.choice(list(GROUNDS)))
-    return Scene(things[0], things[1], relation, ground, (jitter[0], jitter[1], jitter[2], jitter[3]))
+    return Scene(things[0], things[1], relation, ground, jitter)
 
 
 def describe(scene: Scene, rng: np.random.Generator) -> list[str]:
@@ -124,9 +121,10 @@ def describe(scene: Scene, rng: np.random.Generator) -> list[str]:
 def _canvas(scene: Scene) -> Image.Image:
     canvas = Image.new("RGB", (_CANVAS, _CANVAS), GROUNDS[scene.ground])
     draw = ImageDraw.Draw(canvas)
-    first, second = ((0.28, 0.5), (0.72, 0.5)) if scene.relation == "left" else ((0.5, 0.28), (0.5, 0.72))
-    _draw(draw, scene.first, first[0] + scene.jitter[0], first[1] + scene.jitter[1])
-    _draw(draw, scene.second, second[0] + scene.jitter[2], second[1] + scene.jitter[3])
+    places = (0.28, 0.5, 0.72, 0.5) if scene.relation == "left" else (0.5, 0.28, 0.5, 0.72)
+    moved = [place + jitter for place, jitter in zip(places, scene.jitter, strict=True)]
+    _draw(draw, scene.first, *moved[:2])
+    _draw(draw, scene.second, *moved[2:])
     return canvas
 
 

@@ -17,8 +17,6 @@ STATISTICS = {
 }
 """Mean and standard deviation of each colour, of values from 0 to 1."""
 
-_CLASS_TOKENS = ("cls_token", "class_embedding")
-
 
 class Vision(nn.Module):
     """A network of `transformers` from pixels to features: one vector an image, or one a cell."""
@@ -31,7 +29,8 @@ class Vision(nn.Module):
         self.network = pretrained.network(settings, places, part="vision_model")
         self.grid = settings.output == "grid"
         self.still, self.frozen = settings.norm_eval, settings.frozen
-        self.classified = any(name.endswith(_CLASS_TOKENS) for name, _ in self.network.named_parameters())
+        names = [name for name, _ in self.network.named_parameters()]
+        self.classified = any(name.endswith(("cls_token", "class_embedding")) for name in names)
         means, deviations = STATISTICS[settings.statistics]
         self.register_buffer("mean", torch.tensor(means)[:, None, None] * 255, persistent=False)
         self.register_buffer("deviation", torch.tensor(deviations)[:, None, None] * 255, persistent=False)

@@ -54,19 +54,6 @@ class Split:
     image_of_text: Int[np.ndarray, " t"]
     """Row of the image that each caption describes."""
 
-    def check(self, name: str) -> None:
-        """Hold captions against images.
-
-        Raises:
-            DataError: the split is empty, or captions and images do not match.
-        """
-        if not len(self.images) or not self.captions:
-            raise DataError(f"{name} is empty: {len(self.images)} images, {len(self.captions)} captions.")
-        if len(self.image_of_text) != len(self.captions):
-            raise DataError(f"{name}: {len(self.captions)} captions, but {len(self.image_of_text)} image indices.")
-        if self.image_of_text.min() < 0 or self.image_of_text.max() >= len(self.images):
-            raise DataError(f"{name}: captions name image {self.image_of_text.max()}, of {len(self.images)} images.")
-
     def first(self, images: int | None) -> tuple[int, Int[np.ndarray, " t"]]:
         """How many images the first so many are (None: all), and the rows of their captions."""
         count = len(self.images) if images is None else min(images, len(self.images))
@@ -99,17 +86,18 @@ class Pairs:
 
     @property
     def splits(self) -> dict[str, Split]:
-        """The three splits by name."""
         return {"train": self.train, "val": self.val, "test": self.test}
 
     def check(self, name: str) -> None:
-        """Check every split.
+        """Check that there is something to train, to select and to test on.
 
         Raises:
-            DataError: with the first problem.
+            DataError: a split is empty, or there is one pair to train on.
         """
         for split_name, split in self.splits.items():
-            split.check(f"the {split_name} split of {name}")
+            images, captions = len(split.images), len(split.captions)
+            if not images or not captions:
+                raise DataError(f"the {split_name} split of {name} is empty: {images} images, {captions} captions.")
         if len(self.train.captions) < 2:
             raise DataError(f"the train split of {name} has one pair; a batch of one has no negatives.")
 

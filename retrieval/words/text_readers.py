@@ -1,18 +1,120 @@
-"""Which reader turns captions into indices for which text encoder."""
+"""What turns captions into indices: a vocabulary of our own, or the tokenizer of a pretrained network."""
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from grid.encoders import TextSettings
+from grid.store.files import write_json
 from retrieval.encoders import pretrained
-from retrieval.words.tokens import CaptionReader
-from retrieval.words.vocabulary import Vocabulary
-from retrieval.words.wordpieces import WordPieces
+from retrieval.words.tokens import Tokens, WordDropping, padded
+
+UNKNOWN = 1
+SPECIAL = ("<pad>", "<unk>")
+"""The words of index 0 and 1."""
+BOUNDARIES = ("<start>", "<end>")
+"""Of index 2 and 3, where captions are read with their boundaries."""
+MASK = "<mask>"
+"""The last word, where training leaves words out."""
+
+_WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
+
+
+def words(caption: str) -> list[str]:
+    """Lower-case words and numbers; punctuation is dropped.
+
+    >>> words("A dog's ball, 2 cats.")
+    ['a', "dog's", 'ball', '2', 'cats']
+    """
+    return _WORD.findall(caption.lower())
+
+
+class Vocabulary:
+    """The words that occur in captions at least `min_count` times, most frequent first, ties in alphabetical order.
+
+    Args:
+        boundaries: read every caption between `<start>` and `<end>`.
+        masked: know a word for words that are masked.
+    """
+
+    def __init__(
+        self, captions: Iterable[str], *, min_count: int, boundaries: bool = False, masked: bool = False
+    ) -> None:
+        counts = Counter(word for caption in captions for word in words(caption))
+        frequent = [word for word, count in counts.items() if count >= min_count]
+        self.boundaries = BOUNDARIES if boundaries else ()
+        self.first = len(SPECIAL) + len(self.boundaries)
+        self.words = [*SPECIAL, *self.boundaries, *sorted(frequent, key=lambda word: (-counts[word], word))]
+        self.words += [MASK] if masked else []
+        self.index = {word: index for index, word in enumerate(self.words)}
+
+    def __len__(self) -> int:
+        """How many indices there are."""
+        return len(self.words)
+
+    def encode(self, captions: Sequence[str], *, max_words: int, drop: float = 0.0) -> Tokens:
+        """Captions as word indices, cut to `max_words`; a caption without any word becomes one unknown word.
+
+        Args:
+            drop: share of words that training leaves out. The boundaries of a caption may be left out as its words
+                may, as VSE-infinity's code does.
+        """
+        ids, lengths = padded([self._row(caption, max_words) for caption in captions])
+        if not drop:
+            return Tokens(ids, lengths)
+        places = np.where(ids.numpy() != 0, np.arange(ids.shape[1]), -1)
+        last = max(len(self) - 1, self.first + 1)
+        return Tokens(ids, lengths, WordDropping(drop, places, self.index[MASK], self.first, last))
+
+    def save(self, path: Path) -> None:
+        """Write the words in order, as JSON; who needs them after a power cut makes the folder durable."""
+        write_json(path, self.words, durable=False)
+
+    def _row(self, caption: str, max_words: int) -> list[int]:
+        row = [self.index.get(word, UNKNOWN) for word in words(caption)][:max_words] or [UNKNOWN]
+        return [self.index[BOUNDARIES[0]], *row, self.index[BOUNDARIES[1]]] if self.boundaries else row
+
+
+class WordPieces:
+    """A tokenizer of `transformers`, with the methods of `Vocabulary`; padding is 0, whatever the tokenizer's is.
+
+    Args:
+        name: of the weights that it belongs to.
+    """
+
+    def __init__(self, tokenizer: Any, name: str) -> None:
+        self.tokenizer, self.name = tokenizer, name
+
+    def __len__(self) -> int:
+        return len(self.tokenizer)
+
+    def encode(self, captions: Sequence[str], *, max_words: int, drop: float = 0.0) -> Tokens:
+        """Captions as pieces between special tokens, which are never left out; a word's pieces share its fate."""
+        encoded = self.tokenizer(list(captions), truncation=True, max_length=max_words)
+        ids, lengths = padded(encoded["input_ids"])
+        if not drop:
+            return Tokens(ids, lengths)
+        of_word = [[-1 if word is None else word for word in encoded.word_ids(row)] for row in range(len(captions))]
+        mask = self.tokenizer.mask_token_id
+        mask = self.tokenizer.unk_token_id if mask is None else mask
+        return Tokens(ids, lengths, WordDropping(drop, padded(of_word, fill=-1)[0].numpy(), mask, 1, len(self)))
+
+    def save(self, path: Path) -> None:
+        """Write whose tokenizer it is: its own files say the rest."""
+        write_json(path, {"tokenizer": self.name, "size": len(self)})
+
+
+CaptionReader = Vocabulary | WordPieces
 
 
 def build(
     settings: TextSettings, captions: Sequence[str], *, min_count: int, places: pretrained.Places
 ) -> CaptionReader:
-    """The pretrained network's own tokenizer, else a vocabulary of the training captions.
+    """The reader of an encoder with these settings; a vocabulary is that of the training captions.
 
     Raises:
         UserError: the weights' tokenizer cannot be found.
@@ -21,4 +123,4 @@ def build(
     if network is not None:
         return WordPieces(pretrained.tokenizer(network, places), network.weights)
     masked = settings.word_drop > 0
-    return Vocabulary.build(captions, min_count=min_count, boundaries=settings.boundaries, masked=masked)
+    return Vocabulary(captions, min_count=min_count, boundaries=settings.boundaries, masked=masked)

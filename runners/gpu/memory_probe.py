@@ -106,7 +106,7 @@ def longest(inputs: Inputs, count: int) -> Inputs:
     rows = tokens.lengths.argsort(descending=True, stable=True)[:count].numpy()
     captions = [split.captions[row] for row in rows]
     train = replace(split, captions=captions, image_of_text=split.image_of_text[rows])
-    whole = Tokens(tokens.ids.numpy()[rows], tokens.lengths.numpy()[rows])
+    whole = Tokens(tokens.ids[rows], tokens.lengths[rows])
     return replace(inputs, pairs=replace(inputs.pairs, train=train), tokens={**inputs.tokens, "train": whole})
 
 

@@ -31,7 +31,7 @@ def check_inputs(jobs: Sequence[Job]) -> None:
     wanted = ((job.machine, trial.dataset, trial.model, trial.train) for job in jobs for trial in job.trials)
     for machine, dataset, model, train in dict.fromkeys(wanted):
         root, keep = machine.root(dataset.name), model.image.feature_network is None
-        pairs = data.load(dataset.name, root, model.image.view, workers=machine.workers, keep=keep)
+        pairs = data.opened(dataset.name, root, model.image.view, workers=machine.workers, keep=keep)
         data.check_protocol(pairs, dataset.name, dataset.protocol)
         for part in pretrained_parts(model):
             pretrained.locate(part, machine.places)

@@ -5,9 +5,9 @@ import torch
 from torch import Tensor
 
 from grid.settings import TrialSettings
-from retrieval.data import Split
 from retrieval.model import Vse
 from retrieval.prefetch import ahead
+from retrieval.splits.pairs import Split
 from runners.training.inputs import Inputs
 
 EMBED_BATCH = 512

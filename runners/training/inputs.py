@@ -16,14 +16,15 @@ from grid.errors import UserError
 from grid.identity import derived_seed, digest
 from grid.settings import DatasetSettings, TrainSettings, TrialSettings
 from retrieval import data
-from retrieval.data import Pairs
 from retrieval.encoders import pretrained
 from retrieval.encoders.pretrained import Places
 from retrieval.features import FeatureSource
 from retrieval.model import pretrained_parts
 from retrieval.prefetch import ahead
+from retrieval.splits.pairs import Pairs
 from retrieval.words import text_readers
-from retrieval.words.tokens import CaptionReader, Tokens
+from retrieval.words.text_readers import CaptionReader
+from retrieval.words.tokens import Tokens
 from runners.training.collectives import ALONE, Exchange
 from runners.training.machine import Machine
 
@@ -102,7 +103,7 @@ def feature_source(dataset: DatasetSettings, image: BackboneSettings, machine: M
         UserError: the images cannot be used; says why.
     """
     root = machine.root(dataset.name)
-    pairs = data.load(dataset.name, root, image.view, workers=machine.workers, keep=False)
+    pairs = data.opened(dataset.name, root, image.view, workers=machine.workers, keep=False)
     return FeatureSource(dataset.name, pairs, image, machine.places)
 
 
@@ -113,7 +114,7 @@ def _inputs(dataset: DatasetSettings, image: ImageSettings, text: TextSettings, 
 
 
 def _as_they_lie(dataset: DatasetSettings, image: ImageSettings, machine: Machine) -> Pairs:
-    return data.load(dataset.name, machine.root(dataset.name), image.view, workers=machine.workers)
+    return data.opened(dataset.name, machine.root(dataset.name), image.view, workers=machine.workers, keep=True)
 
 
 def _for_backbone(dataset: DatasetSettings, image: BackboneSettings, machine: Machine) -> Pairs:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 import objectives
 from grid.identity import derived_seed
 from grid.settings import TrainSettings, TrialSettings
-from retrieval.model import build
+from retrieval.model import Vse
 from runners.training import checkpoints
 from runners.training.collectives import ALONE, Exchange
 from runners.training.embedding import precision
@@ -33,7 +33,7 @@ class Learner:
         self.settings, self.inputs = settings, inputs
         checkpoints.seed_torch(derived_seed(settings, "dropout"), inputs.device)
         shape, words, seed = inputs.pairs.train.images.shape, len(inputs.reader), derived_seed(settings, "weights")
-        self.model = build(settings.model, shape, words, seed=seed, places=inputs.places).to(inputs.device)
+        self.model = Vse(settings.model, shape, words, seed=seed, places=inputs.places).to(inputs.device)
         if settings.train.compile:
             self.model.image.compile()
             self.model.text.compile()
@@ -51,7 +51,7 @@ class Learner:
         self.model.hold_image_backbone(epoch < train.frozen_epochs)
         self.model.train()
         warming = epoch < train.warmup_epochs
-        self._mining = self.objective.with_mining("all") if warming else self.objective
+        self._mining = self.objective.with_all_negatives() if warming else self.objective
         return batches(self.settings, self.inputs, epoch, self.exchange)
 
     def gradient(self, batch: Batch, passed: float) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ from grid.errors import UserError
 from grid.store.failures import Failure
 from grid.store.files import write_text
 from grid.store.home import TrialFolder
-from retrieval.data import DataError
+from retrieval.splits.pairs import DataError
 from runners.training.replicas import ReplicaDied
 from runners.training.trainer import NonFinite
 from runners.trial.retries import Decision, decide

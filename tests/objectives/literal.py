@@ -66,8 +66,9 @@ T = {"con": t_con, "nca": t_nca, "cir": t_cir}
 P = {"con": p_con, "lin": p_lin, "sig": p_sig, "lin-ms": p_lin_ms, "sig-ms": p_sig_ms}
 
 
-def pairs_of(sim: Matrix, rows: list[int]) -> list[float]:
-    return [sim[row][column] for column, row in enumerate(rows)]
+def equal(row: int, column: int) -> bool:
+    """Whether a place is that of a pair."""
+    return row == column
 
 
 def relative_sets(
@@ -83,12 +84,12 @@ def relative_sets(
 
 
 def anchors_of(
-    sim: Matrix, rows: list[int], same: Callable[[int, int], bool]
+    sim: Matrix, same: Callable[[int, int], bool] = equal
 ) -> list[tuple[int, tuple[int, int], list[tuple[int, int]]]]:
     """For both directions: (pair, place of the positive, places of the negatives); a place is (row, column)."""
-    columns = range(len(sim[0]))
-    i2t = [(p, (r, p), [(r, c) for c in columns if not same(r, c)]) for p, r in enumerate(rows)]
-    t2i = [(p, (r, p), [(q, p) for q in range(len(sim)) if not same(q, p)]) for p, r in enumerate(rows)]
+    pairs = range(len(sim))
+    i2t = [(p, (p, p), [(p, c) for c in pairs if not same(p, c)]) for p in pairs]
+    t2i = [(p, (p, p), [(r, p) for r in pairs if not same(r, p)]) for p in pairs]
     return i2t + t2i
 
 
@@ -99,16 +100,12 @@ def mined_of(sim: Matrix, negatives: list[tuple[int, int]], mining: str, k: int)
     return order if mining == "all" else order[:k]
 
 
-def goal_gradient(
-    name: str, sim: Matrix, v: dict, rows: list[int] | None = None, same: Callable[[int, int], bool] | None = None
-) -> Tensor:
+def goal_gradient(name: str, sim: Matrix, v: dict, same: Callable[[int, int], bool] = equal) -> Tensor:
     """dl/dS of a cell, summed over anchors of both directions."""
     pair, triplet = name.split("_")
-    rows = rows or list(range(len(sim)))
-    same = same or (lambda r, c: rows[c] == r)
-    gradient = torch.zeros(len(sim), len(sim[0]), dtype=torch.float64)
-    positives = pairs_of(sim, rows)
-    for anchor, positive, negatives in anchors_of(sim, rows, same):
+    gradient = torch.zeros(len(sim), len(sim), dtype=torch.float64)
+    positives = [sim[p][p] for p in range(len(sim))]
+    for anchor, positive, negatives in anchors_of(sim, same):
         values = [sim[r][c] for r, c in negatives]
         for chosen in mined_of(sim, negatives, v["mining"], v["k"]):
             pos, neg = sim[positive[0]][positive[1]], values[chosen]
@@ -258,22 +255,19 @@ def loss(
     equation: Callable[[Tensor, list[Tensor], dict], Tensor],
     sim: Tensor,
     v: dict,
-    rows: list[int] | None = None,
-    same: Callable[[int, int], bool] | None = None,
+    same: Callable[[int, int], bool] = equal,
 ) -> Tensor:
     """A loss over all anchors of both directions."""
-    rows = rows or list(range(len(sim)))
-    same = same or (lambda r, c: rows[c] == r)
     total = torch.zeros((), dtype=torch.float64)
-    for _, positive, negatives in anchors_of(sim.tolist(), rows, same):
+    for _, positive, negatives in anchors_of(sim.tolist(), same):
         if negatives:
             total = total + equation(sim[positive], [sim[place] for place in negatives], v)
-    pairs = len(rows)
+    pairs = len(sim)
     return total * {"sum": 1.0, "mean": 1 / pairs, "average": 0.5 / pairs}[v["reduction"]]
 
 
 def adopt(sim: Tensor, v: dict) -> tuple[Tensor, int]:
-    """VSE+2AD's loss and K of an aligned batch."""
+    """VSE+2AD's loss and K of a batch."""
     batch = len(sim)
     align = sum(sim[i, i].item() for i in range(batch)) / batch
     everything = [(i, j, sim[i, j].item()) for i in range(batch) for j in range(batch)]
@@ -285,7 +279,7 @@ def adopt(sim: Tensor, v: dict) -> tuple[Tensor, int]:
         k = int(math.cos((align + uniform) ** v["scale"]) * batch) + 1
     k = max(1, min(k, batch - 1))
     total = torch.zeros((), dtype=torch.float64)
-    for _, (r, c), negatives in anchors_of(sim.tolist(), list(range(batch)), lambda r, c: r == c):
+    for _, (r, c), negatives in anchors_of(sim.tolist()):
         negs = sorted((sim[place] for place in negatives), key=lambda x: -x.item())[:k]
         e_pos = torch.exp(sim[r, c] / v["temperature"])
         e_neg = sum(torch.exp((neg + v["margin"]) / v["temperature"]) for neg in negs)

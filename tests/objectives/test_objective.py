@@ -153,7 +153,7 @@ def test_active_is_the_share_of_triplets_that_still_learn() -> None:
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_warming_up_is_another_objective(name: str) -> None:
     objective = build(name)
-    warm = objective.with_mining("all")
+    warm = objective.with_all_negatives()
     sim = unit(6, 4) @ unit(6, 4, seed=1).T
     if "mining" not in OBJECTIVES[name]:
         assert warm is objective
@@ -195,11 +195,10 @@ def test_second_derivatives_exist(name: str) -> None:
     ("shapes", "context", "message"),
     [
         (((1, 4), (1, 4)), None, "the smallest has 2 pairs"),
-        (((1, 4), (3, 4)), torch.zeros(3, dtype=torch.long), "the smallest has 2 pairs"),
-        (((2, 4), (3, 4)), None, "the row of each text's image"),
+        (((2, 4), (3, 4)), torch.zeros(3, dtype=torch.long), "2 images and 3 texts are no pairs"),
     ],
 )
-def test_a_batch_without_negatives_is_refused(shapes: tuple, context: Tensor | None, message: str) -> None:
+def test_a_batch_without_negatives_or_pairs_is_refused(shapes: tuple, context: Tensor | None, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build("con_con")(unit(*shapes[0]), unit(*shapes[1]), context)
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from retrieval.data import DataError, Listing, annotations
+from retrieval.data import annotations
 from retrieval.data.annotations import find
+from retrieval.splits.pairs import DataError, Listing
 
 from .packages import write_coco, write_image, write_karpathy, write_vse_infinity
 

@@ -80,7 +80,7 @@ PRECOMP: dict[str, tuple[Plant, str]] = {
     "dtype": (features("train", lambda a: a.astype(np.int32)), "found int32 (6, 3, 4)"),
     "one dimension": (features("train", lambda a: a[:, 0, 0]), "found float16 (6,)"),
     "rows": (features("test", lambda a: a[:4]), "test_ims.npy has 4 rows"),
-    "no rows": (features("dev", lambda a: a[:0]), "dev_ims.npy: is empty: 0 feature rows, 30 captions"),
+    "no rows": (features("dev", lambda a: a[:0]), "is empty: 0 feature rows, 30 captions"),
     "torn features": (torn("test_ims.npy"), "cannot read"),
     "missing features": (lambda r: (r / "dev_ims.npy").unlink(), "dev_ims.npy: the file is missing"),
     "missing captions": (lambda r: (r / "dev_caps.txt").unlink(), "dev_caps.txt: is missing"),

@@ -10,7 +10,8 @@ import torch
 from grid.encoders import View
 from grid.errors import UserError
 from retrieval import data
-from retrieval.data import DataError, precomp, shapes
+from retrieval.data import precomp, shapes
+from retrieval.splits.pairs import DataError
 
 from .packages import write_karpathy, write_precomp
 

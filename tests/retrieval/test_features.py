@@ -13,8 +13,7 @@ from grid.encoders import BackboneSettings
 from grid.errors import UserError
 from retrieval import data, features
 from retrieval.encoders.vision import Vision
-from retrieval.features import Bank, FeatureSource
-from retrieval.resumable_npy import GrowingArray
+from retrieval.features import Bank, FeatureSource, GrowingArray
 from tests.networks import save
 
 CPU = torch.device("cpu")

@@ -7,8 +7,9 @@ import pytest
 from PIL import Image
 
 from grid.encoders import View
-from retrieval.data import DataError, images
+from retrieval.data import images
 from retrieval.data.images import ImageFiles, pixels_of
+from retrieval.splits.pairs import DataError
 
 
 @pytest.fixture

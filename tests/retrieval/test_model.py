@@ -23,9 +23,9 @@ from retrieval.encoders.image import IMAGE_ENCODERS
 from retrieval.encoders.pooling import POOLING
 from retrieval.encoders.pretrained import Places
 from retrieval.encoders.text import TEXT_ENCODERS
-from retrieval.model import Vse, build
+from retrieval.model import Vse
 from retrieval.words import text_readers
-from retrieval.words.tokens import CaptionReader
+from retrieval.words.text_readers import CaptionReader
 from tests.networks import save
 
 CAPTIONS = ["a dog", "a dog runs over the green grass", "grass", "the dog runs"]
@@ -64,7 +64,7 @@ def made(settings: ModelSettings, places: Places, seed: int = 3) -> tuple[Vse, T
     shape = (9, 24) if isinstance(image, FeatureSettings) else (24,) if features else (3, side, side)
     images = torch.randint(0, 255, (4, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     reader = text_readers.build(settings.text, CAPTIONS, min_count=1, places=places)
-    model = build(settings, shape, len(reader), seed=seed, places=places)
+    model = Vse(settings, shape, len(reader), seed=seed, places=places)
     return model.eval(), images.half() if features else images, reader
 
 
@@ -128,11 +128,11 @@ def test_a_head_is_its_formula(kind: str) -> None:
 def test_weights_depend_on_the_seed_alone() -> None:
     settings = catalog.recipe("cnn-gru").model
     torch.manual_seed(1)
-    first = build(settings, (3, 32, 32), 12, seed=3)
+    first = Vse(settings, (3, 32, 32), 12, seed=3)
     drawn = torch.rand(1)
     torch.manual_seed(1)
     assert torch.rand(1) == drawn, "building a model moved the global random state"
-    second, third = build(settings, (3, 32, 32), 12, seed=3), build(settings, (3, 32, 32), 12, seed=4)
+    second, third = Vse(settings, (3, 32, 32), 12, seed=3), Vse(settings, (3, 32, 32), 12, seed=4)
     pairs = list(zip(first.parameters(), second.parameters(), third.parameters(), strict=True))
     assert all(a.equal(b) for a, b, _ in pairs)
     assert not all(a.equal(c) for a, _, c in pairs)
@@ -202,8 +202,8 @@ class TestBackbones:
     def test_a_child_takes_its_parents_head_and_keeps_the_pretrained_backbone(self, places: Places) -> None:
         parent, _, _ = made(settings_of("vsepp-r152", image={"crops": 1}), places)
         widths = {"width": 16}
-        cached = build(settings_of("vsepp-r152"), (widths["width"],), len(CAPTIONS) + 8, seed=1, places=places)
-        child = build(settings_of("vsepp-r152-ft"), (3, 32, 32), len(CAPTIONS) + 8, seed=2, places=places)
+        cached = Vse(settings_of("vsepp-r152"), (widths["width"],), len(CAPTIONS) + 8, seed=1, places=places)
+        child = Vse(settings_of("vsepp-r152-ft"), (3, 32, 32), len(CAPTIONS) + 8, seed=2, places=places)
         pretrained = {name: value.clone() for name, value in child.image.backbone.state_dict().items()}
         child.start_from(cached.weights())
         assert child.image.project.weight.equal(cached.image.project.weight)

@@ -9,7 +9,6 @@ import torch
 from grid.encoders import TransformerSettings
 from retrieval.words import text_readers
 from retrieval.words.tokens import Tokens, WordDropping
-from retrieval.words.vocabulary import Vocabulary
 from tests.networks import save
 
 WORDS = [f"word{i}" for i in range(12)]
@@ -18,7 +17,7 @@ ALL = torch.arange(2000)
 
 def tokens(share: float = 0.2) -> Tokens:
     """2,000 captions of twelve words."""
-    vocabulary = Vocabulary(WORDS, boundaries=True, masked=True)
+    vocabulary = text_readers.Vocabulary(WORDS, min_count=1, boundaries=True, masked=True)
     return vocabulary.encode([" ".join(WORDS)] * len(ALL), max_words=20, drop=share)
 
 
@@ -55,9 +54,9 @@ def test_a_caption_never_vanishes() -> None:
 
 
 def test_padding_stays_behind_the_words() -> None:
-    ids = np.array([[3, 4, 5, 0], [6, 0, 0, 0]])
-    places = np.where(ids != 0, np.arange(4), -1)
-    thinned = Tokens(ids, np.array([3, 1]), places, WordDropping(0.5, mask=2, first=3, last=7))
+    ids = torch.tensor([[3, 4, 5, 0], [6, 0, 0, 0]])
+    places = np.where(ids.numpy() != 0, np.arange(4), -1)
+    thinned = Tokens(ids, torch.tensor([3, 1]), WordDropping(0.5, places, mask=2, first=3, last=7))
     for draw in range(50):
         out, lengths = thinned.gather(torch.arange(2), draw)
         for row, length in zip(out, lengths.tolist(), strict=True):

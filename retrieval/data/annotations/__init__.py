@@ -30,24 +30,11 @@ def find(name: str, root: Path) -> tuple[str, Path] | None:
 
 def read(title: str, path: Path, name: str, root: Path, problems: list[Problem]) -> dict[str, list[Annotation]]:
     """Annotated images by split, with their first captions alone where the protocols of the data set use only those."""
-    known = catalog.dataset(name) if name in catalog.names("datasets") else None
-    entries = FORMATS[title][1](path, root, known.test_splits if known else ("test",), problems)
-    most = known.captions_per_image if known else None
+    known = catalog.described(name)
     by_split: dict[str, list[Annotation]] = {split: [] for split in SPLITS}
-    for entry in entries:
-        by_split[entry.split].append(replace(entry, captions=entry.captions[:most]))
+    for entry in FORMATS[title][1](path, root, known.test_splits, problems):
+        by_split[entry.split].append(replace(entry, captions=entry.captions[: known.captions_per_image]))
     return by_split
-
-
-def listings(by_split: dict[str, list[Annotation]], root: Path, problems: list[Problem]) -> dict[str, Listing]:
-    """Every split with its image files; entries without a file are left out and reported."""
-    places = located([entry for entries in by_split.values() for entry in entries], root, problems)
-    made = {}
-    for split in by_split:
-        entries = [entry for entry, _ in places if entry.split == split]
-        captions = [caption for entry in entries for caption in entry.captions]
-        made[split] = Listing([file for entry, file in places if entry.split == split], captions, owners(entries))
-    return made
 
 
 def load(name: str, root: Path) -> tuple[Listing, Listing, Listing]:
@@ -60,8 +47,14 @@ def load(name: str, root: Path) -> tuple[Listing, Listing, Listing]:
     if found is None:
         raise DataError(f"no annotations under {root}, the root of {name!r}: expected {EXPECTED}.")
     problems: list[Problem] = []
-    entries = read(*found, name, root, problems)
+    by_split = read(*found, name, root, problems)
     refuse(problems, str(found[1]))
-    splits = listings(entries, root, problems)
+    files = located([entry for entries in by_split.values() for entry in entries], root, problems)
     refuse(problems, f"the images of {found[1]}")
-    return splits["train"], splits["val"], splits["test"]
+    train, val, test = (_listing(split, entries, files) for split, entries in by_split.items())
+    return train, val, test
+
+
+def _listing(split: str, entries: list[Annotation], files: list[tuple[Annotation, Path]]) -> Listing:
+    captions = [caption for entry in entries for caption in entry.captions]
+    return Listing([file for entry, file in files if entry.split == split], captions, owners(entries))

@@ -15,6 +15,8 @@ from retrieval.splits.problems import Problem, counted, object_of, shortened, to
 PARTS = {"train": ("train", "train2014"), "restval": ("train", "val2014")}
 PARTS |= {"dev": ("val", "val2014"), "test": ("test", "val2014")}
 """By id file: the split it fills, and the caption file that its ids come from."""
+Captions = dict[int, tuple[str, str]]
+"""File name and caption by annotation id."""
 LAYOUT = '{"images": [{"id", "file_name"}], "annotations": [{"id", "image_id", "caption"}]}'
 
 
@@ -27,24 +29,19 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
     """Every image whose captions the id files name, in the order of the ids."""
     files = {year: _captions(path / f"captions_{year}.json", problems) for year in ("train2014", "val2014")}
     found = []
-    for part, (split, year) in PARTS.items():
+    for part, (_, year) in PARTS.items():
         place = next((p for p in (path / f"coco_{part}_ids.npy", root / f"coco_{part}_ids.npy") if p.exists()), None)
         if place:
-            found += _entries(split, year, place, _ids(place, problems), files[year], problems)
+            found += _entries(part, place, files[year], problems)
         elif part != "restval":
             fix = "Take it from VSE++'s data: see `goalgrid data where coco`."
             problems.append(Problem(str(path / f"coco_{part}_ids.npy"), "is missing", fix))
     return found
 
 
-def _entries(
-    split: str,
-    year: str,
-    place: Path,
-    ids: list[int],
-    captions: dict[int, tuple[str, str]],
-    problems: list[Problem],
-) -> list[Annotation]:
+def _entries(part: str, place: Path, captions: Captions, problems: list[Problem]) -> list[Annotation]:
+    split, year = PARTS[part]
+    ids = _ids(place, problems)
     unknown = [key for key in ids if key not in captions]
     if unknown and captions:
         what = f"{counted(len(unknown), 'annotation id')} not in captions_{year}.json: {shortened(unknown)}"
@@ -69,8 +66,7 @@ def _ids(path: Path, problems: list[Problem]) -> list[int]:
     return [int(key) for key in ids]
 
 
-def _captions(path: Path, problems: list[Problem]) -> dict[int, tuple[str, str]]:
-    """File name and caption by annotation id."""
+def _captions(path: Path, problems: list[Problem]) -> Captions:
     content = object_of(path, LAYOUT, problems)
     if not content:
         return {}

@@ -7,6 +7,7 @@ itself may be a link, since the user has placed it.
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 from retrieval.data.annotations.annotation import Annotation
@@ -34,8 +35,9 @@ class Locator:
     """Finds the file of an entry below one folder; `homes` are all folders that its links may lead to."""
 
     def __init__(self, folder: Path, homes: Sequence[Path]) -> None:
-        self.folder, self.homes = folder, tuple(homes)
-        self.folders: dict[Path, bool] = {}
+        self.folder = folder
+        # Asked once a folder: files of a split are many, their folders few.
+        self.inside = cache(lambda path: any(map(path.resolve().is_relative_to, homes)))
 
     def file(self, name: str) -> Path | None:
         """The file of this name; None where there is none.
@@ -50,7 +52,7 @@ class Locator:
         try:
             mode = path.lstat().st_mode
             linked = stat.S_ISLNK(mode)
-            inside = self._inside(path.resolve()) if linked else self._inside_folder(path.parent)
+            inside = self.inside(path if linked else path.parent)
             is_file = path.is_file() if linked else stat.S_ISREG(mode)
         except (OSError, RuntimeError, ValueError):  # no such file, a link to itself, a name that no file can have
             return None
@@ -74,15 +76,6 @@ class Locator:
     def hits(self, entries: Sequence[Annotation]) -> int:
         """How many of these entries have their file here."""
         return sum(self.of(entry, []) is not None for entry in entries)
-
-    def _inside(self, real: Path) -> bool:
-        return any(real.is_relative_to(home) for home in self.homes)
-
-    def _inside_folder(self, folder: Path) -> bool:
-        """Asked once a folder: files of a split are many, their folders few."""
-        if folder not in self.folders:
-            self.folders[folder] = self._inside(folder.resolve())
-        return self.folders[folder]
 
 
 def located(entries: Sequence[Annotation], root: Path, problems: list[Problem]) -> list[tuple[Annotation, Path]]:

@@ -4,17 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from retrieval.data.annotations.annotation import Annotation, grouped
-from retrieval.splits import caption_faults
-from retrieval.splits.problems import Problem, counted, lines_of, object_of, shortened
+from retrieval.splits.problems import Problem, counted, faults_of_ids, lines_of, object_of, shortened
 
 LAYOUT = '{"391895": "val2014/COCO_val2014_000000391895.jpg", ...}'
 
 
 def find(name: str, root: Path) -> Path | None:
     """id_mapping.json in the root or in `precomp/`."""
-    return next(
-        (path for path in (root / "id_mapping.json", root / "precomp" / "id_mapping.json") if path.exists()), None
-    )
+    paths = (root / "id_mapping.json", root / "precomp" / "id_mapping.json")
+    return next((path for path in paths if path.exists()), None)
 
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
@@ -29,9 +27,8 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
         unknown = [key for key in by_id if key not in mapping]
         if unknown and mapping:
             what = f"{counted(len(unknown), 'id')} not in {path.name}: {shortened(unknown)}"
-            problems.append(
-                Problem(str(place), what, "Take both from one package; Flickr30K's ids are Karpathy's imgid.")
-            )
+            fix = "Take both from one package; Flickr30K's ids are Karpathy's imgid."
+            problems.append(Problem(str(place), what, fix))
         found += [
             Annotation(split, (mapping[key],), tuple(texts), f"{place}: id {key}")
             for key, texts in by_id.items()
@@ -53,7 +50,7 @@ def _captions(folder: Path, name: str, problems: list[Problem]) -> dict[str, lis
         return {}
     each = len(captions) // len(ids)
     images = len(ids) if each > 1 else len(set(ids))
-    problems += caption_faults.of_ids(ids, len(captions), images, str(folder / f"{name}_ids.txt"))
+    problems += faults_of_ids(ids, len(captions), images, str(folder / f"{name}_ids.txt"))
     return grouped(captions, [key for key in ids for _ in range(each)])
 
 

@@ -18,7 +18,7 @@ from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import load
 from grid.settings import TrialSettings
 from grid.store.home import TrialFolder
-from retrieval.data import DataError
+from retrieval.splits.pairs import DataError
 from runners.training.collectives import Exchange
 from runners.training.inputs import batches, check_replicas, prepare
 from runners.training.machine import Machine
