@@ -64,7 +64,7 @@ def seconds(crops: int | str, trials: int, threads: int) -> float:
     """Wall time of all these trials, from an empty runs folder."""
     with tempfile.TemporaryDirectory() as folder:
         home = Home(Path(folder))
-        machine = Machine(threads=threads, cache=str(home.features))
+        machine = Machine(threads=threads, features=home.features)
         started = time.perf_counter()
         for trial_id, one in settings(crops, trials):
             state = run_trial(one, home.trial(trial_id), lambda event: None, machine)

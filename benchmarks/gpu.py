@@ -39,7 +39,7 @@ from grid.store.home import TrialFolder
 from retrieval.model import Vse
 from retrieval.splits.pairs import WHOLE as ALL
 from retrieval.splits.pairs import Pairs, Split
-from runners.gpu import cuda, memory_probe
+from runners.gpu import memory_probe
 from runners.training.inputs import Batch, Inputs, batches
 from runners.training.learner import optimizer
 from runners.training.trainer import Trainer
@@ -229,7 +229,7 @@ def evaluation_rows(images: int, device: str, rounds: int) -> list[str]:
 def memory_rows(size: Size, device: str) -> list[str]:
     """The probe's prediction for a trial beside what an epoch of it takes."""
     inputs, settings = inputs_of(size, device), settings_of(size)
-    peak_of = cuda.peak_of if device == "cuda" else lambda work: 2**20 * measuring.peak_megabytes(work)
+    peak_of = memory_probe.peak_of if device == "cuda" else lambda work: 2**20 * measuring.peak_megabytes(work)
     few = memory_probe.longest(inputs, memory_probe.STEPS * size.batch)
     predicted = peak_of(partial(memory_probe.train, memory_probe.heavy(settings), few))
     real = peak_of(partial(memory_probe.train, settings, inputs))

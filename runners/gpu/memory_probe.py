@@ -1,11 +1,15 @@
 """The memory probe: how much memory of a GPU the heaviest steps of a trial and its evaluation take."""
 
+import gc
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.nn.functional import normalize
@@ -19,13 +23,16 @@ from grid.store.gpu_needs import Need
 from grid.store.home import Home, TrialFolder
 from grid.store.speed_probes import speed_of
 from retrieval.words.tokens import Tokens
-from runners.gpu import cuda
 from runners.training.inputs import Inputs, prepare, protocols_of
 from runners.training.machine import Machine
 from runners.training.trainer import Trainer
 
 STEPS = 3
 """Steps of an epoch: from the second step on, the optimiser's moments take memory too."""
+
+CONTEXT = 2 * 2**30
+"""Most bytes that a process takes besides its tensors, for the driver's context and loaded kernels: anything beyond
+belongs to other processes."""
 
 
 @dataclass(frozen=True)
@@ -58,15 +65,18 @@ class Probed:
 def probe(samples: Sequence[Sample], home: Home) -> Probed:
     """Measure the unknown needs on the smallest GPU that this process sees, and keep them in the runs folder.
 
-    Call it in a process that ends afterwards: only that frees all the GPU memory that it takes.
+    Call it `apart`: only a process that ends frees all the GPU memory that it takes.
 
     Raises:
         UserError: the data cannot be used.
     """
     if not torch.cuda.is_available():
         return Probed([], {})
-    cuda.take_smallest()
-    found, name = Probed(cuda.devices(), {}), torch.cuda.get_device_name()
+    gpus = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
+    found = Probed([(gpu.total_memory, gpu.name) for gpu in gpus], {})
+    sizes = [total for total, _ in found.devices]
+    torch.cuda.set_device(sizes.index(min(sizes)))
+    name = torch.cuda.get_device_name()
     for sample in samples:
         need = gpu_needs.read(home, sample.kind).get(name)
         if need is None:
@@ -74,9 +84,9 @@ def probe(samples: Sequence[Sample], home: Home) -> Probed:
             try:
                 need = _measure(sample)
             except torch.OutOfMemoryError:
-                settings, taken = sample.settings, torch.cuda.max_memory_reserved()
-                sizes = {"taken": taken, "free": free, "total": total}
-                problem = gpu_needs.too_large(settings.recipe, settings.train.batch_size, name, **sizes)
+                recipe, batch = sample.settings.recipe, sample.settings.train.batch_size
+                taken = torch.cuda.max_memory_reserved()
+                problem = gpu_needs.too_large(recipe, batch, name, taken=taken, free=free, total=total)
                 return replace(found, problem=str(problem))
             with suppress(UserError):  # a disk that is full now costs another measurement
                 gpu_needs.remember(home, sample.kind, need)
@@ -89,8 +99,25 @@ def _measure(sample: Sample) -> Need:
     settings = heavy(sample.settings)
     settings = settings.model_copy(update={"objective": _heaviest_objective(settings, sample.machine.device)})
     inputs = longest(prepare(settings, sample.machine), STEPS * settings.train.batch_size)
-    alone = cuda.peak_of(partial(train, settings, inputs))
-    return Need(torch.cuda.get_device_name(), torch.cuda.mem_get_info()[1], cuda.context(), alone)
+    alone = peak_of(partial(train, settings, inputs))
+    free, total = torch.cuda.mem_get_info()
+    context = max(0, min(total - free - torch.cuda.memory_reserved(), CONTEXT))
+    return Need(torch.cuda.get_device_name(), total, context, alone)
+
+
+def apart(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a new process: all GPU memory that it held, the context included, is free afterwards."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def peak_of(work: Callable[[], object]) -> int:
+    """Most bytes that the work reserves for tensors, gaps included: neighbours on the GPU cannot use them."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    work()
+    return torch.cuda.max_memory_reserved()
 
 
 def heavy(settings: TrialSettings) -> TrialSettings:
@@ -125,6 +152,6 @@ def _heaviest_objective(settings: TrialSettings, device: torch.device) -> Object
         objective = objectives.build(goal.name, variant=goal.variant, **goal.parameters).to(device)
         shape, owners = (settings.train.batch_size, settings.model.dim), torch.arange(settings.train.batch_size)
         image, text = (normalize(torch.randn(shape, device=device)).requires_grad_() for _ in range(2))
-        return cuda.peak_of(lambda: objective(image, text, owners.to(device)).backward())
+        return peak_of(lambda: objective(image, text, owners.to(device)).backward())
 
     return max([settings.objective, *(ObjectiveSettings(name=name) for name in OBJECTIVES)], key=cost)

@@ -1,10 +1,10 @@
-"""What a launch asks of the driver that runs its jobs: Ray Tune, or this process."""
+"""What a launch asks of the driver that runs its jobs: Ray Tune, or this process, whose driver stands here."""
 
+import faulthandler
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Protocol
 
 import torch
@@ -12,8 +12,11 @@ import torch
 from grid.errors import UserError
 from grid.store.attempts import Attempt
 from grid.store.home import Home
+from runners.gpu.memory_probe import apart
 from runners.launch.jobs import Job, Request
+from runners.launch.worker import work
 from runners.trial.events import Listener
+from runners.trial.stopping import INCOMPLETE, Stop
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,7 @@ class Driver(Protocol):
 
     def __enter__(self) -> "Driver": ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     def run(self, jobs: Sequence[Job], report: Listener, *, limit: int | None) -> None:
         """Run these jobs; returns when all have ended, or when they were asked to end.
@@ -71,6 +72,36 @@ class Driver(Protocol):
 
     def kill(self, attempt: Attempt) -> None:
         """End the process that makes this attempt."""
+
+
+class InProcess:
+    """Runs one job after the other in this process, without Ray (`--here`): for debugging and tests."""
+
+    def __init__(self, stop: Stop) -> None:
+        self.stop = stop
+
+    def capacity(self) -> Capacity:
+        return Capacity.of_this_machine()
+
+    def check(self, home: Home, mark: str, paths: Sequence[Path], patience: float) -> None: ...
+
+    def __enter__(self) -> "InProcess":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def run(self, jobs: Sequence[Job], report: Listener, *, limit: int | None) -> None:
+        for job in jobs:
+            work(job, report, self.stop)
+
+    def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
+        return [apart(function, *arguments)]
+
+    def kill(self, attempt: Attempt) -> None:
+        """End this process, which hangs; the attempt's log tells where."""
+        with attempt.log.open("a", encoding="utf-8") as log:
+            faulthandler.dump_traceback(log)
+        os._exit(INCOMPLETE)
 
 
 def check_room(jobs: Sequence[Job], capacity: Capacity, *, custom: bool = True) -> None:

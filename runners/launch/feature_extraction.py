@@ -60,21 +60,14 @@ def compute_features(jobs: Iterable[Job], console: Console) -> None:
     Raises:
         UserError: an image or the weights cannot be read, or the disk is full.
     """
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     for source, machine in sources(jobs):
         if not source.ready(machine.features):
             what = f"features of {source.name} by {source.backbone.weights}"
-            _say(console, f"{what}: {source.views():,} views, kept in {source.folder(machine.features)}")
-            with _bar(console) as bar:
+            text = f"{what}: {source.views():,} views, kept in {source.folder(machine.features)}"
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+            with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
                 task = bar.add_task(what, total=source.views())
                 source.load(machine.features, machine.device, partial(bar.advance, task))
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
-
-
-def _say(console: Console, message: str) -> None:
-    console.print(message, markup=False, highlight=False, soft_wrap=True)
-
-
-def _bar(console: Console) -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

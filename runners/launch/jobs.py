@@ -12,9 +12,10 @@ from grid.expansion import Trial, chains
 from grid.gridfile import Grid
 from grid.resources import Resources
 from grid.settings import TrialSettings
+from grid.store.gpu_needs import Need
 from grid.store.home import Home
 from grid.store.speed_probes import speed_of
-from runners.gpu.gpu_shares import Needs, share_of
+from runners.gpu.gpu_shares import Needs
 from runners.gpu.memory_probe import Sample
 from runners.training.machine import Machine
 from runners.training.progress import Cadence
@@ -38,16 +39,13 @@ class Launched:
 
 @dataclass(frozen=True)
 class Request:
-    """What a job asks of the machine.
-
-    Args:
-        memory: the part of a GPU's memory that the job may allocate.
-    """
+    """What a job asks of the machine."""
 
     cpu: int
     gpu: float
     custom: tuple[tuple[str, float], ...] = ()
     memory: float = 1.0
+    """The part of a GPU's memory that the job may allocate."""
 
     @property
     def resources(self) -> dict[str, float]:
@@ -66,7 +64,7 @@ class Job:
 
     trials: tuple[TrialSettings, ...]
     ids: tuple[str, ...]
-    home: str
+    home: Home
     machine: Machine
     request: Request
     launched: Launched
@@ -77,21 +75,12 @@ class Job:
         """The id of its first trial."""
         return self.ids[0]
 
-    @property
-    def place(self) -> Home:
-        return Home(Path(self.home))
-
-    @property
-    def stop_request(self) -> Path:
-        return self.place.stop_request(self.launched.name)
-
     def only(self, ids: Sequence[str]) -> "Job":
         """The job with only these of its trials, and with the number of attempts at each so far."""
         trials = tuple(settings for name, settings in zip(self.ids, self.trials, strict=True) if name in ids)
         kept = tuple(name for name in self.ids if name in ids)
-        return replace(
-            self, trials=trials, ids=kept, tried=tuple(len(self.place.trial(name).attempts()) for name in kept)
-        )
+        tried = tuple(len(self.home.trial(name).attempts()) for name in kept)
+        return replace(self, trials=trials, ids=kept, tried=tried)
 
     def to_json(self) -> str:
         return _JSON.dump_json(self).decode()
@@ -123,14 +112,14 @@ def jobs_for(
     roots = tuple((name, str(grid.root(name))) for name in grid.datasets if grid.root(name))
     resources = grid.resources
     weights = tuple((name, str(folder.absolute())) for name, folder in grid.places().items())
-    cache = str(Path(resources.features or home.features).expanduser().absolute())
+    features = Path(resources.features or home.features).expanduser().absolute()
     jobs = []
     for chain in chains(trials):
         share = max(gpu_share(resources, trial.settings.recipe) for trial in chain) if gpus else 0.0
-        machine = Machine(resources.cpu, resources.workers, share > 0, roots, weights, cache, resources.replicas)
+        machine = Machine(resources.cpu, resources.workers, share > 0, roots, weights, features, resources.replicas)
         settings, ids = tuple(trial.settings for trial in chain), tuple(trial.id for trial in chain)
         request = Request(resources.cpus, share, tuple(resources.custom.items()), min(share, 1.0) or 1.0)
-        jobs.append(Job(settings, ids, str(home.path.absolute()), machine, request, launched))
+        jobs.append(Job(settings, ids, Home(home.path.absolute()), machine, request, launched))
     return jobs
 
 
@@ -158,9 +147,13 @@ def samples(jobs: Sequence[Job], resources: Resources) -> list[Sample]:
 
 
 def sized(jobs: Sequence[Job], needs: Needs) -> list[Job]:
-    """The jobs with the shares that their trials need, where the needs of all trials of a job are known."""
-    shares = [share_of(job.trials, needs) if job.machine.gpu else None for job in jobs]
-    return [
-        job if share is None else replace(job, request=replace(job.request, gpu=share.gpu, memory=share.memory))
-        for job, share in zip(jobs, shares, strict=True)
-    ]
+    """The jobs with the share that their largest trial needs, where the needs of all trials of a job are known."""
+    return [_sized(job, needs) if job.machine.gpu else job for job in jobs]
+
+
+def _sized(job: Job, needs: Needs) -> Job:
+    kinds = [speed_of(settings) for settings in job.trials]
+    if not needs.keys() >= set(kinds):
+        return job
+    largest = max((needs[kind] for kind in kinds), key=Need.share)
+    return replace(job, request=replace(job.request, gpu=largest.share(), memory=largest.bound(largest.share())))

@@ -3,7 +3,7 @@
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -15,9 +15,8 @@ from grid.gridfile import Grid
 from grid.store.home import Home
 from runners.gpu import gpu_shares
 from runners.launch import shared_folder, worker
-from runners.launch.driver import Driver, check_room
+from runners.launch.driver import Driver, InProcess, check_room
 from runners.launch.feature_extraction import check_inputs, compute_features
-from runners.launch.in_process import InProcess
 from runners.launch.jobs import Job, Launched, jobs_for, samples, sized
 from runners.launch.watchdog import Watchdog
 from runners.training.progress import Cadence
@@ -81,8 +80,8 @@ class Launch:
                     interrupts.soften()
                     seconds = 60 * grid.reliability.stall_minutes
                     with Watchdog(self.home, seconds, driver.kill) as watchdog:
-                        fan = _Fan(display, watchdog, mirror, self.home)
-                        _rounds(driver, jobs, fan, stop, grid.resources.concurrency)
+                        report = partial(_pass_on, set[str](), display, watchdog, mirror, self.home)
+                        _rounds(driver, jobs, report, stop, grid.resources.concurrency)
             finally:
                 if mirror:
                     mirror.close()
@@ -110,36 +109,25 @@ class Launch:
         self.console.print(f"warning: {message}", markup=False, highlight=False, soft_wrap=True)
 
 
-@dataclass(frozen=True)
-class _Fan:
-    """Passes each event to display, watchdog and mirror."""
-
-    display: Display
-    watchdog: Watchdog
-    mirror: Mirror | None
-    home: Home
-    held: set[str] = field(default_factory=set)
-    """Trials that were reported as held by another process."""
-
-    def __call__(self, event: Event) -> None:
-        if event.kind == "busy" and event.trial_id in self.held:
+def _pass_on(
+    held: set[str], display: Display, watchdog: Watchdog, mirror: Mirror | None, home: Home, event: Event
+) -> None:
+    """Pass an event to display, watchdog and mirror; that another process holds a trial is said once."""
+    if event.kind == "busy":
+        if event.trial_id in held:
             return
-        if event.kind == "busy":
-            self.held.add(event.trial_id)
-        self.display(event)
-        self.watchdog.note(event)
-        if self.mirror:
-            self.mirror.sync(self.home.trial(event.trial_id))
+        held.add(event.trial_id)
+    display(event)
+    watchdog.note(event)
+    if mirror:
+        mirror.sync(home.trial(event.trial_id))
 
 
 def _rounds(driver: Driver, jobs: Sequence[Job], report: Listener, stop: Stop, limit: int | None) -> None:
-    """Run the jobs, then again the jobs with trials worth another try, as long as a round makes an attempt.
+    """Run the jobs, `limit` at a time; then again the jobs with trials worth another try, while rounds make attempts.
 
     A job that ran out of memory then has the machine for itself. Trials that another process held are checked again
     after each round: that process may have left them unfinished.
-
-    Args:
-        limit: jobs at a time.
     """
     waiting = [job.only(job.ids) for job in jobs]
     while waiting and not stop.asked():

@@ -4,7 +4,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import psutil
 
@@ -42,58 +43,47 @@ def parsed(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-class HeadWatch:
-    """Checks in a thread, while the block runs, whether the head answers; ends the launch once it is gone.
+@contextmanager
+def head_watched(
+    address: str,
+    stop: Stop,
+    *,
+    patience: float,
+    grace: float,
+    live: Callable[[], bool],
+    warn: Callable[[str], None],
+) -> Iterator[None]:
+    """Check in a thread, while the block runs, whether the head answers; end the launch once it is gone.
 
     Ray would wait for the head for a minute and then end this process without a message. Trials are asked for a
     checkpoint through the runs folder, which needs no Ray.
 
     Args:
-        address: of the head.
         patience: seconds without an answer after which the head counts as gone.
         grace: seconds for the checkpoints of running trials.
         live: whether a trial is running.
-        warn: called with a message for the user.
     """
+    host_and_port, over = parsed(address), threading.Event()
 
-    def __init__(
-        self,
-        address: str,
-        stop: Stop,
-        *,
-        patience: float,
-        grace: float,
-        live: Callable[[], bool],
-        warn: Callable[[str], None],
-    ) -> None:
-        self.address, self.stop, self.patience, self.grace = parsed(address), stop, patience, grace
-        self.live, self.warn = live, warn
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="head", daemon=True)
-
-    def __enter__(self) -> "HeadWatch":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-
-    def _watch(self) -> None:
+    def watch() -> None:
         seen = time.monotonic()
-        while time.monotonic() - seen < self.patience:
-            if self._over.wait(LOOK_SECONDS):
+        while time.monotonic() - seen < patience:
+            if over.wait(LOOK_SECONDS):
                 return
-            if answers(*self.address):
+            if answers(*host_and_port):
                 seen = time.monotonic()
-        self._end()
-
-    def _end(self) -> None:
-        self.warn("Ray's head is gone: running trials write a checkpoint, then this ends; the same command goes on")
-        self.stop.ask_everywhere()
-        until = time.monotonic() + self.grace
-        while self.live() and time.monotonic() < until:
+        warn("Ray's head is gone: running trials write a checkpoint, then this ends; the same command goes on")
+        stop.ask_everywhere()
+        until = time.monotonic() + grace
+        while live() and time.monotonic() < until:
             time.sleep(0.2)
-        if not self._over.is_set():
+        if not over.is_set():
             for child in psutil.Process().children(recursive=True):
                 child.kill()  # agents of our own Ray would search for their head for long
             os._exit(INCOMPLETE)  # threads that wait for the head in Ray's compiled code hear no signal
+
+    threading.Thread(target=watch, name="head", daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()

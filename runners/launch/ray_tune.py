@@ -35,7 +35,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from itertools import zip_longest
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 import ray
@@ -51,11 +51,11 @@ from grid.store.attempts import Attempt
 from grid.store.failures import Failure
 from grid.store.home import Home
 from results.records import provenance
+from runners.gpu.memory_probe import apart
 from runners.launch import shared_folder, worker
 from runners.launch.driver import Capacity
 from runners.launch.jobs import Job, Request
-from runners.launch.one_call_process import apart
-from runners.launch.ray_head import HeadWatch, answers, parsed
+from runners.launch.ray_head import answers, head_watched, parsed
 from runners.trial.events import Event, Listener
 from runners.trial.stopping import Stop
 
@@ -111,27 +111,21 @@ class RayTune:
             UserError: names the first node that does not, and the problem.
         """
         wanted = (str(home.path), mark, [str(path) for path in paths], patience, provenance.program_fingerprint())
-        replies = [  # a list: several nodes of one host have the same name
-            (
-                f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']})",
-                _on(node["NodeID"], _look, *wanted),
-            )
-            for node in _nodes()
-            if node["Resources"].get("CPU")
-        ]
-        for name, reply in replies:
+        nodes = _nodes(["CPU"])
+        replies = [_on(node["NodeID"], _look, *wanted) for node in nodes]
+        for node, reply in zip(nodes, replies, strict=True):
             try:
                 problem = ray.get(reply)
             except ray.exceptions.RayError as error:
                 reason = str(error).strip().splitlines()[-1]
                 problem = f"goalgrid cannot run there: {reason}. Install the same version on every node."
             if problem:
-                raise UserError(f"{name}: {problem}")
+                raise UserError(f"node {node['NodeManagerHostname']} ({node['NodeManagerAddress']}): {problem}")
 
     def nodes(self) -> list[str]:
         """Ids of the nodes that trials can run on."""
         self._connect()
-        return [node["NodeID"] for node in _nodes() if node["Resources"].get("CPU")]
+        return [node["NodeID"] for node in _nodes(["CPU"])]
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
         """What a function returns in a process on each node with CPUs; all run at once."""
@@ -143,21 +137,16 @@ class RayTune:
         if self.address is None:
             return [apart(function, *arguments)]
         self._connect()
-        there = [_there(node["NodeID"]) for node in _nodes() if node["Resources"].keys() >= {"GPU", *custom}]
-        called = ray.remote(max_calls=1)(function)  # the process, and what it holds of the GPU, ends with the call
-        options = {"num_cpus": 0, "num_gpus": 1}
-        returned: list[Any] = ray.get(
-            [called.options(**options, scheduling_strategy=node).remote(*arguments) for node in there]
-        )
+        options = {"num_gpus": 1, "max_calls": 1}  # the process, and what it holds of the GPU, ends with the call
+        nodes = _nodes(["GPU", *custom])
+        returned: list[Any] = ray.get([_on(node["NodeID"], function, *arguments, **options) for node in nodes])
         return returned
 
     def __enter__(self) -> "RayTune":
         self._connect()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         ray.shutdown()
 
     def run(self, jobs: Sequence[Job], report: Listener, *, limit: int | None) -> None:
@@ -165,7 +154,7 @@ class RayTune:
         ending = _Ending(self.stop, jobs, self.grace)
         passing = _Passing(jobs, report, ending)
         try:
-            with HeadWatch(
+            with head_watched(
                 ray.get_runtime_context().gcs_address,
                 self.stop,
                 patience=HEAD_SECONDS[self.address is None],
@@ -199,7 +188,12 @@ class RayTune:
         logging.getLogger("ray").setLevel(logging.CRITICAL)
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
         if self.address is None:
-            _prepare_own(HEAD_SECONDS[True] + self.grace)
+            seconds = HEAD_SECONDS[True] + self.grace + 5
+            os.environ |= {
+                "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+                "RAY_gcs_rpc_server_reconnect_timeout_s": f"{seconds:.0f}",  # a head that is dead stays dead
+            }
+            ray_constants.ENABLE_RAY_CLUSTER = False  # the first switch for this process, which has imported Ray
             cpus, gpus = os.cpu_count(), torch.cuda.device_count()
             ray.init("local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, **quiet)
             return
@@ -213,15 +207,6 @@ class RayTune:
                 "Start its head with `ray start --head`, or leave out --address (and RAY_ADDRESS) to run on this "
                 "machine. If it runs there, it may want its token: export RAY_AUTH_MODE=token."
             ) from error
-
-
-def _prepare_own(seconds: float) -> None:
-    """Set up the Ray of a launch: one node, bound to loopback; its processes outlive a lost head by `seconds`."""
-    ray_constants.ENABLE_RAY_CLUSTER = False  # the first switch for this process: it was read when Ray was imported
-    os.environ |= {
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        "RAY_gcs_rpc_server_reconnect_timeout_s": f"{seconds + 5:.0f}",  # a head that is dead stays dead
-    }
 
 
 def _tuner(
@@ -297,7 +282,7 @@ class _Process(tune.Trainable):
 
     def _begin(self, config: dict[str, Any]) -> None:
         job = Job.from_json(config["content"])
-        self.ending = Stop(job.stop_request)
+        self.ending = Stop(job.home.stop_request(job.launched.name))
         self.events = queue.SimpleQueue[Event]()
         self.error: BaseException | None = None
         self.thread = threading.Thread(target=self._work, args=(job,), name="job", daemon=True)
@@ -396,7 +381,7 @@ class _Passing(_Unpickled, tune.Callback):
 
         self.vain += 1
         for trial_id in job.ids:  # a trial done before the death may not have been reported
-            if trial_id not in self.over and job.place.trial(trial_id).done.exists():
+            if trial_id not in self.over and job.home.trial(trial_id).done.exists():
                 self.report(Event(trial_id, "done"))
         if found := worker.bury(job, judge, self.buried):
             self.buried.add(found[0])
@@ -406,18 +391,16 @@ class _Passing(_Unpickled, tune.Callback):
             self.ending.hopeless = f"its processes died {self.vain} times before they began a trial: {last[0]}"
 
 
-def _nodes() -> list[dict[str, Any]]:
-    """The nodes that answer: Ray itself needs 15 s or more to notice that a node is gone."""
-    return [n for n in ray.nodes() if n["Alive"] and answers(n["NodeManagerAddress"], n["NodeManagerPort"])]
+def _nodes(resources: Collection[str] = ()) -> list[dict[str, Any]]:
+    """The nodes with these resources that answer: Ray itself needs 15 s or more to notice that a node is gone."""
+    alive = [node for node in ray.nodes() if node["Alive"] and node["Resources"].keys() >= set(resources)]
+    return [node for node in alive if answers(node["NodeManagerAddress"], node["NodeManagerPort"])]
 
 
-def _on(node: str, function: Any, *arguments: Any) -> Any:
-    """Call a function in a process on this node."""
-    return ray.remote(function).options(num_cpus=0, scheduling_strategy=_there(node)).remote(*arguments)
-
-
-def _there(node: str) -> NodeAffinitySchedulingStrategy:
-    return NodeAffinitySchedulingStrategy(node, soft=False)
+def _on(node: str, function: Any, *arguments: Any, **options: Any) -> Any:
+    """Call a function in a process on this node, with these options of Ray."""
+    there: Any = NodeAffinitySchedulingStrategy(node, soft=False)
+    return ray.remote(num_cpus=0, scheduling_strategy=there, **options)(function).remote(*arguments)
 
 
 def _look(home: str, mark: str, paths: list[str], patience: float, code: str) -> str:
@@ -426,7 +409,7 @@ def _look(home: str, mark: str, paths: list[str], patience: float, code: str) ->
         shared_folder.wait_for(Home(Path(home)), mark, patience)
     except UserError as error:
         return str(error)
-    lacking = shared_folder.missing(paths)
+    lacking = [path for path in paths if not Path(path).exists()]
     if lacking:
         return f"this node does not see {', '.join(lacking)}. Data must lie under the same path on every node."
     if provenance.program_fingerprint() != code:

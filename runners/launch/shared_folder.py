@@ -2,7 +2,6 @@
 
 import time
 import uuid
-from pathlib import Path
 
 from grid.errors import UserError
 from grid.store.files import cannot_write, create_text
@@ -38,11 +37,6 @@ def wait_for(home: Home, wanted: str, seconds: float) -> None:
                 "Every node needs the same shared folder under the same path: mount it, or choose another with --runs."
             )
         time.sleep(0.2)
-
-
-def missing(paths: list[str]) -> list[str]:
-    """The paths that this node does not see."""
-    return [path for path in paths if not Path(path).exists()]
 
 
 def _seen(home: Home) -> str:

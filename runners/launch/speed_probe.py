@@ -18,11 +18,11 @@ from grid.settings import TrialSettings
 from grid.store.home import Home, TrialFolder
 from grid.store.speed_probes import Probe, speed_of
 from runners.gpu import gpu_shares
+from runners.gpu.memory_probe import apart
 from runners.launch.feature_extraction import check_inputs, compute_features
 from runners.launch.jobs import jobs_for, samples
-from runners.launch.one_call_process import apart
 from runners.training import checkpoints
-from runners.training.inputs import Inputs, batches, prepare
+from runners.training.inputs import batches, prepare
 from runners.training.machine import Machine
 from runners.training.replicas import Replicas
 from runners.training.trainer import Hooks, Preempted, Trainer
@@ -62,51 +62,41 @@ def probe_memory(grid: Grid, trials: Sequence[Trial], home: Home, console: Conso
     gpu_shares.measured(samples(jobs, grid.resources), lambda *call: [apart(*call)], home, say)
 
 
-def measure(settings: TrialSettings, machine: Machine, steps: int = STEPS) -> Probe:
+def measure(settings: TrialSettings, machine: Machine) -> Probe:
     """Train a few steps, validate once, and measure the size of the files."""
     torch.set_num_threads(machine.threads)
-    inputs = prepare(settings, machine)
-    with tempfile.TemporaryDirectory(prefix="goalgrid-probe-") as name:
+    inputs, times = prepare(settings, machine), list[float]()
+
+    def beat(step: int) -> bool:
+        if step >= len(times):
+            times.append(time.monotonic())
+        return step >= STEPS + WARMING
+
+    hooks = Hooks(begin=lambda step: times.append(time.monotonic()), beat=beat)
+    with tempfile.TemporaryDirectory(prefix="goalgrid-probe-") as name, Replicas(settings, machine) as replicas:
         folder = TrialFolder(Path(name))
-        with Replicas(settings, machine) as replicas:
-            least, most, measured, evaluation = _timed(settings, inputs, folder, steps, replicas)
+        trainer = Trainer(settings, inputs, folder, hooks=hooks, replicas=replicas)
+        with suppress(Preempted):
+            trainer.fit()
+        started = time.monotonic()
+        trainer.evaluate("val")
+        evaluation = time.monotonic() - started
+        checkpoints.save(folder.best_checkpoint, {"row": {}, "model": trainer.model.weights()})
         inputs.reader.save(folder.vocabulary)
         best, words = folder.best_checkpoint.stat().st_size, folder.vocabulary.stat().st_size
+    seconds = [after - before for before, after in pairwise(times)]
+    seconds = seconds[WARMING:] or seconds
+    lower, _, upper = quantiles(seconds, n=4) if len(seconds) > 1 else seconds * 3
     return Probe(
         dataset=settings.dataset.name,
         recipe=settings.recipe,
         settings=speed_of(settings),
-        steps=measured,
-        least=least,
-        most=most,
+        steps=len(seconds),
+        least=lower,
+        most=upper,
         evaluation=evaluation,
         epoch_steps=len(batches(settings, inputs, 0)),
         best=best,
         rest=words + RANK * (len(inputs.pairs.test.images) + len(inputs.pairs.test.captions)),
         gpu=machine.device.type == "cuda",
     )
-
-
-def _timed(
-    settings: TrialSettings, inputs: Inputs, folder: TrialFolder, steps: int, replicas: Replicas
-) -> tuple[float, float, int, float]:
-    """Lower and upper quartile of a step's seconds, number of steps measured, and seconds of a validation."""
-    times: list[float] = []
-
-    def beat(step: int) -> bool:
-        if step >= len(times):
-            times.append(time.monotonic())
-        return step >= steps + WARMING
-
-    hooks = Hooks(begin=lambda step: times.append(time.monotonic()), beat=beat)
-    trainer = Trainer(settings, inputs, folder, hooks=hooks, replicas=replicas)
-    with suppress(Preempted):
-        trainer.fit()
-    seconds = [after - before for before, after in pairwise(times)]
-    seconds = seconds[WARMING:] or seconds
-    lower, _, upper = quantiles(seconds, n=4) if len(seconds) > 1 else seconds * 3
-    started = time.monotonic()
-    trainer.evaluate("val")
-    evaluation = time.monotonic() - started
-    checkpoints.save(folder.best_checkpoint, {"row": {}, "model": trainer.model.weights()})
-    return lower, upper, len(seconds), evaluation

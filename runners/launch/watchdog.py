@@ -15,14 +15,10 @@ LOOKS = 8
 
 
 class Watchdog:
-    """Checks the running trials of a launch in a thread, while the block runs.
+    """Ends running trials of a launch after so many seconds without progress; checks in a thread, while the block runs.
 
     It checks progress, not heartbeats: a process with a stuck trainer still renews its lease. It uses this process's
     monotonic clock, so that setting a clock on any machine ends no trial.
-
-    Args:
-        seconds: without progress after which a trial is ended.
-        kill: ends the process of an attempt.
     """
 
     def __init__(self, home: Home, seconds: float, kill: Callable[[Attempt], None]) -> None:

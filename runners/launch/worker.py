@@ -19,12 +19,8 @@ from runners.trial.stopping import Stop
 
 
 def work(job: Job, report: Listener, stop: Stop, *, node: str = "", capture: bool = False) -> None:
-    """Make an attempt at each of a job's trials in this process, in order, until the process is asked to end.
-
-    Args:
-        node, capture: of the attempts' `Origin`.
-    """
-    home, origin = job.place, Origin(job.launched.name, node, capture)
+    """Make an attempt at each of a job's trials in this process, in order, until the process is asked to end."""
+    home, origin = job.home, Origin(job.launched.name, node, capture)
     try:
         shared_folder.wait_for(home, job.launched.mark, job.launched.patience)
     except UserError as error:
@@ -40,7 +36,7 @@ def work(job: Job, report: Listener, stop: Stop, *, node: str = "", capture: boo
         folder = home.trial(trial_id)
         if settings.starts_from in job.ids and not home.trial(settings.starts_from).done.exists():
             continue  # its parent failed and reported that; this trial stays planned
-        if job.tried and len(folder.attempts()) > job.tried[number] and not decision(job, trial_id).at_once:
+        if job.tried and len(folder.attempts()) > job.tried[number] and not decision(job, trial_id).policy.at_once:
             continue  # an attempt of this round failed; the next attempt waits for the next round
         run_trial(settings, folder, report, job.machine, origin=origin, cadence=job.launched.cadence, stop=stop)
         job.machine.release()
@@ -48,12 +44,12 @@ def work(job: Job, report: Listener, stop: Stop, *, node: str = "", capture: boo
 
 def decision(job: Job, trial_id: str) -> Decision:
     """Whether and how a trial of the job is tried again."""
-    return endings.decision(job.place.trial(trial_id), job.launched.name)
+    return endings.decision(job.home.trial(trial_id), job.launched.name)
 
 
 def left(job: Job) -> Job | None:
     """The job with the trials worth another try: not done, not given up, and not held by another process."""
-    home, kept = job.place, list[str]()
+    home, kept = job.home, list[str]()
     for trial_id, settings in zip(job.ids, job.trials, strict=True):
         waits = settings.starts_from in job.ids and settings.starts_from not in kept
         orphan = waits and not home.trial(str(settings.starts_from)).done.exists()
@@ -64,18 +60,18 @@ def left(job: Job) -> Job | None:
 
 def made(job: Job) -> int:
     """Attempts that this launch made at the job's trials."""
-    attempts = (attempt for trial_id in job.ids for attempt in job.place.trial(trial_id).attempts())
+    attempts = (attempt for trial_id in job.ids for attempt in job.home.trial(trial_id).attempts())
     return sum(attempt.launch() == job.launched.name for attempt in attempts)
 
 
 def live(job: Job) -> bool:
     """Whether a trial of the job is being trained."""
-    return any(job.place.trial(trial_id).state() is State.RUNNING for trial_id in job.ids)
+    return any(job.home.trial(trial_id).state() is State.RUNNING for trial_id in job.ids)
 
 
 def alone(job: Job) -> bool:
     """Whether the next attempt has the machine for itself."""
-    return any(decision(job, trial_id).alone for trial_id in job.ids)
+    return any(decision(job, trial_id).policy.alone for trial_id in job.ids)
 
 
 def pause(job: Job) -> float:
@@ -93,7 +89,7 @@ def bury(
         buried: attempts that ended by earlier deaths.
     """
     for trial_id in job.ids:
-        folder = job.place.trial(trial_id)
+        folder = job.home.trial(trial_id)
         latest = folder.latest()
         if not latest or latest in buried or latest.launch() != job.launched.name:
             continue

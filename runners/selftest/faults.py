@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from grid.store import processes
 from grid.store.attempts import DONE, Attempt
-from grid.store.home import Home, TrialFolder
+from grid.store.home import Home
 
 POLL_SECONDS = 0.02
 
@@ -25,11 +25,7 @@ class Unmet(Exception):
 
 @dataclass(frozen=True)
 class Command:
-    """`goalgrid run` as a user gives it, as often as needed; its output is appended to a log.
-
-    Args:
-        words: the grid and its options.
-    """
+    """`goalgrid run`, with a grid and options as a user gives them, as often as needed; the log collects its output."""
 
     words: tuple[str, ...]
     home: Home
@@ -51,11 +47,8 @@ class Command:
 def wait_for(look: Callable[[], Awaited | None], what: str, seconds: float) -> Awaited:
     """Wait until `look` returns a true value, and return it.
 
-    Args:
-        what: is awaited, for the error.
-
     Raises:
-        Unmet: it did not within these seconds.
+        Unmet: it did not within these seconds; names `what` was awaited.
     """
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -66,14 +59,9 @@ def wait_for(look: Callable[[], Awaited | None], what: str, seconds: float) -> A
     raise Unmet(f"{what} did not come within {seconds:g} s")
 
 
-def folders(home: Home) -> list[TrialFolder]:
-    """Folders of all trials that were begun."""
-    return [TrialFolder(path) for path in sorted((home.path / "trials").glob("*"))]
-
-
 def live(home: Home) -> list[Attempt]:
     """Attempts that a process makes now."""
-    latest = (folder.latest() for folder in folders(home))
+    latest = (folder.latest() for folder in home.trials())
     return [attempt for attempt in latest if attempt and attempt.live()]
 
 
@@ -85,17 +73,7 @@ def strike(lease: dict[str, Any]) -> bool:
     return here
 
 
-def done_at(home: Home) -> dict[str, tuple[int, ...]]:
-    """Inodes and times of the files of every finished trial: they change if the trial is trained again."""
-    found = {}
-    for folder in folders(home):
-        if folder.done.exists():
-            stats = [path.stat() for path in (folder.done, folder.record)]
-            found[folder.trial_id] = tuple(number for stat in stats for number in (stat.st_ino, stat.st_mtime_ns))
-    return found
-
-
 def trained_after_done(home: Home) -> list[str]:
     """Trials with a further attempt after an attempt that finished them."""
-    outcomes = {folder.trial_id: [attempt.outcome() for attempt in folder.attempts()][:-1] for folder in folders(home)}
+    outcomes = {folder.trial_id: [attempt.outcome() for attempt in folder.attempts()][:-1] for folder in home.trials()}
     return [trial_id for trial_id, before in outcomes.items() if DONE in before]

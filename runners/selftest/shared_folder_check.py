@@ -10,8 +10,8 @@ import sys
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TypedDict
 
 from grid.errors import UserError
 from grid.store.attempts import HEARTBEAT_SECONDS
@@ -29,47 +29,38 @@ PAUSE_SECONDS = 0.005
 """Pause of a winner after it made a link."""
 
 
-@dataclass
-class Seen:
-    """What an onlooker saw.
+class Seen(TypedDict):
+    """What an onlooker saw."""
 
-    Args:
-        won: rounds in which it made the link.
-        faults: what must not happen and did, in words.
-        seconds: how long it took to see the files of all others.
-    """
-
-    won: list[int] = field(default_factory=list)
-    faults: list[str] = field(default_factory=list)
-    seconds: float = 0.0
+    won: list[int]
+    """Rounds in which it made the link."""
+    faults: list[str]
+    """What must not happen and did, in words."""
+    seconds: float
+    """How long it took to see the files of all others."""
 
 
-def look(folder: str, count: int) -> dict[str, object]:
-    """Take part as one of `count` onlookers; returns `Seen` as plain values.
-
-    An error is a fault too, so that the caller hears of it from every node.
-    """
-    seen, place, name = Seen(), Path(folder), uuid.uuid4().hex
+def look(folder: str, count: int) -> Seen:
+    """Take part as one of `count` onlookers. An error is a fault too: the caller hears of it from every node."""
+    seen, place, name = Seen(won=[], faults=[], seconds=0.0), Path(folder), uuid.uuid4().hex
     try:
         _meet(place, "came", name, count, MEETING_SECONDS)
-        seen.won = [number for number in range(ROUNDS) if _contend(place / f"link-{number}", name)]
-        seen.seconds = _meet(place, "linked", name, count, MEETING_SECONDS)
+        seen["won"] = [number for number in range(ROUNDS) if _contend(place / f"link-{number}", name)]
+        seen["seconds"] = _meet(place, "linked", name, count, MEETING_SECONDS)
         writes = create_text(place / "writer", name)
-        seen.faults += _write(place / "whole") if writes else _read(place / "whole")
+        seen["faults"] += _write(place / "whole") if writes else _read(place / "whole")
     except OSError as error:
-        seen.faults.append(f"{error.strerror}: {error.filename}")
+        seen["faults"].append(f"{error.strerror}: {error.filename}")
     except (UserError, Unmet) as error:
-        seen.faults.append(str(error))
-    return asdict(seen)
+        seen["faults"].append(str(error))
+    return seen
 
 
-def faults(answers: Sequence[dict[str, object]]) -> dict[str, str]:
+def faults(seen: Sequence[Seen]) -> dict[str, str]:
     """The claims about the folder, each with what speaks against it; empty where the claim holds."""
-    seen = [Seen(**answer) for answer in answers]  # type: ignore[arg-type]
-    said = "; ".join(dict.fromkeys(fault for onlooker in seen for fault in onlooker.faults))
-    winners = [sum(number in onlooker.won for onlooker in seen) for number in range(ROUNDS)]
-    wrong = sum(count != 1 for count in winners)
-    slowest = max(onlooker.seconds for onlooker in seen)
+    said = "; ".join(dict.fromkeys(fault for onlooker in seen for fault in onlooker["faults"]))
+    wrong = sum(sum(number in onlooker["won"] for onlooker in seen) != 1 for number in range(ROUNDS))
+    slowest = max(onlooker["seconds"] for onlooker in seen)
     late = f"a file was seen after {slowest:.0f} s" if slowest > HEARTBEAT_SECONDS else ""
     return {
         "files are written, flushed and renamed as a whole": said,
@@ -99,9 +90,8 @@ def _contend(path: Path, name: str) -> bool:
 
 def _write(path: Path) -> list[str]:
     """Replace a file again and again; the last content says that it is over."""
-    for number in range(ROUNDS):
-        write_text(path, "ab"[number % 2] * SIZE)
-    write_text(path, "z" * SIZE)
+    for letter in "ab" * (ROUNDS // 2) + "z":
+        write_text(path, letter * SIZE)
     return []
 
 

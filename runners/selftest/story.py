@@ -24,7 +24,7 @@ from grid.store.home import Home, TrialFolder
 from results.checks.run_comparison import differences
 from results.records import record
 from runners.selftest import shared_folder_check
-from runners.selftest.faults import Command, Unmet, folders, live, strike, trained_after_done, wait_for
+from runners.selftest.faults import Command, Unmet, live, strike, trained_after_done, wait_for
 from runners.training import checkpoints
 from runners.trial.stopping import INCOMPLETE, Stop
 
@@ -111,7 +111,7 @@ class Nodes:
         self.address = address
         self.onlookers = ONLOOKERS + (len(self._driver().nodes()) if address else 0)
 
-    def look(self, folder: Path) -> list[dict[str, object]]:
+    def look(self, folder: Path) -> list[shared_folder_check.Seen]:
         """Have processes of this machine, and one on every node, check the folder together."""
         command = [sys.executable, "-m", "runners.selftest.shared_folder_check", str(folder), str(self.onlookers)]
         here = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(ONLOOKERS)]
@@ -204,7 +204,7 @@ class Story:
         twice = trained_after_done(self.home)
         if twice:
             return f"trained again after it was done: {', '.join(twice)}"
-        left = [folder.trial_id for folder in folders(self.home) if not folder.done.exists()]
+        left = [folder.trial_id for folder in self.home.trials() if not folder.done.exists()]
         codes = [driver.returncode for driver in self.started[-2:]]
         if left or not set(codes) <= {0, INCOMPLETE}:
             return f"exit codes {codes}, not done: {', '.join(left) or 'none'}: {self.command.said()}"
@@ -264,14 +264,14 @@ class Story:
     def _checkpoints(self) -> dict[str, int]:
         """Time of the last checkpoint of each trial."""
         found = {}
-        for folder in folders(self.home):
+        for folder in self.home.trials():
             with suppress(FileNotFoundError):  # while a checkpoint is replaced there is none for a moment
                 found[folder.trial_id] = folder.last_checkpoint.stat().st_mtime_ns
         return found
 
     def _stopped(self) -> list[TrialFolder]:
         """Trials whose last attempt ended on request."""
-        found = [(folder, folder.latest()) for folder in folders(self.home)]
+        found = [(folder, folder.latest()) for folder in self.home.trials()]
         return [folder for folder, latest in found if latest and latest.outcome() == Failure.PREEMPTED]
 
 

@@ -78,29 +78,12 @@ def loaded(data: bytes, device: torch.device) -> dict[str, Any]:
     return dict(torch.load(io.BytesIO(data), map_location=device, weights_only=True))
 
 
-def set_aside(path: Path) -> Path:
-    """Rename a corrupt checkpoint, so that no attempt loads it and a reader can look at it."""
-    aside = path.with_name(f"{path.stem}.corrupt")
-    path.replace(aside)
-    return aside
-
-
 def random_states(device: torch.device) -> dict[str, Any]:
     """States of all random generators of this process."""
     numbers = np.random.get_state(legacy=False)
-    version, words, gauss = random.getstate()
+    numbers["state"]["key"] = numbers["state"]["key"].tolist()  # an array would be loaded by pickled code
     cuda = {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else {}
-    return {
-        "python": [version, list(words), gauss],
-        "numpy": [
-            numbers["state"]["key"].tolist(),
-            int(numbers["state"]["pos"]),
-            int(numbers["has_gauss"]),
-            float(numbers["gauss"]),
-        ],
-        "cpu": torch.get_rng_state(),
-        **cuda,
-    }
+    return {"python": random.getstate(), "numpy": numbers, "cpu": torch.get_rng_state(), **cuda}
 
 
 def seed_torch(seed: int, device: torch.device) -> None:
@@ -112,10 +95,8 @@ def seed_torch(seed: int, device: torch.device) -> None:
 
 def restore_random_states(states: dict[str, Any], device: torch.device) -> None:
     """Restore all random generators."""
-    version, words, gauss = states["python"]
-    random.setstate((version, tuple(words), gauss))
-    key, position, has_gauss, cached = states["numpy"]
-    np.random.set_state(("MT19937", np.array(key, dtype=np.uint32), position, has_gauss, cached))
+    random.setstate(states["python"])
+    np.random.set_state(states["numpy"])
     torch.set_rng_state(states["cpu"].cpu())
     if "cuda" in states and device.type == "cuda":
         torch.cuda.set_rng_state(states["cuda"].cpu(), device)

@@ -32,11 +32,7 @@ class PeerLost(RuntimeError):
 
 @dataclass(frozen=True)
 class Exchange:
-    """The exchange as one replica sees it. A training in one process has one replica and exchanges nothing.
-
-    Args:
-        rank: of this replica; rank 0 is the trial's own process.
-    """
+    """The exchange as a replica sees it; rank 0 is the trial's own process. A single replica exchanges nothing."""
 
     rank: int = 0
     replicas: int = 1
@@ -61,12 +57,9 @@ class Exchange:
             raise PeerLost(str(error)) from error
 
     def together(self, part: Shaped[Tensor, "p *rest"], count: int) -> Shaped[Tensor, "b *rest"]:
-        """The parts of all replicas, concatenated; in the backward pass, each replica keeps its part's gradient.
+        """The parts of all replicas, of `count` rows; in the backward pass, each replica keeps its part's gradient.
 
         Every replica then computes the whole loss and its gradient for every row, so no gradient is exchanged here.
-
-        Args:
-            count: rows of all parts together.
         """
         return part if self.replicas == 1 else _Together.apply(part, self, count)
 

@@ -49,7 +49,9 @@ def names() -> frozenset[str]:
     """Every name by which settings choose code: objectives and their parts, encoders, poolings, protocols."""
     parameters = [parameter for entry in OBJECTIVES.values() for parameter in entry.values()]
     choices = {choice for parameter in parameters for choice in parameter.choices}
-    chosen = _listed(TrialSettings.model_json_schema())
+    schemas = (value for value in _values(TrialSettings.model_json_schema()) if isinstance(value, dict))
+    allowed = {value for schema in schemas for value in (*schema.get("enum", ()), schema.get("const"))}
+    chosen = {value for value in allowed if isinstance(value, str)}
     return frozenset({*OBJECTIVES, *PAIR_WEIGHTS, *TRIPLET_WEIGHTS, *choices, *PROTOCOLS, *chosen})
 
 
@@ -86,24 +88,9 @@ def _looked_through(settings: _Itself) -> tuple[set[str], set[str]]:
 def _values(value: Any) -> Iterator[Any]:
     """A value, and all values inside it."""
     yield value
-    for inner in _parts(value):
-        yield from _values(inner)
-
-
-def _parts(value: Any) -> list[Any]:
     if isinstance(value, BaseModel):
-        return list(vars(value).values())
+        value = vars(value)
     if isinstance(value, dict):
-        return list(value.values())
-    return list(value) if isinstance(value, list | tuple) else []
-
-
-def _listed(schema: Any) -> Iterator[str]:
-    """The string values that a JSON schema allows by name."""
-    if isinstance(schema, dict):
-        yield from (value for value in [*schema.get("enum", ()), schema.get("const")] if isinstance(value, str))
-        for value in schema.values():
-            yield from _listed(value)
-    elif isinstance(schema, list):
-        for value in schema:
-            yield from _listed(value)
+        value = list(value.values())
+    for inner in value if isinstance(value, list | tuple) else ():
+        yield from _values(inner)

@@ -31,12 +31,7 @@ from runners.training.machine import Machine
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """A data set with its captions encoded.
-
-    Args:
-        device: that trains.
-        places: folders of pretrained weights, by name.
-    """
+    """A data set with its captions encoded, for the device that trains."""
 
     pairs: Pairs
     reader: CaptionReader
@@ -132,8 +127,7 @@ OPENED: dict[str, Callable[[DatasetSettings, Any, Machine], Pairs]] = {"backbone
 def batches(settings: TrialSettings, inputs: Inputs, epoch: int, exchange: Exchange = ALONE) -> "Epoch":
     """The batches of one epoch, determined by seed and epoch; a last batch of a single pair is dropped.
 
-    Args:
-        exchange: of the replica that reads them: it reads its part of every batch.
+    A replica reads its part of every batch.
     """
     tokens = inputs.tokens["train"]
     generator = torch.Generator().manual_seed(derived_seed(settings, f"batches of epoch {epoch}"))
@@ -144,10 +138,7 @@ def batches(settings: TrialSettings, inputs: Inputs, epoch: int, exchange: Excha
 
 
 def check_replicas(train: TrainSettings, captions: int, replicas: int) -> None:
-    """Check that every batch has at least one pair for every replica.
-
-    Args:
-        captions: in the training split.
+    """Check that every batch of the training captions has at least one pair for every replica.
 
     Raises:
         UserError: a batch is too small.

@@ -1,4 +1,4 @@
-"""A model with its objective and optimiser, and the update of its weights; alone, or as one of several replicas."""
+"""A model with its objective, optimiser and schedules, and the gradient of a batch; alone, or as one of replicas."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,14 +12,12 @@ from grid.settings import TrainSettings, TrialSettings
 from retrieval.model import Vse
 from runners.training import checkpoints
 from runners.training.collectives import ALONE, Exchange
-from runners.training.embedding import precision
 from runners.training.inputs import Batch, Epoch, Inputs, batches
-from runners.training.schedules import learning_rate, ramp
 from runners.training.synced_batchnorm import synchronised
 
 
 class Learner:
-    """Computes gradients and updates weights.
+    """Computes gradients; its optimiser updates the weights.
 
     Replicas that each learn from a part of the batch compute the gradient of the whole batch.
     """
@@ -72,10 +70,6 @@ class Learner:
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.train.clip_norm)
         return {"loss": loss.detach(), "grad_norm": norm, **objective.report}
 
-    def update(self) -> None:
-        """Move the weights along the gradient."""
-        self.optimizer.step()
-
     def state(self) -> dict[str, Any]:
         """What the next update depends on besides the random states: "model" and "optimizer"."""
         return {"model": self.model.weights(), "optimizer": self.optimizer.state_dict()}
@@ -86,12 +80,33 @@ class Learner:
         self.optimizer.load_state_dict(state["optimizer"])
 
 
-def optimizer(parameters: Mapping[str, list[nn.Parameter]], train: TrainSettings) -> torch.optim.Optimizer:
-    """Adam or AdamW with one group per learning rate; each group holds its factor.
+def learning_rate(train: TrainSettings, epoch: int) -> float:
+    """Learning rate of the heads in an epoch, counted from 0.
+
+    >>> train = TrainSettings(epochs=3, lr=0.01, decay_every=2, decay_factor=0.5)
+    >>> [learning_rate(train, epoch) for epoch in range(3)]
+    [0.01, 0.01, 0.005]
+    """
+    return train.lr * train.decay_factor ** (epoch // train.decay_every)
+
+
+def ramp(train: TrainSettings, epoch: int, share: float) -> float:
+    """Factor of the loss: rises from 0 to 1 in the epochs after the frozen ones, else 1. VSE-infinity's grid recipes.
 
     Args:
-        parameters: by learning rate, as `Vse.groups` gives them.
+        share: of the epoch trained so far, from 0 to 1.
     """
+    since = epoch - train.frozen_epochs
+    return (since + share) / train.ramp_epochs if 0 <= since < train.ramp_epochs else 1.0
+
+
+def precision(settings: TrialSettings, device: torch.device) -> torch.autocast:
+    """Autocast of encoders to bfloat16 where the recipe says so; objectives switch it off for themselves."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=settings.train.precision == "bf16")
+
+
+def optimizer(parameters: Mapping[str, list[nn.Parameter]], train: TrainSettings) -> torch.optim.Optimizer:
+    """Adam or AdamW with a group for each of `Vse.groups`; each group holds the factor of its learning rate."""
     factors = {"heads": 1.0, "image": train.image_lr_factor, "text": train.text_lr_factor}
     groups = [{"params": members, "factor": factors[kind]} for kind, members in parameters.items()]
     kind = torch.optim.AdamW if train.optimizer == "adamw" else torch.optim.Adam

@@ -9,7 +9,7 @@ import torch
 
 @dataclass(frozen=True)
 class Machine:
-    """What a trial may use of its machine."""
+    """What a trial may use."""
 
     threads: int = 1
     workers: int = 2
@@ -18,7 +18,7 @@ class Machine:
     """(data set, folder) of every data set that is not embedded."""
     weights: tuple[tuple[str, str], ...] = ()
     """(name, folder) of pretrained weights on this machine."""
-    cache: str = "features"
+    features: Path = Path("features")
     """Folder of the features of frozen backbones."""
     replicas: int = 1
     """Processes that train a trial together, each with its own GPU (if any), threads and workers."""
@@ -40,10 +40,6 @@ class Machine:
 
     def root(self, dataset: str) -> Path | None:
         return next((Path(folder) for name, folder in self.roots if name == dataset), None)
-
-    @property
-    def features(self) -> Path:
-        return Path(self.cache)
 
     @property
     def places(self) -> dict[str, Path]:

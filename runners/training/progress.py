@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,17 +30,12 @@ class Cadence:
     steps: int | None = None
     minutes: float | None = None
 
-    def due(self, steps: int, seconds: float) -> bool:
-        """Whether the steps or seconds since the last checkpoint call for the next."""
-        return bool((self.steps and steps >= self.steps) or (self.minutes and seconds >= 60 * self.minutes))
-
 
 @dataclass
 class Progress:
     """How far a trial is.
 
     Args:
-        warn: called with a message for the user.
         batch, sums, seconds: of the current epoch: batches trained, sums of what they measured, time they took.
         best: the row of the epoch with the best validation.
         replicas: the largest number of processes that trained it together.
@@ -77,13 +73,10 @@ class Progress:
         return {name: value for name, value in means.items() if not math.isnan(value)}
 
     def end_epoch(self, metrics: Mapping[str, float], seconds: float, weights: Callable[[], dict[str, Tensor]]) -> None:
-        """Write the epoch's row, and the weights if they validated best so far.
+        """Write the row of an epoch that took so many seconds, and the weights if they validated best so far.
 
         The best weights are written first: the checkpoint, which the caller writes next unless the trial is `brief`,
         must never name best weights that are missing.
-
-        Args:
-            seconds: how long the epoch took.
         """
         self.epoch += 1
         row = {"epoch": self.epoch, "step": self.step, "seconds": seconds, **metrics}
@@ -102,9 +95,10 @@ class Progress:
         return self.over and step == 0 and time.monotonic() - since < BRIEF_SECONDS
 
     def due(self, cadence: Cadence) -> bool:
-        """Whether a checkpoint within the epoch is due."""
+        """Whether the steps or the time since the last checkpoint call for the next."""
         step, since = self._saved
-        return cadence.due(self.step - step, time.monotonic() - since)
+        steps, minutes = self.step - step, (time.monotonic() - since) / 60
+        return bool((cadence.steps and steps >= cadence.steps) or (cadence.minutes and minutes >= cadence.minutes))
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Write a checkpoint of where the trial stands.
@@ -137,12 +131,13 @@ class Progress:
         return None
 
     def _whole(self, name: str) -> dict[str, Any] | None:
-        """The checkpoint of this name, or None; a corrupt one is set aside."""
-        path = getattr(self.folder, name)
+        """The checkpoint of this name, or None; a corrupt file is set aside for the reader, and never loaded again."""
+        path: Path = getattr(self.folder, name)
         try:
             return checkpoints.load(path, self.device)
         except checkpoints.Corrupt as error:
-            self.warn(f"{error}; set aside as {checkpoints.set_aside(path).name}, the one before is used")
+            aside = path.replace(path.with_name(f"{path.stem}.corrupt"))
+            self.warn(f"{error}; set aside as {aside.name}, the one before is used")
             return None
 
 

@@ -51,7 +51,7 @@ def follow(next_order: Callable[[], tuple[Any, ...]], answer: Callable[[Any], No
             case ("step",):
                 place, read = next(steps)
                 learner.gradient(read, place / len(epoch))
-                learner.update()
+                learner.optimizer.step()
             case ("random",):
                 answer(bytes(checkpoints.dumped(checkpoints.random_states(device))))
 

@@ -1,11 +1,11 @@
 """The shared trainer: one loop for all recipes and objectives, validated each epoch, exact to resume at any step."""
 
-import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,31 +14,21 @@ from grid.protocols import protocol
 from grid.settings import TrialSettings
 from grid.store.home import TrialFolder
 from retrieval import evaluation
+from retrieval.model import Vse
+from retrieval.prefetch import ahead
+from retrieval.splits.pairs import Split
 from runners.training import checkpoints
-from runners.training.embedding import embedded
 from runners.training.inputs import Batch, Inputs
-from runners.training.learner import Learner
+from runners.training.learner import Learner, precision
 from runners.training.progress import Cadence, Progress, best_of
 from runners.training.replicas import Replicas
+
+EMBED_BATCH = 512
+"""Feature vectors or captions embedded at a time when evaluating; pixels use the batch size of training."""
 
 
 class NonFinite(UserError):
     """Training diverged: the loss or a gradient is not finite."""
-
-    @classmethod
-    def of(cls, loss: float, norm: float, culprit: Callable[[], str], progress: Progress) -> "NonFinite":
-        """The error with the term and the step.
-
-        Args:
-            norm: of the whole gradient.
-            culprit: returns the name of the weight whose gradient is not finite.
-        """
-        whole = math.isfinite(loss)
-        term, value = (f"the gradient of {culprit()}", norm) if whole else ("the loss", loss)
-        return cls(
-            f"{term} became {value} at step {progress.step + 1} (epoch {progress.epoch + 1}). "
-            "A smaller train.lr or objective.tau often helps."
-        )
 
 
 class Preempted(Exception):
@@ -146,18 +136,23 @@ class Trainer:
         with self.replicas.step():
             measured = self.learner.gradient(batch, passed)
             self._check_finite(measured["loss"], measured["grad_norm"])
-        self.learner.update()
+        self.optimizer.step()
         self.progress.step += 1
         return measured
 
     def _check_finite(self, loss: Tensor, norm: Tensor) -> None:
-        """Raise before a step that would spoil the weights."""
+        """Raise before a step that would spoil the weights; names the first weight with such a gradient."""
         if bool(torch.isfinite(loss + norm)):
             return
-        raise NonFinite.of(float(loss), float(norm), self._culprit, self.progress)
-
-    def _culprit(self) -> str:
-        return culprit({name: weight.grad for name, weight in self.model.named_parameters() if weight.grad is not None})
+        term, value = "the loss", loss
+        if bool(torch.isfinite(loss)):
+            gradients = {name: weight.grad for name, weight in self.model.named_parameters() if weight.grad is not None}
+            spoilt = (name for name, gradient in gradients.items() if not torch.isfinite(gradient).all())
+            term, value = f"the gradient of {next(spoilt, 'all weights together')}", norm
+        raise NonFinite(
+            f"{term} became {float(value)} at step {self.progress.step + 1} (epoch {self.progress.epoch + 1}). "
+            "A smaller train.lr or objective.tau often helps."
+        )
 
     def _state(self) -> dict[str, Any]:
         random = checkpoints.random_states(self.inputs.device)
@@ -176,10 +171,24 @@ class Trainer:
         self.progress.replicas = max(self.progress.replicas, self.replicas.count)
 
 
-def culprit(gradients: Mapping[str, Tensor]) -> str:
-    """The first weight whose gradient is not finite."""
-    found = (name for name, gradient in gradients.items() if not torch.isfinite(gradient).all())
-    return next(found, "all weights together")
+def embedded(model: Vse, settings: TrialSettings, inputs: Inputs, split_name: str) -> tuple[Tensor, Tensor, np.ndarray]:
+    """Embeddings of a split's images and captions, and the image that each caption describes.
+
+    The validation split is cut to `dataset.val_images`.
+    """
+    split: Split = getattr(inputs.pairs, split_name)
+    images, texts = split.first(settings.dataset.val_images if split_name == "val" else None)
+    device, tokens = inputs.device, inputs.tokens[split_name]
+    size = EMBED_BATCH if len(split.images.shape) < 3 else settings.train.batch_size
+    image, text = list[Tensor](), list[Tensor]()
+    model.eval()
+    with torch.inference_mode(), precision(settings, device):
+        for batch in ahead(lambda rows: split.images.gather(rows.numpy()), torch.arange(images).split(size)):
+            image.append(model.embed_images(batch.to(device)))
+        for rows in torch.from_numpy(texts).split(EMBED_BATCH):
+            ids, lengths = tokens.gather(rows)
+            text.append(model.embed_texts(ids.to(device), lengths))
+        return torch.cat(image), torch.cat(text), split.image_of_text[texts]
 
 
 def validation(ranks: evaluation.Ranks) -> dict[str, float]:

@@ -31,10 +31,8 @@ def classify(error: BaseException) -> Failure:
     chain = [error]
     while (cause := chain[-1].__cause__) is not None and cause not in chain:
         chain.append(cause)
-    for link in chain:
-        if (failure := _class_of(link)) is not None:
-            return failure
-    return Failure.USER if isinstance(error, UserError) else Failure.BUG
+    known = (failure for link in chain if (failure := _class_of(link)))
+    return next(known, Failure.USER if isinstance(error, UserError) else Failure.BUG)
 
 
 def _class_of(error: BaseException) -> Failure | None:
@@ -54,11 +52,7 @@ def decision(folder: TrialFolder, launch: str) -> Decision:
 
 
 def given_up(folder: TrialFolder, launch: str, trace: str = "") -> bool:
-    """Whether a trial has used up its tries in this launch; if so, `error.txt` says why.
-
-    Args:
-        trace: stands in `error.txt` above the message.
-    """
+    """Whether a trial has used up its tries in this launch; if so, `error.txt` says why, below the trace."""
     decided = decision(folder, launch)
     if decided.given_up is None:
         return False

@@ -14,9 +14,7 @@ class Event:
     trial_id: str
     kind: EventKind
     epoch: int = 0
-    """Epochs trained so far."""
-    epochs: int = 0
-    """Epochs of the whole trial."""
+    """Epochs trained so far; of the event "epoch"."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Validation metrics of an epoch; test metrics once the trial is done."""
     message: str = ""

@@ -1,6 +1,6 @@
 """Whether a trial is tried again or given up: a pure function of its attempts, this launch and the policy."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from grid.store.failures import Failure
@@ -56,22 +56,21 @@ class Decision:
 
     Args:
         given_up: the failure whose tries are used up; None: the trial may be tried again.
-        tries: how often that failure happened in this launch.
-        wait: seconds before the next try.
-        alone: whether the next try has the machine for itself.
-        at_once: whether the next try may begin before the other jobs of the launch had theirs.
+        tries: how often that failure, or else the last one, happened in this launch.
+        policy: of the next try.
     """
 
     given_up: Failure | None = None
     tries: int = 0
-    wait: float = 0.0
-    alone: bool = False
-    at_once: bool = True
+    policy: Policy = Policy(1, "", at_once=True)
+
+    @property
+    def wait(self) -> float:
+        """Seconds before the next try."""
+        return self.policy.wait * 2.0 ** (self.tries - 1)
 
 
-def decide(
-    attempts: Iterable[tuple[str, Failure | None]], launch: str, policy: Mapping[Failure, Policy] = POLICY
-) -> Decision:
+def decide(attempts: Iterable[tuple[str, Failure | None]], launch: str) -> Decision:
     """Decide whether a trial is tried again. Repeating the command is another launch, with new tries.
 
     >>> decide([("monday", Failure.KILLED)], "monday").wait
@@ -85,10 +84,6 @@ def decide(
     """
     failures = [failure for made_by, failure in attempts if made_by == launch and failure]
     for failure in reversed(failures):
-        if failures.count(failure) >= policy[failure].tries:
-            return Decision(given_up=failure, tries=failures.count(failure))
-    if not failures:
-        return Decision()
-    last = failures[-1]
-    wait = policy[last].wait * 2.0 ** (failures.count(last) - 1)
-    return Decision(None, failures.count(last), wait, policy[last].alone, policy[last].at_once)
+        if failures.count(failure) >= POLICY[failure].tries:
+            return Decision(failure, failures.count(failure))
+    return Decision(None, failures.count(failures[-1]), POLICY[failures[-1]]) if failures else Decision()

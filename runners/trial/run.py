@@ -33,21 +33,6 @@ LOGGED = ("loss", "lr", "val_i2t_r1", "val_t2i_r1", "val_rsum")
 """Metrics of an epoch in the attempt's log; the history has all."""
 
 
-@dataclass(frozen=True)
-class Voice:
-    """Reports events of a trial to its driver."""
-
-    trial_id: str
-    epochs: int
-    report: Listener
-
-    def tell(self, kind: EventKind, message: str = "", *, epoch: int = 0, metrics: dict[str, float] = {}) -> None:  # noqa: B006
-        self.report(Event(self.trial_id, kind, epoch, self.epochs, metrics, message))
-
-    def done(self, metrics: dict[str, float] = {}) -> None:  # noqa: B006
-        self.tell("done", epoch=self.epochs, metrics=metrics)
-
-
 def run_trial(
     settings: TrialSettings,
     folder: TrialFolder,
@@ -63,35 +48,30 @@ def run_trial(
     Every failure is caught, classified and written to the attempt: a trial never stops the others. Once its tries are
     used up, `error.txt` reports the trial as failed.
     """
-    voice = Voice(folder.trial_id, settings.train.epochs, report)
     if folder.done.exists():
-        voice.done()
+        report(Event(folder.trial_id, "done"))
         return State.DONE
     if given_up(folder, origin.launch):  # its processes died too often
-        voice.tell("failed", folder.reason())
+        report(Event(folder.trial_id, "failed", message=folder.reason()))
         return State.FAILED
     with ExitStack() as stack:
         try:
             hold = stack.enter_context(holding.held(folder, origin, stop or Stop()))
         except holding.Busy as busy:
-            return _left_to_another(folder, voice, busy)
+            if folder.done.exists():
+                report(Event(folder.trial_id, "done"))
+                return State.DONE
+            if not busy.ours:
+                report(Event(folder.trial_id, "busy", message=str(busy)))
+            return State.RUNNING
         except UserError as error:  # no attempt could be begun
-            voice.tell("failed", f"{classify(error)}: {error}")
+            report(Event(folder.trial_id, "failed", message=f"{classify(error)}: {error}"))
             return State.FAILED
-        running = TrialRun(settings, folder, hold, voice, machine)
+        running = TrialRun(settings, folder, hold, report, machine)
         try:
-            return _train(running, cadence)
+            return running.train(cadence)
         except Exception as error:  # any error is this trial's failure, not the grid's
             return running.ended(error)
-
-
-def _left_to_another(folder: TrialFolder, voice: Voice, busy: holding.Busy) -> State:
-    if folder.done.exists():
-        voice.done()
-        return State.DONE
-    if not busy.ours:
-        voice.tell("busy", str(busy))
-    return State.RUNNING
 
 
 @dataclass(frozen=True)
@@ -101,13 +81,29 @@ class TrialRun:
     settings: TrialSettings
     folder: TrialFolder
     hold: Hold
-    voice: Voice
+    report: Listener
     machine: Machine
 
-    @property
-    def hooks(self) -> Hooks:
-        """What its trainer calls."""
-        return Hooks(self.hold.begin, self._epoch, self.hold.beat, self._warn)
+    def train(self, cadence: Cadence) -> State:
+        """Train to the last epoch, evaluate, and write the record.
+
+        Raises:
+            UserError: the trial that it starts from is not done.
+        """
+        settings, folder = self.settings, self.folder
+        parent = TrialFolder(folder.path.parent / settings.starts_from) if settings.starts_from else None
+        hooks = Hooks(self.hold.begin, self._epoch, self.hold.beat, self._warn)
+        with Replicas(settings, self.machine) as replicas:
+            inputs = self.start()
+            if parent and not parent.done.exists():
+                raise UserError(
+                    f"it starts from {parent.trial_id}, which is not done. Run the grid: parents come first."
+                )
+            if replicas.count > 1:
+                self.hold.log(replicas.said())
+            trainer = Trainer(settings, inputs, folder, hooks=hooks, cadence=cadence, start=parent, replicas=replicas)
+            trainer.fit()
+        return self.finish(trainer.progress, inputs, trainer.by_protocols(protocols_of(settings)))
 
     def start(self) -> Inputs:
         """Log the start, write settings and environment to the folder, and open the data.
@@ -118,7 +114,7 @@ class TrialRun:
         hold, folder, device = self.hold, self.folder, self.machine.device
         process = f"process {hold.lease['pid']} on {hold.lease['host']}, {device}"
         hold.log(f"attempt {hold.attempt.number}: {process}, code {self.code}")
-        self.voice.tell("started")
+        self._tell("started")
         folder.error.unlink(missing_ok=True)
         torch.set_num_threads(self.machine.threads)
         write_json(folder.settings, self.settings.model_dump(mode="json"), durable=False)
@@ -171,17 +167,17 @@ class TrialRun:
             for path in checkpoints:
                 path.unlink()
         self.hold.end(DONE)
-        self.voice.done({f"test_{name}": value for name, value in metrics[own].items()})
+        self._tell("done", metrics={f"test_{name}": value for name, value in metrics[own].items()})
         return State.DONE
 
     def ended(self, error: Exception) -> State:
         """Write how the attempt ended before the trial was done: classify a failure, and see whether to try again."""
         if isinstance(error, holding.Fenced):
-            self.voice.tell("busy", "another process took this trial over")
+            self._tell("busy", "another process took this trial over")
             return State.RUNNING
         if isinstance(error, Preempted):
             self.hold.end(Failure.PREEMPTED, "asked to end; it goes on from its checkpoint")
-            self.voice.tell("stopped")
+            self._tell("stopped")
             return State.INTERRUPTED
         failure, users = classify(error), isinstance(error, UserError)
         message = " ".join(str(error).split()) or type(error).__name__
@@ -190,40 +186,16 @@ class TrialRun:
         if trace:
             self.hold.log(trace)
         over = not self.hold.end(failure, message) or given_up(self.folder, self.hold.lease["launch"], trace)
-        self.voice.tell("failed" if over else "retry", f"{failure}: {message}")
+        self._tell("failed" if over else "retry", f"{failure}: {message}")
         return State.FAILED if over else State.INTERRUPTED
 
     def _warn(self, message: str) -> None:
         self.hold.log(f"warning: {message}")
-        self.voice.tell("warning", message)
+        self._tell("warning", message)
 
     def _epoch(self, epoch: int, metrics: dict[str, float]) -> None:
         self.hold.log(f"epoch {epoch}: " + ", ".join(f"{name} {metrics[name]:.4g}" for name in LOGGED))
-        self.voice.tell("epoch", epoch=epoch, metrics=metrics)
+        self._tell("epoch", epoch=epoch, metrics=metrics)
 
-
-def _train(running: TrialRun, cadence: Cadence) -> State:
-    settings, folder = running.settings, running.folder
-    with Replicas(settings, running.machine) as replicas:
-        inputs, start = running.start(), _parent(settings, folder)
-        if replicas.count > 1:
-            running.hold.log(replicas.said())
-        trainer = Trainer(
-            settings, inputs, folder, hooks=running.hooks, cadence=cadence, start=start, replicas=replicas
-        )
-        trainer.fit()
-    return running.finish(trainer.progress, inputs, trainer.by_protocols(protocols_of(running.settings)))
-
-
-def _parent(settings: TrialSettings, folder: TrialFolder) -> TrialFolder | None:
-    """The folder of the trial that this one starts from.
-
-    Raises:
-        UserError: that trial is not done.
-    """
-    if settings.starts_from is None:
-        return None
-    parent = TrialFolder(folder.path.parent / settings.starts_from)
-    if not parent.done.exists():
-        raise UserError(f"it starts from {parent.trial_id}, which is not done. Run the grid: parents come first.")
-    return parent
+    def _tell(self, kind: EventKind, message: str = "", **details: Any) -> None:
+        self.report(Event(self.folder.trial_id, kind, message=message, **details))

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from grid.errors import UserError
@@ -76,9 +76,7 @@ class Interrupts:
             return {}
         return {number: signal.signal(number, self._hear) for number in SIGNALS}
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         if self.stop.request is not None:

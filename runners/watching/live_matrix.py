@@ -61,9 +61,6 @@ class Board:
     """The state of all trials of a grid, in text: `line` for an event, `render` for the whole.
 
     The sums are updated by each event, so that its cost does not grow with the number of trials.
-
-    Args:
-        states: of every trial when the launch begins.
     """
 
     def __init__(self, cells: Sequence[Cell], states: dict[str, State]) -> None:
@@ -117,11 +114,7 @@ class Board:
     def line(self, event: Event) -> str:
         """A line about an event; empty for events that are not printed."""
         if event.kind == "done" and event.metrics:
-            scores = "  ".join(
-                f"{name} R@1 {event.metrics[f'test_{name}_r1']:.1f}"
-                for name in ("i2t", "t2i")
-                if f"test_{name}_r1" in event.metrics
-            )
+            scores = "  ".join(f"{name} R@1 {event.metrics[f'test_{name}_r1']:.1f}" for name in ("i2t", "t2i"))
             return f"done    {event.trial_id}  {scores}  ({self.summary()})"
         if event.kind in LOUD:
             return f"{event.kind:7} {event.trial_id}: {event.message}"

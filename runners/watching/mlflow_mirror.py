@@ -62,7 +62,6 @@ class Mirror:
 
     Args:
         uri: of the tracking server or database.
-        experiment: the grid's name.
         warn: called with the reason the first time that MLflow cannot be written, and once more if it stays so.
     """
 
@@ -152,9 +151,12 @@ class _Experiment:
             return
         rows = read_json_lines(folder.history)
         if run and not run.mirrors(folder, len(rows)):
-            self._retire(run, folder)
+            self.client.set_tag(run.id, REPLACED, folder.trial_id)
+            self.client.delete_tag(run.id, TAG)
             run = None
-        run = run or self._create(folder)
+        if run is None:
+            created = self.client.create_run(self.id, run_name=folder.trial_id, tags={TAG: folder.trial_id})
+            run = _Run(created.info.run_id)
         for start in range(run.epochs, max(len(rows), 1), ROWS):
             params = [] if start else self._params(folder)
             self.client.log_batch(run.id, self._metrics(rows[start : start + ROWS]), params)
@@ -168,11 +170,6 @@ class _Experiment:
             self.client.update_run(run.id, status="RUNNING")
         self.runs[folder.trial_id] = _Run(run.id, len(rows), _when_done(folder) if state is State.DONE else "")
 
-    def _retire(self, run: _Run, folder: TrialFolder) -> None:
-        """Keep the run of an earlier training of this trial, under another tag."""
-        self.client.set_tag(run.id, REPLACED, folder.trial_id)
-        self.client.delete_tag(run.id, TAG)
-
     def _existing(self) -> Iterable[Any]:
         token = None
         while True:
@@ -182,13 +179,12 @@ class _Experiment:
             if not token:
                 return
 
-    def _create(self, folder: TrialFolder) -> _Run:
-        run = self.client.create_run(self.id, run_name=folder.trial_id, tags={TAG: folder.trial_id})
-        return _Run(run.info.run_id)
-
     def _params(self, folder: TrialFolder) -> list[Any]:
-        settings = json.loads(folder.settings.read_text(encoding="utf-8"))
-        return [self.param(name, str(value)) for name, value in flat(settings).items()]
+        """The settings, by dotted names."""
+        from pandas import json_normalize  # MLflow has imported pandas; a launch without MLflow does not
+
+        settings = json_normalize(json.loads(folder.settings.read_text(encoding="utf-8")), sep=".").to_dict("records")
+        return [self.param(str(name), str(value)) for name, value in settings[0].items()]
 
     def _metrics(self, rows: list[dict[str, Any]]) -> list[Any]:
         """The numbers of these epochs."""
@@ -210,15 +206,3 @@ class _Experiment:
 
 def _when_done(folder: TrialFolder) -> str:
     return folder.done.read_text(encoding="utf-8").strip()
-
-
-def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by dotted names.
-
-    >>> flat({"train": {"lr": 0.1}, "seed": 0})
-    {'train.lr': 0.1, 'seed': 0}
-    """
-    leaves: dict[str, Any] = {}
-    for name, value in settings.items():
-        leaves |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return leaves

@@ -10,9 +10,7 @@ from grid.gridfile import load
 from grid.settings import TrialSettings
 from grid.store import gpu_needs
 from grid.store.home import Home
-from runners.gpu import cuda
-from runners.gpu.memory_probe import STEPS, Sample, heavy, longest, probe, train
-from runners.launch.one_call_process import apart
+from runners.gpu.memory_probe import STEPS, Sample, apart, heavy, longest, peak_of, probe, train
 from runners.training.inputs import batches, prepare
 from runners.training.machine import Machine
 
@@ -70,7 +68,7 @@ def test_what_is_measured_on_a_gpu_holds_for_a_trial_and_is_remembered(tmp_path:
     assert 0 < need.context < need.total
     inputs = prepare(sample.settings, sample.machine)
     short = heavy(sample.settings)
-    assert cuda.peak_of(lambda: train(short, inputs)) <= gpu_needs.MARGIN * need.alone
+    assert peak_of(lambda: train(short, inputs)) <= gpu_needs.MARGIN * need.alone
 
 
 @needs_gpu

@@ -62,7 +62,7 @@ def test_ray_lists_a_trial_for_each_job_by_our_id(ran: tuple[list[Job], Seen, li
     made, seen, events = ran
     assert sorted(seen.names) == sorted(job.id for job in made) == sorted(seen.listed)
     assert {event.trial_id for event in events if event.kind == "done"} == set(seen.names)
-    assert all(job.place.trial(job.id).done.exists() for job in made)
+    assert all(job.home.trial(job.id).done.exists() for job in made)
 
 
 def test_jobs_that_ask_for_different_resources_run_side_by_side(ran: tuple[list[Job], Seen, list[Event]]) -> None:
@@ -77,6 +77,6 @@ def test_a_process_is_used_again_for_the_next_job_of_the_same_resources(
     made, _, _ = ran
     by_request = {}
     for job in made:
-        (attempt,) = job.place.trial(job.id).attempts()
+        (attempt,) = job.home.trial(job.id).attempts()
         by_request.setdefault(job.request, set()).add(attempt.content()["pid"])
     assert [len(pids) for pids in by_request.values()] == [1, 1]

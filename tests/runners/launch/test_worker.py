@@ -31,7 +31,7 @@ def job(home: Path, *overrides: str) -> Job:
 
 def attempt(made: Job, outcome: str, number: int = 0, launch: str = "now") -> None:
     """An attempt at a trial of a job that ended like this."""
-    folder = made.place.trial(made.ids[number])
+    folder = made.home.trial(made.ids[number])
     with holding.held(folder, Origin(launch), Stop()) as hold:
         folder.settings.touch()
         if outcome == "done":
@@ -74,7 +74,7 @@ def test_a_chain_that_broke_off_after_its_parent_goes_on_with_the_child(tmp_path
 
 def test_nothing_is_left_of_a_job_that_is_done_given_up_or_held(tmp_path: Path) -> None:
     chain = job(tmp_path, *CHAINED)
-    parent = chain.place.trial(chain.ids[0])
+    parent = chain.home.trial(chain.ids[0])
     with holding.held(parent, Origin("another"), Stop()):
         assert worker.live(chain)
         assert worker.left(chain) is None  # nor of its child, which waits
@@ -93,14 +93,14 @@ def test_a_job_that_is_asked_to_end_begins_no_trial(tmp_path: Path) -> None:
     one, events = job(tmp_path), list[Event]()
     worker.work(one, events.append, stop)
     assert events == []
-    assert one.place.trial(one.id).state() is State.PLANNED
+    assert one.home.trial(one.id).state() is State.PLANNED
 
 
 def test_after_a_death_the_attempt_that_it_cut_off_is_judged_once(tmp_path: Path) -> None:
     one = job(tmp_path)
     attempt(one, Failure.STORAGE, launch="before")
     assert worker.bury(one, lambda attempt: (Failure.KILLED, "it died"), ()) is None
-    folder = one.place.trial(one.id)
+    folder = one.home.trial(one.id)
     with holding.held(folder, Origin("now"), Stop()) as hold:
         found = worker.bury(one, lambda attempt: (Failure.NODE_LOST, "its node is gone"), ())
     assert found is not None

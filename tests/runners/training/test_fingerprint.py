@@ -48,7 +48,7 @@ SAME = {
     ),
     "a docstring of the learner": (
         "runners/training/learner.py",
-        '"""Move the weights along the gradient."""',
+        '"""Restore what `state` returned."""',
         '"""Step."""',
     ),
     "what an error says": ("runners/training/inputs.py", "Use at most", "Take at most"),
@@ -78,7 +78,7 @@ OTHER = {
         "default_generator.manual_seed(seed)",
         "default_generator.manual_seed(seed + 1)",
     ),
-    "the schedule": ("runners/training/schedules.py", "epoch // train", "(epoch + 1) // train"),
+    "the schedule": ("runners/training/learner.py", "epoch // train", "(epoch + 1) // train"),
     "the loop": ("runners/training/learner.py", "set_to_none=True", "set_to_none=False"),
     "the optimiser": ("runners/training/learner.py", "fused=True", "fused=False"),
     "the order of batches": (
@@ -262,7 +262,7 @@ class Watched:
 def test_whatever_runs_when_a_trial_is_trained_is_part_of_its_code(overrides: list[str], tmp_path: Path) -> None:
     settings = settings_of("train.epochs=1", *overrides)
     with Watched() as watched:
-        inputs = prepare(settings, Machine(cache=str(tmp_path / "features")))
+        inputs = prepare(settings, Machine(features=tmp_path / "features"))
         trainer = Trainer(settings, inputs, TrialFolder(tmp_path))
         trainer.fit()
         trainer.by_protocols([settings.dataset.protocol])

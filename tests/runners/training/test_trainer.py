@@ -21,9 +21,9 @@ from grid.store.home import TrialFolder
 from retrieval.evaluation import Ranks
 from runners.training import checkpoints
 from runners.training.inputs import batches, prepare
+from runners.training.learner import ramp
 from runners.training.machine import Machine
 from runners.training.progress import Cadence
-from runners.training.schedules import ramp
 from runners.training.trainer import Hooks, NonFinite, Preempted, Trainer
 
 from ...conftest import SMALL
@@ -349,7 +349,7 @@ class TestChain:
     def test_a_child_starts_where_its_parent_ended(self, tmp_path: Path) -> None:
         pair = trials_of(expand(load("demo", ['recipes=["vsepp-r152-tiny-ft"]', "seeds=[0]", *self.SIZES])))
         parent, child = (next(t.settings for t in pair if t.settings.recipe.endswith(end)) for end in ("tiny", "ft"))
-        machine = Machine(cache=str(tmp_path / "features"))
+        machine = Machine(features=tmp_path / "features")
         ended = trainer_in(tmp_path / "parent", parent, machine=machine)
         ended.fit()
         started = trainer_in(tmp_path / "child", child, machine=machine, start=TrialFolder(tmp_path / "parent"))

@@ -27,10 +27,10 @@ def drawn(board: Board) -> str:
 def test_cells_show_seeds_and_the_best_so_far() -> None:
     live = board()
     first = live.cells[0].trials
-    live.update(Event(first[0].id, "epoch", 1, 10, {"val_i2t_r1": 12.3, "val_t2i_r1": 9.8}))
-    live.update(Event(first[0].id, "epoch", 2, 10, {"val_i2t_r1": 11.0, "val_t2i_r1": 10.1}))
-    live.update(Event(first[1].id, "done", 10, 10))
-    live.update(Event(first[2].id, "failed", 3, 10, message="nan"))
+    live.update(Event(first[0].id, "epoch", 1, {"val_i2t_r1": 12.3, "val_t2i_r1": 9.8}))
+    live.update(Event(first[0].id, "epoch", 2, {"val_i2t_r1": 11.0, "val_t2i_r1": 10.1}))
+    live.update(Event(first[1].id, "done"))
+    live.update(Event(first[2].id, "failed", 3, message="nan"))
     text = drawn(live)
     assert "◐●✗ 12.3 / 10.1" in text
     assert "1/45 done, 1 running, 1 failed" in text
@@ -42,9 +42,9 @@ def test_without_a_terminal_it_prints_a_line_a_finished_trial() -> None:
     live, out = board("seeds=[0]"), io.StringIO()
     name = live.cells[0].trials[0].id
     with Display(live, Console(file=out, width=80), live=False) as display:
-        display(Event(name, "started", 0, 10))
-        display(Event(name, "epoch", 1, 10, {"val_i2t_r1": 1.0, "val_t2i_r1": 1.0}))
-        display(Event(name, "done", 10, 10, {"test_i2t_r1": 41.9, "test_t2i_r1": 20.2}))
+        display(Event(name, "started"))
+        display(Event(name, "epoch", 1, {"val_i2t_r1": 1.0, "val_t2i_r1": 1.0}))
+        display(Event(name, "done", metrics={"test_i2t_r1": 41.9, "test_t2i_r1": 20.2}))
         display(Event(live.cells[1].trials[0].id, "failed", message="the loss became nan"))
     lines = out.getvalue().splitlines()
     assert len(lines) == 2
@@ -69,7 +69,7 @@ def test_the_summary_is_that_of_all_trials_counted_anew(events: list[tuple[int, 
     live = board()
     names = list(live.trials)
     for place, kind, epoch in events:
-        live.update(Event(names[place], kind, epoch, 8))
+        live.update(Event(names[place], kind, epoch))
     trials = live.trials.values()
     assert {state: live.count(state) for state in State} == {s: sum(t.state is s for t in trials) for s in State}
     left = sum(t.epochs - t.epoch for t in trials if t.state not in (State.DONE, State.FAILED))
@@ -80,8 +80,8 @@ def test_the_summary_is_that_of_all_trials_counted_anew(events: list[tuple[int, 
 def test_many_seeds_are_counted_and_of_many_matrices_those_at_work_are_drawn() -> None:
     live = board(f"seeds={list(range(12))}", f"sweep.train.lr={[n / 1000 for n in range(1, 13)]}")
     last = live.cells[-1]
-    live.update(Event(last.trials[0].id, "epoch", 1, 8, {"val_i2t_r1": 12.3, "val_t2i_r1": 9.8}))
-    live.update(Event(last.trials[1].id, "done", 8, 8))
+    live.update(Event(last.trials[0].id, "epoch", 1, {"val_i2t_r1": 12.3, "val_t2i_r1": 9.8}))
+    live.update(Event(last.trials[1].id, "done"))
     text = drawn(live)
     assert "train.lr = 0.012" in text
     assert "1● 1◐ 10○ 12.3 / 9.8" in text
