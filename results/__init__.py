@@ -4,7 +4,7 @@ statistics/   intervals, tests and the analysis of variance, as functions of arr
 records/      the record of a finished trial, scores over seeds, provenance
 reference/    what the papers print
 tables/       the table, its averages, the papers' notation
-pages/        templates of HTML pages
+pages/        templates of HTML pages and of an export's README
 renderers/    a table in every format
 layouts/      scores arranged as a table
 analysis/     which axis matters, what is best, and how sure that is

@@ -180,8 +180,7 @@ FIGURE = '''"""The number of objectives as a bar."""
 
 from matplotlib.figure import Figure
 
-from results.figures.figure_kind import FigureKind
-from results.figures.study import Study
+from results.figures.study import FigureKind, Study
 
 
 def draw(study: Study) -> Figure | None:

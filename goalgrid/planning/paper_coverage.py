@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from goalgrid.planning.overview import Overview
 
 if TYPE_CHECKING:
-    from results.reference import Result
     from results.reference.coverage import Coverage, Gap
+    from results.reference.reading import Result
 
 LISTED = 4
 """Names or rows that are spelled out for a reason."""

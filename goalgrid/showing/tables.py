@@ -137,11 +137,12 @@ def check(request: "TableRequest", kind: str, path: Path, home: Home, *, trials:
 
 
 def _printed(request: "TableRequest") -> "Table":
-    from results.reference import Paper
+    """A paper's own table."""
+    from results.reference.paper_source import Paper
 
     if request.against or request.protocol:
         raise UserError("--reference shows a table as the paper printed it; leave --against and --protocol out.")
     if request.axes:
         raise UserError("--reference shows a table as the paper printed it; leave --rows, --columns and --blocks out.")
     paper = Paper.read(request.grid)
-    return replace(request, layout=request.layout or paper.layout).draw(paper.cells, paper)
+    return replace(request, layout=request.layout or paper.content.layout).draw(paper.cells, paper)

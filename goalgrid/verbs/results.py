@@ -80,7 +80,8 @@ def table(
     """The paper's table of what is done so far, beside the paper's numbers, or as the paper printed it."""
     from results import renderers
     from results.export.table_request import TableRequest
-    from results.reference import is_paper, listing
+    from results.reference.paper_source import listing
+    from results.reference.reading import PAPERS
 
     all_known(("format", format_, renderers.FORMATS))
     options = {field.name: context.params[field.name] for field in fields(TableRequest)}
@@ -89,7 +90,7 @@ def table(
         hold_against(request, format_, check, home, trials=trials)
     elif trials:
         raise UserError("--trials says what is behind the numbers of a file; give --check FILE.")
-    elif reference and is_paper(grid):
+    elif reference and (grid is None or grid in PAPERS):
         show_list(listing(grid))
     elif grid is None:
         raise UserError(f"which grid? Known: {', '.join(catalog.names('presets'))}; or the path of a grid file.")

@@ -103,8 +103,7 @@ def analyse(
     known = list(dict.fromkeys(cell.objective for cell in cells))
     if baseline is not None and baseline not in known:
         raise UserError(unknown("objective", baseline, known, where="in --baseline"))
-    parts = parts_of(cells, across)
-    analyses = (_analyse(part, scores, ranks, metric, baseline) for part in parts for metric in metrics)
+    analyses = [_analyse(part, scores, ranks, name, baseline) for part in parts_of(cells, across) for name in metrics]
     return [analysis for analysis in analyses if analysis]
 
 
@@ -115,7 +114,8 @@ def _analyse(part: GridPart, scores: Scores, ranks: QueryRanks, metric: str, bas
         return None
     lowest = metric.endswith("medr")
     best = observations.names[observations.best(lowest=lowest)]
-    objective = _baseline(part, observations, baseline)
+    present = [part.places[name][0] for name in observations.names]
+    objective = baseline or (NATURAL_BASELINE if NATURAL_BASELINE in present else present[0])
     against = {name: _matched(part, objective, name) for name in observations.names}
     ranked = all(scores.protocol_of(cell) == cell.trials[0].settings.dataset.protocol for cell in part.cells.values())
     return Analysis(
@@ -125,7 +125,7 @@ def _analyse(part: GridPart, scores: Scores, ranks: QueryRanks, metric: str, bas
         observations.names,
         observations.seeds,
         tuple(map(float, observations.means)),
-        anova=_anova(part, observations) if len(observations.names) > 1 else None,
+        anova=anova(*crossed(part, observations)) if len(observations.names) > 1 else None,
         best=best,
         like_best=tuple(observations.like_best(lowest=lowest)) if len(observations.names) > 1 else (),
         baseline=objective,
@@ -135,22 +135,11 @@ def _analyse(part: GridPart, scores: Scores, ranks: QueryRanks, metric: str, bas
     )
 
 
-def crossed(part: GridPart, observations: Observations) -> tuple[dict[str, Levels], NDArray[np.float64]]:
-    """The factors that the observed cells cross, and the observations: an axis for every factor, then the seeds."""
+def crossed(part: GridPart, observations: Observations) -> tuple[NDArray[np.float64], dict[str, Levels]]:
+    """The observations, an axis for every factor, then the seeds; and the factors, which the observed cells cross."""
     factors, order = factors_of({name: part.places[name] for name in observations.names}, part.across)
     values = observations.values[[observations.names.index(name) for name in order]]
-    return factors, values.reshape(*map(len, factors.values()), len(observations.seeds))
-
-
-def _anova(part: GridPart, observations: Observations) -> Anova:
-    factors, values = crossed(part, observations)
-    return anova(values, factors)
-
-
-def _baseline(part: GridPart, observations: Observations, wanted: str | None) -> str:
-    """The objective to compare with."""
-    present = [part.places[name][0] for name in observations.names]
-    return wanted or (NATURAL_BASELINE if NATURAL_BASELINE in present else present[0])
+    return values.reshape(*map(len, factors.values()), len(observations.seeds)), factors
 
 
 def _matched(part: GridPart, objective: str, name: str) -> str | None:
@@ -166,14 +155,12 @@ def _differences(observations: Observations, against: dict[str, str | None]) -> 
     if not pairs or len(observations.seeds) < 2:
         return ()
     t, flip = [paired_t(d) for d in pairs.values()], [sign_flip(d) for d in pairs.values()]
-    adjusted = zip(holm(t), holm(flip), strict=True)
-    differences = [
-        BaselineDifference(
-            name, float(d.mean()), float(d.std(ddof=1)), t_interval(d), p_t, p_flip, float(holm_t), float(holm_flip),
-            seeds_needed(WORTH_FINDING, float(d.std(ddof=1))),
-        )
-        for (name, d), p_t, p_flip, (holm_t, holm_flip) in zip(pairs.items(), t, flip, adjusted, strict=True)
-    ]  # fmt: skip
+    tests = zip(t, flip, holm(t).tolist(), holm(flip).tolist(), strict=True)
+    differences = []
+    for (name, d), p_values in zip(pairs.items(), tests, strict=True):
+        mean, std = float(d.mean()), float(d.std(ddof=1))
+        needed = seeds_needed(WORTH_FINDING, std)
+        differences.append(BaselineDifference(name, mean, std, t_interval(d), *p_values, needed))
     return tuple(differences)
 
 
@@ -185,7 +172,7 @@ def _queries(
     best: str,
     against: dict[str, str | None],
 ) -> Queries | None:
-    """Uncertainty of the best cell, and of its difference from its baseline, or from the second best if it is that."""
+    """Uncertainty of the best cell, and of its difference from its baseline; for the baseline, from the second best."""
     used = {name: _trials(scores[name], observations.seeds) for name in observations.names}
     interval = ranks.interval(used[best], metric)
     if interval is None:

@@ -77,15 +77,10 @@ def _wrapped(line: str, bullet: str = "") -> str:
 
 
 def _aligned(sheet: Sheet) -> str:
-    widths = [max(map(len, column)) for column in zip(sheet.head, *sheet.rows, strict=True)]
-    lines = [
-        "  ".join(
-            f"{word.replace(GLUE, ' '):{'<' if place == 0 else '>'}{width}}"
-            for place, (word, width) in enumerate(pairs)
-        ).rstrip()
-        for pairs in (list(zip(row, widths, strict=True)) for row in (sheet.head, *sheet.rows))
-    ]
-    rule = "─" * (sum(widths) + 2 * (len(widths) - 1))
+    rows = [[word.replace(GLUE, " ") for word in row] for row in (sheet.head, *sheet.rows)]
+    first, *others = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join([row[0].ljust(first), *map(str.rjust, row[1:], others)]).rstrip() for row in rows]
+    rule = "─" * (first + sum(2 + width for width in others))
     return "\n".join([*([_wrapped(sheet.title)] if sheet.title else []), lines[0], rule, *lines[1:]])
 
 

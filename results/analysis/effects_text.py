@@ -7,12 +7,12 @@ from typing import Any
 
 from grid.expansion import Cell
 from grid.protocols import shown
-from results.analysis.block_analysis import WORTH_FINDING, Analysis, BaselineDifference
+from results.analysis.block_analysis import WORTH_FINDING, Analysis, BaselineDifference, Queries
 from results.analysis.documents import GLUE, TEXT, Document, DocumentSection, Sheet
 from results.layouts.captions import METRIC_NAMES, selections
 from results.layouts.columns import DIRECTIONS
 from results.renderers import csv
-from results.statistics.anova import Anova, Effect, Factor
+from results.statistics.anova import Anova, Effect
 from results.statistics.significance import LEVEL, Interval, seeds_to_reach, smallest_p, std_factors
 from results.tables.table import LIKE_BEST
 
@@ -56,16 +56,18 @@ def _section(analysis: Analysis) -> DocumentSection:
         parts += [_summary(analysis.anova), _anova_sheet(analysis.anova), _margins(analysis.anova)]
     parts += [_best(analysis), _cells(analysis)]
     if analysis.queries:
-        parts.append(_queries(analysis))
+        parts.append(_queries(analysis.queries))
     parts += [f"Note: {note}." for note in analysis.notes]
     return DocumentSection(f"{analysis.title}: {metric_title(analysis.metric)}, {size}", tuple(parts))
 
 
 def _summary(anova: Anova) -> str:
     """The effects in a sentence, the largest first."""
-    ordered = sorted(anova.effects, key=lambda effect: -_or_zero(effect.share))
-    first, *others = (f"{_name(effect)} explains {_percent(effect.share)}{{}}{_test(effect)}" for effect in ordered)
-    words = [first.format(" of the variance"), *(other.format("") for other in others)]
+    words: list[str] = []
+    for effect in sorted(anova.effects, key=lambda effect: effect.share, reverse=True):
+        name = f"interaction {effect.name}" if " x " in effect.name else effect.name
+        of_what = "" if words else " of the variance"
+        words.append(f"{name} explains {_percent(effect.share)}{of_what}{_test(effect)}")
     rest = f"The seed goes with {_percent(anova.seeds)}; {_percent(anova.error)} is left over."
     if not anova.freedom:
         rest = "With one seed there is no error to judge this by: none of it is tested."
@@ -75,7 +77,8 @@ def _summary(anova: Anova) -> str:
 def _test(effect: Effect) -> str:
     if math.isnan(effect.p):
         return ""
-    return f" (partial η²{GLUE}{effect.partial_eta2:.2f}; {p_words(effect.p)})"
+    p = f"p {p_text(effect.p)}" if effect.p < 0.001 else f"p = {p_text(effect.p)}"
+    return f" (partial η²{GLUE}{effect.partial_eta2:.2f}; {p.replace(' ', GLUE)})"
 
 
 def _anova_sheet(anova: Anova) -> Sheet:
@@ -92,17 +95,15 @@ def _anova_sheet(anova: Anova) -> Sheet:
 
 
 def _margins(anova: Anova) -> Sheet:
-    rows = [row for factor in anova.factors for row in _margin(factor)]
-    title = "Marginal means: over all other axes; closer than the last column, they cannot be told apart"
+    title, head = "Marginal means: over all other axes", ("level", "mean", "95 % interval", "honest difference")
+    rows = []
+    for factor in anova.factors:
+        for level in factor.levels:
+            honest = _number(factor.honest, 1) if level is factor.levels[0] else ""
+            rows.append((f"{factor.name} {level.name}", f"{level.mean:.1f}", _interval(level.interval), honest))
     if not anova.freedom:
-        return Sheet("Marginal means: over all other axes", ("level", "mean"), tuple(row[:2] for row in rows))
-    return Sheet(title, ("level", "mean", "95 % interval", "honest difference"), tuple(rows))
-
-
-def _margin(factor: Factor) -> Iterator[tuple[str, ...]]:
-    for place, level in enumerate(factor.levels):
-        honest = _number(factor.honest, 1) if place == 0 else ""
-        yield f"{factor.name} {level.name}", f"{level.mean:.1f}", _interval(level.interval), honest
+        return Sheet(title, head[:2], tuple(row[:2] for row in rows))
+    return Sheet(f"{title}; closer than the last column, they cannot be told apart", head, tuple(rows))
 
 
 def _best(analysis: Analysis) -> str:
@@ -114,23 +115,16 @@ def _best(analysis: Analysis) -> str:
     if not others:
         return f"Best: {analysis.best}, {mean:.1f}; every other cell is distinguishable from it at {_percent(LEVEL)}."
     which = ", ".join(others) if len(others) <= len(worse) else f"all but {', '.join(worse)}" if worse else "all others"
-    return (
-        f"Best: {analysis.best}, {mean:.1f}; not distinguishable from it at {_percent(LEVEL)} ({LIKE_BEST}): {which}."
-    )
+    alike = f"not distinguishable from it at {_percent(LEVEL)} ({LIKE_BEST})"
+    return f"Best: {analysis.best}, {mean:.1f}; {alike}: {which}."
 
 
 def _cells(analysis: Analysis) -> Sheet:
     """All cells, the best first, with their differences from the baseline."""
     differences = {difference.name: difference for difference in analysis.differences}
     order = sorted(zip(analysis.means, analysis.names, strict=True), reverse=not analysis.metric.endswith("medr"))
-    rows = [
-        (
-            f"{name}{f' {LIKE_BEST}' if name in analysis.like_best else ''}",
-            f"{mean:.1f}",
-            *_difference(differences.get(name)),
-        )
-        for mean, name in order
-    ]
+    names = {name: f"{name} {LIKE_BEST}" if name in analysis.like_best else name for name in analysis.names}
+    rows = [(names[name], f"{mean:.1f}", *_difference(differences.get(name))) for mean, name in order]
     if not differences:
         return Sheet("", ("cell", "mean"), tuple(row[:2] for row in rows))
     head = ("cell", "mean", "difference", "95 % interval", "p (t)", "Holm", "p (flips)", "Holm", "seeds for 0.5")
@@ -145,9 +139,7 @@ def _difference(difference: BaselineDifference | None) -> tuple[str, ...]:
     return f"{difference.mean:+.1f}", _interval(difference.interval, "+"), *map(p_text, tests), needed
 
 
-def _queries(analysis: Analysis) -> str:
-    queries = analysis.queries
-    assert queries
+def _queries(queries: Queries) -> str:
     words = f"Over other test images (bootstrap over {queries.images:,} images, models held fixed): {queries.cell} "
     words += _interval(queries.interval)
     if queries.difference:
@@ -185,10 +177,8 @@ def _caveats(n: int, comparisons: int) -> Iterator[str]:
     words = f"With {n} seeds the exact sign-flip test reaches p{GLUE}={GLUE}{least:.3g} at best"
     words += f", {adjusted:.3g} after Holm over {comparisons} comparisons" if comparisons > 1 else ""
     if adjusted > LEVEL:
-        words += (
-            f": it cannot reach {_percent(LEVEL)}, whatever the differences; {seeds_to_reach(comparisons=comparisons)} "
-        )
-        words += "seeds could"
+        words += f": it cannot reach {_percent(LEVEL)}, whatever the differences; "
+        words += f"{seeds_to_reach(comparisons=comparisons)} seeds could"
     yield f"{words}."
     factors = std_factors(n)
     known = f"; that spread rests on {n} seeds: the true one may be {factors.low:.1f} to {factors.high:.1f} times it"
@@ -203,11 +193,6 @@ def p_text(p: float) -> str:
     return "" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def p_words(p: float) -> str:
-    """`p < 0.001`, `p = 0.012`."""
-    return (f"p {p_text(p)}" if p < 0.001 else f"p = {p_text(p)}").replace(" ", GLUE)
-
-
 def _interval(interval: Interval, sign: str = "") -> str:
     return "" if math.isnan(interval.low) else f"[{interval.low:{sign}.1f}, {interval.high:{sign}.1f}]"
 
@@ -218,14 +203,6 @@ def _percent(share: float) -> str:
 
 def _number(value: float, digits: int) -> str:
     return "" if math.isnan(value) else f"{value:.{digits}f}"
-
-
-def _name(effect: Effect) -> str:
-    return f"interaction {effect.name}" if " x " in effect.name else effect.name
-
-
-def _or_zero(value: float) -> float:
-    return 0.0 if math.isnan(value) else value
 
 
 def _finite(value: Any) -> Any:

@@ -59,8 +59,11 @@ def factors_of(places: Mapping[str, Levels], across: Sequence[str] = ()) -> tupl
     matrix. An axis of one level is no factor. Where the cells do not cross all axes, every cell is a level of a
     single factor.
     """
-    splits = [_split(places)] if all(place[0] in CELLS for place in places.values()) else []
-    for titles, named in [*splits, (("objective",), {place: name for name, place in places.items()})]:
+    ways: list[tuple[Levels, dict[Levels, str]]] = [(("objective",), {place: name for name, place in places.items()})]
+    if all(place[0] in CELLS for place in places.values()):
+        weights = {(*place[0].split("_"), *place[1:]): name for name, place in places.items()}
+        ways.insert(0, ((PAIR, TRIPLET), weights))
+    for titles, named in ways:
         every = [*titles, *across]
         levels = {title: _levels(title, [place[axis] for place in named]) for axis, title in enumerate(every)}
         if math.prod(map(len, levels.values())) == len(named):
@@ -81,10 +84,6 @@ def _part(title: str, by_place: dict[Levels, Cell], across: tuple[str, ...]) -> 
 def _name(place: Levels, across: tuple[str, ...]) -> str:
     """`sig_cir, objective.tau = 10`."""
     return ", ".join([place[0], *(f"{axis} = {value}" for axis, value in zip(across, place[1:], strict=True))])
-
-
-def _split(places: Mapping[str, Levels]) -> tuple[tuple[str, ...], dict[Levels, str]]:
-    return (PAIR, TRIPLET), {(*place[0].split("_"), *place[1:]): name for name, place in places.items()}
 
 
 def _levels(title: str, values: Sequence[str]) -> Levels:

@@ -28,7 +28,8 @@ class Observations:
         If fewer than two seeds would remain, cells are left out instead, those with the fewest seeds first.
         """
         cells = {name: dict(zip(score.seeds, score.values, strict=True)) for name, score in scores.items() if score.n}
-        notes = _without_trials([name for name in scores if name not in cells])
+        empty = [name for name in scores if name not in cells]
+        notes = [f"{_listed(empty)} {'have' if empty[1:] else 'has'} no finished trial"] if empty else []
         while len(seeds := _common(cells)) < 2 and (poorest := _poorest(cells)):
             notes += [f"{name} is left out: it has only seed {_listed(cells.pop(name))}" for name in poorest]
         for seed in dict.fromkeys(seed for values in cells.values() for seed in values if seed not in seeds):
@@ -64,10 +65,6 @@ def _poorest(cells: Mapping[str, Mapping[int, float]]) -> list[str]:
     fewest = min(map(len, cells.values()), default=0)
     poorest = [name for name, values in cells.items() if len(values) == fewest]
     return poorest if len(poorest) < len(cells) else []
-
-
-def _without_trials(names: list[str]) -> list[str]:
-    return [f"{_listed(names)} {'have' if names[1:] else 'has'} no finished trial"] if names else []
 
 
 def _listed(names: Iterable[object]) -> str:

@@ -30,10 +30,7 @@ def differences(cells: Sequence[Cell], one: Home, other: Home) -> list[str]:
 def _records(cells: Sequence[Cell], home: Home) -> dict[str, dict[str, Any]]:
     """The finished trials' records by trial id, without the circumstances."""
     done = [folder for folder in (home.trial(trial.id) for trial in trials_of(cells)) if folder.done.exists()]
-    rows = record.collect(folder.record for folder in done).to_pylist()
-    return {row["trial_id"]: _result(row) for row in rows}
-
-
-def _result(row: dict[str, Any]) -> dict[str, Any]:
-    columns = {name: value for name, value in row.items() if name not in CIRCUMSTANCES}
-    return columns | {"history": [logged for logged in row["history"] if logged["name"] != "seconds"]}
+    rows = record.collect(folder.record for folder in done).drop_columns(sorted(CIRCUMSTANCES)).to_pylist()
+    for row in rows:
+        row["history"] = [logged for logged in row["history"] if logged["name"] != "seconds"]
+    return {row["trial_id"]: row for row in rows}

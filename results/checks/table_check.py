@@ -18,6 +18,10 @@ from results.export.table_request import PROGRAM, TableRequest
 from results.renderers import html, latex, markdown, parquet
 from results.tables.table import Table
 
+LATEX = (latex.escape, "", " & ", " \\\\")
+MARKDOWN = (markdown.escape, "| ", " | ", " |")
+"""How text is escaped, and what stands before, between and after the columns of a line."""
+
 Rows = list[dict[str, Any]]
 TextLines = list[tuple[str, ...]]
 
@@ -51,8 +55,7 @@ def made_by(path: Path) -> tuple[TableRequest, str] | None:
 
 def kind_of(path: Path) -> str | None:
     """The format that belongs to a file's ending; None if no format does."""
-    endings = {ending: kind for kind, ending in renderers.ENDINGS.items()}
-    return endings.get(path.suffix.removeprefix("."))
+    return next((kind for kind, ending in renderers.ENDINGS.items() if path.suffix == f".{ending}"), None)
 
 
 def compare(table: Table, kind: str, path: Path) -> Comparison:
@@ -61,20 +64,17 @@ def compare(table: Table, kind: str, path: Path) -> Comparison:
     Raises:
         UserError: the file cannot be read.
     """
-    old = _read(path)
-    if kind == "parquet":
-        new_bytes = _bytes(table)
-        return _of_data(_parquet(old, path), _parquet(new_bytes, path), same=old == new_bytes)
-    new = renderers.text(table, kind)
-    if old == new.encode():
+    contents = _read(path), renderers.encoded(table, kind)
+    if contents[0] == contents[1]:
         return Comparison(())
-    before = old.decode("utf-8", errors="replace")
+    if kind == "parquet":
+        return _of_data(*(_parquet(content, path) for content in contents))
+    texts = [content.decode("utf-8", errors="replace") for content in contents]
     if kind == "csv":
-        rows, others = (list(csv.DictReader(io.StringIO(text))) for text in (before, new))
-        differences = _rows(rows, others)
+        differences = _rows(*(list(csv.DictReader(io.StringIO(text))) for text in texts))
     else:
-        lines, now = (list(_lines(text, table, kind)) for text in (before, new))
-        differences = _shown(lines, now, _heads(table))
+        before, now = (list(_lines(text, table, kind)) for text in texts)
+        differences = _shown(before, now, table.heads)
     return Comparison(tuple(differences) or ("the same, otherwise written",))
 
 
@@ -86,9 +86,7 @@ def trials(table: Table) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield _label(dict(entry.keys), names), entry.text, entry.trials
 
 
-def _of_data(old: pa.Table, new: pa.Table, *, same: bool) -> Comparison:
-    if same:
-        return Comparison(())
+def _of_data(old: pa.Table, new: pa.Table) -> Comparison:
     if old.equals(new, check_metadata=True):
         return Comparison((), "the same content in other bytes: another version of the Parquet library wrote it")
     differences = list(_rows(old.to_pylist(), new.to_pylist()))
@@ -127,13 +125,10 @@ def _telling(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Keys that together tell all rows apart; a key that separates no further rows is left out."""
     chosen: list[str] = []
     for name in dict.fromkeys(name for row in rows for name in _keys(row)):
-        if _distinct(rows, [*chosen, name]) > _distinct(rows, chosen):
+        before, now = (len({tuple(map(row.get, names)) for row in rows}) for names in (chosen, [*chosen, name]))
+        if now > before:
             chosen.append(name)
     return chosen
-
-
-def _distinct(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> int:
-    return len({tuple(row.get(name) for name in names) for row in rows})
 
 
 def _label(keys: Mapping[str, Any], names: Sequence[str]) -> str:
@@ -165,30 +160,14 @@ def _lines(text: str, table: Table, kind: str) -> Iterator[tuple[str, ...]]:
     if kind == "html":
         yield from html.lines(text)
         return
-    escape = latex.escape if kind == "latex" else markdown.escape
+    escape, start, between, end = LATEX if kind == "latex" else MARKDOWN
     titles = sorted((block.title for block in table.blocks), key=len) if len(table.blocks) > 1 else []
     title = ""
     for line in text.splitlines():
-        cells = _split(line, kind)
+        cells = line.removeprefix(start).removesuffix(end).split(between)
         if len(cells) == 1:
             title = next((name for name in reversed(titles) if escape(name) in line), title)
         yield (title, *cells)
-
-
-def _heads(table: Table) -> list[str]:
-    return [f"{group.title.text} {column.text}".strip() for group in table.groups for column in group.columns]
-
-
-def _split(line: str, kind: str) -> list[str]:
-    if kind == "latex":
-        return line.removesuffix(" \\\\").split(" & ")
-    return line.removeprefix("| ").removesuffix(" |").split(" | ")
-
-
-def _bytes(table: Table) -> bytes:
-    target = io.BytesIO()
-    parquet.write(table, target)
-    return target.getvalue()
 
 
 def _read(path: Path) -> bytes:

@@ -20,7 +20,7 @@ from results.export.table_request import TableRequest
 from results.records import record
 from results.records.provenance import Code
 from results.records.scores import Scores
-from results.reference import reported
+from results.reference.matching import reported
 from results.renderers import write_all
 from results.tables.table import Table
 

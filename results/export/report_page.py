@@ -22,7 +22,7 @@ from results.pages import page
 from results.records import record
 from results.records.provenance import Code
 from results.records.scores import Scores
-from results.reference import reported
+from results.reference.matching import reported
 from results.tables.table import Table
 
 FIGURE_TITLES = {
@@ -66,6 +66,7 @@ class Measured:
 
     tables: tuple[Tables, ...] = ()
     against: Table | None = None
+    """Our Recall@1 beside the papers'; None if no paper reports it."""
     effects: Document | None = None
     pictures: tuple[Picture, ...] = ()
     rows: Sequence[Mapping[str, Any]] = ()
@@ -88,11 +89,12 @@ class Measured:
             return cls()
         done = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]
         rows = record.collect(done, list(_PROVENANCE)).to_pylist()
-        analyses = analyse(cells, scores, QueryRanks.read(cells, home), metrics_of("r1", "both"))
+        recalls = metrics_of("r1", "both")
+        analyses = analyse(cells, scores, QueryRanks.read(cells, home), recalls)
         protocols = [None, *scores.others(cells)]
         return cls(
             tuple(_tables(cells, replace(scores, protocol=protocol)) for protocol in protocols),
-            _against(cells, scores),
+            arrange(cells, scores, against="paper") if reported(cells, scores, recalls).found else None,
             document(analyses, cells) if analyses else None,
             tuple(_pictures(Study.read(cells, scores, home))),
             rows,
@@ -153,13 +155,6 @@ def _tables(cells: Sequence[Cell], scores: Scores) -> Tables:
     return Tables(protocols, {title: marked(table) if several else table for title, table in drawn.items()})
 
 
-def _against(cells: Sequence[Cell], scores: Scores) -> Table | None:
-    """Our Recall@1 beside the papers'; None if no paper reports it."""
-    if not reported(cells, scores, metrics_of("r1", "both")).found:
-        return None
-    return arrange(cells, scores, against="paper")
-
-
 def _pictures(studies: Sequence[Study]) -> list[Picture]:
     return [
         Picture(
@@ -172,7 +167,6 @@ def _pictures(studies: Sequence[Study]) -> list[Picture]:
 
 
 def _provenance(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
-    """Device, versions, code and data of the trials: under each heading, the number of trials by value."""
     counts: dict[str, Counter[str]] = {}
     for row in rows:
         for what, value in _noted(row):

@@ -7,9 +7,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from grid.listed import members
-from results.figures.figure_kind import FigureKind
-from results.figures.study import Study
-from results.figures.style import FORMATS, drawing, encoded, save
+from grid.store.files import written_aside
+from results.figures.study import FigureKind, Study
+from results.figures.style import FORMATS, drawing, encoded
 
 __all__ = ["FIGURES", "FORMATS", "Study", "drawn", "encoded", "write"]
 
@@ -37,5 +37,6 @@ def write(studies: Sequence[Study], folder: Path, *, kinds: Sequence[str] = (), 
     for kind, study, figure in drawn(studies, kinds):
         for ending in formats:
             paths.append(folder / f"{kind}-{re.sub(r'[^A-Za-z0-9.]+', '-', study.title)}.{ending}")
-            save(figure, paths[-1])
+            with written_aside(paths[-1]) as aside:
+                aside.write_bytes(encoded(figure, ending))
     return paths

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from results.figures.figure_kind import FigureKind
+from results.figures.study import FigureKind
 from results.figures.style import over_epochs
 
 QUANTITIES = {"val_i2t_r1": "Image → Text\nval. Recall@1 (%)", "val_t2i_r1": "Text → Image\nval. Recall@1 (%)"}

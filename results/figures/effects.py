@@ -8,8 +8,7 @@ from matplotlib.figure import Figure
 
 from grid.palette import BLUE, FAINT
 from results.analysis.block_analysis import crossed
-from results.figures.figure_kind import FigureKind
-from results.figures.study import Study
+from results.figures.study import FigureKind, Study
 from results.figures.style import blank, line_styles, symbol
 from results.layouts.captions import METRIC_NAMES
 from results.layouts.columns import DIRECTIONS
@@ -19,7 +18,7 @@ NOTE = "bars: 95 % t interval over seeds; means closer than the grey bar cannot 
 
 
 def draw(study: Study) -> Figure | None:
-    """A row a direction; marginal means with their 95 % interval over seeds, then lines that would be parallel.
+    """A row a direction; marginal means with their 95 % interval over seeds, then lines, parallel without interaction.
 
     None where fewer than two cells have trials.
     """
@@ -52,7 +51,7 @@ def _analysed(study: Study, direction: str) -> tuple[tuple[Factor, ...], Any] | 
     seen = study.shared(f"{direction}_r1")
     if len(seen.names) < 2 or not seen.seeds:
         return None
-    factors, values = crossed(study.part, seen)
+    values, factors = crossed(study.part, seen)
     return anova(values, factors).factors, values.mean(axis=-1)
 
 

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.palette import INK
-from results.figures.figure_kind import FigureKind
-from results.figures.study import Study
+from results.analysis.factors import factors_of
+from results.figures.study import FigureKind, Study
 from results.figures.style import blank, symbol
 from results.layouts.captions import METRIC_NAMES
 from results.layouts.columns import DIRECTIONS
@@ -19,8 +19,9 @@ NOTE = "mean ± sample standard deviation over seeds; best in bold"
 
 
 def draw(study: Study) -> Figure | None:
-    """Recall@1 of the matrix; None if the grid is not a matrix."""
-    if not study.is_matrix:
+    """Recall@1 of the matrix; None unless the objectives cross pair with triplet weights, two of each at least."""
+    factors, _ = factors_of(study.part.places)
+    if len(factors) != 2:
         return None
     pairs = [pair for pair in PAIR_WEIGHTS if any(name.startswith(f"{pair}_") for name in study.part.cells)]
     triplets = [triplet for triplet in TRIPLET_WEIGHTS if any(n.endswith(f"_{triplet}") for n in study.part.cells)]

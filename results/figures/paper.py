@@ -11,12 +11,11 @@ from matplotlib.ticker import MaxNLocator
 
 from grid.objectives.goal_matrix import GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.palette import COLOURS, FAINT, INK, MARKS
-from results.figures.figure_kind import FigureKind
-from results.figures.study import Study
+from results.figures.study import FigureKind, Study
 from results.figures.style import blank, line_styles, symbol
 from results.layouts.captions import METRIC_NAMES
 from results.layouts.columns import DIRECTIONS
-from results.reference import Difference, Match, reported
+from results.reference.matching import Difference, Match, reported
 
 NOTE = "bars: ± one standard deviation over seeds and runs; dashed: equal; paper:"
 
@@ -60,9 +59,7 @@ def _pairs(study: Study, found: Match, metric: str) -> dict[str, Difference]:
 def _looks(names: list[str]) -> dict[str, dict[str, Any]]:
     """Colours by pair weight and marks by triplet weight for GOAL's cells; else every cell has its own."""
     if not set(names) <= set(GOAL):
-        return {
-            name: {"color": style["color"], "marker": style["marker"]} for name, style in line_styles(names).items()
-        }
+        return line_styles(names)
     colours, marks = dict(zip(PAIR_WEIGHTS, COLOURS, strict=False)), dict(zip(TRIPLET_WEIGHTS, MARKS, strict=False))
     split = {name: name.split("_") for name in names}
     return {name: {"color": colours[pair], "marker": marks[triplet]} for name, (pair, triplet) in split.items()}
@@ -71,8 +68,8 @@ def _looks(names: list[str]) -> dict[str, dict[str, Any]]:
 def _point(axes: Axes, pair: Difference, look: Mapping[str, Any]) -> None:
     """Bars only where there is a spread."""
     across, along = (value if math.isfinite(value) else None for value in (pair.theirs.std, pair.ours.std))
-    edge: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.6, "elinewidth": 0.8}
-    axes.errorbar(pair.theirs.mean, pair.ours.mean, xerr=across, yerr=along, **look, **PLAIN, **edge)
+    drawn = {**look, **PLAIN, "markeredgecolor": "white", "markeredgewidth": 0.6, "elinewidth": 0.8}
+    axes.errorbar(pair.theirs.mean, pair.ours.mean, xerr=across, yerr=along, **drawn)
 
 
 def _square(axes: Axes) -> None:
@@ -91,7 +88,7 @@ def _square(axes: Axes) -> None:
 def _legend(names: list[str], looks: Mapping[str, Mapping[str, Any]]) -> list[Line2D]:
     """The meaning of colours and marks for GOAL's cells; else the names of the cells."""
     if not set(names) <= set(GOAL):
-        return [Line2D([], [], label=name, **looks[name], **PLAIN) for name in names]
+        return [Line2D([], [], label=name, **{**looks[name], **PLAIN}) for name in names]
     colours = {name.split("_")[0]: looks[name]["color"] for name in names}
     marks = {name.split("_")[1]: looks[name]["marker"] for name in names}
     return [

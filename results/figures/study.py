@@ -1,21 +1,19 @@
-"""What figures are drawn from: one block of a grid, with its scores and the histories of its trials."""
+"""What figures are drawn from, one block of a grid with the histories of its trials; and what a kind of figure is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from grid.expansion import Cell, trials_of
 from grid.store.home import Home
-from results.analysis.factors import GridPart, factors_of, parts_of
+from results.analysis.factors import GridPart, parts_of
 from results.analysis.observations import Observations
 from results.records import record
 from results.records.scores import Scores
-
-History = Mapping[str, Mapping[int, float]]
-"""Logged values by name, then by epoch."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +22,8 @@ class Study:
 
     part: GridPart
     scores: Scores
-    histories: Mapping[str, History]
-    """Histories of the finished trials, by trial id."""
+    histories: Mapping[str, Mapping[str, Mapping[int, float]]]
+    """Logged values of the finished trials: by trial id, then by name, then by epoch."""
 
     @classmethod
     def read(cls, cells: Sequence[Cell], scores: Scores, home: Home) -> "list[Study]":
@@ -44,12 +42,6 @@ class Study:
     def title(self) -> str:
         return self.part.title
 
-    @property
-    def is_matrix(self) -> bool:
-        """Whether the objectives cross pair with triplet weights, two of each at least."""
-        factors, _ = factors_of(self.part.places)
-        return len(factors) == 2
-
     def trials(self, name: str) -> list[str]:
         """The finished trials of a cell."""
         return [trial.id for trial in self.part.cells[name].trials if trial.id in self.histories]
@@ -58,16 +50,22 @@ class Study:
         """A test metric of all cells, in the seeds that they share."""
         return Observations.shared({name: self.scores.of(cell, metric) for name, cell in self.part.cells.items()})
 
-    def logged(self, quantity: str) -> bool:
-        """Whether a trial logged this quantity."""
-        return any(quantity in history for history in self.histories.values())
-
     def curve(self, name: str, quantity: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Epochs, and what a cell's trials logged in them: (epochs,), (trials, epochs)."""
         found = [self.histories[trial].get(quantity, {}) for trial in self.trials(name)]
         epochs = sorted(set.intersection(*map(set, found))) if found else []
         values = np.array([[values[epoch] for epoch in epochs] for values in found], dtype=float)
         return np.array(epochs, dtype=int), values.reshape(len(found), len(epochs))
+
+
+@dataclass(frozen=True)
+class FigureKind:
+    """One kind of figure."""
+
+    place: int
+    """Where it stands among the figures of a report."""
+    draw: Callable[[Study], Figure | None]
+    """Draws a block; None if the block has nothing to draw."""
 
 
 def _by_name(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from io import BytesIO
-from itertools import cycle, islice
-from pathlib import Path
+from itertools import cycle
 from typing import Any
 
 from matplotlib import rc_context
@@ -12,7 +11,6 @@ from matplotlib.figure import Figure
 
 from grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.palette import COLOURS, DASHES, FAINT, INK, MARKS
-from grid.store.files import written_aside
 from results.figures.study import Study
 
 WIDTH = 7.2
@@ -62,17 +60,6 @@ def encoded(figure: Figure, kind: str) -> bytes:
     return content.getvalue()
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure as its suffix says.
-
-    Raises:
-        UserError: the disk is full or read-only.
-    """
-    content = encoded(figure, path.suffix.removeprefix("."))
-    with written_aside(path) as aside:
-        aside.write_bytes(content)
-
-
 def blank(height: float, study: Study, note: str) -> Figure:
     """A figure of two columns' width; above it the block's name, and at the right what marks and bands mean."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
@@ -90,11 +77,8 @@ def symbol(factor: str, level: str) -> str:
 
 def line_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Colour, dashes and mark by name; names differ in more than colour."""
-    looks = zip(cycle(COLOURS), cycle(DASHES), cycle(MARKS))
-    return {
-        name: {"color": colour, "linestyle": dash, "marker": mark}
-        for name, (colour, dash, mark) in zip(names, islice(looks, len(names)), strict=True)
-    }
+    looks = zip(names, cycle(COLOURS), cycle(DASHES), cycle(MARKS), strict=False)
+    return {name: {"color": colour, "linestyle": dash, "marker": mark} for name, colour, dash, mark in looks}
 
 
 def panels(study: Study) -> dict[str, dict[str, str]]:
@@ -123,7 +107,8 @@ def over_epochs(study: Study, quantities: Mapping[str, str], row_height: float) 
         quantities: label by quantity.
         row_height: of a quantity, in inches.
     """
-    rows = {quantity: title for quantity, title in quantities.items() if study.logged(quantity)}
+    logged = {quantity for history in study.histories.values() for quantity in history}
+    rows = {quantity: title for quantity, title in quantities.items() if quantity in logged}
     if not rows:
         return None
     figure = blank(row_height * len(rows) + 0.9, study, "mean and ± one sample standard deviation over seeds")

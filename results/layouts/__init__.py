@@ -54,9 +54,6 @@ def arrange(
     chosen = layout or natural(cells)
     strangers = sorted({cell.objective for cell in cells} - set(CELLS))
     if LAYOUTS[chosen].of_the_matrix and strangers:
-        raise UserError(f"the layout {chosen!r} has no place for {_some(strangers)}; use --layout listing.")
+        what = ", ".join(strangers) if any(strangers) else "rows without an objective"
+        raise UserError(f"the layout {chosen!r} has no place for {what}; use --layout listing.")
     return LAYOUTS[chosen].table(cells, scores, metric)
-
-
-def _some(strangers: list[str]) -> str:
-    return ", ".join(strangers) if any(strangers) else "rows without an objective"

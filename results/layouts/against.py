@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
+from grid.errors import UserError
 from grid.expansion import Cell
-from results.layouts.captions import METRIC_NAMES, block_title, blocks_of, caption
+from results.layouts.captions import METRIC_NAMES, blocks_of, caption
 from results.layouts.columns import by_direction
-from results.records.scores import Scores, TableValue
-from results.reference import Difference, Match, match
-from results.reference.matching import changes
-from results.tables.table import Block, Group, Label, Row, Table, TableEntry
+from results.records.scores import Scores
+from results.reference.matching import Difference, Match, changes, nothing_reported, reported
+from results.tables.table import Group, Label, Row, Table, TableEntry
 
 COLUMNS = (Label("ours"), Label("paper"), Label("difference"))
 
@@ -21,45 +21,34 @@ def layout(cells: Sequence[Cell], scores: Scores, metric: str) -> Table:
     """
     titles = by_direction(metric)
     metrics = list(titles)
-    found = match(cells, scores, metrics)
+    found = reported(cells, scores, metrics)
+    if not found.found:
+        raise UserError(nothing_reported(cells, scores, metrics))
     groups = tuple(Group(title, COLUMNS) for title in titles.values())
-    blocks = tuple(
-        Block(block_title(key), tuple(_row(cell, scores, found, metrics) for cell in block.values()))
-        for key, block in blocks_of(cells).items()
-    )
+    blocks = blocks_of(cells, lambda block: (_row(cell, scores, found, metrics) for cell in block.values()))
     summary = f"{caption(cells, scores, METRIC_NAMES[metric])} {_said(cells, found, metrics)}"
     return Table("against", Label("objective"), groups, blocks, summary)
 
 
 def _row(cell: Cell, scores: Scores, found: Match, metrics: list[str]) -> Row:
-    entries = (entry for metric in metrics for entry in _entries(cell, scores, found, metric))
+    entries: list[TableEntry | None] = []
+    for metric in metrics:
+        ours, result = scores.of(cell, metric), found.of(cell, metric)
+        keys = {**scores.axes(cell), "metric": metric, **({"reported_in": result.name} if result else {})}
+        theirs = [result.value, Difference(ours, result.value)] if result else [None, None]
+        entries += [
+            TableEntry(value, tuple({**keys, "column": column.text}.items())) if value else None
+            for column, value in zip(COLUMNS, [ours, *theirs], strict=True)
+        ]
     return Row(Label(cell.objective), tuple(entries))
-
-
-def _entries(cell: Cell, scores: Scores, found: Match, metric: str) -> list[TableEntry | None]:
-    ours, result = scores.of(cell, metric), found.of(cell, metric)
-    axes = {**scores.axes(cell), "metric": metric}
-    if result is None:
-        return [_entry(ours, axes, "ours"), None, None]
-    source = {**axes, "reported_in": result.name}
-    return [
-        _entry(ours, source, "ours"),
-        _entry(result.value, source, "paper"),
-        _entry(Difference(ours, result.value), source, "difference"),
-    ]
-
-
-def _entry(value: TableValue, axes: dict[str, str], column: str) -> TableEntry:
-    return TableEntry(value, tuple({**axes, "column": column}.items()))
 
 
 def _said(cells: Sequence[Cell], found: Match, metrics: list[str]) -> str:
     """Which tables the reported numbers stand in, how many cells have one, and what ± of a difference is."""
-    tables = ", ".join(found.sources)
-    count = sum(any(found.of(cell, metric) for metric in metrics) for cell in cells)
-    changed = changes([cell for cell in cells if any(found.of(cell, metric) for metric in metrics)])
+    matched = [cell for cell in cells if any(found.of(cell, metric) for metric in metrics)]
+    changed = changes(matched)
     warning = f" Not the recipe's as published: {', '.join(changed)}." if changed else ""
     return (
-        f"Paper: as printed in {tables}, for {count} of {len(cells)} cells. "
+        f"Paper: as printed in {', '.join(found.sources)}, for {len(matched)} of {len(cells)} cells. "
         f"Difference: ours - paper ± Welch's standard error, where both have a spread.{warning}"
     )

@@ -1,13 +1,13 @@
 """Captions and block titles: what a reader must know to read the numbers, said once for all layouts."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from grid.expansion import Cell
 from grid.protocols import shown
 from results.records.missing import counted
 from results.records.scores import Scores
-from results.reference import Paper
-from results.tables.table import TableEntry
+from results.reference.paper_source import Paper
+from results.tables.table import Block, Row, TableEntry
 
 TableSource = Scores | Paper
 """Where the values of a table come from: the records of a grid, or what a paper prints."""
@@ -30,12 +30,12 @@ _SELECTION = {
 _SPREAD = {False: "sample standard deviation", True: "half the 95 % t interval of the mean"}
 
 
-def blocks_of(cells: Sequence[Cell]) -> dict[BlockKey, dict[str, Cell]]:
-    """Cells by (data set, recipe, swept values), then by objective."""
+def blocks_of(cells: Sequence[Cell], rows: Callable[[dict[str, Cell]], Iterable[Row]]) -> tuple[Block, ...]:
+    """A block for every data set, recipe and swept values, with the rows of its cells by objective."""
     blocks: dict[BlockKey, dict[str, Cell]] = {}
     for cell in cells:
         blocks.setdefault((cell.dataset, cell.recipe, cell.swept), {})[cell.objective] = cell
-    return blocks
+    return tuple(Block(block_title(key), tuple(rows(block))) for key, block in blocks.items())
 
 
 def block_title(key: BlockKey) -> str:
@@ -58,24 +58,22 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
     """
     if isinstance(scores, Paper):
         return scores.caption
-    settings = [trial.settings for cell in cells for trial in cell.trials]
     views = views or [scores]
     protocols = ", ".join(dict.fromkeys(shown(view.protocol_of(cell)) for cell in cells for view in views))
-    variants = " and ".join(dict.fromkeys(s.objective.variant for s in settings))
+    variants = " and ".join(dict.fromkeys(cell.trials[0].shared.objective.variant for cell in cells))
     spread = _spread(cells, interval=scores.interval)
+    differing, done = scores.of_other_code(cells)
     sentences = [
         f"{what} on {protocols}: {spread}; {selections(cells)}; {variants} variant of the objectives; best in bold.",
         _missing(cells, views),
-        _stale(cells, scores),
+        *(f"{count} of {done} trials were {what}." for what, count in differing.items()),
     ]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
 def selections(cells: Sequence[Cell]) -> str:
     """The rules that picked the checkpoints."""
-    return ", ".join(
-        dict.fromkeys(_SELECTION[trial.settings.train.selection] for cell in cells for trial in cell.trials)
-    )
+    return ", ".join(dict.fromkeys(_SELECTION[cell.trials[0].shared.train.selection] for cell in cells))
 
 
 def _spread(cells: Sequence[Cell], *, interval: bool) -> str:
@@ -83,7 +81,7 @@ def _spread(cells: Sequence[Cell], *, interval: bool) -> str:
     counts = sorted({len(cell.trials) for cell in cells})
     if counts[-1] > 1:
         return f"mean ± {_SPREAD[interval]} over {' or '.join(map(str, counts))} seeds"
-    several = len({trial.settings.seed for cell in cells for trial in cell.trials}) > 1
+    several = len({trial.seed for cell in cells for trial in cell.trials}) > 1
     return "one seed a value, so no spread" if several else "one seed, so no spread"
 
 
@@ -91,17 +89,10 @@ def _missing(cells: Sequence[Cell], views: Sequence[Scores]) -> str:
     found = [
         view.of(cell, "rsum") for cell in cells for view in {view.protocol_of(cell): view for view in views}.values()
     ]
-    empty = sum(score.n == 0 for score in found)
-    partial = sum(0 < score.n < score.expected for score in found)
+    counts = {
+        "are missing (--)": sum(score.n == 0 for score in found),
+        "lack seeds (n/expected)": sum(0 < score.n < score.expected for score in found),
+    }
+    parts = [f"{count} of {len(found)} cells {what}" for what, count in counts.items() if count]
     why = dict(missing for score in found for missing in score.missing)  # cells may share a trial
-    parts = []
-    if empty:
-        parts.append(f"{empty} of {len(found)} cells are missing (--)")
-    if partial:
-        parts.append(f"{partial} of {len(found)} cells lack seeds (n/expected)")
     return f"{'; '.join(parts)}: {counted(why.values())}." if parts else ""
-
-
-def _stale(cells: Sequence[Cell], scores: Scores) -> str:
-    differing, done = scores.of_other_code(cells)
-    return " ".join(f"{count} of {done} trials were {what}." for what, count in differing.items())

@@ -36,8 +36,5 @@ def recalls(metrics: Sequence[str], prefix: str = "") -> tuple[list[Group], list
 def recalls_and_totals(metrics: Sequence[str]) -> tuple[list[Group], list[str]]:
     """The recalls, then a column each for the totals that there are."""
     groups, shown = recalls(metrics)
-    for name, title in TOTALS.items():
-        if name in metrics:
-            groups.append(Group(Label(""), (Label(title),)))
-            shown.append(name)
-    return groups, shown
+    totals = [name for name in TOTALS if name in metrics]
+    return groups + [Group(Label(""), (Label(TOTALS[name]),)) for name in totals], shown + totals

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from grid.errors import UserError
 from grid.expansion import Cell
 from grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from results.layouts.captions import METRIC_NAMES, TableSource, block_title, blocks_of, caption, entry
+from results.layouts.captions import METRIC_NAMES, TableSource, blocks_of, caption, entry
 from results.layouts.columns import by_direction
 from results.layouts.layout import Layout
 from results.tables.notation import weight
-from results.tables.table import Block, Group, Label, Row, Table, TableEntry
+from results.tables.table import Group, Label, Row, Table, TableEntry
 
 
 def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
@@ -24,10 +24,7 @@ def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
     metrics = list(titles)
     if not set(metrics) <= set(scores.metrics):
         raise UserError(f"{METRIC_NAMES[metric]} is not reported here; reported: {', '.join(scores.metrics)}.")
-    blocks = tuple(
-        Block(block_title(key), tuple(_row(pair, triplets, block, scores, metrics) for pair in pairs))
-        for key, block in blocks_of(cells).items()
-    )
+    blocks = blocks_of(cells, lambda block: (_row(pair, triplets, block, scores, metrics) for pair in pairs))
     return Table("goal", Label(""), groups, blocks, caption(cells, scores, METRIC_NAMES[metric]))
 
 

@@ -7,8 +7,8 @@ from grid.objectives.goal_matrix import KNOWN_AS
 from results.layouts.captions import TableSource
 from results.layouts.goal import matrix_of, symbol, triplet_columns
 from results.layouts.layout import Layout
-from results.records.scores import TableValue, Words
-from results.reference import Paper
+from results.records.scores import Words
+from results.reference.paper_source import Paper
 from results.tables.table import Block, Group, Label, Row, Table, TableEntry
 
 CAPTION = (
@@ -18,26 +18,20 @@ CAPTION = (
 
 def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
     """The names; no metric is shown, so `metric` chooses nothing."""
-    names = {cell.objective: _name(cell, scores) for cell in cells}
+    entries = {cell.objective: _entry(cell, scores) for cell in cells}
     pairs, triplets = matrix_of(cells)
     rows = tuple(
-        Row(symbol("P", pair), tuple(_entry(f"{pair}_{triplet}", names) for triplet in triplets)) for pair in pairs
+        Row(symbol("P", pair), tuple(entries.get(f"{pair}_{triplet}") for triplet in triplets)) for pair in pairs
     )
     caption = scores.caption if isinstance(scores, Paper) else CAPTION
     group = Group(Label("triplet weight"), triplet_columns(triplets))
     return Table("known", Label("pair weight"), (group,), (Block("Known objectives", rows),), caption)
 
 
-def _name(cell: Cell, scores: TableSource) -> TableValue:
-    if isinstance(scores, Paper) and "known" in scores.metrics:
-        return scores.of(cell, "known")
-    return Words(KNOWN_AS.get(cell.objective, "new"))
-
-
-def _entry(objective: str, names: dict[str, TableValue]) -> TableEntry | None:
-    if objective not in names:
-        return None
-    return TableEntry(names[objective], (("objective", objective), ("metric", "known")))
+def _entry(cell: Cell, scores: TableSource) -> TableEntry:
+    printed = isinstance(scores, Paper) and "known" in scores.metrics
+    name = scores.of(cell, "known") if printed else Words(KNOWN_AS.get(cell.objective, "new"))
+    return TableEntry(name, (("objective", cell.objective), ("metric", "known")))
 
 
 LAYOUT = Layout(layout, of_the_matrix=True)

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from grid.expansion import Cell
-from results.layouts.captions import TableSource, block_title, blocks_of, caption, entry
+from results.layouts.captions import TableSource, blocks_of, caption, entry
 from results.layouts.columns import recalls_and_totals
 from results.layouts.layout import Layout
-from results.tables.table import Block, Label, Row, Table
+from results.tables.table import Label, Row, Table
 
 WHAT = "Recall (%) and rsum, the sum of the six recalls,"
 
@@ -14,10 +14,7 @@ WHAT = "Recall (%) and rsum, the sum of the six recalls,"
 def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
     """All recalls of all objectives; it shows every metric, so `metric` chooses nothing."""
     groups, metrics = recalls_and_totals(scores.metrics)
-    blocks = tuple(
-        Block(block_title(key), tuple(_row(cell, scores, metrics) for cell in block.values()))
-        for key, block in blocks_of(cells).items()
-    )
+    blocks = blocks_of(cells, lambda block: (_row(cell, scores, metrics) for cell in block.values()))
     return Table("listing", Label("objective"), tuple(groups), blocks, caption(cells, scores, WHAT))
 
 

@@ -8,13 +8,10 @@ from results.layouts.columns import recalls
 from results.layouts.layout import Layout
 from results.tables.table import Block, Group, Label, Row, Table, TableEntry
 
-Method = tuple[str, str, tuple[tuple[str, object], ...]]
-"""Recipe, objective, swept values."""
-
 
 def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
     """All recalls of all methods; it shows every metric, so `metric` chooses nothing."""
-    methods: dict[Method, dict[str, Cell]] = {}
+    methods: dict[tuple[object, ...], dict[str, Cell]] = {}
     groups: dict[str, tuple[list[Group], list[str]]] = {}
     for cell in cells:
         place = scores.protocol_of(cell)
@@ -22,9 +19,9 @@ def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
         methods.setdefault((cell.recipe, cell.objective, cell.swept), {})[place] = cell
     shown = [(place, name) for place, (_, names) in groups.items() for name in names]
     rows = tuple(_row(method, scores, shown) for method in methods.values())
-    columns = tuple(group for each, _ in groups.values() for group in each)
-    title = " and ".join(groups)
-    return Table("methods", Label("method"), columns, (Block(title, rows),), caption(cells, scores, "Recall (%)"))
+    columns = tuple(group for found, _ in groups.values() for group in found)
+    block = Block(" and ".join(groups), rows)
+    return Table("methods", Label("method"), columns, (block,), caption(cells, scores, "Recall (%)"))
 
 
 def _row(method: dict[str, Cell], scores: TableSource, shown: list[tuple[str, str]]) -> Row:

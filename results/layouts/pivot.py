@@ -106,45 +106,43 @@ def layout(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str], axes: 
     Raises:
         UserError: an axis that the grid does not have, or one that is named twice.
     """
-    axes = axes.completed(cells)
-    parts = _trials(cells) if "seed" in axes.named else list(cells)
-    views = _views(cells, scores) if "protocol" in axes.named else [scores]
-    places = PlacedEntries(tuple(_points(parts, views, metrics)), _metric_labels(metrics))
+    axes, views = axes.completed(cells), [scores]
+    if "seed" in axes.named:
+        cells = [replace(cell, trials=(trial,)) for cell in cells for trial in cell.trials]
+    if "protocol" in axes.named and not scores.protocol:
+        protocols = dict.fromkeys(name for cell in cells for name in catalog.protocols(cell.dataset))
+        views = [replace(scores, protocol=name) for name in protocols]
+    places = PlacedEntries(_metric_labels(metrics), cells, views)
     what = " and ".join(name for key, name in METRIC_NAMES.items() if key in metrics)
-    heads = places.keys(axes.columns)
     blocks = tuple(
-        Block(places.title(axes.blocks, key) or what, places.within(axes.blocks, key).lines(axes, heads))
-        for key in places.keys(axes.blocks)
+        Block(places.title(axes.blocks, key) or what, places.rows(axes, key)) for key in places.keys(axes.blocks)
     )
     corner = Label(", ".join(_TITLES.get(name, name) for name in axes.rows))
-    return Table("pivot", corner, places.groups(axes.columns, what), blocks, caption(parts, scores, what, views))
+    return Table("pivot", corner, places.groups(axes.columns, what), blocks, caption(cells, scores, what, views))
 
 
-@dataclass(frozen=True)
 class PlacedEntries:
-    """Points, in the order of the grid, and what their metrics are called."""
+    """All entries, in the order of the grid, and what their metrics are called."""
 
-    points: tuple[PlacedEntry, ...]
-    metrics: Mapping[str, Label]
+    def __init__(self, metrics: Mapping[str, Label], cells: Iterable[Cell], views: Sequence[Scores]) -> None:
+        self.metrics = metrics
+        self.points = [point for cell in cells for point in _points(cell, views, metrics)]
 
-    def within(self, axes: Sequence[str], key: AxisValues) -> "PlacedEntries":
-        """Those at one place on some axes."""
-        return replace(self, points=tuple(point for point in self.points if point.on(axes) == key))
-
-    def keys(self, axes: Sequence[str]) -> list[AxisValues]:
-        """Places on these axes where points are, the first axis varying slowest, each in the grid's order."""
-        order = {name: list(dict.fromkeys(point.values[name] for point in self.points)) for name in axes}
-        order |= {name: list(values) for name, values in _ORDER.items() if name in axes}
-        found = dict.fromkeys(point.on(axes) for point in self.points)
+    def keys(self, axes: Sequence[str], points: Iterable[PlacedEntry] | None = None) -> list[AxisValues]:
+        """Places on these axes where entries are, the first axis varying slowest, each in the grid's order."""
+        points = self.points if points is None else list(points)
+        order = {name: list(_ORDER.get(name) or dict.fromkeys(point.values[name] for point in points)) for name in axes}
+        found = dict.fromkeys(point.on(axes) for point in points)
         return sorted(found, key=lambda key: [order[name].index(value) for name, value in zip(axes, key, strict=True)])
 
-    def lines(self, axes: Axes, heads: Sequence[AxisValues]) -> tuple[Row, ...]:
+    def rows(self, axes: Axes, block: AxisValues) -> tuple[Row, ...]:
         """The rows of one block."""
-        at = {(point.on(axes.rows), point.on(axes.columns)): point.entry for point in self.points}
-        single = len(axes.rows) == 1
+        points = [point for point in self.points if point.on(axes.blocks) == block]
+        at = {(point.on(axes.rows), point.on(axes.columns)): point.entry for point in points}
+        heads = self.keys(axes.columns)
         return tuple(
-            Row(self.label(axes.rows, key, bare=single), tuple(at.get((key, head)) for head in heads))
-            for key in self.keys(axes.rows)
+            Row(self.label(axes.rows, key, bare=len(axes.rows) == 1), tuple(at.get((key, head)) for head in heads))
+            for key in self.keys(axes.rows, points)
         )
 
     def groups(self, axes: Sequence[str], what: str) -> tuple[Group, ...]:
@@ -162,7 +160,7 @@ class PlacedEntries:
         """`cnn-bow on shapes, objective.tau = 10`; a metric is said where there are several."""
         values = dict(zip(axes, key, strict=True))
         setting = " on ".join(values.pop(name) for name in ("recipe", "dataset") if name in values)
-        if len({point.values["metric"] for point in self.points}) == 1:
+        if len(self.metrics) == 1:
             values.pop("metric", None)
         return ", ".join(filter(None, [setting, self.label(list(values), tuple(values.values())).text]))
 
@@ -183,27 +181,15 @@ class PlacedEntries:
         return Label(f"seed {value}" if axis == "seed" else f"{axis} = {value}")
 
 
-def _trials(cells: Iterable[Cell]) -> list[Cell]:
-    """A cell for every trial."""
-    return [replace(cell, trials=(trial,)) for cell in cells for trial in cell.trials]
-
-
-def _views(cells: Iterable[Cell], scores: Scores) -> list[Scores]:
-    """The scores by every protocol of the data sets, or by the one that is asked for."""
-    protocols = dict.fromkeys(name for cell in cells for name in catalog.protocols(cell.dataset))
-    return [scores] if scores.protocol else [replace(scores, protocol=name) for name in protocols]
-
-
-def _points(cells: Iterable[Cell], views: Sequence[Scores], metrics: Sequence[str]) -> Iterator[PlacedEntry]:
-    for cell in cells:
-        by_protocol = {view.protocol_of(cell): view for view in views}
-        for (protocol, view), metric in product(by_protocol.items(), _metric_labels(metrics)):
-            pair, triplet = cell.objective.split("_") if cell.objective in CELLS else ("", "")
-            named = {"pair_weight": pair, "triplet_weight": triplet} if pair else {}
-            seed = str(cell.trials[0].settings.seed)
-            single = {"seed": seed} if len(cell.trials) == 1 else {}
-            values = {**view.axes(cell), "pair": pair, "triplet": triplet, "seed": seed, "metric": metric}
-            yield PlacedEntry({**values, "protocol": protocol}, entry(cell, view, metric, **named, **single))
+def _points(cell: Cell, views: Sequence[Scores], metrics: Iterable[str]) -> Iterator[PlacedEntry]:
+    pair, triplet = cell.objective.split("_") if cell.objective in CELLS else ("", "")
+    seed = str(cell.trials[0].seed)
+    further = {"pair_weight": pair, "triplet_weight": triplet} if pair else {}
+    further |= {"seed": seed} if len(cell.trials) == 1 else {}
+    by_protocol = {view.protocol_of(cell): view for view in views}
+    for (protocol, view), metric in product(by_protocol.items(), metrics):
+        values = {"pair": pair, "triplet": triplet, "seed": seed, "metric": metric, "protocol": protocol}
+        yield PlacedEntry({**view.axes(cell), **values}, entry(cell, view, metric, **further))
 
 
 def _metric_labels(metrics: Sequence[str]) -> dict[str, Label]:

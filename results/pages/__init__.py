@@ -1,4 +1,4 @@
-"""HTML pages with style and script in the same file. Jinja escapes all text."""
+"""Templates, filled in by Jinja: HTML pages with style and script in the same file, and the README of an export."""
 
 from importlib.resources import files
 from typing import Any
@@ -13,7 +13,7 @@ def page(template: str, **content: Any) -> str:
     """A template of this folder, filled in.
 
     Args:
-        content: values of the names in the template; text in them is escaped.
+        content: values of the names in the template; text in them is escaped in HTML.
     """
     return _environment().get_template(template).render(**content)
 
@@ -21,7 +21,7 @@ def page(template: str, **content: Any) -> str:
 def _environment() -> Environment:
     environment = Environment(
         loader=FunctionLoader(_source),
-        autoescape=True,
+        autoescape=lambda name: name is not None and name.endswith(".html"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -28,11 +28,11 @@ DECIDING = ("python", "torch", "numpy", "pillow", "transformers")
 
 ROOMS = ("grid", "objectives", "retrieval", "results", "runners", "goalgrid")
 
-CODE_VERSION = "3:"
+CODE_VERSION = "4:"
 """Begins a fingerprint of code. Another way of making fingerprints gets another number: they cannot be compared."""
 
 OTHER_CODE = "trained by other code than now"
-UNTOLD_CODE = "recorded before code was compared by what a trial uses, so nobody can tell whether the code changed"
+UNTOLD_CODE = "recorded when code was compared in another way, so nobody can tell whether it changed"
 
 Code = Callable[[Shared], str]
 """Gives the fingerprint of the code that would train a cell's trials now."""
@@ -83,7 +83,8 @@ def environment(device: str, name: str, threads: int) -> dict[str, Any]:
 
 def rooms() -> dict[str, Path]:
     """The folder of each of the program's packages. Imports none of them."""
-    return {room: _root(room) for room in ROOMS}
+    specs = {room: find_spec(room) for room in ROOMS}
+    return {room: Path((spec.submodule_search_locations or [])[0]) for room, spec in specs.items() if spec}
 
 
 def versioned(digest: str) -> str:
@@ -106,9 +107,8 @@ def program_fingerprint() -> str:
 def source() -> dict[str, Any] | None:
     """Commit of the source tree, and whether it was changed since; None where git does not hold it."""
     folder = Path(__file__).parent
-    if _git(folder, "ls-files", "--error-unmatch", Path(__file__).name) is None:
-        return None
-    described = _git(folder, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    held = _git(folder, "ls-files", "--error-unmatch", Path(__file__).name)
+    described = held and _git(folder, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     if not described:
         return None
     return {"commit": described.removesuffix("-dirty"), "dirty": described.endswith("-dirty")}
@@ -166,12 +166,6 @@ def _latest_data(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], str
     """Fingerprint of the data that the most recently finished trial of each (data set, recipe) saw."""
     ordered = sorted(rows, key=lambda row: str(row["finished_at"]))
     return {(row["dataset"], row["recipe"]): row["data_fingerprint"] for row in ordered}
-
-
-def _root(package: str) -> Path:
-    spec = find_spec(package)
-    assert spec is not None
-    return Path((spec.submodule_search_locations or [])[0])
 
 
 @cache

@@ -30,8 +30,8 @@ _HISTORY = pa.list_(pa.struct([("epoch", pa.int32()), ("name", pa.string()), ("v
 _UNITS = {"medr": "rank, from 1", "rsum": "percent, sum of the six recalls"}
 
 
-def _column(name: str, kind: pa.DataType, meaning: str, unit: str = "") -> pa.Field:
-    return pa.field(name, kind, nullable=False, metadata={"meaning": meaning, "unit": unit})
+def _column(name: str, kind: pa.DataType, meaning: str, unit: str = "", *, nullable: bool = False) -> pa.Field:
+    return pa.field(name, kind, nullable=nullable, metadata={"meaning": meaning, "unit": unit})
 
 
 DIAGNOSTICS = {
@@ -49,23 +49,9 @@ DIAGNOSTICS = {
 """By diagnostic: its name in the history, its meaning and its unit. The column is null where an objective lacks it."""
 
 
-def _diagnostics() -> list[pa.Field]:
-    return [
-        _column(f"diagnostic_{name}", pa.float64(), f"{meaning}, at the selected epoch", unit).with_nullable(True)
-        for name, (_, meaning, unit) in DIAGNOSTICS.items()
-    ]
-
-
 def _metrics(split: str) -> list[pa.Field]:
-    return [
-        _column(
-            f"{split}_{name}",
-            pa.float64(),
-            f"{name} on the {split} split",
-            _UNITS.get(name.split("_")[-1], "percent"),
-        )
-        for name in METRICS
-    ]
+    units = {name: _UNITS.get(name.split("_")[-1], "percent") for name in METRICS}
+    return [_column(f"{split}_{name}", pa.float64(), f"{name} on the {split} split", units[name]) for name in METRICS]
 
 
 SCHEMA = pa.schema([
@@ -76,7 +62,7 @@ SCHEMA = pa.schema([
     _column("objective", pa.string(), "what drove the gradient; PAIR_TRIPLET for GOAL's matrix"),
     _column("variant", pa.string(), "paper: as the equations say; released: as the published code does"),
     _column("seed", pa.int64(), "of weights, batches and dropout"),
-    _column("starts_from", pa.string(), "id of the trial whose best checkpoint it fine-tunes").with_nullable(True),
+    _column("starts_from", pa.string(), "id of the trial whose best checkpoint it fine-tunes", nullable=True),
     _column("settings", pa.string(), "all settings of the trial, as JSON"),
     _column("selection", pa.string(), "rule that picked the checkpoint whose test metrics count"),
     _column("selected_epoch", pa.int32(), "epoch of that checkpoint", "epochs, from 1"),
@@ -89,14 +75,16 @@ SCHEMA = pa.schema([
         pa.map_(pa.string(), pa.float64()),
         "test metrics by the data set's other protocols, from the same embeddings, keyed PROTOCOL/METRIC",
         "as of the test metrics",
-    ).with_nullable(True),
-    *_diagnostics(),
+        nullable=True,
+    ),
+    *(
+        _column(f"diagnostic_{name}", pa.float64(), f"{meaning}, at the selected epoch", unit, nullable=True)
+        for name, (_, meaning, unit) in DIAGNOSTICS.items()
+    ),
     _column("test_i2t_ranks", pa.list_(pa.int32()), "rank of each test image's best caption", "rank, from 0"),
     _column("test_t2i_ranks", pa.list_(pa.int32()), "rank of each test caption's image", "rank, from 0"),
     _column("history", _HISTORY, "every value logged at the end of an epoch"),
-    _column(
-        "replicas", pa.int32(), "processes that trained it together, at most; null: one", "processes"
-    ).with_nullable(True),
+    _column("replicas", pa.int32(), "most processes that trained it together; null: one", "processes", nullable=True),
     _column("train_seconds", pa.float64(), "wall time of all epochs, validation included", "seconds"),
     _column("data_fingerprint", pa.string(), "hash of the data set's content"),
     _column("code_fingerprint", pa.string(), "hash of the code that it used, after the version of hashing"),
@@ -139,6 +127,8 @@ class Trained:
     def values(self) -> dict[str, Any]:
         """The record's row, by column."""
         settings, selected, own = self.settings, self.selected, self.settings.dataset.protocol
+        by_others = {protocol: metrics for protocol, metrics in self.metrics.items() if protocol != own}
+        others = [(f"{protocol}/{name}", metrics[name]) for protocol, metrics in by_others.items() for name in metrics]
         return {
             "trial_id": self.trial_id,
             "dataset": settings.dataset.name,
@@ -155,11 +145,16 @@ class Trained:
             "steps": self.rows[-1]["step"],
             **{f"val_{name}": selected[f"val_{name}"] for name in METRICS},
             **{f"test_{name}": value for name, value in self.metrics[own].items()},
-            "other_metrics": self._by_other_protocols() or None,
+            "other_metrics": others or None,
             **{f"diagnostic_{name}": selected.get(logged) for name, (logged, _, _) in DIAGNOSTICS.items()},
             "test_i2t_ranks": self.ranks["i2t"],
             "test_t2i_ranks": self.ranks["t2i"],
-            "history": _long_history(self.rows),
+            "history": [
+                {"epoch": row["epoch"], "name": name, "value": float(value)}
+                for row in self.rows
+                for name, value in row.items()
+                if name != "epoch"
+            ],
             "replicas": self.replicas if self.replicas > 1 else None,
             "train_seconds": sum(row["seconds"] for row in self.rows),
             "data_fingerprint": self.data_fingerprint,
@@ -168,27 +163,13 @@ class Trained:
             "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
 
-    def _by_other_protocols(self) -> list[tuple[str, float]]:
-        """Test metrics by the other protocols, keyed `coco-5x1k/i2t_r1`."""
-        own = self.settings.dataset.protocol
-        others = ((name, metrics) for name, metrics in self.metrics.items() if name != own)
-        return [(f"{name}/{metric}", value) for name, metrics in others for metric, value in metrics.items()]
 
-
-def write(path: Path, trained: Trained, *, durable: bool = True) -> None:
-    """Write one record.
-
-    Args:
-        durable: wait until it stands on the disk.
+def write(path: Path, values: Mapping[str, Any]) -> None:
+    """Write one record, by column. It stands on the disk once the caller makes its folder durable.
 
     Raises:
         UserError: the disk is full or read-only.
     """
-    write_row(path, trained.values(), durable=durable)
-
-
-def write_row(path: Path, values: Mapping[str, Any], *, durable: bool = True) -> None:
-    """Write one record from its row, by column."""
     row = pa.RecordBatch.from_struct_array(pa.array([values], pa.struct(list(SCHEMA))))  # converts all columns at once
     buffer = pa.BufferOutputStream()  # writing to the file directly takes a third longer: many small writes
     pq.write_table(
@@ -198,18 +179,8 @@ def write_row(path: Path, values: Mapping[str, Any], *, durable: bool = True) ->
         use_dictionary=False,
         write_statistics=False,
     )
-    with written_aside(path, durable=durable) as aside, aside.open("wb") as file:
+    with written_aside(path, durable=False) as aside, aside.open("wb") as file:
         file.write(buffer.getvalue())
-
-
-def _long_history(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The column `history`: a trainer's rows, one for each epoch, as one row for each logged value."""
-    return [
-        {"epoch": row["epoch"], "name": name, "value": float(value)}
-        for row in rows
-        for name, value in row.items()
-        if name != "epoch"
-    ]
 
 
 def collect(paths: Iterable[Path], columns: list[str] | None = None) -> pa.Table:
@@ -237,7 +208,7 @@ def parts(paths: Iterable[Path], columns: list[str] | None = None) -> Iterator[p
 
 
 def _empty(columns: list[str] | None) -> pa.Table:
-    schema = SCHEMA if columns is None else pa.schema([SCHEMA.field(name) for name in columns])
+    schema = pa.schema([SCHEMA.field(name) for name in columns or SCHEMA.names])
     return pa.Table.from_batches([], schema)  # empty_table() would import pandas
 
 

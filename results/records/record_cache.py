@@ -7,7 +7,7 @@ of change, which no program can set back. The copy is never the truth: if it is 
 it is made anew; if it cannot be written, the next reader only loses time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -45,7 +45,12 @@ def read(home: Home, paths: Sequence[Path], columns: list[str]) -> pa.Table:
     cached = _cached(home.summaries)
     known = set(cached[MARK].to_pylist())
     new = {mark: path for mark, path in wanted.items() if mark not in known}
-    summaries = pa.concat_tables([cached, _summaries(new)])
+    # The marks are older than what is read now. A record that is replaced in between stands with its new content under
+    # its old mark, which nobody asks for again.
+    read_now = record.collect(list(new.values()), COLUMNS)
+    summaries = pa.concat_tables(
+        [cached, read_now.add_column(0, _SCHEMA.field(MARK), pa.array(list(new), pa.string()))]
+    )
     if len(new) >= FEW:
         _write(home, summaries)
     rows = {mark: row for row, mark in enumerate(summaries[MARK].to_pylist())}
@@ -72,15 +77,6 @@ def _cached(path: Path) -> pa.Table:
         if cached.schema.equals(_SCHEMA):
             return cached
     return pa.Table.from_batches([], _SCHEMA)
-
-
-def _summaries(new: Mapping[str, Path]) -> pa.Table:
-    """Read the new records, by mark.
-
-    The marks were taken before the records are read, so that a record that is replaced meanwhile, and is read with its
-    new content, stands under its old mark, which nobody asks for again.
-    """
-    return record.collect(new.values(), COLUMNS).add_column(0, _SCHEMA.field(MARK), pa.array(list(new), pa.string()))
 
 
 def _write(home: Home, summaries: pa.Table) -> None:

@@ -62,9 +62,8 @@ class Score(TableValue):
     expected: int
     """How many seeds the grid has."""
     trials: tuple[str, ...] = ()
-    """Ids of the trials behind the values, in the order of the values."""
     seeds: tuple[int, ...] = ()
-    """Seeds of the trials."""
+    """Ids and seeds of the trials behind the values, in the order of the values."""
     interval: bool = False
     """Whether ± is half the 95 % t interval of the mean instead of the standard deviation."""
     missing: tuple[tuple[str, str], ...] = ()
@@ -137,7 +136,7 @@ class Scores:
     interval: bool = False
     """Whether ± is half the 95 % t interval of the mean instead of the standard deviation."""
     absent: Mapping[str, str] = field(default_factory=dict)
-    """Why a trial has no record, by its id; one that is in neither never ran."""
+    """Why a trial has no record, by its id; a trial without record and reason never ran."""
     code: Code | None = None
     """What the records' code is compared with; None: it is not."""
 
@@ -165,11 +164,8 @@ class Scores:
             for trial_id, state in states.items()
             if state is not State.DONE
         }
-        metrics = [f"test_{name}" for name in record.METRICS]
-        columns = [
-            *("trial_id", "dataset", "recipe", "protocol", "data_fingerprint", "code_fingerprint", "other_metrics"),
-            *metrics,
-        ]
+        columns = ["trial_id", "dataset", "recipe", "protocol", "data_fingerprint", "code_fingerprint", "other_metrics"]
+        columns += [f"test_{name}" for name in record.METRICS]
         rows = record_cache.read(home, done, columns).to_pylist()
         _refuse_mixed_data(rows)
         datasets = {name for name in {row["dataset"] for row in rows} if protocol in catalog.protocols(name)}
@@ -186,12 +182,11 @@ class Scores:
         shown = self.protocol_of(cell)
         evaluated = {t.id: by_protocol(self.rows[t.id], shown, metric) for t in cell.trials if t.id in self.rows}
         values = {trial_id: value for trial_id, value in evaluated.items() if value is not None}
-        seeds = tuple(trial.settings.seed for trial in cell.trials if trial.id in values)
         return Score(
             tuple(values.values()),
             expected=len(cell.trials),
             trials=tuple(values),
-            seeds=seeds,
+            seeds=tuple(trial.seed for trial in cell.trials if trial.id in values),
             interval=self.interval,
             missing=tuple((trial.id, self._why(trial.id, shown)) for trial in cell.trials if trial.id not in values),
         )

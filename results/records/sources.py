@@ -20,9 +20,6 @@ from pathlib import Path
 SETTINGS = "pydantic.BaseModel"
 """The class from which all settings derive."""
 
-_IGNORED = frozenset({"annotation", "returns", "msg", "cause", "ctx", "kind", "type_comment", "type_params"})
-"""Fields of a syntax tree that change no number."""
-
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -38,18 +35,20 @@ class Definition:
     """The entries of a table, by key."""
 
     @cached_property
+    def is_settings(self) -> bool:
+        """Whether it is a class that derives from `SETTINGS`."""
+        bases = [base for node in self.nodes if isinstance(node, ast.ClassDef) for base in node.bases]
+        names = self.module.meanings(bases).values()
+        return [SETTINGS] in names or any(base.is_settings for base in self.module.named_in(bases))
+
+    @cached_property
     def _counted(self) -> list[ast.AST]:
         """Its syntax trees, without the fields of settings."""
-        is_settings = any(isinstance(node, ast.ClassDef) for node in self.nodes) and self.module.sources.is_settings(
-            self
-        )
-        return [
-            _without_fields(node) if is_settings and isinstance(node, ast.ClassDef) else node for node in self.nodes
-        ]
+        return list(map(_without_fields, self.nodes)) if self.is_settings else self.nodes
 
     @cached_property
     def digest(self) -> str:
-        return hashlib.sha256("".join(map(_text, self._counted)).encode()).hexdigest()
+        return hashlib.sha256(_text(self._counted).encode()).hexdigest()
 
     @cached_property
     def strings(self) -> frozenset[str]:
@@ -57,22 +56,20 @@ class Definition:
         return frozenset(string for node in self._counted for string in _strings(node))
 
     @cached_property
-    def uses(self) -> dict[str, list[str]]:
-        """Names that the definition uses, with what they stand for: `HINGE` with `objectives.hinge.HINGE`."""
-        uses: dict[str, list[str]] = {}
-        for name in sorted({name for node in self._counted for name in _names(node)}):
-            first, dot, rest = name.partition(".")
-            places = set(self.module.bindings.get(first, ()))
-            if first in self.module.definitions:
-                places.add(f"{self.module.name}.{first}")
-            if places:
-                uses[name] = sorted(f"{place}{dot}{rest}" for place in places)
-        return uses
+    def leads_to(self) -> "set[Definition]":
+        """The definitions that it names, and what is run when its module is imported."""
+        found = {self.module.effects} | self.module.named_in(self._counted)
+        return found | self.module.run_on_import if self is self.module.effects else found
 
-    @property
-    def targets(self) -> set[str]:
-        """All dotted names that the definition leads to."""
-        return {target for targets in self.uses.values() for target in targets}
+    @cached_property
+    def line(self) -> str:
+        """Its own text, and what the names in it stand for: digests, or outside the project the names themselves."""
+        resolve = self.module.sources.resolve
+        meant = {
+            name: sorted(text for target in targets for text in [found.digest for found in resolve(target)] or [target])
+            for name, targets in self.module.meanings(self._counted).items()
+        }
+        return " ".join([self.digest, *(f"{name}={','.join(texts)}" for name, texts in meant.items())])
 
 
 class Module:
@@ -81,44 +78,67 @@ class Module:
     def __init__(self, name: str, path: Path, sources: "Sources") -> None:
         self.name, self.sources = name, sources
         self.bindings: dict[str, set[str]] = {}
-        """What an imported name stands for, wherever in the module the import is."""
+        """What a name stands for that the module defines, or that it imports anywhere."""
         self.imports: set[str] = set()
         """Modules and names whose modules are run when this module is imported."""
         self.definitions: dict[str, Definition] = {}
         self.effects = Definition(f"{name}, its statements", self)
         """The statements that do more than define names when the module is imported."""
-        tree = ast.parse(path.read_bytes())
-        for node in ast.walk(tree):
-            for alias, target in _imported(node):
-                self.bindings.setdefault(alias, set()).add(target)
+        tree = _Stripped().visit(ast.parse(path.read_bytes()))
+        for alias, target in _imported(tree):
+            self.bindings.setdefault(alias, set()).add(target)
         for statement in tree.body:
             self._take(statement)
+
+    def _take(self, statement: ast.stmt) -> None:
+        if not isinstance(statement, _NAMED):
+            modules = {
+                alias.name for node in ast.walk(statement) if isinstance(node, ast.Import) for alias in node.names
+            }
+            self.imports |= modules | {target for _, target in _imported(statement)}
+        if _has_effect(statement):
+            self.effects.nodes.append(statement)
+        entries, others = _keyed(statement, self.sources.names)
+        for name in _given(statement):
+            definition = self.definitions.setdefault(name, Definition(f"{self.name}.{name}", self))
+            self.bindings.setdefault(name, set()).add(definition.name)
+            definition.nodes += others
+            for key, node in entries.items():
+                label = f"{name}[{key!r}]"
+                definition.entries[key] = Definition(f"{self.name}.{label}", self, [ast.Constant(label), node])
 
     @property
     def everything(self) -> set[Definition]:
         return {self.effects, *self.definitions.values()}
 
     @property
-    def registered(self) -> set[Definition]:
-        """Definitions with a decorator of the project, which may keep them where no name leads to them."""
-        return {definition for definition in self.everything if any(map(self._decorates, definition.nodes))}
+    def run_on_import(self) -> set[Definition]:
+        """The statements of all modules that are imported with this one, and the definitions with a decorator.
 
-    def _decorates(self, node: ast.AST) -> bool:
-        decorators = Definition("", self, getattr(node, "decorator_list", []))
-        return any(map(self.sources.resolve, decorators.targets))
+        A decorator of the project may keep its definition where no name leads to it.
+        """
+        parts = [name.split(".") for name in (self.name, *self.imports)]
+        names = {".".join(part[:end]) for part in parts for end in range(1, len(part) + 1)}
+        decorators = {
+            definition: [found for node in definition.nodes for found in getattr(node, "decorator_list", ())]
+            for definition in self.everything
+        }
+        registered = {definition for definition, found in decorators.items() if self.named_in(found)}
+        return registered | {other.effects for name in names if (other := self.sources.module(name))}
 
-    def _take(self, statement: ast.stmt) -> None:
-        if not isinstance(statement, _NAMED):
-            self.imports |= _run_by(statement)
-        if _has_effect(statement):
-            self.effects.nodes.append(statement)
-        entries, others = _keyed(statement, self.sources.names)
-        for name in _given(statement):
-            definition = self.definitions.setdefault(name, Definition(f"{self.name}.{name}", self))
-            definition.nodes += others
-            for key, node in entries.items():
-                label = f"{name}[{key!r}]"
-                definition.entries[key] = Definition(f"{self.name}.{label}", self, [ast.Constant(label), node])
+    def meanings(self, nodes: Iterable[ast.AST]) -> dict[str, list[str]]:
+        """The names in syntax trees, with what they stand for: `HINGE` with `objectives.hinge.HINGE`."""
+        meanings: dict[str, list[str]] = {}
+        for name in sorted({name for node in nodes for name in _names(node)}):
+            first, dot, rest = name.partition(".")
+            if first in self.bindings:
+                meanings[name] = sorted(f"{place}{dot}{rest}" for place in self.bindings[first])
+        return meanings
+
+    def named_in(self, nodes: Iterable[ast.AST]) -> set[Definition]:
+        """The definitions that syntax trees name."""
+        names = {name for targets in self.meanings(nodes).values() for name in targets}
+        return set().union(*map(self.sources.resolve, names))
 
 
 class Sources:
@@ -131,16 +151,11 @@ class Sources:
 
     def __init__(self, rooms: Mapping[str, Path], names: frozenset[str]) -> None:
         self._rooms, self.names = rooms, names
-        self.module, self.resolve, self.is_settings = (
-            cache(self._module),
-            cache(self._resolve),
-            cache(self._is_settings),
-        )
-        self.leads_to, self._line = cache(self._leads_to), cache(self._read_line)
+        self.module, self.resolve = cache(self._module), cache(self._resolve)
 
     def fingerprint(self, roots: Iterable[str], named: Iterable[str]) -> str:
         """SHA-256 over all reached definitions. Moving a definition to another module does not change it."""
-        lines = sorted(self._line(definition) for definition in self.reached(roots, named))
+        lines = sorted(definition.line for definition in self.reached(roots, named))
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def reached(self, roots: Iterable[str], named: Iterable[str]) -> set[Definition]:
@@ -158,7 +173,7 @@ class Sources:
             if definition in reached:
                 continue
             reached.add(definition)
-            ahead += self.leads_to(definition)
+            ahead += definition.leads_to
             for string in definition.strings - strings:
                 strings.add(string)
                 ahead += waiting.pop(string, [])
@@ -171,16 +186,6 @@ class Sources:
         module = self.module(place)
         assert module, f"no source of {place}"
         return module.definitions[last]
-
-    def _leads_to(self, definition: Definition) -> set[Definition]:
-        """The definitions that a definition names, and what is run when its module is imported."""
-        module = definition.module
-        found = {module.effects}.union(*map(self.resolve, definition.targets))
-        if definition is module.effects:
-            parts = [name.split(".") for name in (module.name, *module.imports)]
-            names = {".".join(part[:end]) for part in parts for end in range(1, len(part) + 1)}
-            found |= module.registered | {other.effects for name in names if (other := self.module(name))}
-        return found
 
     def _resolve(self, name: str) -> set[Definition]:
         """Definitions that a dotted name stands for; all of a module if it names a module; none outside the project."""
@@ -203,47 +208,45 @@ class Sources:
         files = [file for file in (path / "__init__.py", path.with_name(f"{path.name}.py")) if file.is_file()]
         return Module(name, files[0], self) if files else None
 
-    def _is_settings(self, definition: Definition) -> bool:
-        """Whether a class derives from `SETTINGS`."""
-        bases = [base for node in definition.nodes if isinstance(node, ast.ClassDef) for base in node.bases]
-        targets = Definition("", definition.module, [*bases]).targets
-        return SETTINGS in targets or any(self.is_settings(found) for name in targets for found in self.resolve(name))
 
-    def _read_line(self, definition: Definition) -> str:
-        """A definition's own text, and what the names in it stand for."""
-        meant = (f"{name}={','.join(self._meant(targets))}" for name, targets in definition.uses.items())
-        return " ".join([definition.digest, *meant])
+class _Stripped(ast.NodeTransformer):
+    """Removes what changes no number: docstrings, annotations, and what errors say."""
 
-    def _meant(self, targets: Iterable[str]) -> list[str]:
-        """Digests of the definitions that names stand for; outside the project, the names themselves."""
-        return sorted(text for name in targets for text in [found.digest for found in self.resolve(name)] or [name])
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        for name in {"annotation", "returns", "msg"}.intersection(node._fields):
+            setattr(node, name, None)
+        return super().generic_visit(node)
 
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
+        is_prose = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        return None if is_prose else self.generic_visit(node)
 
-def _parts(node: ast.AST) -> Iterator[tuple[str, list[object]]]:
-    """The fields of a syntax tree that may change a number: no annotations, docstrings or what errors say."""
-    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-        yield "exc", [node.exc.func]
-        return
-    for name, value in ast.iter_fields(node):
-        values = value if isinstance(value, list) else [value]
-        if name not in _IGNORED and value is not None and values:
-            yield name, [part for part in values if not _is_prose(part)]
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        error = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+        return self.generic_visit(ast.Raise(error))
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        """A constant of a class becomes an assignment without annotation, so that only fields of settings have one."""
+        if node.value and "ClassVar" in ast.unparse(node.annotation):
+            return self.generic_visit(ast.Assign([node.target], node.value))
+        return self.generic_visit(node)
 
 
-def _is_prose(node: object) -> bool:
-    """Whether a statement is a docstring: of a module, class, function or assignment."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-
-
-def _inner(node: ast.AST) -> Iterator[ast.AST]:
-    return (part for _, parts in _parts(node) for part in parts if isinstance(part, ast.AST))
+def _without_fields(node: ast.AST) -> ast.AST:
+    """A class of settings without the fields, whose values stand in a trial's identity."""
+    if not isinstance(node, ast.ClassDef):
+        return node
+    body = [statement for statement in node.body if not isinstance(statement, ast.AnnAssign)]
+    return ast.ClassDef(node.name, node.bases, node.keywords, body, node.decorator_list)
 
 
 def _text(node: object) -> str:
-    """A syntax tree as text that is the same under every version of Python."""
+    """A syntax tree as text, which unlike that of `ast.dump` is the same under every version of Python."""
+    if isinstance(node, list):
+        return ",".join(map(_text, node))
     if not isinstance(node, ast.AST):
-        return f"{type(node).__name__} {node!r}"
-    parts = (f" {name}={','.join(map(_text, values))}" for name, values in _parts(node))
+        return repr(node)
+    parts = (f" {name}={_text(value)}" for name, value in ast.iter_fields(node) if value is not None and value != [])
     return f"({type(node).__name__}{''.join(parts)})"
 
 
@@ -252,7 +255,7 @@ def _names(node: ast.AST) -> Iterator[str]:
     if name := _dotted(node):
         yield name
     else:
-        for part in _inner(node):
+        for part in ast.iter_child_nodes(node):
             yield from _names(part)
 
 
@@ -266,7 +269,7 @@ def _dotted(node: ast.AST) -> str:
 def _strings(node: ast.AST, *, inside: bool = False) -> Iterator[str]:
     """The strings in functions and classes that may choose an entry of a table."""
     inside = inside or isinstance(node, (*_NAMED, ast.Lambda))
-    for part in _inner(node):
+    for part in ast.iter_child_nodes(node):
         if not isinstance(part, ast.Constant):
             yield from _strings(part, inside=inside)
         elif inside and isinstance(part.value, str) and _may_choose(node, part):
@@ -280,34 +283,18 @@ def _may_choose(node: ast.AST, string: ast.Constant) -> bool:
     return not isinstance(node, ast.Compare) and not (isinstance(node, ast.Dict) and string in node.keys)
 
 
-def _without_fields(node: ast.ClassDef) -> ast.ClassDef:
-    """A class of settings without the fields, whose values stand in a trial's identity."""
-    body = [
-        statement
-        for statement in node.body
-        if not isinstance(statement, ast.AnnAssign) or "ClassVar" in ast.unparse(statement.annotation)
-    ]
-    return ast.ClassDef(node.name, node.bases, node.keywords, body, node.decorator_list)
-
-
-def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """The names that an import defines, with the dotted names that they stand for."""
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            name = alias.asname or alias.name.partition(".")[0]
-            yield name, alias.name if alias.asname else name
-    elif isinstance(node, ast.ImportFrom):
-        assert node.level == 0, f"an import from {'.' * node.level}{node.module or ''} is not followed"
-        for alias in node.names:
-            assert alias.name != "*", f"all names of {node.module} are not followed"
-            yield alias.asname or alias.name, f"{node.module}.{alias.name}"
-
-
-def _run_by(statement: ast.stmt) -> set[str]:
-    """What a statement imports: `import a.b` runs `a.b`, and `from a import b` may run `a.b`."""
-    nodes = list(ast.walk(statement))
-    whole = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
-    return whole | {target for node in nodes if isinstance(node, ast.ImportFrom) for _, target in _imported(node)}
+def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """The names that the imports in a syntax tree define, with the dotted names that they stand for."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                name = alias.asname or alias.name.partition(".")[0]
+                yield name, alias.name if alias.asname else name
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"an import from {'.' * node.level}{node.module or ''} is not followed"
+            for alias in node.names:
+                assert alias.name != "*", f"all names of {node.module} are not followed"
+                yield alias.asname or alias.name, f"{node.module}.{alias.name}"
 
 
 def _targets(statement: ast.stmt) -> list[ast.expr]:
@@ -320,7 +307,7 @@ def _given(statement: ast.stmt) -> set[str]:
     """Names that a statement at the top of a module gives, however deep in it."""
     if isinstance(statement, _NAMED):
         return {statement.name}
-    parts: list[ast.AST] = [*_targets(statement)] or [statement]
+    parts: Iterable[ast.AST] = _targets(statement) or [statement]
     nodes = [node for part in parts for node in ast.walk(part)]
     defined = {node.name for node in nodes if isinstance(node, _NAMED)}
     return defined | {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
@@ -328,7 +315,7 @@ def _given(statement: ast.stmt) -> set[str]:
 
 def _has_effect(statement: ast.stmt) -> bool:
     """Whether a statement does more than give names."""
-    if isinstance(statement, (*_NAMED, ast.Import, ast.ImportFrom)) or _is_prose(statement):
+    if isinstance(statement, (*_NAMED, ast.Import, ast.ImportFrom)):
         return False
     parts = [node for target in _targets(statement) for node in ast.walk(target)]
     return not parts or any(isinstance(node, ast.Attribute | ast.Subscript) for node in parts)

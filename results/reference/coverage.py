@@ -43,11 +43,11 @@ def check_names(grid: Grid) -> None:
     Raises:
         UserError: a table does not exist; the error names every such table.
     """
-    known, hint = names(), "All with what they show: goalgrid table --reference."
+    hint = "All with what they show: goalgrid table --reference."
     problems = [
-        unknown("table", name, known, where=f"in tables[{place}]", hint=hint)
+        unknown("table", name, names(), where=f"in tables[{place}]", hint=hint)
         for place, name in enumerate(grid.tables)
-        if name not in known
+        if name not in names()
     ]
     if problems:
         raise several(f"grid {grid.name!r}", problems)
@@ -75,10 +75,9 @@ def _gap(result: Result, cells: Sequence[Cell]) -> Gap | None:
         return Gap("no objective here is this loss")
     if result.metric not in record.METRICS:
         return Gap("not measured here:", result.metric)
-    matching: Sequence[Cell] = cells
     for what, wanted in (("dataset", result.dataset), ("recipe", result.recipe), ("objective", result.objective)):
-        matching = [cell for cell in matching if getattr(cell, what) == wanted]
-        if not matching:
+        cells = [cell for cell in cells if getattr(cell, what) == wanted]
+        if not cells:
             return Gap(f"the grid has no {what}", wanted)
     known = catalog.protocols(result.dataset)
     return None if result.protocol in known else Gap(f"{result.dataset} has no protocol", result.protocol)

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from grid import catalog
-from grid.errors import UserError
 from grid.expansion import Cell
 from grid.objectives import resolve
 from results.records.scores import SHOWN_DIGITS, Score, Scores, TableValue
-from results.reference.reading import Printed, Result, everything
+from results.reference.reading import Printed, Result, everything, names
 
 ResultKey = tuple[str, str, str, str, str]
 """Data set, protocol, recipe, objective, metric."""
@@ -68,19 +67,7 @@ class Match:
     def sources(self) -> list[str]:
         """Names of the tables, in the papers' order."""
         used = {result.name for result in self.found.values()}
-        return list(dict.fromkeys(result.name for result in everything() if result.name in used))
-
-
-def match(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> Match:
-    """The numbers that papers report for these cells and metrics.
-
-    Raises:
-        UserError: no paper reports any.
-    """
-    found = reported(cells, scores, metrics)
-    if not found.found:
-        raise UserError(_nothing(cells, scores, metrics))
-    return found
+        return [name for name in names() if name in used]
 
 
 def reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> Match:
@@ -96,15 +83,14 @@ def reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> M
 
 def changes(cells: Sequence[Cell]) -> list[str]:
     """Settings, by dotted name, in which a cell differs from its recipe or its objective's defaults."""
-    names: dict[str, None] = {}
+    differing: dict[str, None] = {}
     for cell in cells:
-        for trial in cell.trials[:1]:
-            settings, recipe = trial.settings, catalog.recipe(cell.recipe)
-            objective = resolve(cell.objective, variant=settings.objective.variant)
-            names.update(_differing("train", settings.train.model_dump(), recipe.train.model_dump()))
-            names.update(_differing("model", settings.model.model_dump(), recipe.model.model_dump()))
-            names.update(_differing("objective", settings.objective.parameters, objective))
-    return list(names)
+        ours, recipe = cell.trials[0].shared, catalog.recipe(cell.recipe)
+        objective = resolve(cell.objective, variant=ours.objective.variant)
+        differing |= _differing("train", ours.train.model_dump(), recipe.train.model_dump())
+        differing |= _differing("model", ours.model.model_dump(), recipe.model.model_dump())
+        differing |= _differing("objective", ours.objective.parameters, objective)
+    return list(differing)
 
 
 def _names(cell: Cell, scores: Scores) -> tuple[str, str, str, str]:
@@ -118,31 +104,27 @@ def _key(result: Result) -> ResultKey | None:
 
 
 def _differing(prefix: str, ours: Mapping[str, object], theirs: Mapping[str, object]) -> dict[str, None]:
-    names: dict[str, None] = {}
+    differing: dict[str, None] = {}
     for key, value in ours.items():
         other, name = theirs.get(key), f"{prefix}.{key}"
         if isinstance(value, dict) and isinstance(other, dict):
-            names.update(_differing(name, value, other))
+            differing |= _differing(name, value, other)
         elif value != other:
-            names[name] = None
-    return names
+            differing[name] = None
+    return differing
 
 
-def _nothing(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> str:
+def nothing_reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> str:
     """The error that says what the grid has, what papers report that is nearest to it, and what to do."""
-    keys = [key for result in everything() if (key := _key(result))]
     ours = dict.fromkeys(f"{cell.recipe} on {cell.dataset} by {scores.protocol_of(cell)}" for cell in cells)
-    recipes = {cell.recipe for cell in cells}
-    near = [key for key in keys if key[2] in recipes] or keys
+    keys = [key for result in everything() if (key := _key(result))]
+    near = [key for key in keys if key[2] in {cell.recipe for cell in cells}]
     theirs: dict[str, dict[str, None]] = {}
-    for dataset, protocol, recipe, objective, _ in near:
+    for dataset, protocol, recipe, objective, _ in near or keys:
         theirs.setdefault(f"{recipe} on {dataset} by {protocol}", {})[objective] = None
-    known = "; ".join(f"{name} ({_some(list(objectives))})" for name, objectives in theirs.items())
+    some = {name: ", ".join(found) if len(found) < 6 else f"{len(found)} objectives" for name, found in theirs.items()}
+    known = "; ".join(f"{name} ({objectives})" for name, objectives in some.items())
     return (
         f"no paper reports {' or '.join(metrics)} of this grid's cells ({', '.join(ours)}). "
         f"Reported: {known}. All reported tables: goalgrid table --reference."
     )
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names) if len(names) < 6 else f"{len(names)} objectives"

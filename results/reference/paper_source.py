@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from grid.errors import UserError, unknown
 from grid.expansion import Cell
-from results.reference.reading import PAPERS, Printed, Result, names, read, results
+from results.reference.reading import PaperTable, Printed, Result, names, read, results
 
 
 @dataclass(frozen=True)
@@ -41,21 +41,21 @@ class Paper:
         return tuple(dict.fromkeys(metric for row in self.rows.values() for metric in row))
 
     @property
-    def layout(self) -> str:
-        """The layout here that is the paper's."""
-        return read(self.name).layout
+    def content(self) -> PaperTable:
+        """The whole table."""
+        return read(self.name)
 
     @property
     def caption(self) -> str:
         """The table's place and title in the paper, and what its numbers are."""
-        content = read(self.name)
+        content = self.content
         parts = [
             "as printed",
             f"± is the standard deviation over {content.runs} runs" if content.runs else "",
             content.note,
             "best in bold" if content.layout != "known" else "",
         ]
-        return f"{content.paper} Table {content.table}: {content.title}; {'; '.join(filter(None, parts))}."
+        return f"{content.heading}; {'; '.join(filter(None, parts))}."
 
     def of(self, cell: Cell, metric: str) -> Printed:
         """A number as printed."""
@@ -76,8 +76,8 @@ class Paper:
 
     def axes(self, cell: Cell) -> dict[str, str]:
         """What a row belongs to by the paper's words, and its recipe and objective here."""
-        result, content = self._any(cell), read(self.name)
-        said = {"paper": content.paper, "table": content.table, "block": result.block}
+        result = self._any(cell)
+        said = {"paper": self.content.paper, "table": self.content.table, "block": result.block}
         names = {"dataset": result.dataset, "protocol": result.protocol, "model": result.model, "loss": result.loss}
         return {**said, **names, "recipe": result.recipe or "", "objective": result.objective or ""}
 
@@ -87,16 +87,9 @@ class Paper:
 
 def listing(paper: str | None = None) -> dict[str, str]:
     """What a paper's tables show, by name; without a paper, the tables of all papers."""
-    chosen = [name for name in names() if paper is None or name.startswith(f"{paper}-")]
-    return {name: f"{read(name).paper} Table {read(name).table}: {read(name).title}" for name in chosen}
-
-
-def is_paper(name: str | None) -> bool:
-    """Whether the name is a paper's, or missing, and so means several tables."""
-    return name is None or name in PAPERS
+    return {name: read(name).heading for name in names() if paper is None or name.startswith(f"{paper}-")}
 
 
 def _cell(result: Result) -> Cell:
-    marks = {"block": result.block, "note": result.note}
-    swept = tuple((name, text) for name, text in marks.items() if text)
-    return Cell(result.dataset, result.model, result.loss, swept, trials=())
+    marks = (("block", result.block), ("note", result.note))
+    return Cell(result.dataset, result.model, result.loss, tuple(mark for mark in marks if mark[1]), trials=())

@@ -77,9 +77,8 @@ class Result:
     protocol: str
     metric: str
     recipe: str | None
-    """Ours, where we have it."""
     objective: str | None
-    """Ours, where we have it."""
+    """Ours, where we have them."""
     value: Printed
 
 
@@ -136,14 +135,18 @@ class PaperTable(Settings):
     parts: tuple[PrintedColumns, ...]
     blocks: tuple[Lines, ...]
 
+    @property
+    def heading(self) -> str:
+        """`GOAL Table 3: ...`."""
+        return f"{self.paper} Table {self.table}: {self.title}"
+
     def results(self, name: str) -> Iterator[Result]:
         """All numbers, row by row."""
+        columns = [(part, column) for part in self.parts for column in part.columns.split()]
         for block in self.blocks:
             for row in block.rows:
-                cells = iter(row.cells)
-                for part in self.parts:
-                    for column in part.columns.split():
-                        yield self._result(name, block, row, part, column, next(cells))
+                for (part, column), printed in zip(columns, row.cells, strict=True):
+                    yield self._result(name, block, row, part, column, printed)
 
     def _result(self, name: str, block: Lines, row: Line, part: PrintedColumns, column: str, printed: str) -> Result:
         metric, _, triplet = column.partition(":")
@@ -180,7 +183,13 @@ def read(name: str) -> PaperTable:
 
 @cache
 def results(name: str) -> tuple[Result, ...]:
-    """All numbers of a table."""
+    """All numbers of a table.
+
+    >>> [result] = [r for r in results("goal-table3-coco")
+    ...             if (r.recipe, r.objective, r.metric) == ("vsepp-r152-ft", "sig-ms_cir", "i2t_r1")]
+    >>> result.value.mean, result.value.std, result.value.n
+    (43.8, 0.5, 3)
+    """
     return tuple(read(name).results(name))
 
 

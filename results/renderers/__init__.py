@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from grid.listed import members
-from grid.store.files import write_text, written_aside
+from grid.store.files import written_aside
 from results.renderers import parquet
 from results.renderers.text_format import TextFormat
 from results.tables.table import Table
@@ -20,17 +20,19 @@ def text(table: Table, kind: str) -> str:
     return made + TEXT[kind].render(table)
 
 
+def encoded(table: Table, kind: str) -> bytes:
+    """The content of a file in this format."""
+    return parquet.encoded(table) if kind == "parquet" else text(table, kind).encode()
+
+
 def write(table: Table, kind: str, path: Path) -> None:
     """Write the table in one format.
 
     Raises:
         UserError: the disk is full or read-only.
     """
-    if kind == "parquet":
-        with written_aside(path) as aside:
-            parquet.write(table, aside)
-    else:
-        write_text(path, text(table, kind))
+    with written_aside(path) as aside:
+        aside.write_bytes(encoded(table, kind))
 
 
 def write_all(table: Table, folder: Path) -> list[Path]:

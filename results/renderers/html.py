@@ -23,27 +23,25 @@ class _Reader(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.lines: list[tuple[str, ...]] = []
-        self._title, self._cells, self._inside = "", list[str](), False
+        self._title, self._cells = "", list[str]()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag in ("tr", "figcaption"):
             self._cells = []
         if tag in ("th", "td", "figcaption"):
             self._cells.append("")
-            self._inside = True
 
     def handle_data(self, data: str) -> None:
-        if self._inside:
+        if self._cells:
             self._cells[-1] += data
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in ("th", "td", "figcaption"):
-            self._inside = False
         if tag in ("tr", "figcaption"):
-            if len(self._cells) == 1 and tag == "tr":
-                self._title = self._cells[0]
+            cells = [cell.strip() for cell in self._cells]
+            if len(cells) == 1 and tag == "tr":
+                self._title = cells[0]
             else:
-                self.lines.append((self._title, *self._cells))
+                self.lines.append((self._title, *cells))
 
 
 TEXT_FORMAT = TextFormat("html", render, "<!-- {} -->\n")

@@ -4,7 +4,7 @@ import re
 
 from results.renderers.text_format import TextFormat
 from results.tables.notation import mathematics
-from results.tables.table import Label, Table, TableEntry
+from results.tables.table import Label, Table
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",
@@ -31,11 +31,10 @@ _SPECIAL = {
     ">": r"\textgreater{}",
 }
 
-
 PAGE = 90
-"""So many characters, counting two between columns, fit beside one another in a two-column page's width."""
+"""Characters that fit in the width of a two-column page, with two between columns."""
 LINES = 46
-"""So many lines fit above one another, with the caption, in \\small."""
+"""Lines that fit on a page with the caption, in \\small."""
 
 
 def escape(text: str) -> str:
@@ -50,8 +49,8 @@ def escape(text: str) -> str:
 def render(table: Table) -> str:
     r"""A `table*` environment; needs \usepackage{booktabs,graphicx}.
 
-    In what is too wide for the page ± stands close to its numbers, and if that is not enough all is scaled to the page;
-    what is too long is set smaller.
+    A table that is too wide for the page has no spaces around ±; if it is still too wide, it is scaled to the page. A
+    table that is too long is set smaller.
     """
     width = sum(len(group.columns) for group in table.groups)
     tight = _characters(table, tight=False) > PAGE
@@ -74,21 +73,20 @@ def render(table: Table) -> str:
             f"\\multicolumn{{{width + 1}}}{{c}}{{{_prose(block.title)}}} \\\\",
             "\\midrule",
         ]
-        bold = table.best_of(block)
-        for number, row in enumerate(block.rows):
-            entries = [_text(entry, (number, column) in bold, tight) for column, entry in enumerate(row.entries)]
-            lines.append(" & ".join([_label(row.label), *entries]) + " \\\\")
+        for label, entries in table.lines(block):
+            texts = [_text(_set(text, tight), bold) for text, bold in entries]
+            lines.append(" & ".join([_label(label), *texts]) + " \\\\")
     lines += ["\\bottomrule", "\\end{tabular}" + "}" * wide, f"\\caption{{{_prose(table.caption)}}}", "\\end{table*}"]
     return "\n".join(lines) + "\n"
 
 
 def _characters(table: Table, *, tight: bool) -> int:
     """How wide all columns are together."""
-    rows = [row for block in table.blocks for row in block.rows]
+    rows = [line for block in table.blocks for line in table.lines(block)]
     heads = [column.text for group in table.groups for column in group.columns]
-    columns = zip(*([_plain(entry, tight) for entry in row.entries] for row in rows), strict=True)
-    widths = [max(map(len, (head, *entries))) for head, entries in zip(heads, columns, strict=False)]
-    return max(map(len, (table.corner.text, *(row.label.text for row in rows)))) + sum(2 + width for width in widths)
+    columns = zip(*([_set(text, tight) for text, _ in entries] for _, entries in rows), strict=True)
+    widths = [max(map(len, (head, *texts))) for head, texts in zip(heads, columns, strict=False)]
+    return max(map(len, (table.corner.text, *(label.text for label, _ in rows)))) + sum(2 + width for width in widths)
 
 
 def _head(table: Table) -> list[str]:
@@ -116,13 +114,12 @@ def _prose(text: str) -> str:
     return mathematics(text, escape)
 
 
-def _text(entry: TableEntry | None, bold: bool, tight: bool) -> str:
-    text = re.sub(r"^-(?=\d)", "$-$", escape(_plain(entry, tight)))
-    return f"\\textbf{{{text}}}" if bold else text
+def _text(text: str, bold: bool) -> str:
+    latex = re.sub(r"^-(?=\d)", "$-$", escape(text))
+    return f"\\textbf{{{latex}}}" if bold else latex
 
 
-def _plain(entry: TableEntry | None, tight: bool) -> str:
-    text = entry.text if entry else "--"
+def _set(text: str, tight: bool) -> str:
     return text.replace(" ± ", "±") if tight else text
 
 

@@ -1,7 +1,6 @@
 """A table as data: one row a cell and metric, unrounded, with the trials behind each number."""
 
-from pathlib import Path
-from typing import BinaryIO
+import io
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,6 +35,8 @@ def tidy(table: Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=schema)
 
 
-def write(table: Table, target: Path | BinaryIO) -> None:
-    """Write the tidy rows; caption and command stand in the schema's metadata."""
+def encoded(table: Table) -> bytes:
+    """The tidy rows as a Parquet file; caption and command stand in the schema's metadata."""
+    target = io.BytesIO()
     pq.write_table(tidy(table), target)
+    return target.getvalue()

@@ -6,7 +6,7 @@ from rich.console import RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from results.tables.table import Block, Table, TableEntry
+from results.tables.table import Block, Table
 
 
 def render(table: Table) -> RenderableType:
@@ -21,12 +21,6 @@ def _block(table: Table, block: Block) -> RichTable:
         for place, column in enumerate(group.columns):
             title = group.title.text if place == 0 else ""
             drawn.add_column(f"{title}\n{column.text}", justify="right", no_wrap=True)
-    bold = table.best_of(block)
-    for number, row in enumerate(block.rows):
-        entries = (_text(entry, (number, column) in bold) for column, entry in enumerate(row.entries))
-        drawn.add_row(row.label.text, *entries)
+    for label, entries in table.lines(block):
+        drawn.add_row(label.text, *(Text(text, style="bold" if bold else "") for text, bold in entries))
     return drawn
-
-
-def _text(entry: TableEntry | None, bold: bool) -> Text:
-    return Text(entry.text if entry else "--", style="bold" if bold else "")

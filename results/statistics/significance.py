@@ -5,6 +5,7 @@ Trials of one seed share start weights and batches, so two cells are compared se
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ Numbers = Sequence[float] | NDArray[np.float64]
 LEVEL = 0.05
 """Significance level of every test; intervals cover 1 - LEVEL."""
 DRAWS, PART = 2000, 500
-"""Resamples of a bootstrap, and how many of them are made at once: thousands of queries need little memory so."""
+"""Resamples of a bootstrap, and how many of them are made at once, to bound the memory for thousands of queries."""
 EXACT_UP_TO = 16
 """Seeds up to which all sign flips are listed, 65,536 of them; with more seeds, as many flips are drawn at random."""
 
@@ -130,15 +131,11 @@ def seeds_needed(difference: float, std: float, *, wanted: float = 0.8, most: in
     """The fewest seeds with which a paired t test finds the difference with this power; None: more than `most`."""
     if not math.isfinite(std):
         return None
-    low, high = 1, 2
-    while std > 0 and power(difference, std, high) < wanted:
-        low, high = high, 2 * high
-        if low > most:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if power(difference, std, middle) >= wanted else (middle, high)
-    return high if high <= most else None
+    if std == 0:
+        return 2
+    seeds = range(2, most + 1)
+    place = bisect_left(seeds, wanted, key=lambda n: power(difference, std, n))
+    return seeds[place] if place < len(seeds) else None
 
 
 def std_factors(n: int) -> Interval:

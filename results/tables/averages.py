@@ -3,12 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, compress
 from statistics import fmean
+from typing import cast
 
 from grid.errors import UserError
 from results.records.scores import SHOWN_DIGITS, Score, TableValue
-from results.tables.table import Block, Group, Label, Row, Table, TableEntry
+from results.tables.table import Block, Label, Row, Table, TableEntry
 
 MEAN = Label("mean")
 OVER = "average_over"
@@ -47,7 +48,8 @@ class Average(TableValue):
         """
         if math.isnan(self.mean):
             return "--"
-        return f"{self.mean:.{SHOWN_DIGITS}f}{f' ({self.whole}/{self.wanted})' if self.whole < self.wanted else ''}"
+        lacking = f" ({self.whole}/{self.wanted})" if self.whole < self.wanted else ""
+        return f"{self.mean:.{SHOWN_DIGITS}f}{lacking}"
 
     def tidy(self) -> dict[str, object]:
         """The mean, the number of cells, and the trials behind them."""
@@ -70,45 +72,41 @@ def averaged(table: Table, *, partial: bool = False) -> Table:
     if not all(isinstance(entry.score, Score) for entry in table.entries()):
         raise UserError("--averages are over measured cells; leave --reference, --against and --layout known out.")
     rows = [row for block in table.blocks for row in block.rows]
-    averages = [
-        len(group.columns) > 1 and all(_alike(row.entries[span]) for row in rows)
-        for group, span in zip(table.groups, _spans(table.groups), strict=True)
-    ]
+    ends = accumulate(len(group.columns) for group in table.groups)
+    spans = [slice(end - len(group.columns), end) for end, group in zip(ends, table.groups, strict=True)]
+    across = [span for span in spans if span.stop - span.start > 1 and all(_alike(row.entries[span]) for row in rows)]
     down = all(_alike(column) for block in table.blocks for column in _columns(block.rows))
     down = down and any(len(block.rows) > 1 for block in table.blocks)
-    if not down and not any(averages):
+    if not down and not across:
         raise UserError("--averages: no row and no column of this table has several values of one metric.")
     groups = tuple(
-        replace(group, columns=(*group.columns, MEAN)) if average else group
-        for group, average in zip(table.groups, averages, strict=True)
+        replace(group, columns=(*group.columns, MEAN)) if span in across else group
+        for group, span in zip(table.groups, spans, strict=True)
     )
     blocks = []
     for block in table.blocks:
-        wide = _across(block, table.groups, averages, partial=partial)
-        blocks.append(replace(block, rows=(*wide, _below(wide, partial=partial)) if down else wide))
-    lines = " or ".join(["a row"] * any(averages) + ["a column"] * down)
+        wide = _widened(block, spans, across, partial=partial)
+        filled = [row for row in wide if any(row.entries)]
+        below = Row(MEAN, tuple(_mean(column, partial=partial) for column in _columns(filled)))
+        blocks.append(replace(block, rows=(*wide, below) if down else wide))
+    lines = " or ".join(["a row"] * bool(across) + ["a column"] * down)
     lacking = "also of those that lack seeds (whole/all cells)" if partial else "-- where one lacks seeds"
     said = f"The averages ({MEAN.text}) are over the cells of {lines}, {lacking}."
     return replace(table, groups=groups, blocks=tuple(blocks), caption=f"{table.caption} {said}")
 
 
-def _across(block: Block, groups: Sequence[Group], averages: Sequence[bool], *, partial: bool) -> tuple[Row, ...]:
-    """The rows, with a mean after every group of columns that is averaged."""
+def _widened(block: Block, spans: Sequence[slice], across: Sequence[slice], *, partial: bool) -> tuple[Row, ...]:
+    """The rows, with a mean after every group of columns that is averaged, over the columns that the grid has."""
     used = [any(column) for column in _columns(block.rows)]
     rows = []
     for row in block.rows:
         entries: list[TableEntry | None] = []
-        for span, average in zip(_spans(groups), averages, strict=True):
-            in_grid = [entry for entry, is_used in zip(row.entries[span], used[span], strict=True) if is_used]
-            entries += [*row.entries[span], *([_mean(in_grid, partial=partial)] if average else [])]
+        for span in spans:
+            entries += row.entries[span]
+            if span in across:
+                entries.append(_mean(list(compress(row.entries[span], used[span])), partial=partial))
         rows.append(Row(row.label, tuple(entries)))
     return tuple(rows)
-
-
-def _below(rows: Sequence[Row], *, partial: bool) -> Row:
-    """The mean of every column, over the rows that the grid has."""
-    filled = [row for row in rows if any(row.entries)]
-    return Row(MEAN, tuple(_mean(column, partial=partial) for column in _columns(filled)))
 
 
 def _mean(entries: Sequence[TableEntry | None], *, partial: bool) -> TableEntry | None:
@@ -116,19 +114,15 @@ def _mean(entries: Sequence[TableEntry | None], *, partial: bool) -> TableEntry 
     present = [entry for entry in entries if entry]
     if not present:
         return None
-    scores = tuple(score for entry in present for score in _scores(entry))
-    wanted = sum(entry.score.wanted if entry and isinstance(entry.score, Average) else 1 for entry in entries)
+    values = [entry.score for entry in present]
+    averages = [value if isinstance(value, Average) else Average((cast(Score, value),), 1) for value in values]
+    scores = tuple(score for average in averages for score in average.scores)
+    wanted = sum(average.wanted for average in averages) + len(entries) - len(present)
     first, *others = [dict(entry.keys) for entry in present]
     agreed = {name: value for name, value in first.items() if all(keys.get(name) == value for keys in others)}
-    inner = agreed.pop(OVER, "")
-    over = [*([inner] if inner else []), *(name for name in first if name not in agreed and name != OVER)]
-    keys = {**agreed, OVER: ", ".join(over)}
+    over = [agreed.pop(OVER, ""), *(name for name in first if name not in {*agreed, OVER})]
+    keys = {**agreed, OVER: ", ".join(filter(None, over))}
     return TableEntry(Average(scores, wanted, partial), tuple(keys.items()))
-
-
-def _scores(entry: TableEntry) -> tuple[Score, ...]:
-    value = entry.score
-    return value.scores if isinstance(value, Average) else (value,) if isinstance(value, Score) else ()
 
 
 def _alike(entries: Sequence[TableEntry | None]) -> bool:
@@ -137,9 +131,3 @@ def _alike(entries: Sequence[TableEntry | None]) -> bool:
 
 def _columns(rows: Sequence[Row]) -> list[tuple[TableEntry | None, ...]]:
     return list(zip(*(row.entries for row in rows), strict=True))
-
-
-def _spans(groups: Sequence[Group]) -> list[slice]:
-    """The columns of every group, as slices of a row."""
-    ends = list(accumulate(len(group.columns) for group in groups))
-    return [slice(end - len(group.columns), end) for end, group in zip(ends, groups, strict=True)]

@@ -96,19 +96,31 @@ class Table:
     command: str = ""
     """The command that prints the table, without the format; empty: no command prints it."""
 
+    @property
+    def heads(self) -> list[str]:
+        """What stands above the columns: `Image → Text T^con`."""
+        return [f"{group.title.text} {column.text}".strip() for group in self.groups for column in group.columns]
+
     def entries(self) -> Iterator[TableEntry]:
         """All entries, row by row."""
         for block in self.blocks:
             for row in block.rows:
                 yield from (entry for entry in row.entries if entry)
 
+    def lines(self, block: Block) -> Iterator[tuple[Label, list[tuple[str, bool]]]]:
+        """The rows as they are shown: the label, and for each column the text and whether it is bold."""
+        best = self.best_of(block)
+        for number, row in enumerate(block.rows):
+            texts = [entry.text if entry else "--" for entry in row.entries]
+            yield row.label, [(text, (number, column) in best) for column, text in enumerate(texts)]
+
     def best_of(self, block: Block) -> set[Place]:
         """Places of the entries to be shown bold."""
         bold: set[Place] = set()
         for contest in self.contests(block):
-            places, entries = list(contest), list(contest.values())
+            entries = list(contest.values())
             winners = best([entry.score for entry in entries], lowest=entries[0].lowest)
-            bold |= {places[winner] for winner in winners}
+            bold |= {list(contest)[winner] for winner in winners}
         return bold
 
     def contests(self, block: Block) -> list[dict[Place, TableEntry]]:

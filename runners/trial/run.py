@@ -158,7 +158,7 @@ class TrialRun:
             code_fingerprint=self.code,
             environment=self.environment,
         )
-        record.write(folder.record, trained, durable=False)
+        record.write(folder.record, trained.values())
         make_durable(folder.path)  # before `done` says so
         write_text(folder.done, datetime.now(UTC).isoformat(timespec="seconds") + "\n", durable=False)
         # Each checkpoint takes three times the model's size. Trials that start from this one read its best weights.

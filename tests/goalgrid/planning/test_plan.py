@@ -103,7 +103,7 @@ class TestReasons:
 def older(folder: TrialFolder) -> None:
     """Make a finished trial one of other code."""
     (row,) = pq.ParquetFile(folder.record).read().to_pylist()
-    record.write_row(folder.record, row | {"code_fingerprint": "older"})
+    record.write(folder.record, row | {"code_fingerprint": "older"})
 
 
 def chained(home: Home) -> list[TrialFolder]:

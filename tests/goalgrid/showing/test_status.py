@@ -139,7 +139,7 @@ def test_a_trial_that_has_learnt_nothing_is_collapsed(tmp_path: Path, verb: Verb
 def change(folder: TrialFolder, **columns: str) -> None:
     """Write other values into a record."""
     (row,) = pq.ParquetFile(folder.record).read().to_pylist()
-    record.write_row(folder.record, row | columns)
+    record.write(folder.record, row | columns)
 
 
 def test_stale_trials_are_named_by_what_changed(pair: Home, verb: Verb) -> None:
@@ -160,7 +160,7 @@ def test_stale_trials_are_named_by_what_changed(pair: Home, verb: Verb) -> None:
 def test_a_record_from_before_says_that_the_way_of_telling_changed(pair: Home, verb: Verb) -> None:
     change(pair.trials()[0], code_fingerprint="0123456789abcdef")
     told = verb("status", "demo", runs=pair).stdout
-    assert "stale: 1 of 2 done, recorded before code was compared by what a trial uses, so nobody can tell" in told
+    assert "stale: 1 of 2 done, recorded when code was compared in another way, so nobody can tell" in told
 
 
 def test_what_was_just_trained_is_not_stale(pair: Home) -> None:

@@ -28,7 +28,7 @@ from results.layouts import arrange
 from results.layouts.captions import METRIC_NAMES
 from results.records.record import METRICS
 from results.records.scores import Score, Scores
-from results.reference import match
+from results.reference.matching import reported
 from results.renderers import TEXT, parquet
 from results.statistics.significance import t_interval
 
@@ -292,7 +292,7 @@ def test_papers_and_ours_stand_on_equal_axes_a_point_an_objective(studies: Mappi
     for axes, metric in zip(drawn.axes, ("i2t_r1", "t2i_r1"), strict=True):
         assert axes.get_xlim() == axes.get_ylim()
         points = {(float(c[0].get_xdata()[0]), float(c[0].get_ydata()[0])) for c in axes.containers}
-        found = match(list(study.part.cells.values()), study.scores, [metric])
+        found = reported(list(study.part.cells.values()), study.scores, [metric])
         expected = set()
         for cell in study.part.cells.values():
             theirs = found.of(cell, metric)

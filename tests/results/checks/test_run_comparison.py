@@ -22,7 +22,7 @@ def test_what_differs_is_named(trained: Home, tmp_path: Path, column: str, value
     other = Home(tmp_path / "other")
     changed = other.trial(cells[0].trials[0].id)
     (row,) = record.collect([changed.record]).to_pylist()
-    record.write_row(changed.record, row | {column: value})
+    record.write(changed.record, row | {column: value})
     assert differences(cells, trained, other) == ([f"{changed.trial_id}: {expected} differs"] if expected else [])
     changed.done.unlink()
     assert differences(cells, trained, other) == [f"{changed.trial_id}: done in one run only"]

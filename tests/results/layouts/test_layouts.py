@@ -86,7 +86,7 @@ def test_every_format_says_how_many_trials_other_code_trained(cells: list[Cell],
     first, second, *rest = scores.rows.values()
     changed = [{**first, "code_fingerprint": versioned("f")}, {**second, "code_fingerprint": "older"}, *rest]
     table = arrange(cells, replace(compared, rows={row["trial_id"]: row for row in changed}))
-    assert "1 of 4 trials were recorded before code was compared by what a trial uses" in table.caption
+    assert "1 of 4 trials were recorded when code was compared in another way" in table.caption
     sentence = "1 of 4 trials were trained by other code than now."
     assert sentence in latex.render(table)
     assert sentence in markdown.render(table)

@@ -22,20 +22,22 @@ from results import renderers
 from results.layouts import LAYOUTS, arrange
 from results.records import record
 from results.records.scores import Score, Scores
-from results.reference import Difference, Paper, Printed, names, results
+from results.reference.matching import Difference
+from results.reference.paper_source import Paper
+from results.reference.reading import Printed, names, results
 from results.renderers import latex, markdown, parquet, terminal
 from results.tables.table import Block, Group, Label, Row, Table, TableEntry
 
 from ...conftest import PAPERS, Goalgrid
 
-GOAL_TABLES = [name for name in names() if name.startswith("goal-") and Paper.read(name).layout == "goal"]
+GOAL_TABLES = [name for name in names() if name.startswith("goal-") and Paper.read(name).content.layout == "goal"]
 SEEDS = {0: -0.3, 1: 0.0, 2: 0.6}
 """By how much a seed's recall differs from 50."""
 
 
 def drawn(name: str, layout: str | None = None, metric: str = "r1") -> Table:
     paper = Paper.read(name)
-    return arrange(paper.cells, paper, layout=layout or paper.layout, metric=metric)
+    return arrange(paper.cells, paper, layout=layout or paper.content.layout, metric=metric)
 
 
 def row_of(trial_id: str, cell: Cell, protocol: str, value: float) -> dict[str, object]:
@@ -314,7 +316,7 @@ def test_the_command_line_puts_a_grid_beside_the_paper(goalgrid: Goalgrid, train
         folder = runs.trial(trial.id)
         folder.path.mkdir(parents=True)
         row = row_of(trial.id, cell, "coco-5k", 34.0 + trial.settings.seed)
-        record.write_row(folder.record, {**template, **row})
+        record.write(folder.record, {**template, **row})
         folder.done.write_text("")
     beside = goalgrid("table", str(tmp_path / "small.toml"), "--against", "paper", runs=runs.path)
     assert re.search(r"con_con +34.5 ± 0.7 +33.9 ± 0.9 +\+0.6 ± 0.7", beside.stdout), beside.stderr

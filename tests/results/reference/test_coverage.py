@@ -10,8 +10,8 @@ from grid.errors import UserError
 from grid.expansion import expand
 from grid.gridfile import load
 from results.records import record
-from results.reference import names, results
 from results.reference.coverage import Coverage, check_names, coverage
+from results.reference.reading import names, results
 
 NAMED = [name for name in catalog.names("presets") if load(name).tables]
 

@@ -11,7 +11,7 @@ from grid import catalog
 from grid.objectives import CATALOGUE
 from grid.objectives.goal_matrix import KNOWN_AS
 from results.layouts import LAYOUTS
-from results.reference import Printed, Result, everything, names, read, results
+from results.reference.reading import Printed, Result, everything, names, read, results
 
 from ...conftest import PAPERS
 

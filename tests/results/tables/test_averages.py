@@ -11,7 +11,7 @@ from results.layouts import arrange
 from results.layouts.pivot import Axes
 from results.records import record
 from results.records.scores import Score, Scores
-from results.reference import Paper
+from results.reference.paper_source import Paper
 from results.renderers import parquet
 from results.tables.averages import Average, averaged
 from results.tables.table import Table, TableEntry
