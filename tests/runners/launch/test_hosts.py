@@ -1,0 +1,107 @@
+"""On several hosts with a shared folder: what a cut cable costs, and what a host that joins late may do."""
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from grid.store.home import Home
+from runners.selftest.faults import wait_for
+
+from ...conftest import ROOT, SMALL, Goalgrid
+from .hosts import Host, Hosts, connected, permitted
+from .test_cluster import numbers
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not permitted(), reason="needs the right to make network namespaces (root), ip and nsenter"),
+]
+
+LONG = ("--set", 'objectives=["sig-ms_cir"]', "--set", "seeds=[0,1,2]", *SMALL, "--set", "train.epochs=16")
+RUN = (sys.executable, "-m", "goalgrid", "run", "demo", *LONG, "--mlflow-uri", "")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, goalgrid: Goalgrid) -> Home:
+    home = Home(tmp_path_factory.mktemp("undisturbed"))
+    finished = goalgrid("run", "demo", *LONG, "--here", runs=home.path)
+    assert finished.returncode == 0, finished.stderr
+    return home
+
+
+@pytest.fixture
+def hosts() -> Iterator[Hosts]:
+    """A head that trains nothing, and two more hosts that are no nodes yet."""
+    with connected(3) as network:
+        network.join_ray(network.hosts[0], cpus=0)
+        wait_for(lambda: "This command will now block" in network.hosts[0].said(), "Ray's head", 60)
+        yield network
+
+
+def joined(network: Hosts, host: Host, *, cpus: int, code: Path = ROOT) -> None:
+    network.join_ray(host, cpus=cpus, code=code)
+    wait_for(lambda: "This command will now block" in host.said(), f"{host.name} as a node", 60)
+
+
+def begun_on(host: Host, runs: Path) -> Callable[[], Path | None]:
+    """The folder of a trial that is trained there, and has a checkpoint."""
+
+    def look() -> Path | None:
+        for lease in runs.glob("trials/*/attempts/[0-9][0-9][0-9].json"):
+            folder = lease.parent.parent
+            if json.loads(lease.read_text())["machine"].startswith(host.name) and (folder / "last.ckpt").exists():
+                return folder
+        return None
+
+    return look
+
+
+def outcomes(runs: Path) -> dict[str, list[str | None]]:
+    return {folder.trial_id: [attempt.outcome() for attempt in folder.attempts()] for folder in Home(runs).trials()}
+
+
+def assert_equal(runs: Path, undisturbed: Home) -> None:
+    assert len(Home(runs).trials()) == len(undisturbed.trials()) == 3
+    for folder in undisturbed.trials():
+        assert numbers(Home(runs).trial(folder.trial_id).record).equals(numbers(folder.record))
+
+
+@pytest.mark.parametrize("whose", ["the driver's", "another"])
+def test_a_cable_cut_for_20_seconds_kills_no_trial_and_changes_no_number(
+    hosts: Hosts, whose: str, undisturbed: Home
+) -> None:
+    _, worker, driving = hosts.hosts
+    joined(hosts, worker, cpus=1)
+    joined(hosts, driving, cpus=1)
+    runs = hosts.shared / "runs"
+    run = driving.start(*RUN, "--runs", str(runs), "--address", hosts.ray)
+    host = driving if whose == "the driver's" else worker
+    wait_for(begun_on(worker, runs), "a trial on the other host", 120)
+    host.cut()
+    time.sleep(20)
+    host.join()
+    assert run.wait(300) == 0, driving.said()
+    assert_equal(runs, undisturbed)
+    assert not [ends for ends in outcomes(runs).values() if "killed" in ends], outcomes(runs)
+    assert "memory" not in driving.said()
+
+
+def test_a_host_that_joins_late_with_other_code_trains_nothing(hosts: Hosts, undisturbed: Home) -> None:
+    _, late, driving = hosts.hosts
+    joined(hosts, driving, cpus=1)
+    runs, other = hosts.shared / "runs", hosts.shared / "code"
+    shutil.copytree(ROOT, other, ignore=shutil.ignore_patterns(".*", "runs", "tests", "docs"))
+    schedules = other / "runners" / "training" / "schedules.py"
+    schedules.write_text(schedules.read_text().replace("return train.lr *", "return 2 * train.lr *"))
+    run = driving.start(*RUN, "--runs", str(runs), "--address", hosts.ray)
+    wait_for(begun_on(driving, runs), "a trial", 120)
+    joined(hosts, late, cpus=2, code=other)
+    assert run.wait(300) == 0, driving.said()
+    assert_equal(runs, undisturbed)
+    leases = [json.loads(lease.read_text()) for lease in runs.glob("trials/*/attempts/[0-9][0-9][0-9].json")]
+    assert {lease["machine"].split()[0] for lease in leases} == {driving.name}
+    assert f"{late.name}" in driving.said()
