@@ -6,7 +6,6 @@ import subprocess
 import threading
 import time
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -181,13 +180,13 @@ def test_a_file_that_all_nodes_see_asks_too(tmp_path: Path, small_trial: Trial) 
     request = tmp_path / "stop"
     request.touch()
     longer = small_trial.settings.train.model_copy(update={"epochs": 500})
-    trial = Trial("t", replace(small_trial.shared, train=longer), seed=0)
+    trial = Trial("t", small_trial.shared._replace(train=longer), seed=0)
     assert run(trial, Home(tmp_path), stop=Stop(request))[0] is State.INTERRUPTED
 
 
 def test_a_data_problem_is_one_line_in_the_error_file(tmp_path: Path, small_trial: Trial) -> None:
     dataset = small_trial.settings.dataset.model_copy(update={"name": "flickr8k"})
-    trial = Trial("t", replace(small_trial.shared, dataset=dataset), seed=0)
+    trial = Trial("t", small_trial.shared._replace(dataset=dataset), seed=0)
     state, events = run(trial, Home(tmp_path), Machine(roots=(("flickr8k", str(tmp_path / "nowhere")),)))
     folder = Home(tmp_path).trial("t")
     assert state is folder.state() is State.FAILED
@@ -197,7 +196,7 @@ def test_a_data_problem_is_one_line_in_the_error_file(tmp_path: Path, small_tria
 
 def test_our_own_fault_leaves_its_traceback(tmp_path: Path, small_trial: Trial) -> None:
     model = small_trial.settings.model.model_copy(update={"dim": -1})
-    trial = Trial("t", replace(small_trial.shared, model=model), seed=0)
+    trial = Trial("t", small_trial.shared._replace(model=model), seed=0)
     assert run(trial, Home(tmp_path))[0] is State.FAILED
     folder = Home(tmp_path).trial("t")
     assert "Traceback" in folder.error.read_text()
@@ -207,7 +206,7 @@ def test_our_own_fault_leaves_its_traceback(tmp_path: Path, small_trial: Trial) 
 
 def test_out_of_memory_gets_one_more_try_in_a_launch_and_each_keeps_its_log(tmp_path: Path, small_trial: Trial) -> None:
     model = small_trial.settings.model.model_copy(update={"dim": 2 * 10**12})
-    trial, home = Trial("t", replace(small_trial.shared, model=model), seed=0), Home(tmp_path)
+    trial, home = Trial("t", small_trial.shared._replace(model=model), seed=0), Home(tmp_path)
     assert run(trial, home)[0] is State.INTERRUPTED
     assert run(trial, home)[0] is State.FAILED
     folder = home.trial("t")
