@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from grid.store.home import Home
-from runners.selftest.faults import wait_for
+from runners.selftest.faults import trained_after_done, wait_for
 
 from ...conftest import ROOT, SMALL, Goalgrid
 from .hosts import Host, Hosts, connected, permitted
@@ -88,6 +88,21 @@ def test_a_cable_cut_for_20_seconds_kills_no_trial_and_changes_no_number(
     assert_equal(runs, undisturbed)
     assert not [ends for ends in outcomes(runs).values() if "killed" in ends], outcomes(runs)
     assert "memory" not in driving.said()
+
+
+def test_a_host_whose_cable_stays_cut_ends_the_trial_that_it_has(hosts: Hosts, undisturbed: Home) -> None:
+    """It still sees the shared folder, so its lease lives on; the other host trains the rest."""
+    _, worker, driving = hosts.hosts
+    joined(hosts, worker, cpus=1)
+    joined(hosts, driving, cpus=1)
+    runs = hosts.shared / "runs"
+    run = driving.start(*RUN, "--runs", str(runs), "--address", hosts.ray)
+    wait_for(begun_on(worker, runs), "a trial on the other host", 120)
+    worker.cut()
+    assert run.wait(400) == 0, driving.said()
+    assert_equal(runs, undisturbed)
+    assert trained_after_done(Home(runs)) == []
+    assert not [ends for ends in outcomes(runs).values() if "killed" in ends], outcomes(runs)
 
 
 def test_a_host_that_joins_late_with_other_code_trains_nothing(hosts: Hosts, undisturbed: Home) -> None:
