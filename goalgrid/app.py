@@ -2,11 +2,13 @@
 
 import gc
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
 from goalgrid.terminal import WRONG_USAGE
-from goalgrid.terminal.views import say
+from goalgrid.terminal.views import say, show
 from goalgrid.verbs import data, results, shipped, training
 from grid.errors import UserError
 
@@ -14,7 +16,6 @@ COLLECT = (100_000, 50, 1_000)
 """Trials live as long as the process: with Python's thresholds it looks through a million of them again and again."""
 
 app = typer.Typer(
-    help="Ablation grids for image-text retrieval objectives: from one command to the paper's table.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -23,6 +24,24 @@ app = typer.Typer(
 for verbs in (shipped.verbs, training.verbs, results.verbs):
     app.add_typer(verbs)
 app.add_typer(data.verbs, name="data")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from results.records.provenance import source
+
+        commit = (source() or {}).get("commit", "")
+        show(f"goalgrid {version('goalgrid')}{f' (commit {commit[:12]})' if commit else ''}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Ablation grids for image-text retrieval objectives: from one command to the paper's table."""
 
 
 def main() -> None:
