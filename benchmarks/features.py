@@ -77,13 +77,13 @@ import gc, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
 import numpy as np, torch
-from retrieval import data
+from retrieval.data import opening
 how = {how!r}
 if how == "copy":
     array = np.load({folder!r} + "/train_ims.npy")
     total = float(array[::7].astype(np.float32).sum())
 elif how == "mapped":
-    images = data.load("own", Path({folder!r}), None).train.images
+    images = opening.load("own", Path({folder!r}), None).train.images
     for rows in torch.randperm(len(images)).split(128):
         images.gather(rows.numpy())
 gc.collect()

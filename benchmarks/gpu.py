@@ -36,12 +36,14 @@ from grid.objectives.goal_matrix import GOAL
 from grid.settings import TrialSettings
 from grid.store.gpu_needs import MARGIN
 from grid.store.home import TrialFolder
+from retrieval.data.content import Content
 from retrieval.model import Vse
 from retrieval.splits.pairs import WHOLE as ALL
 from retrieval.splits.pairs import Pairs, Split
 from runners.gpu import memory_probe
 from runners.training.inputs import Batch, Inputs, batches
 from runners.training.learner import optimizer
+from runners.training.machine import Machine
 from runners.training.trainer import Trainer
 
 
@@ -98,9 +100,6 @@ class Vectors:
     def gather(self, rows: np.ndarray, draw: int | None = None, part: slice = ALL) -> torch.Tensor:
         return self.values[torch.from_numpy(rows[part])]
 
-    def fingerprint(self) -> str:
-        return "random"
-
 
 def split(images: int, size: Size) -> Split:
     """Images with five captions of 6 to 19 random words each."""
@@ -122,7 +121,8 @@ def settings_of(size: Size) -> TrialSettings:
 def inputs_of(size: Size, device: str) -> Inputs:
     """What it reads."""
     settings, pairs = settings_of(size), Pairs(*(split(size.images // part, size) for part in (1, 10, 10)))
-    return Inputs.prepare(pairs, settings.dataset, settings.model.text, device=torch.device(device), places={})
+    held = Content("random", "random", ())
+    return Inputs.prepare(pairs, settings.dataset, settings.model.text, held, Machine(gpu=device == "cuda"))
 
 
 def objective_rows(batch: int, device: str, rounds: int) -> list[str]:

@@ -38,15 +38,11 @@ ViewsDone = Callable[[int], None]
 
 
 class Bank:
-    """Features of one split: of its evaluation views, or of several random crops of each image.
+    """Features of one split: of its evaluation views, or of several random crops of each image."""
 
-    Args:
-        source: the images that they are features of.
-    """
-
-    def __init__(self, path: Path, crops: int, source: Images) -> None:
+    def __init__(self, path: Path, crops: int) -> None:
         self.array = np.load(path, mmap_mode="r")
-        self.crops, self.source = crops, source
+        self.crops = crops
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -63,10 +59,6 @@ class Bank:
             rows = np.random.default_rng(draw).integers(self.crops, size=len(rows)) * len(self) + rows
         return torch.from_numpy(self.array[rows[part]])
 
-    def fingerprint(self) -> str:
-        """Of the images, not of the features' bytes: those differ from device to device."""
-        return self.source.fingerprint()
-
 
 @dataclass(frozen=True)
 class FeatureSource:
@@ -75,10 +67,12 @@ class FeatureSource:
     Args:
         name: of the data set, for the folder's name.
         pairs: the data set as images.
+        images: fingerprint of the images.
     """
 
     name: str
     pairs: Pairs
+    images: str
     backbone: BackboneSettings
     places: pretrained.Places
 
@@ -88,7 +82,7 @@ class FeatureSource:
         backbone = self.backbone
         view = asdict(backbone.view) if backbone.crops != 1 else [backbone.size, backbone.framing]
         return digest({
-            "images": [split.images.fingerprint() for split in self.pairs.splits.values()],
+            "images": self.images,
             "weights": pretrained.fingerprint(backbone, self.places),
             "view": view,
             "crops": backbone.crops,
@@ -122,7 +116,7 @@ class FeatureSource:
                     self._compute(folder, device, progress)
             except OSError as error:
                 raise UserError(f"features cannot be written to {folder}: {error}") from error
-        banks = {name: Bank(folder / f"{name}.npy", self._crops(name), split.images) for name, split in splits.items()}
+        banks = {name: Bank(folder / f"{name}.npy", self._crops(name)) for name in splits}
         return Pairs(*(replace(split, images=banks[name]) for name, split in splits.items()))
 
     def _crops(self, split: str) -> int:

@@ -193,7 +193,7 @@ def _from_probe(overview: Overview, key: Key) -> Basis | None:
 
 
 def _steps_left(overview: Overview, trial: Trial, basis: Basis, anew: bool) -> int:
-    steps = epoch_steps(trial.shared.dataset.name, trial.shared.train) or basis.epoch_steps
+    steps = epoch_steps(overview, trial.shared) or basis.epoch_steps
     behind = 0 if anew or overview.states[trial.id] is State.PLANNED else reached(overview.folder(trial))[1]
     return max(0, steps * trial.shared.train.epochs - behind)
 

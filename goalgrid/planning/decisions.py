@@ -13,6 +13,8 @@ from grid.store.home import State
 Why = Literal["new", "interrupted", "failed", "running", "done", "stale", "forced"]
 """The kind of a reason."""
 
+_ASTRAY: tuple[Why, str, str] = ("stale", "what it starts from is done on other data; --stale trains both", "")
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -75,9 +77,11 @@ def decide(overview: Overview, choice: Choice = Choice()) -> list[TrialDecision]
         needed = forced is not None or (shown and state in chosen) or trial.id in parents
         if needed and trial.parent:
             parents.add(trial.parent)
-        trains = needed and (forced is not None or state is not done)
+        astray = needed and trial.parent in overview.states and _astray(overview, str(trial.parent), anew)
+        trains = needed and (forced is not None or (state is not done and not astray))
         if trains or shown:
-            decisions.append(TrialDecision(trial, *_reason(overview, trial, forced), trains))
+            why = _reason(overview, trial, forced) if trains or state is done or not astray else _ASTRAY
+            decisions.append(TrialDecision(trial, *why, trains))
     decisions.reverse()
     return decisions
 
@@ -116,6 +120,11 @@ def _anew(overview: Overview, choice: Choice, wanted: Sequence[Trial]) -> dict[s
         if overview.states[trial.id] in begun:
             anew.setdefault(trial.id, "what it starts from is trained anew")
     return anew
+
+
+def _astray(overview: Overview, parent: str, anew: dict[str, str]) -> bool:
+    """Whether a parent is done on other data than are here now, and stays so."""
+    return parent not in anew and overview.states[parent] is State.DONE and parent in overview.of_other_data
 
 
 def _causes(overview: Overview, trial_id: str) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from goalgrid.planning.data_at_hand import DataAtHand, now
 from grid import catalog
 from grid.errors import UserError, unknown
 from grid.expansion import Cell, Trial, expand, select, trials_of
@@ -13,7 +14,7 @@ from grid.store.home import Home, State, TrialFolder
 from grid.store.saved_grid import read_grid
 
 if TYPE_CHECKING:
-    from results.records.provenance import Stale
+    from results.records.provenance import Now, Stale
 
 
 ORDER = (State.DONE, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED)
@@ -96,10 +97,32 @@ class Overview:
         if not self.records:
             return {}
         from results.records import provenance
-        from runners.training.fingerprint import code_fingerprint
 
         done = {trial.id for trial in self.having(State.DONE)}
-        return provenance.stale(self.records, provenance.code_of(self.cells, done, code_fingerprint))
+        code = provenance.of_trials(self.cells, done, self.now.code)
+        return provenance.stale(self.records, code, provenance.of_trials(self.cells, done, self.now.data))
+
+    @cached_property
+    def data(self) -> DataAtHand:
+        return DataAtHand(self.grid, self.home)
+
+    @cached_property
+    def now(self) -> "Now":
+        return now(self.data)
+
+    @cached_property
+    def of_other_data(self) -> set[str]:
+        """Ids of the trials that are done, but on other data than are here now: no table shows them."""
+        if not self.records:
+            return set()
+        from results.records import provenance
+
+        data = provenance.of_trials(self.cells, {row["trial_id"] for row in self.records}, self.now.data)
+        return {row["trial_id"] for row in self.records if provenance.of_other_data(row, data[row["trial_id"]])}
+
+    def reached(self, trial: Trial) -> State:
+        """The state that a command exits with: a trial that is done on other data is not done on these."""
+        return State.INTERRUPTED if trial.id in self.of_other_data else self.states[trial.id]
 
     def to_dict(self) -> dict[str, Any]:
         return {

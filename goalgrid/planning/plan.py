@@ -6,7 +6,7 @@ from typing import Any
 from goalgrid.planning import gpu_costs, paper_coverage
 from goalgrid.planning.costs import GridCost
 from goalgrid.planning.decisions import TrialDecision, starting, to_train
-from goalgrid.planning.overview import Overview
+from goalgrid.planning.overview import Overview, many
 from goalgrid.planning.work import work_of
 from grid.expansion import Trial
 
@@ -19,7 +19,7 @@ def to_dict(overview: Overview, decisions: Sequence[TrialDecision], cost: GridCo
         **overview.to_dict(),
         "left": [trial.id for trial in to_train(decisions)],
         "reasons": [decision.to_dict() for decision in decisions],
-        "work": [part.to_dict() for part in work_of(starting(decisions))],
+        "work": [part.to_dict() for part in work_of(overview, starting(decisions))],
         "cost": cost.to_dict(),
         "gpu_shares": {str(key): share for key, share in gpu_costs.shares(overview, starting(decisions)).items()},
         "tables": [paper_coverage.to_dict(table) for table in paper_coverage.fills(overview)],
@@ -32,7 +32,7 @@ def lines(overview: Overview, decisions: Sequence[TrialDecision], cost: GridCost
     axes = [f"{name:{LABEL}}{len(values):3}  {', '.join(map(str, values))}" for name, values in grid.axes().items()]
     tables = [line for table in paper_coverage.fills(overview) for line in paper_coverage.lines(table)]
     trials = starting(decisions)
-    work = _work(trials)
+    work = _work(overview, trials)
     return [
         f"{grid.name}: {overview.headline()}",
         *(f"  {line}" for line in axes),
@@ -40,17 +40,24 @@ def lines(overview: Overview, decisions: Sequence[TrialDecision], cost: GridCost
         *_labelled("leaves", _grouped([decision for decision in decisions if not decision.starts])),
         *_labelled("tables", tables),
         *_labelled("work", work),
-        *_labelled("costs", cost.lines() if work else ["nothing: nothing is left to train"]),
+        *_labelled("costs", cost.lines() if work else [_nothing(overview)]),
         *_labelled("GPU", [f"{key}: {need.text()}" for key, need in gpu_costs.measured(overview, trials).items()]),
         *(_each(decisions) if each else ()),
     ]
 
 
-def _work(trials: Sequence[Trial]) -> list[str]:
-    parts = work_of(trials)
+def _work(overview: Overview, trials: Sequence[Trial]) -> list[str]:
+    parts = work_of(overview, trials)
     steps = [part.all_steps for part in parts if part.all_steps is not None]
     together = [f"in all {sum(steps):,} steps"] if 1 < len(parts) == len(steps) else []
     return [*(part.line() for part in parts), *together]
+
+
+def _nothing(overview: Overview) -> str:
+    other = len(overview.of_other_data)
+    if not other:
+        return "nothing: nothing is left to train"
+    return f"nothing without --stale: {many(other, 'trial')} trained on other data than are here now"
 
 
 def _grouped(decisions: Sequence[TrialDecision]) -> list[str]:

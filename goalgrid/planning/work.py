@@ -4,10 +4,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from goalgrid.planning.overview import many
+from goalgrid.planning.overview import Overview, many
 from grid import catalog
-from grid.expansion import Trial
-from grid.settings import TrainSettings
+from grid.expansion import Shared, Trial
 from grid.store.failures import Failure
 from grid.store.files import last_json_line
 from grid.store.home import TrialFolder
@@ -47,21 +46,21 @@ class Work:
         return f"{self.trials} x {self.recipe} on {self.dataset}{after}: {epochs}{steps}{views}"
 
 
-def work_of(trials: Iterable[Trial]) -> list[Work]:
+def work_of(overview: Overview, trials: Iterable[Trial]) -> list[Work]:
     """The work of training these trials, by data set, recipe and number of epochs, parents first."""
     groups: dict[tuple[str, str, int], list[Trial]] = {}
     for trial in trials:
         shared = trial.shared
         groups.setdefault((shared.dataset.name, shared.recipe, shared.train.epochs), []).append(trial)
-    return [_work(*key, members) for key, members in groups.items()]
+    return [_work(overview, *key, members) for key, members in groups.items()]
 
 
-def epoch_steps(dataset: str, train: TrainSettings) -> int | None:
-    """Steps of an epoch; None for a data set whose size is not known before it is opened."""
-    splits = catalog.described(dataset).splits
-    if not splits:
+def epoch_steps(overview: Overview, shared: Shared) -> int | None:
+    """Steps of an epoch on the data here, else on the official data; None where their size is not known."""
+    sizes, train = overview.data.sizes(shared), shared.train
+    if not sizes:
         return None
-    whole, rest = divmod(splits["train"].captions, train.batch_size)
+    whole, rest = divmod(sizes["train"][1], train.batch_size)
     return whole + (rest > 1 and not train.drop_last)
 
 
@@ -76,10 +75,10 @@ def reached(folder: TrialFolder) -> tuple[int, int]:
     return int(row["epoch"]), max(int(row["step"]), step)
 
 
-def _work(dataset: str, recipe: str, epochs: int, trials: list[Trial]) -> Work:
+def _work(overview: Overview, dataset: str, recipe: str, epochs: int, trials: list[Trial]) -> Work:
     shared = trials[0].shared
-    network, splits, views = shared.model.image.feature_network, catalog.described(dataset).splits, None
-    if splits and network:
-        views = int(network.crops) * splits["train"].images + splits["val"].images + splits["test"].images
-    steps = epoch_steps(dataset, shared.train)
+    network, sizes, views = shared.model.image.feature_network, overview.data.sizes(shared), None
+    if sizes and network:
+        views = int(network.crops) * sizes["train"][0] + sizes["val"][0] + sizes["test"][0]
+    steps = epoch_steps(overview, shared)
     return Work(dataset, recipe, len(trials), epochs, steps, views, catalog.recipe(recipe).starts_from)

@@ -10,7 +10,6 @@ from goalgrid.showing import status
 from grid.store.files import write_text
 from grid.store.home import State
 from results.export.report_page import Measured, ReportPage, Standing
-from runners.training.fingerprint import code_fingerprint
 
 
 def render(overview: Overview, *, measured: Measured | None = None, refresh: int = 0) -> str:
@@ -33,7 +32,7 @@ def render(overview: Overview, *, measured: Measured | None = None, refresh: int
             "state": f"goalgrid status {name}{runs}",
             "LaTeX": f"goalgrid table {name}{runs} --format latex",
         },
-        measured or Measured.read(overview.cells, overview.home, code_fingerprint),
+        measured or Measured.read(overview.cells, overview.home, overview.now),
         Standing(
             overview.headline(),
             {state.value: overview.counts[state] for state in ORDER},
@@ -52,7 +51,7 @@ def watch(overview: Overview, path: Path, seconds: int) -> Iterator[Overview]:
     done, measured = None, Measured()
     while True:
         if done != overview.having(State.DONE):
-            done, measured = overview.having(State.DONE), Measured.read(overview.cells, overview.home, code_fingerprint)
+            done, measured = overview.having(State.DONE), Measured.read(overview.cells, overview.home, overview.now)
         write_text(path, render(overview, measured=measured, refresh=seconds))
         yield overview
         if not _unfinished(overview):

@@ -74,7 +74,7 @@ def running(overview: Overview) -> list[RunningTrial]:
         folder, train = overview.folder(trial), trial.shared.train
         latest = folder.latest()
         lease = latest.content() if latest else {}
-        of_epoch = epoch_steps(trial.shared.dataset.name, train)
+        of_epoch = epoch_steps(overview, trial.shared)
         steps, epoch = of_epoch and of_epoch * train.epochs, len(read_json_lines(folder.history))
         host, step = str(lease.get("host", "?")), int(lease.get("step", 0))
         trials.append(RunningTrial(trial.id, host, step, steps, epoch, train.epochs))
@@ -162,7 +162,17 @@ def _stale_lines(overview: Overview) -> list[str]:
         for what, ids in reasons.items()
     ]
     anew = f"  train them anew: goalgrid run {overview.grid.name} --stale{runs_option(overview.home)}"
-    return [*told, anew] if told else []
+    unread = [f"data of {name} cannot be compared: {why}" for name, why in overview.data.unreadable.items()]
+    return [*told, anew, *unread] if told else unread
+
+
+def other_data_lines(overview: Overview) -> list[str]:
+    """The trials that no table shows, since they are done on other data; and the data that cannot be compared."""
+    lines = [f"data of {name} cannot be compared: {why}" for name, why in overview.data.unreadable.items()]
+    if other := overview.of_other_data:
+        anew = f"goalgrid run {overview.grid.name} --stale{runs_option(overview.home)}"
+        lines += [f"{many(len(other), 'trial')} done on other data than are here now, and not shown; anew: {anew}"]
+    return lines
 
 
 def _former_lines(overview: Overview) -> list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from goalgrid.planning.data_at_hand import DataAtHand, now
 from goalgrid.planning.overview import many, named_tables_exist, recall
 from goalgrid.terminal import DIFFERENT, INCOMPLETE
 from goalgrid.terminal.options import all_known
@@ -51,12 +52,17 @@ def measured(
     Raises:
         UserError: an unknown grid, table or protocol, or records that cannot be read.
     """
+    from results.records.missing import OTHER_DATA
+
     grid = recall(name, home)
     named_tables_exist(grid)
     cells = expand(grid)
     scores = scores_of(grid, cells, home, protocol, interval=interval)
     if not scores.rows:
-        say(f"no trial of grid {name!r} is done under {home.path}. Start it: goalgrid run {name}")
+        other = sum(reason == OTHER_DATA for reason in scores.absent.values())
+        done = f"all {many(other, 'trial')} that are done were {OTHER_DATA}" if other else "no trial is done"
+        next_step = f"Train them anew: goalgrid run {name} --stale" if other else f"Start it: goalgrid run {name}"
+        say(f"grid {name!r} under {home.path}: {done}. {next_step}")
         raise typer.Exit(INCOMPLETE)
     return cells, scores
 
@@ -70,12 +76,11 @@ def scores_of(
         UserError: no data set of the grid has this protocol, or records cannot be read.
     """
     from results.records.scores import Scores
-    from runners.training.fingerprint import code_fingerprint
 
     protocols = [name for dataset in grid.datasets for name in catalog.protocols(dataset)]
     if protocol is not None and protocol not in protocols:
         raise UserError(unknown("protocol", protocol, protocols, where=f"of grid {grid.name!r}"))
-    return Scores.read(cells, home, protocol=protocol, interval=interval, code=code_fingerprint)
+    return Scores.read(cells, home, protocol=protocol, interval=interval, now=now(DataAtHand(grid, home)))
 
 
 def deliver(drawn: "Table", kind: str, output: Path | None, folder: Path) -> None:

@@ -48,6 +48,9 @@ Force = Annotated[
 OnlyStale = Annotated[
     bool, typer.Option("--stale", help="From the beginning, but only what other code, versions or data trained.")
 ]
+AllowLeak = Annotated[
+    bool, typer.Option("--allow-leak", help="Even if test images stand in the training split; records say it.")
+]
 InProcess = Annotated[bool, typer.Option("--here", help="Train in this process, without Ray.")]
 Address = Annotated[
     str | None,

@@ -191,10 +191,9 @@ def export(
     """Everything a paper needs into one folder: report, tables, figures, effects, records, settings, checksums."""
     from goalgrid.showing import report as page
     from results.export.export_folder import export as write
-    from runners.training.fingerprint import code_fingerprint
 
     if target.exists() and any(target.iterdir()):
         raise UserError(f"{target} is not empty; give a new folder.")
     overview = Overview.of(recall(grid, home), home)
-    write(overview.grid, overview.cells, home, target, report=page.render(overview), code=code_fingerprint)
+    write(overview.grid, overview.cells, home, target, report=page.render(overview), now=overview.now)
     say(f"written: {target}")

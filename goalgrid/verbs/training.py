@@ -63,6 +63,7 @@ def run(
     address: options.Address = None,
     jobs: options.Jobs = None,
     mlflow_uri: options.MlflowUri = None,
+    allow_leak: options.AllowLeak = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be trained.")] = False,
 ) -> None:
     """Train what is not done, then print the table. The same command again goes on where it was cut off."""
@@ -72,7 +73,7 @@ def run(
     if dry_run:
         _plan(overview, choice, jobs=jobs)
     else:
-        _train(overview, choice, here=here, address=address, mlflow_uri=mlflow_uri)
+        _train(overview, choice, here=here, address=address, mlflow_uri=mlflow_uri, allow_leak=allow_leak)
 
 
 @verbs.command()
@@ -84,10 +85,12 @@ def resume(
     here: options.InProcess = False,
     address: options.Address = None,
     mlflow_uri: options.MlflowUri = None,
+    allow_leak: options.AllowLeak = False,
 ) -> None:
     """Run again what failed or was cut off, with the grid as it was last run."""
     choice = Choice(only, failed=failed)
-    _train(Overview.of(recall(grid, home), home), choice, here=here, address=address, mlflow_uri=mlflow_uri)
+    overview = Overview.of(recall(grid, home), home)
+    _train(overview, choice, here=here, address=address, mlflow_uri=mlflow_uri, allow_leak=allow_leak)
 
 
 @verbs.command()
@@ -95,7 +98,7 @@ def status(grid: options.GridName, home: options.Runs = options.RUNS, as_json: o
     """What is done, running, failed or planned, why each failure failed, and what is stale."""
     overview = Overview.of(recall(grid, home), home)
     show_for(as_json, lambda: standing.to_dict(overview), lambda: standing.lines(overview))
-    raise typer.Exit(EXIT[exit_state(list(overview.states.values()))])
+    raise typer.Exit(EXIT[exit_state(list(map(overview.reached, overview.trials)))])
 
 
 @verbs.command()
@@ -133,6 +136,7 @@ def _overview(grid: Grid, home: Home) -> Overview:
 
 
 def _plan(overview: Overview, choice: Choice, *, jobs: int | None, each: bool = False, as_json: bool = False) -> None:
+    overview.data.check(overview.selected(choice.only))
     verdicts = decide(overview, choice)
     cost = cost_of(overview, starting(verdicts), to_replace(verdicts), jobs=jobs)
     lines = partial(planning.lines, overview, verdicts, cost, each=each)
@@ -152,8 +156,11 @@ def _probe(overview: Overview, choice: Choice) -> None:
         speed_probes.remember(overview.home.grid(overview.grid.name), found)
 
 
-def _train(overview: Overview, choice: Choice, *, here: bool, address: str | None, mlflow_uri: str | None) -> None:
+def _train(
+    overview: Overview, choice: Choice, *, here: bool, address: str | None, mlflow_uri: str | None, allow_leak: bool
+) -> None:
     """Train what is chosen, print the table, exit with what was reached."""
+    overview.data.check(overview.selected(choice.only))
     verdicts = decide(overview, choice)
     todo, anew = to_train(verdicts), to_replace(verdicts)
     save_grid(overview.grid, overview.trials, overview.home)
@@ -164,12 +171,12 @@ def _train(overview: Overview, choice: Choice, *, here: bool, address: str | Non
         say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}{begun}")
         uri = f"sqlite:///{overview.home.mlflow.absolute()}" if mlflow_uri is None else mlflow_uri
         live = out.is_terminal and err.is_terminal
-        launch = Launch(overview.home, err, here=here, address=address, mlflow_uri=uri or None, live=live)
+        launch = Launch(overview.home, err, here, address, uri or None, live, allow_leak)
         launch.run(overview.grid, overview.cells, todo, anew)
     after = Overview.of(overview.grid, overview.home)
     _finish(after)
-    reached = exit_state([after.states[verdict.trial.id] for verdict in verdicts])
-    if reached is State.INTERRUPTED:
+    reached = exit_state([after.reached(verdict.trial) for verdict in verdicts])
+    if any(after.states[verdict.trial.id] not in (State.DONE, State.FAILED) for verdict in verdicts):
         say(f"not complete; go on with: goalgrid resume {overview.grid.name}")
     raise typer.Exit(EXIT[reached])
 
@@ -180,14 +187,17 @@ def _finish(overview: Overview) -> None:
     from results.export.table_request import TableRequest
     from results.renderers import write_all
 
+    scores = None
     if overview.counts[State.DONE]:
         scores = scores_of(overview.grid, overview.cells, overview.home)
+    if scores and scores.rows:
         drawn = TableRequest(overview.grid.name).draw(overview.cells, scores)
         show_table(drawn)
         folder = overview.home.grid(overview.grid.name)
         try:
-            results(overview.cells, overview.home, folder.results)
+            results(scores.rows, overview.home, folder.results)
             write_all(drawn, folder.tables)
         except UserError as error:
             say(f"warning: the table is not kept: {error}")
-    say("\n".join([f"{overview.grid.name}: {overview.headline()}", *standing.failure_lines(overview)]))
+    told = [*standing.failure_lines(overview), *standing.other_data_lines(overview)]
+    say("\n".join([f"{overview.grid.name}: {overview.headline()}", *told]))

@@ -120,6 +120,8 @@ class Home:
     replaced = Below("replaced")
     """The earlier folders of trials that were trained anew."""
     features = Below("features")
+    data = Below("data")
+    """What data sets hold, with the stamp of the files that were read."""
     memory = Below("memory")
     """The GPU memory that trials need, measured for each kind of trial and each GPU."""
     mark = Below(".goalgrid")

@@ -1,7 +1,7 @@
 """The folder of `goalgrid export`: everything that a paper needs of a grid."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,37 +18,34 @@ from results.analysis.query_bootstrap import QueryRanks
 from results.export import export_readme
 from results.export.table_request import TableRequest
 from results.records import record
-from results.records.provenance import Code
+from results.records.provenance import Now
 from results.records.scores import Scores
 from results.reference.matching import reported
 from results.renderers import write_all
 from results.tables.table import Table
 
 
-def results(cells: Sequence[Cell], home: Home, path: Path) -> int:
-    """Concatenate the records of all finished trials into one Parquet file; return their number."""
-    folders = [home.trial(trial.id) for trial in trials_of(cells)]
-    done = [folder.record for folder in folders if folder.done.exists()]
+def results(ids: Iterable[str], home: Home, path: Path) -> int:
+    """Concatenate the records of these trials into one Parquet file; return their number."""
+    done = [home.trial(trial_id).record for trial_id in ids]
     with written_aside(path) as aside, pq.ParquetWriter(aside, record.SCHEMA, compression="zstd") as writer:
         for part in record.parts(done):
             writer.write_table(part)
     return len(done)
 
 
-def export(
-    grid: Grid, cells: Sequence[Cell], home: Home, target: Path, *, report: str, code: Code | None = None
-) -> None:
+def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path, *, report: str, now: Now | None = None) -> None:
     """Write tables, figures, effects, records, settings, environments, the grid file, checksums and a README.
 
     Args:
         report: the report of the grid, as HTML.
-        code: what the records' code is compared with.
+        now: the code and data that the records are compared with.
 
     Raises:
         UserError: the target cannot be written, or records cannot be read.
     """
-    results(cells, home, target / "records.parquet")
-    scores = Scores.read(cells, home, code=code)
+    scores = Scores.read(cells, home, now=now)
+    results(scores.rows, home, target / "records.parquet")
     tables = dict(_tables(grid, cells, scores))
     for path, table in tables.items():
         write_all(table, (target / path).parent)
@@ -61,7 +58,7 @@ def export(
     for trial in trials_of(cells):
         folder = home.trial(trial.id)
         for source in (folder.settings, folder.environment, folder.history):
-            if folder.done.exists():
+            if trial.id in scores.rows:
                 write_text(target / "trials" / trial.id / source.name, source.read_text(encoding="utf-8"))
     environments = pq.ParquetFile(target / "records.parquet").read(columns=["environment"])["environment"].to_pylist()
     write_text(target / "README.md", export_readme.readme(grid, cells, tables, environments))

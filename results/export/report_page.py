@@ -20,7 +20,7 @@ from results.layouts import arrange, natural
 from results.layouts.captions import METRIC_NAMES
 from results.pages import page
 from results.records import record
-from results.records.provenance import Code
+from results.records.provenance import Now
 from results.records.scores import Scores
 from results.reference.matching import reported
 from results.tables.table import Table
@@ -75,16 +75,16 @@ class Measured:
     """Device, versions, code and data of the trials: under each heading, the number of trials by value."""
 
     @classmethod
-    def read(cls, cells: Sequence[Cell], home: Home, code: Code | None = None) -> "Measured":
+    def read(cls, cells: Sequence[Cell], home: Home, now: Now | None = None) -> "Measured":
         """Tables, effects and figures of the finished trials.
 
         Args:
-            code: what the records' code is compared with.
+            now: the code and data that the records are compared with.
 
         Raises:
             UserError: a record cannot be read, or trials of one data set and recipe saw different data.
         """
-        scores = Scores.read(cells, home, code=code)
+        scores = Scores.read(cells, home, now=now)
         if not scores.rows:
             return cls()
         done = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from grid.store.home import Home, State, TrialFolder
 
 NEVER_RUN = "never run"
+OTHER_DATA = "trained on other data than are here now"
 
 
 def states(ids: Iterable[str], home: Home) -> dict[str, State]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from grid.expansion import Cell, Shared
+from results.records import missing
 
 PACKAGES = ("goalgrid", "torch", "numpy", "pillow", "transformers", "ray", "pyarrow")
 """Packages whose versions a trial records."""
@@ -32,10 +33,25 @@ CODE_VERSION = "4:"
 """Begins a fingerprint of code. Another way of making fingerprints gets another number: they cannot be compared."""
 
 OTHER_CODE = "trained by other code than now"
+DATA_VERSION = "2:"
+"""Begins a fingerprint of data, as `CODE_VERSION` one of code."""
+
+UNTOLD_DATA = "recorded when data were compared in another way, so nobody can tell whether they changed"
 UNTOLD_CODE = "recorded when code was compared in another way, so nobody can tell whether it changed"
 
-Code = Callable[[Shared], str]
-"""Gives the fingerprint of the code that would train a cell's trials now."""
+
+@dataclass(frozen=True)
+class Now:
+    """What would train a cell's trials now.
+
+    Args:
+        code: gives the fingerprint of the code.
+        data: gives the fingerprint of the data; empty where they are not on this machine.
+    """
+
+    code: Callable[[Shared], str]
+    data: Callable[[Shared], str] = lambda shared: ""
+
 
 COLUMNS = (
     "trial_id", "dataset", "recipe", "data_fingerprint", "code_fingerprint", "environment", "finished_at",
@@ -114,25 +130,28 @@ def source() -> dict[str, Any] | None:
     return {"commit": described.removesuffix("-dirty"), "dirty": described.endswith("-dirty")}
 
 
-def stale(rows: Iterable[Mapping[str, Any]], code: Mapping[str, str]) -> dict[str, list[Stale]]:
+def stale(
+    rows: Iterable[Mapping[str, Any]], code: Mapping[str, str], data: Mapping[str, str]
+) -> dict[str, list[Stale]]:
     """Finished trials by id that another run now might not repeat, each with every reason.
 
     Args:
         rows: of records, with the columns of `COLUMNS`.
         code: fingerprint of the code that would train each trial now, by its id.
+        data: fingerprint of the data that would; empty where they are not on this machine.
     """
     rows = list(rows)
-    data = _latest_data(rows)
-    found = {row["trial_id"]: _reasons(row, data[row["dataset"], row["recipe"]], code[row["trial_id"]]) for row in rows}
+    latest = _latest_data(row for row in rows if not of_other_data(row, data[row["trial_id"]]))
+    found = {row["trial_id"]: _reasons(row, code[row["trial_id"]], data[row["trial_id"]], latest) for row in rows}
     return {trial_id: reasons for trial_id, reasons in found.items() if reasons}
 
 
-def code_of(cells: Iterable[Cell], done: Container[str], code: Code) -> dict[str, str]:
-    """Fingerprint of the code that would train the cells' finished trials now, by trial id."""
+def of_trials(cells: Iterable[Cell], done: Container[str], fingerprint: Callable[[Shared], str]) -> dict[str, str]:
+    """Fingerprint of the code, or of the data, that would train the cells' finished trials now, by trial id."""
     found: dict[str, str] = {}
     for cell in cells:
         ids = [trial.id for trial in cell.trials if trial.id in done]
-        found |= dict.fromkeys(ids, code(cell.trials[0].shared) if ids else "")
+        found |= dict.fromkeys(ids, fingerprint(cell.trials[0].shared) if ids else "")
     return found
 
 
@@ -143,15 +162,30 @@ def code_differs(then: str, now: str) -> str:
     return OTHER_CODE if then.startswith(CODE_VERSION) else UNTOLD_CODE
 
 
-def _reasons(row: Mapping[str, Any], data: str, code: str) -> list[Stale]:
+def of_other_data(row: Mapping[str, Any], now: str) -> bool:
+    """Whether a record's data differ from the data of this fingerprint; False where that cannot be told.
+
+    Args:
+        row: with the column "data_fingerprint": of the data, and after a "+" of pretrained weights.
+    """
+    then = row["data_fingerprint"]
+    return bool(now) and then.startswith(DATA_VERSION) and then.partition("+")[0] != now
+
+
+def _reasons(row: Mapping[str, Any], code: str, data: str, latest: Mapping[tuple[str, str], str]) -> list[Stale]:
     reasons = []
     if what := code_differs(row["code_fingerprint"], code):
         reasons.append(Stale(Cause.CODE, what))
     changed = _changed(json.loads(row["environment"]))
     if changed:
         reasons.append(Stale(Cause.ENVIRONMENT, ", ".join(changed)))
-    if row["data_fingerprint"] != data:
-        reasons.append(Stale(Cause.DATA, f"other data than the latest: {row['data_fingerprint']} -> {data}"))
+    then, newest = row["data_fingerprint"], latest.get((row["dataset"], row["recipe"]))
+    if of_other_data(row, data):
+        reasons.append(Stale(Cause.DATA, f"{missing.OTHER_DATA}: {then} -> {data}"))
+    elif data and not then.startswith(DATA_VERSION):
+        reasons.append(Stale(Cause.DATA, UNTOLD_DATA))
+    elif then != newest:
+        reasons.append(Stale(Cause.DATA, f"other data than the latest: {then} -> {newest}"))
     return reasons
 
 

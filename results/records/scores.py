@@ -16,7 +16,7 @@ from grid.errors import UserError
 from grid.expansion import Cell
 from grid.store.home import Home, State
 from results.records import missing, provenance, record, record_cache
-from results.records.provenance import Code
+from results.records.provenance import Now
 
 SHOWN_DIGITS = 1
 """Digits after the point in every table. Values that are equal at this precision tie for the best."""
@@ -137,8 +137,8 @@ class Scores:
     """Whether ± is half the 95 % t interval of the mean instead of the standard deviation."""
     absent: Mapping[str, str] = field(default_factory=dict)
     """Why a trial has no record, by its id; a trial without record and reason never ran."""
-    code: Code | None = None
-    """What the records' code is compared with; None: it is not."""
+    now: Now | None = None
+    """The code and data that the records are compared with; None: they are not."""
 
     @classmethod
     def read(
@@ -148,14 +148,17 @@ class Scores:
         *,
         protocol: str | None = None,
         interval: bool = False,
-        code: Code | None = None,
+        now: Now | None = None,
     ) -> "Scores":
         """Read the records of all finished trials, and the states of trials that were started and are not done.
+
+        Trials that were trained on other data than are here now are left out, with that reason.
 
         Raises:
             UserError: a record cannot be read, trials of one data set and recipe saw different data, or no trial was
                 evaluated by the given protocol.
         """
+        cells = list(cells)
         ids = dict.fromkeys(trial.id for cell in cells for trial in cell.trials)
         states = missing.states(ids, home)
         done = [home.trial(trial_id).record for trial_id, state in states.items() if state is State.DONE]
@@ -167,6 +170,11 @@ class Scores:
         columns = ["trial_id", "dataset", "recipe", "protocol", "data_fingerprint", "code_fingerprint", "other_metrics"]
         columns += [f"test_{name}" for name in record.METRICS]
         rows = record_cache.read(home, done, columns).to_pylist()
+        if now:
+            data = provenance.of_trials(cells, {row["trial_id"] for row in rows}, now.data)
+            other = {row["trial_id"] for row in rows if provenance.of_other_data(row, data[row["trial_id"]])}
+            absent |= dict.fromkeys(other, missing.OTHER_DATA)
+            rows = [row for row in rows if row["trial_id"] not in other]
         _refuse_mixed_data(rows)
         datasets = {name for name in {row["dataset"] for row in rows} if protocol in catalog.protocols(name)}
         candidates = [row for row in rows if row["dataset"] in datasets]
@@ -175,7 +183,7 @@ class Scores:
                 f"no finished trial was evaluated by protocol {protocol!r}: the records are older than that. "
                 f"Train anew, with --set dataset.protocol={protocol} or into another --runs folder."
             )
-        return cls({row["trial_id"]: row for row in rows}, protocol, interval=interval, absent=absent, code=code)
+        return cls({row["trial_id"]: row for row in rows}, protocol, interval=interval, absent=absent, now=now)
 
     def of(self, cell: Cell, metric: str) -> Score:
         """A test metric of a cell over its seeds, by the protocol that is shown."""
@@ -196,9 +204,9 @@ class Scores:
 
     def of_other_code(self, cells: Iterable[Cell]) -> tuple[Counter[str], int]:
         """What is said of the code of these cells' finished trials, of how many, and how many trials there are."""
-        if self.code is None:
+        if self.now is None:
             return Counter(), 0
-        now = provenance.code_of(cells, self.rows, self.code)
+        now = provenance.of_trials(cells, self.rows, self.now.code)
         said = Counter(provenance.code_differs(self.rows[own]["code_fingerprint"], code) for own, code in now.items())
         said.pop("", None)
         return said, len(now)

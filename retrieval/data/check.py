@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grid import catalog
-from grid.encoders import View
-from retrieval import data
-from retrieval.data import annotations, feature_faults, parts, picture_faults, precomp
+from retrieval.data import annotations, feature_faults, parts, picture_faults, precomp_files
+from retrieval.data.content import content
 from retrieval.data.parts import CheckProgress, Part
 from retrieval.splits.pairs import DataError
 from retrieval.splits.problems import Problem
@@ -40,7 +39,7 @@ def check(
     found: list[Part] = []
     if annotated := annotations.find(name, root):
         found.append(picture_faults.of_root(name, root, annotated, tell, workers=workers, fast=fast))
-    if folder := precomp.find(name, root):
+    if folder := precomp_files.find(name, root):
         found.append(feature_faults.of_folder(folder, official.test_splits, tell))
     for part in found:
         part.problems += parts.counts(part, official)
@@ -51,10 +50,9 @@ def check(
 
 
 def _fingerprint(part: Part, name: str, root: Path) -> None:
-    """The fingerprint that records keep, by the reader that training uses; data that it refuses are a problem too."""
-    view = None if part.format == feature_faults.FORMAT else View(8)
+    """The fingerprint that records keep; data that its reader refuses are a problem too."""
     try:
-        part.fingerprint = data.load(name, root, view).fingerprint()
+        part.fingerprint = content(name, root, features=part.format == feature_faults.FORMAT).fingerprint
     except DataError as error:
         part.problems.append(Problem(str(part.path), str(error), "Training would stop there too."))
 

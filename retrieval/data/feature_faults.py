@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from retrieval.data import precomp
+from retrieval.data import precomp_files
 from retrieval.data.parts import CheckProgress, Part, SplitSize, overlaps
 from retrieval.splits.pairs import DataError
 from retrieval.splits.problems import Problem, faults_of_captions, faults_of_ids, shortened
@@ -18,11 +18,11 @@ FORMAT = "precomputed features"
 def of_folder(folder: Path, test_splits: list[str], progress: CheckProgress) -> Part:
     """All three splits under one folder."""
     part = Part(FORMAT, folder)
-    test = precomp.split_for_test(folder, test_splits)
+    test = precomp_files.split_for_test(folder, test_splits)
     shapes: dict[str, tuple[int, ...]] = {}
     keys: dict[str, list[str]] = {}
     for split, file in (("train", "train"), ("val", "dev"), ("test", test)):
-        array, captions, ids = precomp.read(folder, file, part.problems)
+        array, captions, ids = precomp_files.read(folder, file, part.problems)
         part.problems += faults_of_captions(captions, str(folder / f"{file}_caps.txt"))
         keys[split] = list(dict.fromkeys(ids))
         images = len(ids) if len(ids) < len(captions) else len(set(ids))  # as far as ids tell
@@ -32,16 +32,15 @@ def of_folder(folder: Path, test_splits: list[str], progress: CheckProgress) -> 
             _values(array, folder / f"{file}_ims.npy", part.problems, progress)
             images = _aligned(part, split, folder / file, array, captions, ids) or images
         part.problems += faults_of_ids(ids, len(captions), images, f"{folder / file}_ids.txt") if ids else []
-    kinds = ("ims.npy", "caps.txt", "ids.txt")
-    part.files = [folder / f"{file}_{kind}" for file in ("train", "dev", test) for kind in kinds]
-    part.problems += [*_widths(shapes, folder), *_overlaps(keys, folder)]
+    part.files = [path for file in ("train", "dev", test) for path in precomp_files.files(folder, file)]
+    part.problems += [*_widths(shapes, folder), *overlapping(keys, folder)]
     return part
 
 
 def _aligned(part: Part, split: str, stem: Path, array: np.ndarray, captions: list[str], ids: list[str]) -> int:
     """Hold rows, lines and ids against one another; how many images there are, 0 where that cannot be told."""
     try:
-        rows, image_of_text = precomp.align(array, captions, ids, stem)
+        rows, image_of_text = precomp_files.align(array, captions, ids, stem)
     except DataError as error:
         fix = "Take all files of this split from one package, whole."
         part.problems.append(Problem(f"{stem}_ims.npy", str(error).split(". ")[0], fix))
@@ -79,7 +78,7 @@ def _widths(shapes: dict[str, tuple[int, ...]], folder: Path) -> list[Problem]:
     return [Problem(str(folder), f"features of one image differ in shape between splits: {what}", fix)]
 
 
-def _overlaps(keys: dict[str, list[str]], folder: Path) -> list[Problem]:
+def overlapping(keys: dict[str, list[str]], folder: Path) -> list[Problem]:
     """The same id in two splits, unless the ids of all splits only number their rows."""
     numbered = all(ids == [str(row) for row in range(len(ids))] for ids in keys.values())
     return [] if numbered else overlaps(keys, str(folder), "image id")

@@ -1,6 +1,5 @@
 """Pictures as pixels: how a file is opened and which square of it a network sees, in evaluation and in training."""
 
-import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,6 +18,8 @@ MARGIN = 256 / 224
 """Evaluation resizes the shorter side to this times the size before the centre is cropped, as VSE++ does."""
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 """Share of the picture's area and aspect ratio that a resized crop is drawn from, as torchvision does."""
+DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")
+"""Pillow's modes of grey pictures with 16 bits a pixel."""
 SIDES = (0.6, 1.0)
 """Share of each side that VSE-infinity's crop is drawn from."""
 
@@ -107,11 +108,6 @@ class ImageFiles:
             self.read[row] = True
         return self.kept[torch.from_numpy(rows)]
 
-    def fingerprint(self) -> str:
-        """Hash of the file names and sizes."""
-        listing = "\n".join(f"{file.name} {file.stat().st_size}" for file in self.files)
-        return hashlib.sha256(listing.encode()).hexdigest()
-
     def _decode(self, row: int, draw: np.random.Generator | None = None) -> UInt8[Tensor, "3 h w"]:
         return planes(pixels_of(opened(self.files[row]), self.view, draw))
 
@@ -126,6 +122,11 @@ def planes(pixels: UInt8[np.ndarray, "h w 3"]) -> UInt8[Tensor, "3 h w"]:
     return torch.from_numpy(pixels).permute(2, 0, 1)
 
 
+def _of_16_bits(image: Image.Image) -> Image.Image:
+    """The grey picture with 8 bits a pixel; Pillow itself would cut all above 255 off, which leaves a white square."""
+    return Image.fromarray((np.asarray(image).astype(np.float64) / 257).round().clip(0, 255).astype(np.uint8))
+
+
 def opened(file: Path) -> Image.Image:
     """The picture in this file, in RGB.
 
@@ -134,7 +135,7 @@ def opened(file: Path) -> Image.Image:
     """
     try:
         with Image.open(file) as image:
-            return image.convert("RGB")
+            return (_of_16_bits(image) if image.mode in DEEP else image).convert("RGB")
     except FileNotFoundError:
         raise DataError(f"image {file} is missing.") from None
     except (OSError, UnidentifiedImageError, SyntaxError) as error:

@@ -61,7 +61,7 @@ def overlaps(keys: Mapping[str, Sequence[str]], place: str, what: str) -> list[P
         if both:
             named = f"{one} and {other} share {counted(len(both), what)}, the first is {both[0]}"
             fix = "A model must not train on what tests it: take each image out of all splits but one."
-            problems.append(Problem(place, named, fix))
+            problems.append(Problem(place, named, fix, "leak" if (one, other) == ("train", "test") else "note"))
     return problems
 
 

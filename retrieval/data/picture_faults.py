@@ -29,7 +29,7 @@ def of_root(
     everything = [entry for entries in by_split.values() for entry in entries]
     part.files = list(dict.fromkeys(file for _, file in located(everything, root, part.problems)))
     names = {split: [entry.names[0] for entry in entries] for split, entries in by_split.items()}
-    part.problems += [*overlaps(names, str(path), "image"), *_twice(names, path)]
+    part.problems += [*overlaps(names, str(path), "image"), *twice(names, path)]
     part.problems += unreadable(part.files, progress, workers=workers, fast=fast)
     return part
 
@@ -66,12 +66,12 @@ def _captions(split: str, entries: list[Annotation], path: Path) -> list[Problem
     return faults_of_captions(captions, f"captions of the {split} split of {path}")
 
 
-def _twice(names: dict[str, list[str]], path: Path) -> list[Problem]:
+def twice(names: dict[str, list[str]], path: Path) -> list[Problem]:
     """Images that one split names more than once."""
     problems = []
     fix = "Give each image one entry with all its captions."
     for split, given in names.items():
         if twice := repeated(given):
             what = f"{counted(len(twice), 'image')} given more than once, the first is {twice[0]}"
-            problems.append(Problem(f"{split} split of {path}", what, fix))
+            problems.append(Problem(f"{split} split of {path}", what, fix, "note"))
     return problems

@@ -4,7 +4,6 @@ Each caption tells something else and leaves something out (a size, a colour, th
 their words, so that retrieval is possible but never trivial.
 """
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,9 +78,6 @@ class RenderedImages:
             return self.pixels[torch.from_numpy(rows[part])]
         drawn = zip(rows[part], draws(draw, len(rows))[part], strict=True)
         return torch.stack([planes(pixels_of(_canvas(self.scenes[row]), self.view, rng)) for row, rng in drawn])
-
-    def fingerprint(self) -> str:
-        return hashlib.sha256(self.pixels.numpy().tobytes()).hexdigest()
 
 
 def load(view: View) -> Pairs:

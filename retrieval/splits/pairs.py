@@ -1,15 +1,17 @@
 """The one interface of all data sets: images, captions, and which image each caption describes."""
 
-import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
-from torch import Tensor
 
 from grid.errors import UserError
+
+if TYPE_CHECKING:  # verbs that read annotations load no torch
+    from torch import Tensor
 
 
 class DataError(UserError):
@@ -30,7 +32,7 @@ class Images(Protocol):
 
     def __len__(self) -> int: ...
 
-    def gather(self, rows: Int[np.ndarray, " b"], draw: int | None = None, part: slice = WHOLE) -> Tensor:
+    def gather(self, rows: Int[np.ndarray, " b"], draw: int | None = None, part: slice = WHOLE) -> "Tensor":
         """The images of these rows, (b, *shape).
 
         Args:
@@ -40,9 +42,6 @@ class Images(Protocol):
         Raises:
             DataError: an image is missing or unreadable, or features are not finite.
         """
-
-    def fingerprint(self) -> str:
-        """Changes when the content does."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,13 +57,6 @@ class Split:
         """How many images the first so many are (None: all), and the rows of their captions."""
         count = len(self.images) if images is None else min(images, len(self.images))
         return count, np.flatnonzero(self.image_of_text < count)
-
-    def fingerprint(self) -> str:
-        """SHA-256 over the captions, their images' indices and the images' own fingerprint."""
-        digest = hashlib.sha256(self.images.fingerprint().encode())
-        digest.update(np.ascontiguousarray(self.image_of_text, dtype=np.int64).tobytes())
-        digest.update("\n".join(self.captions).encode())
-        return digest.hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,19 +81,21 @@ class Pairs:
         return {"train": self.train, "val": self.val, "test": self.test}
 
     def check(self, name: str) -> None:
-        """Check that there is something to train, to select and to test on.
+        """As `check_sizes`."""
+        check_sizes(name, {key: (len(split.images), len(split.captions)) for key, split in self.splits.items()})
 
-        Raises:
-            DataError: a split is empty, or there is one pair to train on.
-        """
-        for split_name, split in self.splits.items():
-            images, captions = len(split.images), len(split.captions)
-            if not images or not captions:
-                raise DataError(f"the {split_name} split of {name} is empty: {images} images, {captions} captions.")
-        if len(self.train.captions) < 2:
-            raise DataError(f"the train split of {name} has one pair; a batch of one has no negatives.")
 
-    def fingerprint(self) -> str:
-        """16 hexadecimal digits that change when the data does."""
-        parts = "".join(split.fingerprint() for split in self.splits.values())
-        return hashlib.sha256(parts.encode()).hexdigest()[:16]
+def check_sizes(name: str, sizes: Mapping[str, tuple[int, int]]) -> None:
+    """Check that there is something to train, to select and to test on.
+
+    Args:
+        sizes: number of images and captions, by split.
+
+    Raises:
+        DataError: a split is empty, or there is one pair to train on.
+    """
+    for split_name, (images, captions) in sizes.items():
+        if not images or not captions:
+            raise DataError(f"the {split_name} split of {name} is empty: {images} images, {captions} captions.")
+    if sizes["train"][1] < 2:
+        raise DataError(f"the train split of {name} has one pair; a batch of one has no negatives.")

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from retrieval.splits.pairs import DataError
 
@@ -23,11 +23,17 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class Problem:
-    """One fault: where it stands, what is wrong, and what mends it."""
+    """One fault: where it stands, what is wrong, and what mends it.
+
+    Args:
+        kind: a "fault" is refused. So is a "leak" of test images into training, unless the user allows it. A "note" is
+            a problem with which training is possible: it is said, and stands in the record.
+    """
 
     place: str
     what: str
     fix: str
+    kind: Literal["fault", "leak", "note"] = "fault"
 
     def __str__(self) -> str:
         return f"{self.place}: {self.what}. {self.fix}"
@@ -62,11 +68,12 @@ def shortened(values: Sequence[object]) -> str:
 
 
 def refuse(problems: Sequence[Problem], heading: str) -> None:
-    """Stop where there are problems.
+    """Stop where there are faults; leaks and notes are left to the caller.
 
     Raises:
-        DataError: the problem, or the first few with the number of all.
+        DataError: the fault, or the first few with the number of all.
     """
+    problems = [problem for problem in problems if problem.kind == "fault"]
     if not problems:
         return
     if len(problems) == 1:
@@ -127,13 +134,17 @@ def faults_of_captions(captions: Sequence[str], place: str) -> list[Problem]:
     if empty:
         verb = "is" if len(empty) == 1 else "are"
         what = f"{counted(len(empty), 'caption')} {verb} empty, the first is number {empty[0]}"
-        problems.append(Problem(place, what, "Fill them in, or take the file from its source: each is a query."))
+        problems.append(
+            Problem(place, what, "Fill them in, or take the file from its source: each is a query.", "note")
+        )
     bytes_ = [number for number, caption in enumerate(captions, 1) if BYTES.match(caption.strip())]
     if bytes_:
         first = f"the first is number {bytes_[0]}: {captions[bytes_[0] - 1][:40]}"
         verb = "looks" if len(bytes_) == 1 else "look"
         what = f"{counted(len(bytes_), 'caption')} {verb} like python bytes, {first}"
-        problems.append(Problem(place, what, "Write text, not bytes: caption.decode('utf-8') before it is saved."))
+        problems.append(
+            Problem(place, what, "Write text, not bytes: caption.decode('utf-8') before it is saved.", "note")
+        )
     return problems
 
 

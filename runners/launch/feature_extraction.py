@@ -1,6 +1,6 @@
 """Done once before any trial starts: open every data set, find all weights, run every frozen backbone."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,28 +11,45 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from grid.expansion import Cell, trials_of
 from grid.gridfile import Grid
 from grid.store.home import Home
-from retrieval import data
+from retrieval.data import opening
+from retrieval.data.content import content
 from retrieval.encoders import pretrained
 from retrieval.features import FeatureSource
 from retrieval.model import pretrained_parts
+from retrieval.splits.pairs import DataError
+from retrieval.splits.problems import Problem
 from runners.launch.jobs import Job, jobs_for
 from runners.training.inputs import check_replicas, feature_source
 from runners.training.machine import Machine
 
 
-def check_inputs(jobs: Sequence[Job]) -> None:
+def check_inputs(
+    jobs: Sequence[Job], *, allow_leak: bool = True, warn: Callable[[str], None] = lambda message: None
+) -> None:
     """Open every data set and find every network's weights, so that a wrong path is reported once, not for 45 trials.
 
     Also check that batches are large enough for the replicas that share them.
 
+    Args:
+        allow_leak: whether test images may stand in the training split.
+        warn: called with each problem of the data with which training is possible.
+
     Raises:
         UserError: the first problem.
     """
+    told = set[Problem]()
     wanted = ((job.machine, trial.dataset, trial.model, trial.train) for job in jobs for trial in job.trials)
     for machine, dataset, model, train in dict.fromkeys(wanted):
-        root, keep = machine.root(dataset.name), model.image.feature_network is None
-        pairs = data.opened(dataset.name, root, model.image.view, workers=machine.workers, keep=keep)
-        data.check_protocol(pairs, dataset.name, dataset.protocol)
+        root, view, keep = machine.root(dataset.name), model.image.view, model.image.feature_network is None
+        held = content(dataset.name, root, features=view is None, kept=machine.data)
+        if held.leaks and not allow_leak:
+            raise DataError(f"{held.leaks[0]} If it must be: --allow-leak; then records say it.")
+        for problem in held.problems:
+            if problem not in told:
+                told.add(problem)
+                warn(str(problem))
+        pairs = opening.opened(dataset.name, root, view, held.fingerprint, workers=machine.workers, keep=keep)
+        opening.check_protocol(pairs, dataset.name, dataset.protocol)
         for part in pretrained_parts(model):
             pretrained.locate(part, machine.places)
         check_replicas(train, len(pairs.train.captions), machine.replicas)

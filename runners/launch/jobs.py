@@ -116,7 +116,10 @@ def jobs_for(
     jobs = []
     for chain in chains(trials):
         share = max(gpu_share(resources, trial.settings.recipe) for trial in chain) if gpus else 0.0
-        machine = Machine(resources.cpu, resources.workers, share > 0, roots, weights, features, resources.replicas)
+        data = home.data.absolute()
+        machine = Machine(
+            resources.cpu, resources.workers, share > 0, roots, weights, features, data, resources.replicas
+        )
         settings, ids = tuple(trial.settings for trial in chain), tuple(trial.id for trial in chain)
         request = Request(resources.cpus, share, tuple(resources.custom.items()), min(share, 1.0) or 1.0)
         jobs.append(Job(settings, ids, Home(home.path.absolute()), machine, request, launched))

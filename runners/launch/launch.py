@@ -36,6 +36,7 @@ class Launch:
         address: of a running Ray cluster; None: start Ray on this machine.
         mlflow_uri: of the mirror; None: no mirror.
         live: redraw the matrix in place instead of printing lines.
+        allow_leak: train even if test images stand in the training split.
     """
 
     home: Home
@@ -44,6 +45,7 @@ class Launch:
     address: str | None = None
     mlflow_uri: str | None = None
     live: bool = False
+    allow_leak: bool = False
 
     def run(self, grid: Grid, cells: Sequence[Cell], trials: Sequence[Trial], anew: Sequence[str] = ()) -> None:
         """Train these trials; afterwards the disk tells which are done.
@@ -64,7 +66,7 @@ class Launch:
             jobs = jobs_for(grid, trials, self.home, gpus=capacity.gpus, launched=launched)
             check_room(jobs, capacity, custom=not self.here)
             self._check_nodes(driver, launched, jobs)
-            check_inputs(jobs)
+            check_inputs(jobs, allow_leak=self.allow_leak, warn=self._warn)
             compute_features(jobs, self.console)
             on_gpus = partial(driver.on_gpus, list(grid.resources.custom))
             jobs = sized(jobs, gpu_shares.measured(samples(jobs, grid.resources), on_gpus, self.home, self._warn))

@@ -15,7 +15,8 @@ from grid.encoders import BackboneSettings, ImageSettings, ModelSettings, TextSe
 from grid.errors import UserError
 from grid.identity import derived_seed, digest
 from grid.settings import DatasetSettings, TrainSettings, TrialSettings
-from retrieval import data
+from retrieval.data import opening
+from retrieval.data.content import Content, content
 from retrieval.encoders import pretrained
 from retrieval.encoders.pretrained import Places
 from retrieval.features import FeatureSource
@@ -38,19 +39,20 @@ class Inputs:
     tokens: dict[str, Tokens]
     device: torch.device
     places: Places
+    content: Content
 
     @classmethod
     def prepare(
-        cls, pairs: Pairs, dataset: DatasetSettings, text: TextSettings, *, device: torch.device, places: Places
+        cls, pairs: Pairs, dataset: DatasetSettings, text: TextSettings, content: Content, machine: Machine
     ) -> "Inputs":
         """Build the vocabulary from the training captions, and encode the captions of all splits."""
-        reader = text_readers.build(text, pairs.train.captions, min_count=dataset.min_count, places=places)
+        reader = text_readers.build(text, pairs.train.captions, min_count=dataset.min_count, places=machine.places)
         tokens = {
             "train": reader.encode(pairs.train.captions, max_words=dataset.max_words, drop=text.word_drop),
             "val": reader.encode(pairs.val.captions, max_words=dataset.max_words),
             "test": reader.encode(pairs.test.captions, max_words=dataset.max_words),
         }
-        return cls(pairs, reader, tokens, device, places)
+        return cls(pairs, reader, tokens, machine.device, machine.places, content)
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,20 @@ def prepare(settings: TrialSettings, machine: Machine) -> Inputs:
     Raises:
         UserError: the data cannot be used; says why.
     """
-    inputs = _inputs(settings.dataset, settings.model.image, settings.model.text, machine)
-    data.check_protocol(inputs.pairs, settings.dataset.name, settings.dataset.protocol)
+    held = content_of(settings, machine)
+    inputs = _inputs(settings.dataset, settings.model.image, settings.model.text, machine, held)
+    opening.check_protocol(inputs.pairs, settings.dataset.name, settings.dataset.protocol)
     return inputs
+
+
+def content_of(settings: TrialSettings, machine: Machine) -> Content:
+    """What the trial's data set holds on this machine.
+
+    Raises:
+        UserError: the data cannot be used; says why.
+    """
+    name, features = settings.dataset.name, settings.model.image.view is None
+    return content(name, machine.root(name), features=features, kept=machine.data)
 
 
 def protocols_of(settings: TrialSettings) -> list[str]:
@@ -98,29 +111,33 @@ def feature_source(dataset: DatasetSettings, image: BackboneSettings, machine: M
         UserError: the images cannot be used; says why.
     """
     root = machine.root(dataset.name)
-    pairs = data.opened(dataset.name, root, image.view, workers=machine.workers, keep=False)
-    return FeatureSource(dataset.name, pairs, image, machine.places)
+    held = content(dataset.name, root, features=False, kept=machine.data)
+    pairs = opening.opened(dataset.name, root, image.view, held.fingerprint, workers=machine.workers, keep=False)
+    return FeatureSource(dataset.name, pairs, held.images, image, machine.places)
 
 
 @lru_cache(maxsize=4)
-def _inputs(dataset: DatasetSettings, image: ImageSettings, text: TextSettings, machine: Machine) -> Inputs:
-    pairs = OPENED.get(image.encoder, _as_they_lie)(dataset, image, machine)
-    return Inputs.prepare(pairs, dataset, text, device=machine.device, places=machine.places)
+def _inputs(
+    dataset: DatasetSettings, image: ImageSettings, text: TextSettings, machine: Machine, held: Content
+) -> Inputs:
+    pairs = OPENED.get(image.encoder, _as_they_lie)(dataset, image, machine, held)
+    return Inputs.prepare(pairs, dataset, text, held, machine)
 
 
-def _as_they_lie(dataset: DatasetSettings, image: ImageSettings, machine: Machine) -> Pairs:
-    return data.opened(dataset.name, machine.root(dataset.name), image.view, workers=machine.workers, keep=True)
+def _as_they_lie(dataset: DatasetSettings, image: ImageSettings, machine: Machine, held: Content) -> Pairs:
+    root = machine.root(dataset.name)
+    return opening.opened(dataset.name, root, image.view, held.fingerprint, workers=machine.workers, keep=True)
 
 
-def _for_backbone(dataset: DatasetSettings, image: BackboneSettings, machine: Machine) -> Pairs:
+def _for_backbone(dataset: DatasetSettings, image: BackboneSettings, machine: Machine, held: Content) -> Pairs:
     """The features of the images where the backbone is frozen, else the images."""
     network = image.feature_network
     if network is None:
-        return _as_they_lie(dataset, image, machine)
+        return _as_they_lie(dataset, image, machine, held)
     return feature_source(dataset, network, machine).load(machine.features, machine.device)
 
 
-OPENED: dict[str, Callable[[DatasetSettings, Any, Machine], Pairs]] = {"backbone": _for_backbone}
+OPENED: dict[str, Callable[[DatasetSettings, Any, Machine, Content], Pairs]] = {"backbone": _for_backbone}
 """How a data set is opened for image encoders that need more than the images on the disk."""
 
 
@@ -190,7 +207,6 @@ class Epoch:
 
 @lru_cache(maxsize=4)
 def data_fingerprint(inputs: Inputs, model: ModelSettings) -> str:
-    """Fingerprint of the data set and of the pretrained weights that read it."""
+    """Fingerprint of the data set, and after a "+" of the pretrained weights that read it."""
     weights = [pretrained.fingerprint(part, inputs.places) for part in pretrained_parts(model)]
-    own = inputs.pairs.fingerprint()
-    return digest([own, *weights])[:16] if weights else own
+    return "+".join([inputs.content.fingerprint, *([digest(weights)[:16]] if weights else [])])

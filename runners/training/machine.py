@@ -20,6 +20,8 @@ class Machine:
     """(name, folder) of pretrained weights on this machine."""
     features: Path = Path("features")
     """Folder of the features of frozen backbones."""
+    data: Path | None = None
+    """Folder that keeps what data sets hold; None: they are read whole at each start."""
     replicas: int = 1
     """Processes that train a trial together, each with its own GPU (if any), threads and workers."""
 

@@ -36,6 +36,7 @@ class Progress:
     """How far a trial is.
 
     Args:
+        sources: fingerprints of the "data" and "code" that train it; a checkpoint of others is not continued.
         batch, sums, seconds: of the current epoch: batches trained, sums of what they measured, time they took.
         best: the row of the epoch with the best validation.
         replicas: the largest number of processes that trained it together.
@@ -44,7 +45,9 @@ class Progress:
     train: TrainSettings
     folder: TrialFolder
     device: torch.device
+    sources: Mapping[str, str]
     warn: Callable[[str], None] = lambda message: None
+    begin_anew: Callable[[str], None] = lambda reason: None
     epoch: int = 0
     step: int = 0
     batch: int = 0
@@ -84,7 +87,7 @@ class Progress:
         self.batch, self.sums, self.seconds = 0, {}, 0.0
         if self.best is None or row["val_rsum"] > self.best["val_rsum"]:
             self.best = row
-            content = {"row": row, "model": weights()}
+            content = {"row": row, "model": weights(), "sources": dict(self.sources)}
             checkpoints.save(self.folder.best_checkpoint, content, durable=not self.brief)
         write_json_lines(self.folder.history, self.rows, durable=False)
 
@@ -106,7 +109,7 @@ class Progress:
         Args:
             state: of the trainer: "model", "optimizer" and "random"; "random_of_others", where replicas train it.
         """
-        content = {**{name: getattr(self, name) for name in SAVED}, **state}
+        content = {**{name: getattr(self, name) for name in SAVED}, "sources": dict(self.sources), **state}
         checkpoints.save(self.folder.last_checkpoint, content, previous=self.folder.previous_checkpoint)
         self._saved = (self.step, time.monotonic())
 
@@ -120,6 +123,9 @@ class Progress:
             content = self._whole(name)
             if content is None:
                 continue
+            if reason := self._differs(content) or (best and self._differs(best)):
+                self.begin_anew(reason)
+                return None
             if content["rows"] and best is None:
                 self.warn(f"its best weights are lost, so the trial starts anew: {self.folder.best_checkpoint}")
                 return None
@@ -129,6 +135,16 @@ class Progress:
             self._saved = (self.step, time.monotonic())
             return content
         return None
+
+    def _differs(self, content: Mapping[str, Any]) -> str:
+        """Why a checkpoint cannot be continued: it was trained on other data, or by other code. Empty if it can be."""
+        before = content.get("sources")
+        if before is None:
+            return "its checkpoint does not say on which data and by which code it was trained"
+        others = [
+            f"other {what} ({before[what]} -> {now})" for what, now in self.sources.items() if before[what] != now
+        ]
+        return f"its checkpoint was trained with {' and '.join(others)}" if others else ""
 
     def _whole(self, name: str) -> dict[str, Any] | None:
         """The checkpoint of this name, or None; a corrupt file is set aside for the reader, and never loaded again."""

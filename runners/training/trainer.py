@@ -18,7 +18,7 @@ from retrieval.model import Vse
 from retrieval.prefetch import ahead
 from retrieval.splits.pairs import Split
 from runners.training import checkpoints
-from runners.training.inputs import Batch, Inputs
+from runners.training.inputs import Batch, Inputs, data_fingerprint
 from runners.training.learner import Learner, precision
 from runners.training.progress import Cadence, Progress, best_of
 from runners.training.replicas import Replicas
@@ -44,18 +44,21 @@ class Hooks:
         epoch: with (epochs trained, metrics), after every epoch.
         beat: with the steps trained, after every step and validation; returns whether the trainer is to end.
         warn: with a message for the user.
+        begin_anew: with the reason why the checkpoint is not continued; moves what stands in the folder away.
     """
 
     begin: Callable[[int], None] = lambda step: None
     epoch: Callable[[int, dict[str, float]], None] = lambda epoch, metrics: None
     beat: Callable[[int], bool] = lambda step: False
     warn: Callable[[str], None] = lambda message: None
+    begin_anew: Callable[[str], None] = lambda reason: None
 
 
 class Trainer:
     """Trains a trial in its folder, from its last checkpoint if there is one.
 
     Args:
+        code: fingerprint of the code that trains it.
         start: the parent's folder, where this trial fine-tunes the parent's best model.
         replicas: train with this process, which alone writes, validates and decides; None: it trains alone.
     """
@@ -68,6 +71,7 @@ class Trainer:
         *,
         hooks: Hooks = Hooks(),
         cadence: Cadence = Cadence(),  # noqa: B008
+        code: str = "",
         start: TrialFolder | None = None,
         replicas: Replicas | None = None,
     ) -> None:
@@ -78,7 +82,8 @@ class Trainer:
         self.model, self.objective, self.optimizer = self.learner.model, self.learner.objective, self.learner.optimizer
         if start is not None:
             self.model.start_from(best_of(start, inputs.device)["model"])
-        self.progress = Progress(settings.train, folder, inputs.device, hooks.warn)
+        sources = {"data": data_fingerprint(inputs, settings.model), "code": code}
+        self.progress = Progress(settings.train, folder, inputs.device, sources, hooks.warn, hooks.begin_anew)
 
     def fit(self) -> None:
         """Train to the last epoch.

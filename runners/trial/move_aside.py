@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from grid.errors import UserError
+from grid.store.files import cannot_write
 from grid.store.home import Home, State, TrialFolder
 
 
@@ -16,8 +17,31 @@ def replace(home: Home, trial_id: str) -> None:
     folder = home.trial(trial_id)
     if not folder.path.exists():
         return
-    if not take_away(folder, home.replaced / f"{trial_id}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"):
+    if not take_away(folder, _target(home.replaced, trial_id)):
         raise UserError(f"cannot train {trial_id} anew: it is being trained. Wait for that, or leave it out by --only.")
+
+
+def progress(folder: TrialFolder) -> Path:
+    """Move checkpoints, best weights and history of a trial to `replaced/`; only the holder of its attempt does this.
+
+    Raises:
+        UserError: they cannot be moved.
+    """
+    target = _target(Home(folder.path.parent.parent).replaced, folder.trial_id)
+    # The checkpoints go last: as long as one stands here, the next attempt finds it and moves the rest.
+    files = (folder.history, folder.best_checkpoint, folder.previous_checkpoint, folder.last_checkpoint)
+    try:
+        target.mkdir(parents=True)
+        for path in files:
+            if path.exists():
+                path.rename(target / path.name)
+    except OSError as error:
+        raise cannot_write(target, error) from error
+    return target
+
+
+def _target(replaced: Path, trial_id: str) -> Path:
+    return replaced / f"{trial_id}-{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
 
 
 def take_away(folder: TrialFolder, target: Path) -> bool:

@@ -18,12 +18,12 @@ from grid.store.home import State, TrialFolder
 from results.records import provenance, record
 from retrieval.evaluation import Ranks
 from runners.training.fingerprint import code_fingerprint
-from runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of
+from runners.training.inputs import Inputs, prepare, protocols_of
 from runners.training.machine import Machine
 from runners.training.progress import Cadence, Progress
 from runners.training.replicas import Replicas
 from runners.training.trainer import Hooks, Preempted, Trainer
-from runners.trial import holding
+from runners.trial import holding, move_aside
 from runners.trial.endings import classify, given_up
 from runners.trial.events import Event, EventKind, Listener
 from runners.trial.holding import Hold, Origin
@@ -92,7 +92,7 @@ class TrialRun:
         """
         settings, folder = self.settings, self.folder
         parent = TrialFolder(folder.path.parent / settings.starts_from) if settings.starts_from else None
-        hooks = Hooks(self.hold.begin, self._epoch, self.hold.beat, self._warn)
+        hooks = Hooks(self.hold.begin, self._epoch, self.hold.beat, self._warn, self._begin_anew)
         with Replicas(settings, self.machine) as replicas:
             inputs = self.start()
             if parent and not parent.done.exists():
@@ -101,7 +101,9 @@ class TrialRun:
                 )
             if replicas.count > 1:
                 self.hold.log(replicas.said())
-            trainer = Trainer(settings, inputs, folder, hooks=hooks, cadence=cadence, start=parent, replicas=replicas)
+            trainer = Trainer(
+                settings, inputs, folder, hooks=hooks, cadence=cadence, code=self.code, start=parent, replicas=replicas
+            )
             trainer.fit()
         return self.finish(trainer.progress, inputs, trainer.by_protocols(protocols_of(settings)))
 
@@ -145,6 +147,7 @@ class TrialRun:
         """
         folder, own = self.folder, self.settings.dataset.protocol
         metrics = {name: ranks.metrics() for name, ranks in by_protocol.items()}
+        noted = {"data_problems": [str(problem) for problem in inputs.content.problems]}
         self.hold.commit()
         trained = record.Trained(
             trial_id=folder.trial_id,
@@ -154,9 +157,9 @@ class TrialRun:
             metrics=metrics,
             ranks={direction: getattr(by_protocol[own], direction).tolist() for direction in ("i2t", "t2i")},
             replicas=progress.replicas,
-            data_fingerprint=data_fingerprint(inputs, self.settings.model),
+            data_fingerprint=progress.sources["data"],
             code_fingerprint=self.code,
-            environment=self.environment,
+            environment=self.environment | noted,
         )
         record.write(folder.record, trained.values())
         make_durable(folder.path)  # before `done` says so
@@ -188,6 +191,11 @@ class TrialRun:
         over = not self.hold.end(failure, message) or given_up(self.folder, self.hold.lease["launch"], trace)
         self._tell("failed" if over else "retry", f"{failure}: {message}")
         return State.FAILED if over else State.INTERRUPTED
+
+    def _begin_anew(self, reason: str) -> None:
+        """Say that the trial starts anew, and move what its folder holds of the training before to `replaced/`."""
+        target = move_aside.progress(self.folder)
+        self._warn(f"{reason}; the trial starts anew, and what was there is kept in {target}")
 
     def _warn(self, message: str) -> None:
         self.hold.log(f"warning: {message}")

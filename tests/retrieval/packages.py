@@ -66,6 +66,21 @@ def write_coco(root: Path, *, captions: int = 6, restval: bool = True) -> None:
         (annotations / f"captions_{year}.json").write_text(json.dumps(content))
 
 
+def write_coco_splits(root: Path) -> None:
+    """Data of one's own in COCO's layout: a caption file a split, two images each with two captions."""
+    for place, split in enumerate(("train", "val", "test")):
+        numbers = (10 * place + 1, 10 * place + 2)
+        listed = [{"id": number, "file_name": f"COCO_{number}.png"} for number in numbers]
+        notes = [
+            {"id": 10 * number + c, "image_id": number, "caption": f"image {number} caption {c}"}
+            for number in numbers
+            for c in range(2)
+        ]
+        for number in numbers:
+            write_image(root / "images" / f"COCO_{number}.png", number)
+        (root / f"captions_{split}.json").write_text(json.dumps({"images": listed, "annotations": notes}))
+
+
 def write_vse_infinity(root: Path, *, images: int = 6, repeated: bool = False, folder: str = "images") -> None:
     """VSE-infinity's text files and id mapping, with raw images."""
     write_precomp(root / "precomp", images=images, repeated=repeated, arrays=False)

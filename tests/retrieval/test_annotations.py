@@ -14,7 +14,7 @@ from retrieval.data import annotations
 from retrieval.data.annotations import find
 from retrieval.splits.pairs import DataError, Listing
 
-from .packages import write_coco, write_image, write_karpathy, write_vse_infinity
+from .packages import write_coco, write_coco_splits, write_image, write_karpathy, write_vse_infinity
 
 
 def change(path: Path, edit: Callable[[Any], object]) -> None:
@@ -150,6 +150,36 @@ class TestCoco:
         write_coco(tmp_path)
         (tmp_path / "annotations" / "coco_dev_ids.npy").unlink()
         with pytest.raises(DataError, match=r"coco_dev_ids\.npy: is missing"):
+            annotations.load("coco", tmp_path)
+
+
+class TestCocoSplits:
+    def test_a_caption_file_a_split_needs_no_id_files(self, tmp_path: Path) -> None:
+        write_coco_splits(tmp_path)
+        train, val, test = annotations.load("mine", tmp_path)
+        assert [file.name for file in train.files] == ["COCO_1.png", "COCO_2.png"]
+        assert all(map(aligned, (train, val, test)))
+        assert (len(val.files), len(test.captions)) == (2, 4)
+
+    def test_a_caption_of_an_unlisted_image_is_left_out_and_noted(self, tmp_path: Path) -> None:
+        write_coco_splits(tmp_path)
+        lost = {"id": 7, "image_id": 99, "caption": "nothing"}
+        change(tmp_path / "captions_val.json", lambda content: content["annotations"].append(lost))
+        annotated = annotations.Annotated.of("mine", tmp_path)
+        assert len(annotated.listing("val").captions) == 4
+        (note,) = annotated.notes
+        assert note.what == "1 annotation of an image that is not in its list of images: 7 (image 99)"
+
+    def test_a_split_without_its_file_is_named(self, tmp_path: Path) -> None:
+        write_coco_splits(tmp_path)
+        (tmp_path / "captions_train.json").unlink()
+        with pytest.raises(DataError, match=r"captions_train\.json: is missing"):
+            annotations.load("mine", tmp_path)
+
+    def test_official_files_without_ids_are_told_both_ways(self, tmp_path: Path) -> None:
+        write_coco(tmp_path)
+        (tmp_path / "annotations" / "coco_test_ids.npy").unlink()
+        with pytest.raises(DataError, match=r"coco_test_ids\.npy: is missing.*splits of your own.*captions_test\.json"):
             annotations.load("coco", tmp_path)
 
 

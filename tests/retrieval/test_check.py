@@ -156,7 +156,7 @@ def test_a_healthy_copy_has_no_problem(form: str, tmp_path: Path) -> None:
     (part,) = report.parts
     assert set(part.sizes) == {"train", "val", "test"}
     assert part.bytes > 0
-    assert len(part.fingerprint) == 16
+    assert len(part.fingerprint) == 18
 
 
 @pytest.mark.parametrize(("form", "fault"), FAULTS, ids=[f"{form}: {fault}" for form, fault in FAULTS])

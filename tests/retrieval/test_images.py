@@ -109,3 +109,12 @@ def test_an_unreadable_image_is_named(files: list[Path]) -> None:
         ours.gather(np.array([0]))
     with pytest.raises(DataError, match=r"image .*c\.png is missing"):
         ours.gather(np.array([2]))
+
+
+def test_a_picture_of_16_bits_is_scaled_and_not_cut_off(tmp_path: Path) -> None:
+    grey = np.linspace(0, 65535, 30 * 20).reshape(30, 20).astype(np.uint16)
+    Image.fromarray(grey).save(tmp_path / "deep.png")
+    Image.fromarray((grey / 257).round().astype(np.uint8)).save(tmp_path / "flat.png")
+    deep, flat = (np.asarray(images.opened(tmp_path / name)) for name in ("deep.png", "flat.png"))
+    assert deep.shape == (30, 20, 3)
+    assert np.array_equal(deep, flat)

@@ -1,11 +1,11 @@
 """Raw images with captions: the annotation format is told by what lies under the root. One file a format."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grid import catalog
-from retrieval.data.annotations import coco_captions, karpathy, vse_infinity
+from retrieval.data.annotations import coco_captions, coco_splits, karpathy, vse_infinity
 from retrieval.data.annotations.annotation import SPLITS, Annotation, owners
 from retrieval.data.annotations.locate import located
 from retrieval.splits.pairs import DataError, Listing
@@ -14,18 +14,25 @@ from retrieval.splits.problems import Problem, refuse
 Reading = Callable[[Path, Path, Sequence[str], list[Problem]], list[Annotation]]
 """From the annotations' file, the root, the names of the test split and a list for problems."""
 
-FORMATS: dict[str, tuple[Callable[[str, Path], Path | None], Reading]] = {
-    "Karpathy's JSON": (karpathy.find, karpathy.entries),
-    "COCO captions with id files": (coco_captions.find, coco_captions.entries),
-    "captions by id, VSE-infinity": (vse_infinity.find, vse_infinity.entries),
+Files = Callable[[Path, Path], list[Path]]
+"""From the annotations' file or folder and the root: the files, images apart, that may be read."""
+
+FORMATS: dict[str, tuple[Callable[[str, Path], Path | None], Reading, Files]] = {
+    "Karpathy's JSON": (karpathy.find, karpathy.entries, lambda path, root: [path]),
+    "COCO captions, a file a split": (coco_splits.find, coco_splits.entries, coco_splits.files),
+    "COCO captions with id files": (coco_captions.find, coco_captions.entries, coco_captions.files),
+    "captions by id, VSE-infinity": (vse_infinity.find, vse_infinity.entries, vse_infinity.files),
 }
-"""How the annotations of each format are found and read. The first format that is found counts."""
-EXPECTED = "dataset.json or dataset_*.json (Karpathy), annotations/captions_train2014.json (COCO) or id_mapping.json"
+"""How the annotations of each format are found and read, and from which files. The first format found counts."""
+EXPECTED = (
+    "dataset.json or dataset_*.json (Karpathy), annotations/captions_train2014.json with id files or "
+    "annotations/captions_{train,val,test}.json (COCO), or id_mapping.json"
+)
 
 
 def find(name: str, root: Path) -> tuple[str, Path] | None:
     """The format of the annotations under this root, and their file or folder."""
-    return next(((title, path) for title, (find, _) in FORMATS.items() if (path := find(name, root))), None)
+    return next(((title, path) for title, (find, _, _) in FORMATS.items() if (path := find(name, root))), None)
 
 
 def read(title: str, path: Path, name: str, root: Path, problems: list[Problem]) -> dict[str, list[Annotation]]:
@@ -37,24 +44,45 @@ def read(title: str, path: Path, name: str, root: Path, problems: list[Problem])
     return by_split
 
 
-def load(name: str, root: Path) -> tuple[Listing, Listing, Listing]:
-    """Train, val and test by the annotations under the root; every image is there.
+@dataclass(frozen=True)
+class Annotated:
+    """The annotated images under a root, by split; every image is there.
 
-    Raises:
-        DataError: there are none, they cannot be read, or images are missing or lead out of the root.
+    Args:
+        files: the file of each entry, in the order of the splits and their entries.
+        notes: what is wrong and yet no reason to refuse the data.
     """
-    found = find(name, root)
-    if found is None:
-        raise DataError(f"no annotations under {root}, the root of {name!r}: expected {EXPECTED}.")
-    problems: list[Problem] = []
-    by_split = read(*found, name, root, problems)
-    refuse(problems, str(found[1]))
-    files = located([entry for entries in by_split.values() for entry in entries], root, problems)
-    refuse(problems, f"the images of {found[1]}")
-    train, val, test = (_listing(split, entries, files) for split, entries in by_split.items())
-    return train, val, test
+
+    path: Path
+    title: str
+    by_split: dict[str, list[Annotation]]
+    files: list[tuple[Annotation, Path]]
+    notes: list[Problem]
+
+    @classmethod
+    def of(cls, name: str, root: Path) -> "Annotated":
+        """Read the annotations under the root, and find the images.
+
+        Raises:
+            DataError: there are none, they cannot be read, or images are missing or lead out of the root.
+        """
+        found = find(name, root)
+        if found is None:
+            raise DataError(f"no annotations under {root}, the root of {name!r}: expected {EXPECTED}.")
+        problems: list[Problem] = []
+        by_split = read(*found, name, root, problems)
+        refuse(problems, str(found[1]))
+        files = located([entry for entries in by_split.values() for entry in entries], root, problems)
+        refuse(problems, f"the images of {found[1]}")
+        return cls(found[1], found[0], by_split, files, problems)
+
+    def listing(self, split: str) -> Listing:
+        entries = self.by_split[split]
+        captions = [caption for entry in entries for caption in entry.captions]
+        return Listing([file for entry, file in self.files if entry.split == split], captions, owners(entries))
 
 
-def _listing(split: str, entries: list[Annotation], files: list[tuple[Annotation, Path]]) -> Listing:
-    captions = [caption for entry in entries for caption in entry.captions]
-    return Listing([file for entry, file in files if entry.split == split], captions, owners(entries))
+def load(name: str, root: Path) -> tuple[Listing, Listing, Listing]:
+    """Train, val and test by the annotations under the root; raises as `Annotated.of`."""
+    annotated = Annotated.of(name, root)
+    return annotated.listing("train"), annotated.listing("val"), annotated.listing("test")

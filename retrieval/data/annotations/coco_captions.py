@@ -25,16 +25,30 @@ def find(name: str, root: Path) -> Path | None:
     return next((path for path in (root / "annotations", root) if (path / "captions_train2014.json").exists()), None)
 
 
+def files(path: Path, root: Path) -> list[Path]:
+    """The caption files and the id files."""
+    captions = [path / f"captions_{year}.json" for year in ("train2014", "val2014")]
+    return captions + [place for part in PARTS for place in _places(part, path, root)]
+
+
+def _places(part: str, path: Path, root: Path) -> list[Path]:
+    """Where the ids of a part may lie."""
+    return [folder / f"coco_{part}_ids.npy" for folder in (path, root)]
+
+
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
     """Every image whose captions the id files name, in the order of the ids."""
-    files = {year: _captions(path / f"captions_{year}.json", problems) for year in ("train2014", "val2014")}
+    by_year = {year: captions_of(path / f"captions_{year}.json", problems) for year in ("train2014", "val2014")}
     found = []
     for part, (_, year) in PARTS.items():
-        place = next((p for p in (path / f"coco_{part}_ids.npy", root / f"coco_{part}_ids.npy") if p.exists()), None)
+        place = next((place for place in _places(part, path, root) if place.exists()), None)
         if place:
-            found += _entries(part, place, files[year], problems)
+            found += _entries(part, place, by_year[year], problems)
         elif part != "restval":
-            fix = "Take it from VSE++'s data: see `goalgrid data where coco`."
+            fix = (
+                "Take it from VSE++'s data (see `goalgrid data where coco`); or, for splits of your own, leave all id "
+                "files out and give captions_train.json, captions_val.json and captions_test.json."
+            )
             problems.append(Problem(str(path / f"coco_{part}_ids.npy"), "is missing", fix))
     return found
 
@@ -66,16 +80,22 @@ def _ids(path: Path, problems: list[Problem]) -> list[int]:
     return [int(key) for key in ids]
 
 
-def _captions(path: Path, problems: list[Problem]) -> Captions:
+def captions_of(path: Path, problems: list[Problem]) -> Captions:
+    """The captions of a file; a caption of an image that the file does not list is noted and left out."""
     content = object_of(path, LAYOUT, problems)
     if not content:
         return {}
     try:
         files = {image["id"]: _text(image["file_name"]) for image in content["images"]}
-        return {note["id"]: (files[note["image_id"]], _text(note["caption"])) for note in content["annotations"]}
+        notes = [(note["id"], note["image_id"], _text(note["caption"])) for note in content["annotations"]]
     except (KeyError, TypeError) as error:
         problems.append(Problem(str(path), f"is not in COCO's layout ({error!r})", f"Expected {LAYOUT}."))
-    return {}
+        return {}
+    lost = [f"{key} (image {image})" for key, image, _ in notes if image not in files]
+    if lost:
+        what = f"{counted(len(lost), 'annotation')} of an image that is not in its list of images: {shortened(lost)}"
+        problems.append(Problem(str(path), what, "Remove it, or add its image; it is left out.", "note"))
+    return {key: (files[image], caption) for key, image, caption in notes if image in files}
 
 
 def _text(value: Any) -> str:

@@ -15,6 +15,11 @@ def find(name: str, root: Path) -> Path | None:
     return next((path for path in paths if path.exists()), None)
 
 
+def files(path: Path, root: Path) -> list[Path]:
+    """The mapping and the text files."""
+    return [path, *(file for folder in (root / "precomp", root) for file in sorted(folder.glob("*_[ci]*s.txt")))]
+
+
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
     """Every image whose id the text files name; the first of `test_splits` that exists is the test split."""
     mapping = _mapping(path, problems)

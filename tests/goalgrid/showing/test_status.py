@@ -146,12 +146,12 @@ def test_stale_trials_are_named_by_what_changed(pair: Home, verb: Verb) -> None:
     first, second = pair.trials()
     old = json.dumps({"versions": {"torch": "1.0"}, "python": "3.0"})
     change(first, code_fingerprint=versioned("other"), environment=old)
-    change(second, data_fingerprint="other", finished_at="2000-01-01T00:00:00+00:00")
+    change(second, data_fingerprint="2:other")
     told = verb("status", "demo", runs=pair).stdout
     assert "stale: 1 of 2 done, trained by other code than now" in told
     assert "stale: 1 of 2 done, environment: python 3.0 -> " in told
     assert "torch 1.0 -> " in told
-    assert "stale: 1 of 2 done, data: other data than the latest: other -> " in told
+    assert "stale: 1 of 2 done, data: trained on other data than are here now: 2:other -> " in told
     assert "train them anew: goalgrid run demo --stale" in told
     (ids,) = json.loads(verb("status", "demo", "--json", runs=pair).stdout)["stale"]["code"].values()
     assert ids == [first.trial_id]

@@ -22,7 +22,7 @@ from results import renderers
 from results.layouts import LAYOUTS, arrange, natural
 from results.layouts.captions import METRIC_NAMES
 from results.records import record
-from results.records.provenance import versioned
+from results.records.provenance import Now, versioned
 from results.records.scores import Score, Scores
 from results.renderers import latex, markdown, parquet, terminal
 from results.tables.table import Block, Group, Label, Row, Table, TableEntry
@@ -81,7 +81,7 @@ def test_cells_that_are_not_of_the_grid_are_gaps(scores: Scores, cells: list[Cel
 
 
 def test_every_format_says_how_many_trials_other_code_trained(cells: list[Cell], scores: Scores) -> None:
-    compared = replace(scores, code=code_fingerprint)
+    compared = replace(scores, now=Now(code_fingerprint))
     assert "code" not in arrange(cells, compared).caption
     first, second, *rest = scores.rows.values()
     changed = [{**first, "code_fingerprint": versioned("f")}, {**second, "code_fingerprint": "older"}, *rest]

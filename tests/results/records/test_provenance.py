@@ -17,6 +17,8 @@ from results.records.provenance import Cause, Stale
 ROOT = Path(__file__).parents[3]
 CODE = provenance.versioned("0123456789abcdef" * 4)
 NOW = dict.fromkeys(("one", "two", "three"), CODE)
+AWAY = dict.fromkeys(NOW, "")
+"""No data are on this machine."""
 
 
 def row(**different: Any) -> dict[str, Any]:
@@ -35,24 +37,24 @@ def row(**different: Any) -> dict[str, Any]:
 
 
 def test_what_was_trained_as_now_is_not_stale() -> None:
-    assert provenance.stale([row()], NOW) == {}
+    assert provenance.stale([row()], NOW, AWAY) == {}
 
 
 def test_other_code_is_named() -> None:
     other = provenance.versioned("f" * 64)
-    found = provenance.stale([row(code_fingerprint=other)], NOW)
+    found = provenance.stale([row(code_fingerprint=other)], NOW, AWAY)
     assert found == {"one": [Stale(Cause.CODE, "trained by other code than now")]}
 
 
 def test_a_record_from_before_says_that_code_was_compared_in_another_way() -> None:
-    ((found,),) = provenance.stale([row(code_fingerprint=CODE.partition(":")[2])], NOW).values()
+    ((found,),) = provenance.stale([row(code_fingerprint=CODE.partition(":")[2])], NOW, AWAY).values()
     assert found.cause is Cause.CODE
     assert "when code was compared in another way" in found.what
 
 
 def test_the_version_that_changed_is_named_and_no_other() -> None:
     environment = json.dumps({"versions": {"torch": "1.0", "ray": "0.1"}, "python": "3.0.0"})
-    (found,) = provenance.stale([row(environment=environment)], NOW)["one"]
+    (found,) = provenance.stale([row(environment=environment)], NOW, AWAY)["one"]
     assert found == Stale(
         Cause.ENVIRONMENT, f"python 3.0.0 -> {platform.python_version()}, torch 1.0 -> {version('torch')}"
     )
@@ -61,8 +63,20 @@ def test_the_version_that_changed_is_named_and_no_other() -> None:
 def test_the_latest_trial_decides_which_data_are_meant() -> None:
     later = row(trial_id="two", data_fingerprint="e", finished_at="2026-01-02T00:00:00+00:00")
     elsewhere = row(trial_id="three", recipe="fc-bow", data_fingerprint="f")
-    found = provenance.stale([later, row(), elsewhere], NOW)
+    found = provenance.stale([later, row(), elsewhere], NOW, AWAY)
     assert found == {"one": [Stale(Cause.DATA, "other data than the latest: d -> e")]}
+
+
+def test_the_data_at_hand_decide_where_there_are_any() -> None:
+    here = dict.fromkeys(NOW, "2:here")
+    rows = [
+        row(data_fingerprint="2:here+weights"),
+        row(trial_id="two", data_fingerprint="2:there", finished_at="2026-01-02T00:00:00+00:00"),
+    ]
+    found = provenance.stale(rows, NOW, here)
+    assert found == {"two": [Stale(Cause.DATA, "trained on other data than are here now: 2:there -> 2:here")]}
+    (before,) = provenance.stale([row(data_fingerprint="d")], NOW, here)["one"]
+    assert "when data were compared in another way" in before.what
 
 
 def test_every_source_counts_for_the_nodes_of_a_cluster(tmp_path: Path) -> None:

@@ -1,0 +1,82 @@
+"""The data of a grid on this machine: what they hold, and which finished trials were trained on other data."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from grid import catalog
+from grid.errors import UserError
+from grid.expansion import Shared, Trial
+from grid.gridfile import Grid
+from grid.store.home import Home
+
+if TYPE_CHECKING:
+    from results.records.provenance import Now
+    from retrieval.data.content import Content
+
+Key = tuple[str, bool]
+"""A data set by its name, and whether a trial reads its precomputed features."""
+
+
+class DataAtHand:
+    """What the data sets of a grid hold on this machine, each read at most once.
+
+    Data that are not on this machine, or that cannot be read, are not compared.
+    """
+
+    def __init__(self, grid: Grid, home: Home) -> None:
+        self.grid, self.home = grid, home
+        self.unreadable: dict[str, str] = {}
+        """Why data cannot be read, by data set."""
+        self._found: dict[Key, Content | None] = {}
+
+    def content(self, shared: Shared) -> "Content | None":
+        """What the data set of these settings holds; None where it cannot be compared."""
+        key = _key(shared)
+        if key not in self._found:
+            try:
+                self._found[key] = self._read(key)
+            except UserError as error:
+                self.unreadable[key[0]] = str(error)
+                self._found[key] = None
+        return self._found[key]
+
+    def fingerprint(self, shared: Shared) -> str:
+        """Fingerprint of the data that these settings would train on now; empty where they cannot be compared."""
+        found = self.content(shared)
+        return found.fingerprint if found else ""
+
+    def sizes(self, shared: Shared) -> dict[str, tuple[int, int]]:
+        """Images and captions by split: of the data here, else the official sizes; empty where neither is known."""
+        if found := self.content(shared):
+            return {split: (images, captions) for split, images, captions in found.sizes}
+        return {name: (s.images, s.captions) for name, s in catalog.described(shared.dataset.name).splits.items()}
+
+    def check(self, trials: Iterable[Trial]) -> None:
+        """Check that the data of these trials can be read, where this machine has a root for them.
+
+        Raises:
+            UserError: they cannot; says why.
+        """
+        for key in dict.fromkeys(_key(trial.shared) for trial in trials):
+            self._found[key] = self._read(key)
+
+    def _read(self, key: Key) -> "Content | None":
+        name, features = key
+        root = self.grid.root(name)
+        if root is None and not catalog.described(name).embedded:
+            return None
+        from retrieval.data.content import content
+
+        return content(name, root, features=features, kept=self.home.data)
+
+
+def now(data: DataAtHand) -> "Now":
+    """The code and the data that would train a grid's trials now, for comparison with what records hold."""
+    from results.records.provenance import Now
+    from runners.training.fingerprint import code_fingerprint
+
+    return Now(code_fingerprint, data.fingerprint)
+
+
+def _key(shared: Shared) -> Key:
+    return shared.dataset.name, shared.model.image.view is None
