@@ -3,14 +3,21 @@
 One folder of the cache holds {train,val,test}.npy in float16, memory-mapped, so that the trials of a node share one
 copy. Rows are appended to `*.npy.part`, and the whole file is renamed: an interrupted extraction resumes after its last
 whole block. A second process waits for the lock and then finds the features done.
+
+`{train,val,test}.sum.json` holds the checksum of each file, and the stamp (size and times) of the file whose checksum
+was verified last: a file with another stamp is verified again.
 """
 
+import hashlib
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -96,24 +103,25 @@ class FeatureSource:
 
     def views(self) -> int:
         """How many views the network has to see."""
-        return sum(self._crops(name) * len(split.images) for name, split in self.pairs.splits.items())
+        return sum(map(self._rows, self.pairs.splits))
 
-    def ready(self, cache: Path) -> bool:
-        """Whether the features of all splits are in the cache."""
-        return all((self.folder(cache) / f"{name}.npy").exists() for name in self.pairs.splits)
+    def wanting(self, cache: Path) -> list[Path]:
+        """The files of features that the cache lacks, or that are damaged."""
+        wanted = ((self.folder(cache) / f"{name}.npy", self._rows(name)) for name in self.pairs.splits)
+        return [path for path, rows in wanted if not (_verified(path) or _whole(path, rows))]
 
     def load(self, cache: Path, device: torch.device, progress: ViewsDone = lambda views: None) -> Pairs:
-        """The data set as features; those missing in the cache are computed here.
+        """The data set as features; those missing in the cache, or damaged there, are computed here.
 
         Raises:
             UserError: an image or the weights cannot be read, the disk is full, or features overflow float16.
         """
         folder, splits = self.folder(cache), self.pairs.splits
-        if not self.ready(cache):
+        if self.wanting(cache):
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 with FileLock(folder / "lock"):
-                    self._compute(folder, device, progress)
+                    self._compute(self.wanting(cache), device, progress)
             except OSError as error:
                 raise UserError(f"features cannot be written to {folder}: {error}") from error
         banks = {name: Bank(folder / f"{name}.npy", self._crops(name)) for name in splits}
@@ -122,16 +130,21 @@ class FeatureSource:
     def _crops(self, split: str) -> int:
         return int(self.backbone.crops) if split == "train" else 1
 
-    def _compute(self, folder: Path, device: torch.device, progress: ViewsDone) -> None:
-        missing = [(name, split) for name, split in self.pairs.splits.items() if not (folder / f"{name}.npy").exists()]
-        if not missing:  # another process was faster
+    def _rows(self, split: str) -> int:
+        return self._crops(split) * len(self.pairs.splits[split].images)
+
+    def _compute(self, wanting: Sequence[Path], device: torch.device, progress: ViewsDone) -> None:
+        if not wanting:  # another process was faster
             return
         about = {"dataset": self.name, "backbone": self.backbone.model_dump(mode="json"), "key": self.key}
-        write_json(folder / "about.json", about)
+        write_json(wanting[0].with_name("about.json"), about)
         network = Vision(self.backbone, self.places).eval().to(device)
-        progress(self.views() - sum(self._crops(name) * len(split.images) for name, split in missing))
-        for name, split in missing:
-            for rows in _fill(folder / f"{name}.npy", network, split.images, self._crops(name), device):
+        progress(self.views() - sum(self._rows(path.stem) for path in wanting))
+        for path in wanting:
+            if path.exists():
+                path.replace(path.with_suffix(".corrupt"))
+            _sum(path).unlink(missing_ok=True)
+            for rows in _fill(path, network, self.pairs.splits[path.stem].images, self._crops(path.stem), device):
                 progress(rows)
 
 
@@ -150,6 +163,46 @@ def _fill(path: Path, network: Vision, images: Images, crops: int, device: torch
         file.append(_features(network, block, device))
         yield len(block)
     file.finish()
+    _whole(path, sum(file.blocks))
+
+
+def _sum(path: Path) -> Path:
+    return path.with_suffix(".sum.json")
+
+
+def _noted(path: Path) -> dict[str, Any]:
+    """The checksum of a file of features, and the stamp of its last verification; empty where none can be read."""
+    try:
+        content = json.loads(_sum(path).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _stamp(path: Path) -> list[int]:
+    """What changes when a file is written; no program can set back the time of its last change."""
+    now = path.stat()
+    return [now.st_size, now.st_mtime_ns, now.st_ctime_ns]
+
+
+def _verified(path: Path) -> bool:
+    """Whether a file of features is the one whose checksum was verified last."""
+    return path.is_file() and _noted(path).get("stamp") == _stamp(path)
+
+
+def _whole(path: Path, rows: int) -> bool:
+    """Whether a file of features has so many rows and its checksum; a file without a checksum gets one."""
+    try:
+        array = np.load(path, mmap_mode="r")
+        with path.open("rb") as file:
+            digest, stamp = hashlib.file_digest(file, "sha256").hexdigest(), _stamp(path)
+    except (OSError, ValueError, EOFError):
+        return False
+    if len(array) != rows or _noted(path).get("sha256", digest) != digest:
+        return False
+    with suppress(UserError):  # a cache that others share may be read-only
+        write_json(_sum(path), {"sha256": digest, "stamp": stamp}, durable=False)
+    return True
 
 
 def _features(network: Vision, pixels: Tensor, device: torch.device) -> Float[np.ndarray, "b *shape"]:

@@ -13,13 +13,13 @@ from grid.store.home import TrialFolder
 
 
 def attempt(folder: TrialFolder, **different: Any) -> Attempt:
-    """A further attempt at a trial, made by this very process, but for what is different."""
+    """A further attempt at a trial, made by a live process, which started this process, but for what is different."""
     lease = {
         "launch": "a-launch",
         "machine": processes.machine(),
         "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "started": processes.own_start(),
+        "pid": os.getppid(),
+        "started": processes.started(os.getppid()),
         "heartbeat": time.time(),
         "step": 7,
     }

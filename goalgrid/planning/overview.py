@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from goalgrid.planning.data_at_hand import DataAtHand, now
@@ -80,27 +81,42 @@ class Overview:
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """The provenance of every finished trial, with its steps, epochs and seconds."""
+        """The provenance of every finished trial whose record can be read, with its steps, epochs and seconds."""
+        return self._records[0]
+
+    @property
+    def unreadable(self) -> dict[str, str]:
+        """Why the record of a finished trial cannot be read, by trial id."""
+        return self._records[1]
+
+    @cached_property
+    def _records(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
         done = self.having(State.DONE)
         if not done:
-            return []
+            return [], {}
         from results.records import provenance, record_cache
 
-        columns = [*provenance.COLUMNS, "steps", "epochs", "train_seconds"]
+        columns, unreadable = [*provenance.COLUMNS, "steps", "epochs", "train_seconds"], dict[Path, str]()
         paths = [self.folder(trial).record for trial in done]
-        rows: list[dict[str, Any]] = record_cache.read(self.home, paths, columns).to_pylist()
-        return rows
+        rows: list[dict[str, Any]] = record_cache.read(self.home, paths, columns, unreadable).to_pylist()
+        return rows, {path.parent.name: why for path, why in unreadable.items()}
+
+    def reached(self, trial: Trial) -> State:
+        """The state that a command exits with: a trial of other data, or without a whole record, is not done."""
+        undone = trial.id in self.unreadable or trial.id in self.of_other_data
+        return State.INTERRUPTED if undone else self.states[trial.id]
 
     @cached_property
     def stale(self) -> "dict[str, list[Stale]]":
         """Finished trials by id that a run now might not repeat, with the reasons."""
-        if not self.records:
+        if not self.counts[State.DONE]:
             return {}
         from results.records import provenance
 
-        done = {trial.id for trial in self.having(State.DONE)}
+        done = {row["trial_id"] for row in self.records}
         code = provenance.of_trials(self.cells, done, self.now.code)
-        return provenance.stale(self.records, code, provenance.of_trials(self.cells, done, self.now.data))
+        stale = provenance.stale(self.records, code, provenance.of_trials(self.cells, done, self.now.data))
+        return stale | {own: [provenance.Stale(provenance.Cause.RECORD, why)] for own, why in self.unreadable.items()}
 
     @cached_property
     def data(self) -> DataAtHand:
@@ -119,10 +135,6 @@ class Overview:
 
         data = provenance.of_trials(self.cells, {row["trial_id"] for row in self.records}, self.now.data)
         return {row["trial_id"] for row in self.records if provenance.of_other_data(row, data[row["trial_id"]])}
-
-    def reached(self, trial: Trial) -> State:
-        """The state that a command exits with: a trial that is done on other data is not done on these."""
-        return State.INTERRUPTED if trial.id in self.of_other_data else self.states[trial.id]
 
     def to_dict(self) -> dict[str, Any]:
         return {

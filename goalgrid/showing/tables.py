@@ -80,7 +80,10 @@ def scores_of(
     protocols = [name for dataset in grid.datasets for name in catalog.protocols(dataset)]
     if protocol is not None and protocol not in protocols:
         raise UserError(unknown("protocol", protocol, protocols, where=f"of grid {grid.name!r}"))
-    return Scores.read(cells, home, protocol=protocol, interval=interval, now=now(DataAtHand(grid, home)))
+    scores = Scores.read(cells, home, protocol=protocol, interval=interval, now=now(DataAtHand(grid, home)))
+    for message in scores.unreadable:
+        say(f"left out: {message}")
+    return scores
 
 
 def deliver(drawn: "Table", kind: str, output: Path | None, folder: Path) -> None:

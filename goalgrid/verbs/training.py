@@ -98,7 +98,7 @@ def status(grid: options.GridName, home: options.Runs = options.RUNS, as_json: o
     """What is done, running, failed or planned, why each failure failed, and what is stale."""
     overview = Overview.of(recall(grid, home), home)
     show_for(as_json, lambda: standing.to_dict(overview), lambda: standing.lines(overview))
-    raise typer.Exit(EXIT[exit_state(list(map(overview.reached, overview.trials)))])
+    raise typer.Exit(EXIT[exit_state([overview.reached(trial) for trial in overview.trials])])
 
 
 @verbs.command()

@@ -9,30 +9,58 @@ import json
 import os
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from grid.errors import UserError
 
+_FENCES: dict[Path, Callable[[], None]] = {}
+"""By folder: what has to hold for this process to write there."""
+
 
 @contextmanager
-def written_aside(path: Path, *, durable: bool = True) -> Iterator[Path]:
+def fenced(folder: Path, check: Callable[[], None]) -> Iterator[None]:
+    """While the block runs, a file gets its name in this folder only after `check`, which raises where it may not.
+
+    A process may be suspended between the check and the renaming, and be replaced meanwhile. So the process that
+    replaces it first claims the folder, by what `check` reads, and then removes all files that were written aside. A
+    file aside that passed the check before the claim is thus gone, and renaming it fails.
+    """
+    _FENCES[folder] = check
+    try:
+        yield
+    finally:
+        if _FENCES.get(folder) == check:  # else another thread holds the folder by now
+            del _FENCES[folder]
+
+
+def _unfenced() -> None:
+    """The check of a folder in which every process may write."""
+
+
+@contextmanager
+def written_aside(path: Path, *, durable: bool = True, previous: Path | None = None) -> Iterator[Path]:
     """Give a path beside `path` to create; when the block ends well, it becomes `path` in one step.
 
     Args:
         durable: wait until it stands on the disk; else a power cut may take it, or leave it empty.
+        previous: what the file that stood at `path` becomes.
 
     Raises:
         UserError: the disk is full, read-only or not ours; what stood at `path` is untouched.
     """
-    aside = _beside(path)
+    aside, check = _beside(path), _FENCES.get(path.parent, _unfenced)
     try:
+        check()  # no folder is made, and nothing large written, for nothing
         path.parent.mkdir(parents=True, exist_ok=True)
         yield aside
         if durable:
             _sync(aside)
+        check()
+        if previous is not None and path.exists():
+            path.replace(previous)
         aside.replace(path)
         if durable:
             _sync(path.parent)
@@ -41,6 +69,7 @@ def written_aside(path: Path, *, durable: bool = True) -> Iterator[Path]:
             aside.unlink(missing_ok=True)
         if not isinstance(error, OSError):
             raise
+        check()  # a file aside that another process removed is no fault of the disk
         raise cannot_write(path, error, "What was there before is untouched. ") from error
 
 
@@ -96,9 +125,10 @@ def create_text(path: Path, text: str) -> bool:
     Raises:
         OSError: the disk is full or read-only.
     """
-    aside = _beside(path)
+    aside, check = _beside(path), _FENCES.get(path.parent, _unfenced)
     try:
         aside.write_text(text, encoding="utf-8")
+        check()
         os.link(aside, path)
     except FileExistsError:
         return False

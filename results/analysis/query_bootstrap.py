@@ -28,15 +28,11 @@ class QueryRanks:
 
     @classmethod
     def read(cls, cells: Iterable[Cell], home: Home) -> "QueryRanks":
-        """Read the ranks of all finished trials.
-
-        Raises:
-            UserError: a record cannot be read.
-        """
+        """Read the ranks of all finished trials whose record can be read; `Scores.read` names the others."""
         folders = [home.trial(trial.id) for trial in trials_of(cells)]
         done = [folder.record for folder in folders if folder.done.exists()]
         columns = {"i2t": "test_i2t_ranks", "t2i": "test_t2i_ranks"}
-        table = record.collect(done, ["trial_id", *columns.values()])
+        table = record.collect(done, ["trial_id", *columns.values()], unreadable={})
         return cls({
             table["trial_id"][row].as_py(): {
                 direction: np.from_dlpack(table[column][row].values)  # to_numpy() would import pandas

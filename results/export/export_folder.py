@@ -26,12 +26,13 @@ from results.tables.table import Table
 
 
 def results(ids: Iterable[str], home: Home, path: Path) -> int:
-    """Concatenate the records of these trials into one Parquet file; return their number."""
+    """Concatenate the records of these trials that can be read into one Parquet file; return their number."""
     done = [home.trial(trial_id).record for trial_id in ids]
+    unreadable: record.Unreadable = {}
     with written_aside(path) as aside, pq.ParquetWriter(aside, record.SCHEMA, compression="zstd") as writer:
-        for part in record.parts(done):
+        for part in record.parts(done, unreadable=unreadable):
             writer.write_table(part)
-    return len(done)
+    return len(done) - len(unreadable)
 
 
 def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path, *, report: str, now: Now | None = None) -> None:

@@ -7,6 +7,7 @@ from grid.store.home import Home, State, TrialFolder
 
 NEVER_RUN = "never run"
 OTHER_DATA = "trained on other data than are here now"
+UNREADABLE = "with a record that cannot be read"
 
 
 def states(ids: Iterable[str], home: Home) -> dict[str, State]:

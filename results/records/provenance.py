@@ -67,6 +67,7 @@ class Cause(StrEnum):
     CODE = "code"
     ENVIRONMENT = "environment"
     DATA = "data"
+    RECORD = "record"
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from grid.errors import UserError
 from grid.settings import TrialSettings
 from grid.store.files import written_aside
+from grid.store.home import TrialFolder
+from results.records import sealed
 
 METRICS = ("i2t_r1", "i2t_r5", "i2t_r10", "i2t_medr", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_medr", "rsum")
 """Metrics of an evaluation. i2t: images search texts; t2i: texts search images; r1: Recall@1; medr: median rank."""
@@ -171,29 +172,35 @@ def write(path: Path, values: Mapping[str, Any]) -> None:
         UserError: the disk is full or read-only.
     """
     row = pa.RecordBatch.from_struct_array(pa.array([values], pa.struct(list(SCHEMA))))  # converts all columns at once
-    buffer = pa.BufferOutputStream()  # writing to the file directly takes a third longer: many small writes
-    pq.write_table(
-        pa.Table.from_batches([row], SCHEMA),
-        buffer,
-        compression=dict.fromkeys(_LONG, "zstd"),
-        use_dictionary=False,
-        write_statistics=False,
-    )
-    with written_aside(path, durable=False) as aside, aside.open("wb") as file:
-        file.write(buffer.getvalue())
+    options = {"compression": dict.fromkeys(_LONG, "zstd"), "use_dictionary": False, "write_statistics": False}
+    content = sealed.dumped(pa.Table.from_batches([row], SCHEMA), **options)
+    with written_aside(path, durable=False) as aside:
+        aside.write_bytes(content)
 
 
-def collect(paths: Iterable[Path], columns: list[str] | None = None) -> pa.Table:
+Unreadable = dict[Path, str]
+"""The records that could not be read, with the message for the user."""
+
+
+def collect(paths: Iterable[Path], columns: list[str] | None = None, unreadable: Unreadable | None = None) -> pa.Table:
     """The records at these paths as one table, with all columns or with `columns` alone.
+
+    Args:
+        unreadable: takes the records that cannot be read, which are left out; None: they are an error.
 
     Raises:
         UserError: a record cannot be read.
     """
-    return pa.concat_tables([_empty(columns), *parts(paths, columns)])
+    return pa.concat_tables([_empty(columns), *parts(paths, columns, unreadable)])
 
 
-def parts(paths: Iterable[Path], columns: list[str] | None = None) -> Iterator[pa.Table]:
+def parts(
+    paths: Iterable[Path], columns: list[str] | None = None, unreadable: Unreadable | None = None
+) -> Iterator[pa.Table]:
     """The records as tables of `PART` records, so that reading 100,000 whole records needs the memory of a few hundred.
+
+    Args:
+        unreadable: takes the records that cannot be read, which are left out; None: they are an error.
 
     Raises:
         UserError: a record cannot be read.
@@ -202,7 +209,7 @@ def parts(paths: Iterable[Path], columns: list[str] | None = None) -> Iterator[p
     while batch := list(itertools.islice(unread, PART)):
         table = _read_by_duckdb(batch, columns) if len(batch) >= MANY else None
         if table is None:
-            records = [_read(path, columns) for path in batch]
+            records = [_read(path, columns, unreadable) for path in batch]
             table = pa.concat_tables([_empty(columns), *records], promote_options="default")
         yield table.combine_chunks()
 
@@ -222,26 +229,41 @@ def _read_by_duckdb(paths: Sequence[Path], columns: list[str] | None) -> pa.Tabl
     names = [str(path) for path in paths]
     if any(set(name) & set("*?[") for name in names):  # DuckDB would read the name as a pattern
         return None
-    wanted = _empty(columns).schema
-    selected = ", ".join(f'"{name}"' for name in wanted.names)
-    query = f"SELECT {selected} FROM read_parquet($1, hive_partitioning = false)"
+    wanted = _empty([*(columns or SCHEMA.names), "trial_id"]).schema
+    selected = ", ".join(f'"{name}"' for name in wanted.names[:-1])
+    query = f"SELECT {selected}, trial_id AS of FROM read_parquet($1, hive_partitioning = false)"
     try:
+        for path in paths:
+            sealed.whole(path)
         with duckdb.connect() as connection:
-            table = connection.sql(query, params=[names]).to_arrow_table().cast(wanted)
-    except (duckdb.Error, pa.ArrowInvalid):
+            table = connection.sql(query, params=[names]).to_arrow_table()
+        of, table = table["of"].to_pylist(), table.drop_columns("of").cast(pa.schema(list(wanted)[:-1]))
+    except (duckdb.Error, pa.ArrowInvalid, sealed.Damaged, OSError):
         return None
-    return table if table.num_rows == len(paths) else None
+    return table if len(of) == len(paths) and all(map(_stands_with, of, paths)) else None
 
 
-def _read(path: Path, columns: list[str] | None) -> pa.Table:
+def _read(path: Path, columns: list[str] | None, unreadable: Unreadable | None) -> pa.Table:
+    """A record; an empty table, and a note, where it cannot be read."""
     try:
-        file = pq.ParquetFile(path)
-        known = [name for name in columns or SCHEMA.names if name in file.schema_arrow.names]
-        return file.read(columns=known, use_threads=False)  # an earlier version may have written columns that are gone
-    except (OSError, pa.ArrowInvalid) as error:
-        raise unreadable(path, error) from error
+        known = columns or SCHEMA.names  # an earlier version may have written columns that are gone
+        table = sealed.read(path, [*known, *{"trial_id"}.difference(known)])
+        (of,) = table["trial_id"].to_pylist()
+        if not _stands_with(of, path):
+            raise sealed.Damaged(f"it is the record of {of}")
+        return table.select([name for name in known if name in table.schema.names])
+    except (sealed.Damaged, OSError, ValueError, KeyError) as error:
+        if unreadable is None:
+            raise cannot_be_read(path, error) from error
+        unreadable[path] = str(cannot_be_read(path, error))
+        return _empty(columns)
 
 
-def unreadable(path: Path, error: Exception) -> UserError:
+def _stands_with(trial_id: str, path: Path) -> bool:
+    """Whether a record is of the trial in whose folder it stands, or stands in no trial's folder."""
+    return path.name != TrialFolder(path.parent).record.name or trial_id == path.parent.name
+
+
+def cannot_be_read(path: Path, error: Exception) -> UserError:
     """The error that tells a user which record cannot be read, why, and what to do."""
-    return UserError(f"the record {path} cannot be read: {error}. Remove that trial's folder and run the grid again.")
+    return UserError(f"the record {path} cannot be read: {error}. Train its trial anew by goalgrid run GRID --stale.")

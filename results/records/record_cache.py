@@ -12,12 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from grid.errors import UserError
 from grid.store.files import written_aside
 from grid.store.home import Home
-from results.records import record
+from results.records import record, sealed
 
 FEW = 500
 """Records that are read in less than a second. Fewer are read without the copy; fewer new ones are not copied yet."""
@@ -30,50 +29,48 @@ MARK = "mark"
 _SCHEMA = pa.schema([pa.field(MARK, pa.string()), *(record.SCHEMA.field(name) for name in COLUMNS)])
 
 
-def read(home: Home, paths: Sequence[Path], columns: list[str]) -> pa.Table:
+def read(
+    home: Home, paths: Sequence[Path], columns: list[str], unreadable: record.Unreadable | None = None
+) -> pa.Table:
     """The same table as `record.collect` of these paths and columns, sooner.
 
     Args:
         columns: some of `COLUMNS`.
+        unreadable: takes the records that cannot be read, which are left out; None: they are an error.
 
     Raises:
         UserError: a record cannot be read.
     """
     if len(paths) < FEW:
-        return record.collect(paths, columns)
+        return record.collect(paths, columns, unreadable)
     wanted = {_mark(path): path for path in paths}
     cached = _cached(home.summaries)
     known = set(cached[MARK].to_pylist())
     new = {mark: path for mark, path in wanted.items() if mark not in known}
     # The marks are older than what is read now. A record that is replaced in between stands with its new content under
     # its old mark, which nobody asks for again.
-    read_now = record.collect(list(new.values()), COLUMNS)
-    summaries = pa.concat_tables(
-        [cached, read_now.add_column(0, _SCHEMA.field(MARK), pa.array(list(new), pa.string()))]
-    )
+    read_now = record.collect(list(new.values()), COLUMNS, unreadable)
+    marks = [mark for mark, path in new.items() if path not in (unreadable or ())]
+    summaries = pa.concat_tables([cached, read_now.add_column(0, _SCHEMA.field(MARK), pa.array(marks, pa.string()))])
     if len(new) >= FEW:
         _write(home, summaries)
     rows = {mark: row for row, mark in enumerate(summaries[MARK].to_pylist())}
-    return summaries.select(columns).take([rows[mark] for mark in wanted])
+    return summaries.select(columns).take([rows[mark] for mark in wanted if mark in rows])
 
 
 def _mark(path: Path) -> str:
-    """The mark of the record at this path as it is now.
-
-    Raises:
-        UserError: there is no record.
-    """
+    """The mark of the record at this path as it is now; without a record, a mark that nobody knows."""
     try:
         now = path.stat()
-    except OSError as error:
-        raise record.unreadable(path, error) from error
+    except OSError:
+        return str(path)
     return f"{path.parent.name}/{now.st_ino}/{now.st_size}/{now.st_mtime_ns}/{now.st_ctime_ns}"
 
 
 def _cached(path: Path) -> pa.Table:
     """The summaries that earlier readers wrote; none if the file is damaged or of another schema."""
-    with suppress(OSError, pa.ArrowInvalid):
-        cached = pq.ParquetFile(path, page_checksum_verification=True).read()
+    with suppress(OSError, sealed.Damaged):
+        cached = sealed.read(path)
         if cached.schema.equals(_SCHEMA):
             return cached
     return pa.Table.from_batches([], _SCHEMA)
@@ -85,4 +82,4 @@ def _write(home: Home, summaries: pa.Table) -> None:
     latest = {mark.partition("/")[0]: row for row, mark in enumerate(summaries[MARK].to_pylist())}
     table = summaries.take([row for trial_id, row in latest.items() if trial_id in standing])
     with suppress(UserError), written_aside(home.summaries) as aside:
-        pq.write_table(table, aside, compression="zstd", write_page_checksum=True)
+        aside.write_bytes(sealed.dumped(table, compression="zstd"))

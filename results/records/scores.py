@@ -139,6 +139,8 @@ class Scores:
     """Why a trial has no record, by its id; a trial without record and reason never ran."""
     now: Now | None = None
     """The code and data that the records are compared with; None: they are not."""
+    unreadable: tuple[str, ...] = ()
+    """A message for each record that cannot be read: it is left out."""
 
     @classmethod
     def read(
@@ -155,7 +157,7 @@ class Scores:
         Trials that were trained on other data than are here now are left out, with that reason.
 
         Raises:
-            UserError: a record cannot be read, trials of one data set and recipe saw different data, or no trial was
+            UserError: trials of one data set and recipe saw different data, or no trial was
                 evaluated by the given protocol.
         """
         cells = list(cells)
@@ -169,7 +171,9 @@ class Scores:
         }
         columns = ["trial_id", "dataset", "recipe", "protocol", "data_fingerprint", "code_fingerprint", "other_metrics"]
         columns += [f"test_{name}" for name in record.METRICS]
-        rows = record_cache.read(home, done, columns).to_pylist()
+        unreadable: record.Unreadable = {}
+        rows = record_cache.read(home, done, columns, unreadable).to_pylist()
+        absent |= {path.parent.name: missing.UNREADABLE for path in unreadable}
         if now:
             data = provenance.of_trials(cells, {row["trial_id"] for row in rows}, now.data)
             other = {row["trial_id"] for row in rows if provenance.of_other_data(row, data[row["trial_id"]])}
@@ -183,7 +187,8 @@ class Scores:
                 f"no finished trial was evaluated by protocol {protocol!r}: the records are older than that. "
                 f"Train anew, with --set dataset.protocol={protocol} or into another --runs folder."
             )
-        return cls({row["trial_id"]: row for row in rows}, protocol, interval=interval, absent=absent, now=now)
+        by_trial, messages = {row["trial_id"]: row for row in rows}, tuple(unreadable.values())
+        return cls(by_trial, protocol, interval=interval, absent=absent, now=now, unreadable=messages)
 
     def of(self, cell: Cell, metric: str) -> Score:
         """A test metric of a cell over its seeds, by the protocol that is shown."""

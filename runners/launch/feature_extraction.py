@@ -79,7 +79,11 @@ def compute_features(jobs: Iterable[Job], console: Console) -> None:
     """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     for source, machine in sources(jobs):
-        if not source.ready(machine.features):
+        if wanting := source.wanting(machine.features):
+            for path in wanting:
+                if path.exists():
+                    text = f"warning: the features {path} are damaged: they are set aside and computed anew"
+                    console.print(text, markup=False, highlight=False, soft_wrap=True)
             what = f"features of {source.name} by {source.backbone.weights}"
             text = f"{what}: {source.views():,} views, kept in {source.folder(machine.features)}"
             console.print(text, markup=False, highlight=False, soft_wrap=True)

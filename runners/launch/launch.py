@@ -20,6 +20,7 @@ from runners.launch.feature_extraction import check_inputs, compute_features
 from runners.launch.jobs import Job, Launched, jobs_for, samples, sized
 from runners.launch.watchdog import Watchdog
 from runners.training.progress import Cadence
+from runners.trial import holding
 from runners.trial.events import Event, Listener
 from runners.trial.move_aside import replace
 from runners.trial.stopping import Interrupts, Stop
@@ -72,13 +73,16 @@ class Launch:
             jobs = sized(jobs, gpu_shares.measured(samples(jobs, grid.resources), on_gpus, self.home, self._warn))
             for trial_id in reversed(anew):  # children first: no trial stays whose parent is gone
                 replace(self.home, trial_id)
+            suspects = holding.silent(self.home.trial(trial.id) for trial in trials)
+            unsure = {attempt.folder.parent.name for attempt in suspects}
+            jobs.sort(key=lambda job: not unsure.isdisjoint(job.ids))  # watching takes a while: free trials first
             board = Board(cells, {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials})
             mirror = Mirror(self.mlflow_uri, grid.name, self._warn) if self.mlflow_uri else None
             try:
                 if mirror:  # trials that an earlier launch did not mirror
                     for trial_id in board.trials:
                         mirror.sync(self.home.trial(trial_id))
-                with driver, Display(board, self.console, live=self.live) as display:
+                with driver, holding.watched(suspects), Display(board, self.console, live=self.live) as display:
                     interrupts.soften()
                     seconds = 60 * grid.reliability.stall_minutes
                     with Watchdog(self.home, seconds, driver.kill) as watchdog:

@@ -38,12 +38,9 @@ def save(path: Path, content: dict[str, Any], *, previous: Path | None = None, d
     length = _COMMENT.to_bytes(2, "little")
     digest = hashlib.sha256(body)
     digest.update(length)
-    with written_aside(path, durable=durable) as aside:
-        with aside.open("wb") as file:
-            file.write(body)
-            file.write(length + _MARK + digest.hexdigest().encode())
-        if previous is not None and path.exists():
-            path.replace(previous)
+    with written_aside(path, durable=durable, previous=previous) as aside, aside.open("wb") as file:
+        file.write(body)
+        file.write(length + _MARK + digest.hexdigest().encode())
 
 
 def load(path: Path, device: torch.device) -> dict[str, Any] | None:
@@ -57,6 +54,8 @@ def load(path: Path, device: torch.device) -> dict[str, Any] | None:
         data = path.read_bytes()
     except FileNotFoundError:
         return None
+    except IsADirectoryError as error:
+        raise Corrupt(f"{path} is a folder") from error
     body, comment = data[:-_COMMENT], data[-_COMMENT:]
     if comment != _MARK + hashlib.sha256(body).hexdigest().encode():
         raise Corrupt(f"{path} is not whole: its checksum is wrong")

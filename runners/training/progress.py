@@ -87,7 +87,7 @@ class Progress:
         self.batch, self.sums, self.seconds = 0, {}, 0.0
         if self.best is None or row["val_rsum"] > self.best["val_rsum"]:
             self.best = row
-            content = {"row": row, "model": weights(), "sources": dict(self.sources)}
+            content = {"trial": self.folder.trial_id, "row": row, "model": weights(), "sources": dict(self.sources)}
             checkpoints.save(self.folder.best_checkpoint, content, durable=not self.brief)
         write_json_lines(self.folder.history, self.rows, durable=False)
 
@@ -109,7 +109,8 @@ class Progress:
         Args:
             state: of the trainer: "model", "optimizer" and "random"; "random_of_others", where replicas train it.
         """
-        content = {**{name: getattr(self, name) for name in SAVED}, "sources": dict(self.sources), **state}
+        saved = {name: getattr(self, name) for name in SAVED}
+        content = {"trial": self.folder.trial_id, "sources": dict(self.sources), **saved, **state}
         checkpoints.save(self.folder.last_checkpoint, content, previous=self.folder.previous_checkpoint)
         self._saved = (self.step, time.monotonic())
 
@@ -126,7 +127,8 @@ class Progress:
             if reason := self._differs(content) or (best and self._differs(best)):
                 self.begin_anew(reason)
                 return None
-            if content["rows"] and best is None:
+            validated = [row["val_rsum"] for row in content["rows"]]
+            if validated and (best is None or best["row"]["val_rsum"] < max(validated)):
                 self.warn(f"its best weights are lost, so the trial starts anew: {self.folder.best_checkpoint}")
                 return None
             for name in SAVED:
@@ -146,11 +148,26 @@ class Progress:
         ]
         return f"its checkpoint was trained with {' and '.join(others)}" if others else ""
 
+    def selected_weights(self) -> dict[str, Tensor]:
+        """The weights of an epoch before the last one that the selection rule picks.
+
+        Raises:
+            UserError: the best checkpoint is not of that epoch; it is set aside, so that another try starts anew.
+        """
+        content = best_of(self.folder, self.device)
+        if content["row"] == self.selected:
+            return dict(content["model"])
+        path, found, wanted = self.folder.best_checkpoint, content["row"]["epoch"], self.selected["epoch"]
+        path.replace(path.with_suffix(".corrupt"))
+        raise UserError(
+            f"{path} holds epoch {found}, and epoch {wanted} is selected; the trial starts anew"
+        ) from OSError
+
     def _whole(self, name: str) -> dict[str, Any] | None:
         """The checkpoint of this name, or None; a corrupt file is set aside for the reader, and never loaded again."""
         path: Path = getattr(self.folder, name)
         try:
-            return checkpoints.load(path, self.device)
+            return _own(self.folder, path, self.device)
         except checkpoints.Corrupt as error:
             aside = path.replace(path.with_name(f"{path.stem}.corrupt"))
             self.warn(f"{error}; set aside as {aside.name}, the one before is used")
@@ -165,9 +182,23 @@ def best_of(folder: TrialFolder, device: torch.device) -> dict[str, Any]:
     """
     path = folder.best_checkpoint
     try:
-        content = checkpoints.load(path, device)
-    except checkpoints.Corrupt:
-        content = None
+        content, cause = _own(folder, path, device), None
+    except (checkpoints.Corrupt, OSError) as error:
+        content, cause = None, error
     if content is None:
-        raise UserError(f"the best checkpoint {path} cannot be read. Train its trial anew: goalgrid run --force.")
+        anew = "Train its trial anew: goalgrid run --force."
+        raise UserError(f"the best checkpoint {path} cannot be read. {anew}") from cause
+    return content
+
+
+def _own(folder: TrialFolder, path: Path, device: torch.device) -> dict[str, Any] | None:
+    """The checkpoint at `path`, of this trial; None without a file.
+
+    Raises:
+        Corrupt: it is damaged, or another trial's.
+        OSError: the file cannot be read.
+    """
+    content = checkpoints.load(path, device)
+    if content is not None and (of := content.get("trial", folder.trial_id)) != folder.trial_id:
+        raise checkpoints.Corrupt(f"{path} is of another trial, {of}")
     return content

@@ -112,7 +112,7 @@ class Trainer:
     def by_protocols(self, names: Sequence[str]) -> dict[str, evaluation.Ranks]:
         """Evaluate the selected checkpoint on the test split by several protocols, from one set of embeddings."""
         if self.progress.selected is not self.progress.rows[-1]:
-            self.model.load_weights(best_of(self.progress.folder, self.inputs.device)["model"])
+            self.model.load_weights(self.progress.selected_weights())
         embeddings = embedded(self.model, self.settings, self.inputs, "test")
         return {name: evaluation.rank_in_folds(*embeddings, protocol(name).fold) for name in names}
 

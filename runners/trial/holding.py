@@ -1,9 +1,11 @@
 """Holding a trial: one process at a time makes an attempt at it, keeps its log, and renews its lease.
 
 Attempts are numbered, and only one process can create a number: that is the lock. It needs no clock, file lock or wait,
-works on shared folders, and fences: a process that finds its attempt ended, or a later attempt, stops.
+works on shared folders, and fences: a process that finds its attempt ended, or a later attempt, stops, and writes no
+file of the trial any more (`grid.store.files.fenced`).
 """
 
+import errno
 import faulthandler
 import json
 import os
@@ -11,7 +13,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,7 +24,7 @@ from grid.errors import UserError
 from grid.store import processes
 from grid.store.attempts import HEARTBEAT_SECONDS, Attempt, foreign
 from grid.store.failures import Failure
-from grid.store.files import cannot_write, create_text, write_json
+from grid.store.files import cannot_write, create_text, fenced, write_json
 from grid.store.home import TrialFolder
 from runners.trial.stopping import Stop
 
@@ -82,6 +85,7 @@ class Hold:
     _steps: BinaryIO | None = None
     _over: threading.Event = field(default_factory=threading.Event)
     _fenced: bool = False
+    _ended: bool = False
 
     def log(self, text: str) -> None:
         """Write to the attempt's log, with the time; errors of the disk are ignored."""
@@ -113,15 +117,28 @@ class Hold:
         return self.stop.asked()
 
     def end(self, outcome: str, message: str = "") -> bool:
-        """Write how this attempt ended; returns whether that was written and no other process did before."""
+        """Write how this attempt ended; returns whether that was written and no other process did before.
+
+        Raises:
+            Fenced: another process holds the trial now.
+        """
         self.log(f"{outcome}: {message}" if message else outcome)
-        return end(self.attempt, outcome, message, step=self.lease["step"])
+        self._ended = end(self.attempt, outcome, message, step=self.lease["step"])
+        return self._ended
 
     def commit(self) -> None:
-        """Raise Fenced if another process holds the trial now; checked at once, before results are written."""
+        """Raise if this process may not write to the trial; every write of the trial comes right after this check.
+
+        Raises:
+            Fenced: another process holds the trial now.
+            UserError: the lease is gone.
+        """
         self._look()
         if self._fenced:
             raise Fenced
+        if not self.attempt.lease.exists():
+            gone = FileNotFoundError(errno.ENOENT, "it was moved away, or its disk is not mounted any more")
+            raise cannot_write(self.attempt.lease, gone) from gone
 
     def _count(self, step: int) -> None:
         if self._steps is not None:  # what a process wrote outlives its kill
@@ -133,7 +150,9 @@ class Hold:
 
     def _look(self) -> None:
         later = Attempt(self.attempt.folder, self.attempt.number + 1)
-        self._fenced = self._fenced or self.attempt.end.exists() or later.lease.exists()
+        ended = self.attempt.end.exists() and not self._ended
+        replaced = self.attempt.content().get("token", self.lease["token"]) != self.lease["token"]
+        self._fenced = self._fenced or ended or later.lease.exists() or replaced
         self.stop.look()
 
     def _live(self) -> None:
@@ -142,7 +161,7 @@ class Hold:
         while not self._over.wait(LOOK_SECONDS):
             try:
                 self._look()
-                if not self._fenced and time.monotonic() - renewed >= HEARTBEAT_SECONDS:
+                if not (self._fenced or self._ended) and time.monotonic() - renewed >= HEARTBEAT_SECONDS:
                     renewed = time.monotonic()
                     self.lease |= {"heartbeat": time.time(), "beats": self.lease["beats"] + 1}
                     self._renew()
@@ -168,7 +187,8 @@ def held(folder: TrialFolder, origin: Origin, stop: Stop) -> Iterator[Hold]:
         raise cannot_write(folder.path, error) from error
     hold = Hold(attempt, lease, stop, out)
     beats = threading.Thread(target=hold._live, name="heartbeat", daemon=True)
-    with out, _captured(out) if origin.capture else nullcontext():
+    fences = fenced(folder.path, hold.commit), fenced(folder.attempts_folder, hold.commit)
+    with out, fences[0], fences[1], _captured(out) if origin.capture else nullcontext():
         beats.start()
         try:
             yield hold
@@ -193,7 +213,7 @@ def end(attempt: Attempt, outcome: str, message: str = "", *, step: int | None =
 def _acquire(folder: TrialFolder, origin: Origin) -> tuple[Attempt, dict[str, Any]]:
     folder.attempts_folder.mkdir(parents=True, exist_ok=True)
     before = folder.latest()
-    if before and not _over(before):
+    if before and not over(before):
         lease = before.content()
         message = f"process {lease.get('pid')} on {lease.get('host')} trains this trial; it is left to that one"
         raise Busy(message, ours=lease.get("launch") == origin.launch)
@@ -201,6 +221,7 @@ def _acquire(folder: TrialFolder, origin: Origin) -> tuple[Attempt, dict[str, An
         raise Busy("another process has just finished this trial", ours=before.launch() == origin.launch)
     attempt = Attempt(folder.attempts_folder, before.number + 1 if before else 1)
     lease = {
+        "token": uuid.uuid4().hex,
         "launch": origin.launch,
         "node": origin.node,
         "machine": processes.machine(),
@@ -222,7 +243,7 @@ def _acquire(folder: TrialFolder, origin: Origin) -> tuple[Attempt, dict[str, An
     return attempt, lease
 
 
-def _over(attempt: Attempt) -> bool:
+def over(attempt: Attempt) -> bool:
     """Whether no process makes this attempt any more. An attempt of another machine is watched first."""
     if attempt.end.exists():
         return True
@@ -237,8 +258,33 @@ def _over(attempt: Attempt) -> bool:
     return True
 
 
+def silent(folders: Iterable[TrialFolder]) -> dict[Attempt, dict[str, Any]]:
+    """The attempts of other machines that look dead, with their leases."""
+    latest = (attempt for folder in folders if (attempt := folder.latest()))
+    leases = {attempt: attempt.content() for attempt in latest if not attempt.end.exists() and not attempt.held()}
+    return {attempt: lease for attempt, lease in leases.items() if lease and foreign(lease)}
+
+
+@contextmanager
+def watched(leases: dict[Attempt, dict[str, Any]]) -> Iterator[None]:
+    """While the block runs, watch these attempts all at once, and end those that renew no lease: they are dead."""
+
+    def end_dead() -> None:
+        for attempt, lease in leases.items():
+            if attempt.content() == lease:
+                end(attempt, Failure.KILLED, "its process is gone")
+
+    watch = threading.Timer(WATCH_SECONDS, end_dead)
+    watch.daemon = True
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.cancel()
+
+
 def _tidy(folder: TrialFolder, attempt: Attempt) -> None:
-    """Remove half-written files of killed processes; only the holder of this attempt writes there."""
+    """Remove half-written files, of killed processes and of a process that only seems dead: it can finish none now."""
     halves = list(folder.path.glob(".*.*"))
     for number in range(1, attempt.number):
         halves += folder.attempts_folder.glob(f".{number:03}.json.*")

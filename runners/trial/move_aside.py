@@ -5,7 +5,8 @@ from pathlib import Path
 
 from grid.errors import UserError
 from grid.store.files import cannot_write
-from grid.store.home import Home, State, TrialFolder
+from grid.store.home import Home, TrialFolder
+from runners.trial import holding
 
 
 def replace(home: Home, trial_id: str) -> None:
@@ -47,19 +48,20 @@ def _target(replaced: Path, trial_id: str) -> Path:
 def take_away(folder: TrialFolder, target: Path) -> bool:
     """Move a trial's folder to `target` unless a process trains it; returns whether it was moved.
 
-    After the move the folder is checked again: if an attempt began meanwhile, it is moved back. No file is written, so
-    that a full disk can be cleared.
+    The latest attempt is watched as by a process that takes the trial over. If an attempt began meanwhile, the folder
+    is moved back. No file is written, so that a full disk can be cleared.
 
     Raises:
         UserError: it cannot be moved.
     """
-    if folder.state() is State.RUNNING:
+    latest = folder.latest()
+    if latest and not holding.over(latest):
         return False
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         folder.path.rename(target)
-        latest = TrialFolder(target).latest()
-        if latest and latest.live():
+        moved = TrialFolder(target).latest()
+        if moved and (latest is None or moved.number > latest.number):
             target.rename(folder.path)
             return False
     except OSError as error:

@@ -1,7 +1,7 @@
 """A trial from start to record, in its folder. Knows neither Ray nor the command line."""
 
 import traceback
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -117,6 +117,7 @@ class TrialRun:
         process = f"process {hold.lease['pid']} on {hold.lease['host']}, {device}"
         hold.log(f"attempt {hold.attempt.number}: {process}, code {self.code}")
         self._tell("started")
+        hold.commit()
         folder.error.unlink(missing_ok=True)
         torch.set_num_threads(self.machine.threads)
         write_json(folder.settings, self.settings.model_dump(mode="json"), durable=False)
@@ -148,7 +149,6 @@ class TrialRun:
         folder, own = self.folder, self.settings.dataset.protocol
         metrics = {name: ranks.metrics() for name, ranks in by_protocol.items()}
         noted = {"data_problems": [str(problem) for problem in inputs.content.problems]}
-        self.hold.commit()
         trained = record.Trained(
             trial_id=folder.trial_id,
             settings=self.settings,
@@ -167,6 +167,7 @@ class TrialRun:
         # Each checkpoint takes three times the model's size. Trials that start from this one read its best weights.
         if checkpoints := [path for path in (folder.last_checkpoint, folder.previous_checkpoint) if path.exists()]:
             make_durable(folder.path)  # before they are deleted
+            self.hold.commit()
             for path in checkpoints:
                 path.unlink()
         self.hold.end(DONE)
@@ -175,13 +176,17 @@ class TrialRun:
 
     def ended(self, error: Exception) -> State:
         """Write how the attempt ended before the trial was done: classify a failure, and see whether to try again."""
-        if isinstance(error, holding.Fenced):
-            self._tell("busy", "another process took this trial over")
-            return State.RUNNING
-        if isinstance(error, Preempted):
-            self.hold.end(Failure.PREEMPTED, "asked to end; it goes on from its checkpoint")
-            self._tell("stopped")
-            return State.INTERRUPTED
+        with suppress(holding.Fenced):
+            if isinstance(error, Preempted):
+                self.hold.end(Failure.PREEMPTED, "asked to end; it goes on from its checkpoint")
+                self._tell("stopped")
+                return State.INTERRUPTED
+            if not isinstance(error, holding.Fenced):
+                return self._failed(error)
+        self._tell("busy", "another process took this trial over")
+        return State.RUNNING
+
+    def _failed(self, error: Exception) -> State:
         failure, users = classify(error), isinstance(error, UserError)
         message = " ".join(str(error).split()) or type(error).__name__
         message = message if users else f"{type(error).__name__}: {message}"

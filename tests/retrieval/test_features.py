@@ -1,5 +1,7 @@
 """The feature cache: what the backbone gives live, computed once, cut off anywhere, shared by everyone."""
 
+import io
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -151,6 +153,36 @@ def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="features cannot be written to"):
         source(backbone()).load(tmp_path / "file", CPU)
+
+
+def test_damaged_features_are_computed_anew(cache: Path, tmp_path: Path) -> None:
+    """A flipped bit, features of nan, too few rows, no features at all: only the damaged file is computed."""
+    ours = source(backbone())
+    shutil.copytree(ours.folder(cache), folder := ours.folder(tmp_path), copy_function=shutil.copy2)
+    whole = {name: (folder / f"{name}.npy").read_bytes() for name in ours.pairs.splits}
+    flipped = bytearray(whole["val"])
+    flipped[-1000] ^= 1
+    few = io.BytesIO()
+    np.save(few, np.load(folder / "val.npy")[:-1])
+    for content in (bytes(flipped), whole["val"][:-1], b"", few.getvalue()):
+        (folder / "val.npy").write_bytes(content)
+        assert ours.wanting(tmp_path) == [folder / "val.npy"]
+        told: list[int] = []
+        assert len(ours.load(tmp_path, CPU, told.append).val.images) == 250
+        assert (folder / "val.npy").read_bytes() == whole["val"]
+        assert (folder / "val.corrupt").read_bytes() == content
+        assert sum(told[1:]) == 250
+
+
+def test_features_are_verified_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, opened = source(backbone()), list[str]()
+    ours.load(cache, CPU)
+    monkeypatch.setattr(features, "_whole", lambda path, rows: opened.append(path.name) or True)
+    assert ours.wanting(cache) == []
+    assert opened == []
+    (ours.folder(cache) / "val.npy").touch()
+    assert ours.wanting(cache) == []
+    assert opened == ["val.npy"]
 
 
 @pytest.mark.parametrize("rows", [[2, 3, 1], [5]])

@@ -1,7 +1,10 @@
 """Summaries of records: as collecting says, whatever became of the records, of the copy, and of the disk."""
 
 import os
+import random
+import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +72,9 @@ def opened(home: Home, paths: Sequence[Path], monkeypatch: pytest.MonkeyPatch) -
     seen: list[Path] = []
     collect = record.collect
 
-    def counted(paths: Sequence[Path], columns: list[str] | None = None) -> pa.Table:
+    def counted(paths: Sequence[Path], *others: Any) -> pa.Table:
         seen.extend(paths)
-        return collect(paths, columns)
+        return collect(paths, *others)
 
     with monkeypatch.context() as patch:
         patch.setattr(record, "collect", counted)
@@ -207,3 +210,39 @@ def test_the_export_holds_every_record(home: Home, tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "all.parquet").equals(record.collect(paths))
     assert export_folder.results([], home, tmp_path / "none.parquet") == 0
     assert pq.read_table(tmp_path / "none.parquet").schema.equals(record.SCHEMA)
+
+
+def test_no_flipped_bit_of_a_record_changes_a_number(tmp_path: Path) -> None:
+    """In 200 draws; parquet's own checksums let 3 of 100 pass."""
+    path = Home(tmp_path).trial("t").record
+    path.parent.mkdir(parents=True)
+    record.write(path, row("t", 1.0))
+    content, whole = path.read_bytes(), record.collect([path])
+    draw = random.Random(0)
+    for _ in range(200):
+        flipped = bytearray(content)
+        flipped[draw.randrange(len(flipped))] ^= 1 << draw.randrange(8)
+        path.write_bytes(flipped)
+        with suppress(UserError):
+            assert record.collect([path]).equals(whole)
+
+
+def test_another_trials_record_is_not_read(home: Home) -> None:
+    paths = paths_of(home)
+    shutil.copy(paths[0], paths[1])
+    for count in (1, len(paths)):  # one by one, and by DuckDB
+        with pytest.raises(UserError, match=r"t21/record\.parquet cannot be read: it is the record of t22"):
+            record.collect(paths[1 : count + 1])
+
+
+@pytest.mark.parametrize("count", [3, COUNT])
+def test_records_that_cannot_be_read_are_left_out_and_named(count: int, home: Home) -> None:
+    paths = paths_of(home, count)
+    for path in paths[:2]:
+        path.write_bytes(b"PAR1")
+    paths[2].unlink()
+    unreadable: record.Unreadable = {}
+    table = record_cache.read(home, paths, SHOWN, unreadable)
+    assert table["trial_id"].to_pylist() == [path.parent.name for path in paths[3:]]
+    assert list(unreadable) == paths[:3]
+    assert f"the record {paths[0]} cannot be read" in unreadable[paths[0]]

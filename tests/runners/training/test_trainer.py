@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
+from grid.errors import UserError
 from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import load
 from grid.objectives import OBJECTIVES
@@ -358,3 +359,29 @@ class TestChain:
         assert after["rsum"] == pytest.approx(before["rsum"], abs=1.0)
         fresh = trainer_in(tmp_path / "fresh", child, machine=machine).evaluate("test").metrics()
         assert fresh["rsum"] < before["rsum"]
+
+
+def test_weights_of_another_epoch_than_the_selected_one_are_not_tested(tmp_path: Path) -> None:
+    """Whoever put them there: a message names both epochs, and the next try starts anew."""
+    settings, warned = settings_of("train.epochs=2", "train.batch_size=1000"), list[str]()
+    trainer = trainer_in(tmp_path, settings, cadence=Cadence(steps=2))
+    trainer.fit()
+    progress = trainer.progress
+    content = {"row": progress.rows[1], "model": trainer.model.weights()}
+    checkpoints.save(progress.folder.best_checkpoint, content)
+    progress.best = progress.rows[0]
+    with pytest.raises(UserError, match=r"best\.ckpt holds epoch 2, and epoch 1 is selected"):
+        final_ranks(trainer)
+    again = trainer_in(tmp_path, settings, Hooks(warn=warned.append))
+    again.fit()
+    assert "its best weights are lost" in warned[0]
+    assert without_seconds(again.progress.rows) == without_seconds(progress.rows)
+
+
+def test_another_trials_checkpoint_is_set_aside(tmp_path: Path) -> None:
+    settings, warned = settings_of("train.epochs=2", "train.batch_size=1000"), list[str]()
+    for name in ("one", "other"):
+        trainer_in(tmp_path / name, settings, cadence=Cadence(steps=2)).fit()
+    (tmp_path / "other" / "last.ckpt").replace(tmp_path / "one" / "last.ckpt")
+    trainer_in(tmp_path / "one", settings, Hooks(warn=warned.append)).fit()
+    assert "last.ckpt is of another trial, other; set aside as last.corrupt" in warned[0]

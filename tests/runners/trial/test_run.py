@@ -160,7 +160,8 @@ def test_who_lost_his_trial_to_another_stops_before_he_writes(tmp_path: Path, sm
             hold.commit()
         with pytest.raises(Fenced):
             hold.beat(2)
-        assert not hold.end("done")
+        with pytest.raises(Fenced):
+            hold.end("done")
     assert folder.attempts()[0].failure() is Failure.NODE_LOST
 
 

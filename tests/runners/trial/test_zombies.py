@@ -1,0 +1,185 @@
+"""A suspended process that comes back after another process took its trial over writes nothing. Real processes, stopped
+and continued by signals right before a file gets its name."""
+
+import ctypes
+import hashlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from grid.expansion import Trial, expand, trials_of
+from grid.gridfile import load
+from grid.store import attempts, processes
+from grid.store.home import Home
+from results.records import record
+from runners.training.machine import Machine
+from runners.training.progress import Cadence, best_of
+from runners.trial import holding
+from runners.trial.holding import Origin
+from runners.trial.move_aside import replace
+from runners.trial.run import run_trial
+
+from ...conftest import SMALL
+
+
+@pytest.fixture(scope="module")
+def trial() -> Trial:
+    """A trial of two epochs of five steps."""
+    small = [word for word in SMALL if word != "--set"]
+    more = ["train.batch_size=1000", 'objectives=["con_con"]', "seeds=[0]"]
+    return trials_of(expand(load("demo", [*small, *more])))[0]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(trial: Trial, tmp_path_factory: pytest.TempPathFactory) -> Home:
+    home = Home(tmp_path_factory.mktemp("undisturbed"))
+    train(trial, home)
+    return home
+
+
+def train(trial: Trial, home: Home) -> None:
+    folder = home.trial(trial.id)
+    run_trial(trial.settings, folder, lambda event: None, Machine(), origin=Origin("a"), cadence=Cadence(steps=2))
+
+
+def renamed_host() -> None:
+    """Give this process a host name of its own, so that other processes cannot look it up."""
+    new_host_names = 0x04000000
+    name = b"another-host"
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(new_host_names) or libc.sethostname(name, len(name)):
+        os._exit(77)
+    processes.machine.cache_clear()
+    assert socket.gethostname() == name.decode()
+
+
+def zombie(event: str, name: str, n: int, act: Callable[[], None]) -> int:
+    """A process on another host that is stopped right before this happens to a file of this name the n-th time.
+
+    Args:
+        event: as Python tells its audit hooks: "open" is before the file is written aside, the others before it gets
+            its name.
+    """
+    pid = os.fork()
+    if pid:
+        _, status = os.waitpid(pid, os.WUNTRACED)
+        if os.WIFEXITED(status) and os.WEXITSTATUS(status) == 77:
+            pytest.skip("giving a process a host name of its own needs root")
+        assert os.WIFSTOPPED(status), "the moment never came"
+        return pid
+    renamed_host()
+    holding.HEARTBEAT_SECONDS = holding.LOOK_SECONDS = 0.1
+    left = [n]
+
+    def hook(what: str, arguments: tuple[object, ...]) -> None:
+        if what != event:
+            return
+        target = Path(str(arguments[0 if what == "open" else 1])).name
+        if target == name or (what == "open" and target.startswith(f".{name}.")):
+            left[0] -= 1
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGSTOP)
+
+    sys.addaudithook(hook)
+    try:
+        act()
+    finally:
+        os._exit(0)
+
+
+def go_on(pid: int) -> None:
+    """Let the zombie go on to its end."""
+    os.kill(pid, signal.SIGCONT)
+    os.waitpid(pid, 0)
+
+
+def digests(home: Home) -> dict[str, str]:
+    """The content of all files; a log may grow."""
+    paths = (path for path in home.path.rglob("*") if path.is_file() and path.suffix != ".log")
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+def numbers(trial: Trial, home: Home) -> dict[str, object]:
+    row = record.collect([home.trial(trial.id).record]).to_pylist()[0]
+    history = [logged for logged in row["history"] if logged["name"] != "seconds"]
+    return {name: row[name] for name in row if name.startswith(("val_", "test_", "selected"))} | {"history": history}
+
+
+@pytest.fixture
+def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another host's process seems dead at once."""
+    monkeypatch.setattr(attempts, "LEASE_SECONDS", 0.0)
+    monkeypatch.setattr(holding, "WATCH_SECONDS", 0.01)
+
+
+MOMENTS = [
+    ("os.rename", "settings.json", 1), ("os.rename", "vocabulary.json", 1), ("os.rename", "001.json", 1),
+    ("os.rename", "last.ckpt", 1), ("os.rename", "previous.ckpt", 2), ("os.rename", "best.ckpt", 1),
+    ("os.rename", "history.jsonl", 2), ("os.rename", "record.parquet", 1), ("os.rename", "done", 1),
+]  # fmt: skip
+
+
+@pytest.mark.usefixtures("short_leases")
+@pytest.mark.parametrize(("event", "name", "n"), MOMENTS)
+def test_a_process_that_comes_back_writes_nothing_into_a_trial_that_was_taken_over(
+    event: str, name: str, n: int, trial: Trial, undisturbed: Home, tmp_path: Path
+) -> None:
+    home = Home(tmp_path)
+    back = zombie(event, name, n, lambda: train(trial, home))
+    train(trial, home)
+    before = digests(home)
+    go_on(back)
+    assert digests(home) == before
+    assert numbers(trial, home) == numbers(trial, undisturbed)
+    selected = record.collect([home.trial(trial.id).record])["selected_epoch"][0].as_py()
+    assert best_of(home.trial(trial.id), Machine().device)["row"]["epoch"] == selected
+
+
+@pytest.mark.usefixtures("short_leases")
+@pytest.mark.parametrize(
+    ("event", "name", "n"),
+    [("open", "best.ckpt", 1), ("open", "001.json", 1), ("open", "done", 1), ("open", "001.end.json", 1)],
+)
+def test_a_process_that_comes_back_writes_nothing_into_a_trial_that_was_begun_anew(
+    event: str, name: str, n: int, trial: Trial, undisturbed: Home, tmp_path: Path
+) -> None:
+    """The new trial's first attempt has the number of the old trial's first attempt."""
+    home = Home(tmp_path)
+    back = zombie(event, name, n, lambda: train(trial, home))
+    replace(home, trial.id)
+    train(trial, home)
+    before = digests(home)
+    go_on(back)
+    assert digests(home) == before
+    assert numbers(trial, home) == numbers(trial, undisturbed)
+
+
+def test_a_folder_is_not_moved_from_a_process_whose_clock_is_off(
+    trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its heartbeat looks old here, but it beats."""
+    monkeypatch.setattr(attempts, "LEASE_SECONDS", 0.0)
+    monkeypatch.setattr(holding, "WATCH_SECONDS", 0.5)
+    home = Home(tmp_path)
+
+    def beating() -> None:
+        with holding.held(home.trial(trial.id), Origin(), holding.Stop()):
+            (tmp_path / "held").touch()
+            os.kill(os.getpid(), signal.SIGSTOP)
+            signal.sigtimedwait([signal.SIGUSR1], 20)
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    pid = zombie("none", "none", 1, beating)
+    os.kill(pid, signal.SIGCONT)
+    with pytest.raises(holding.UserError, match="it is being trained"):
+        replace(home, trial.id)
+    os.kill(pid, signal.SIGUSR1)
+    os.waitpid(pid, 0)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+    replace(home, trial.id)
+    assert not home.trial(trial.id).path.exists()
