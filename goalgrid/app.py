@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from goalgrid.terminal import WRONG_USAGE
+from goalgrid.terminal.characters import spell_out
 from goalgrid.terminal.views import say, show
 from goalgrid.verbs import data, results, shipped, training
 from grid.errors import UserError
@@ -47,6 +48,7 @@ def options(
 def main() -> None:
     """Run the command line; a user's mistake is one message, without a traceback."""
     gc.set_threshold(*COLLECT)
+    spell_out(sys.stdout, sys.stderr)
     try:
         app()
     except UserError as error:

@@ -1,11 +1,12 @@
 """What is shipped: recipes, presets and data sets, one TOML file each. The folder is the list."""
 
 import tomllib
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, PositiveInt, ValidationError
+from pydantic import BaseModel, Field, PositiveInt, ValidationError
 
 from grid.encoders import ModelSettings
 from grid.errors import UserError, unknown
@@ -140,11 +141,44 @@ def protocols(name: str) -> list[str]:
     return described(name).protocols
 
 
-def explain(error: ValidationError, prefix: str = "") -> list[str]:
-    """Every problem that pydantic found, a line each: where, what, and the wrong value."""
+def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") -> list[str]:
+    """Every problem that pydantic found, a line each: where, what, and the wrong value; of a wrong key, the nearest."""
     lines = []
     for problem in error.errors():
-        place = ".".join(map(str, problem["loc"]))
-        value = "" if problem["type"] == "missing" else f" (got {problem['input']!r})"
-        lines.append(f"{prefix}{place}{': ' if place else ''}{problem['msg']}{value}")
+        *path, last = map(str, problem["loc"] or ("",))
+        place = ".".join([*path, last])
+        fields = _fields_at(model, path)
+        if problem["type"] == "extra_forbidden" and fields:
+            within = f"{prefix}{'.'.join(path)}".rstrip(".")
+            lines.append(unknown("key", last, fields, where=f"in {within}" if within else ""))
+            continue
+        value = "" if problem["type"] == "missing" else f" (got {shorten(repr(problem['input']))})"
+        lines.append(f"{prefix}{place}{': ' if place else ''}{problem['msg'].removeprefix('Value error, ')}{value}")
     return lines
+
+
+def shorten(text: str, most: int = 80) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def _fields_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
+    """The keys of a table within a model; of one of several encoders, which is named in the path, its keys."""
+    models = [model]
+    for part in path:
+        if not any(part in each.model_fields for each in models):
+            models = [each for each in models if len(models) == 1 or part in _encoders(each)]
+            continue
+        kinds = [each.model_fields[part].annotation for each in models if part in each.model_fields]
+        models = [inner for kind in kinds for inner in _models_in(kind)]
+    return list(models[0].model_fields) if len(models) == 1 else []
+
+
+def _encoders(model: type[BaseModel]) -> tuple[str, ...]:
+    """The names of encoders that have these settings."""
+    return get_args(model.model_fields["encoder"].annotation) if "encoder" in model.model_fields else ()
+
+
+def _models_in(kind: Any) -> list[type[BaseModel]]:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return [kind]
+    return [model for part in get_args(kind) for model in _models_in(part)]

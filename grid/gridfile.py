@@ -1,27 +1,41 @@
 """Grid files: what a researcher writes in a dozen lines of TOML, checked as a whole before anything runs."""
 
+import math
+import re
 import tomllib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
 import tomli_w
-from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, NonNegativeInt, PlainValidator, ValidationError
 
 from grid import catalog
 from grid.catalog import explain
-from grid.encoders import ModelSettings
+from grid.encoders import RANDOM, ModelSettings, Pretrained
 from grid.errors import UserError, several, unknown
+from grid.identity import digest
 from grid.objectives import OBJECTIVES, known_parameters, unknown_objective
 from grid.objectives.goal_matrix import GOAL
 from grid.objectives.parameters import VARIANTS
 from grid.resources import Reliability, Resources
 from grid.settings import DatasetSettings, TrainSettings
-from grid.settings_base import Settings
+from grid.settings_base import Name, Settings, check_name
 
 Scalar = bool | int | float | str
 SECTIONS: dict[str, type[Settings]] = {"dataset": DatasetSettings, "model": ModelSettings, "train": TrainSettings}
 """The sections of a trial's settings that all objectives share."""
+
+NO_TRIALS = ("name", "tables", "data", "weights", "resources", "reliability")
+"""Fields of a grid file that change no trial."""
+CHANGES = r"[A-Za-z0-9._+,=-]+"
+"""Characters of overrides in a grid's name: no shell and no file system minds them."""
+READABLE = 60
+"""Characters of overrides that stand in a grid's name; of longer overrides, their hash."""
+
+LISTS = ("datasets", "recipes", "objectives", "seeds", "tables")
+"""Fields that hold lists; a single value stands for a list of one."""
 
 Collected = TypeVar("Collected", list[Any], dict[str, Any])
 
@@ -34,6 +48,24 @@ def _spelled_out(names: Any) -> Any:
     return [name for entry in names for name in (GOAL if entry == "goal" else [entry])]
 
 
+def _scalar(value: Any) -> Scalar:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("it should be finite")
+    if not isinstance(value, Scalar):
+        raise ValueError("it should be a number, a text, true or false; values to sweep stand in [sweep]")
+    return value
+
+
+def _grid_name(text: str) -> str:
+    plain, separator, changes = text.partition("@")
+    if separator and not re.fullmatch(CHANGES, changes):
+        raise ValueError(f"behind the @ stand changes, {CHANGES}")
+    return check_name(plain) + separator + changes
+
+
+Value = Annotated[Scalar, PlainValidator(_scalar)]
+
+
 class Location(Settings):
     """The place of a data set on this machine: never part of a trial's identity."""
 
@@ -43,19 +75,25 @@ class Location(Settings):
 class Grid(Settings):
     """A grid file's content: axes, overrides, and where and with what to run."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
-    datasets: Annotated[list[str], Field(min_length=1)]
+    name: Annotated[str, AfterValidator(_grid_name)]
+    """A grid that overrides change has them behind an @: `demo@train.epochs=1`."""
+    datasets: Annotated[list[Name], Field(min_length=1)]
     recipes: Annotated[list[str], Field(min_length=1)]
     objectives: Annotated[list[str], Field(min_length=1)]
     seeds: Annotated[list[NonNegativeInt], Field(min_length=1)]
-    set: dict[str, Scalar] = {}
-    sweep: dict[str, Annotated[list[Scalar], Field(min_length=1)]] = {}
-    data: dict[str, Location] = {}
+    set: dict[str, Value] = {}
+    sweep: dict[str, Annotated[list[Value], Field(min_length=1)]] = {}
+    data: dict[Name, Location] = {}
     weights: dict[str, str] = {}
     tables: list[str] = []
     """Tables of the papers; `plan` says which of their numbers the grid fills. `results` knows their names."""
     resources: Resources = Resources()
     reliability: Reliability = Reliability()
+
+    @property
+    def plain_name(self) -> str:
+        """The name without overrides."""
+        return self.name.partition("@")[0]
 
     def axes(self) -> dict[str, Sequence[Scalar]]:
         """Every direction of the grid by name, swept settings last."""
@@ -75,7 +113,7 @@ class Grid(Settings):
         return Path(self.data[dataset].root).expanduser() if dataset in self.data else None
 
 
-def load(source: str, overrides: Iterable[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()) -> Grid:
+def load(source: str, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()) -> Grid:
     """Read a shipped preset by name or a TOML file by path, apply what the command line says, and check everything.
 
     Args:
@@ -95,16 +133,59 @@ def load(source: str, overrides: Iterable[str] = (), *, roots: Iterable[str] = (
     else:
         hint = "Or give the path of a grid file, ending in .toml."
         raise UserError(unknown("grid", source, catalog.names("presets"), hint=hint))
-    for override in overrides:
-        _apply(content, override)
+    return build(content, overrides, roots=roots, weights=weights, where=f"grid {source!r}")
+
+
+def build(
+    content: dict[str, Any],
+    overrides: Sequence[str] = (),
+    *,
+    roots: Iterable[str] = (),
+    weights: Iterable[str] = (),
+    where: str,
+) -> Grid:
+    """The grid of a file's content, after what the command line says. A grid with other trials has another name.
+
+    Raises:
+        UserError: with every problem at once.
+    """
+    content = _normal(content, where)
+    changes = list(map(key_and_value, overrides))
+    for override, (key, value) in zip(overrides, changes, strict=True):
+        _apply(content, override, key, value)
+    if isinstance(content.get("name"), str):
+        content["name"] = changed_name(content["name"], changes)
     for root in roots:
         _place(content, root)
-    for place in weights:
-        name, separator, folder = place.partition("=")
-        if not separator:
-            raise UserError(f"--weights {place!r} is not NAME=DIR, the name as in the recipe.")
-        content.setdefault("weights", {})[name] = str(Path(folder).expanduser().absolute())
-    return check(content, where=f"grid {source!r}")
+    places = dict(map(_name_and_folder, weights))
+    content["weights"] = {**_given(content, "weights", dict), **places}
+    grid = check(content, where=where)
+    known = _weights_of(grid)
+    if wrong := [name for name in places if name not in known]:
+        hint = "" if known else "No recipe of the grid has pretrained weights."
+        raise UserError(unknown("weights", wrong[0], sorted(known), where="in --weights", hint=hint))
+    return grid
+
+
+def changed_name(name: str, changes: Iterable[tuple[str, Any]]) -> str:
+    """The name of a grid after changes by `--set`: with the changes of its trials, or with their hash if too long.
+
+    >>> changed_name("demo", [("train.epochs", 1), ("seeds", [0, 1]), ("resources.cpu", 2)])
+    'demo@seeds=0+1,train.epochs=1'
+    >>> changed_name("demo@train.epochs=1", [("train.epochs", 1)])
+    'demo@train.epochs=1'
+
+    A change of the name itself is the user's choice of the whole name.
+    """
+    of_trials = {key.removeprefix("set."): value for key, value in changes if key.split(".")[0] not in NO_TRIALS}
+    if not of_trials or any(key == "name" for key, _ in changes):
+        return name
+    lists = {key: value if isinstance(value, list) else [value] for key, value in sorted(of_trials.items())}
+    text = ",".join(f"{key}={'+'.join(map(str, values))}" for key, values in lists.items())
+    if len(text) > READABLE or not re.fullmatch(CHANGES, text):
+        text = digest(lists)[:8]
+    plain, _, before = name.partition("@")
+    return name if before == text else f"{plain}@{before}{',' * bool(before)}{text}"
 
 
 def check(content: Mapping[str, Any], *, where: str) -> Grid:
@@ -113,16 +194,45 @@ def check(content: Mapping[str, Any], *, where: str) -> Grid:
     Raises:
         UserError: with every problem of form and every unknown name.
     """
+    content = _normal(content, where)
     if "objectives" in content:
-        content = {**content, "objectives": _spelled_out(content["objectives"])}
+        content["objectives"] = _spelled_out(content["objectives"])
     problems = _unknown_names(content) + _doubled(content) + _wrong_values(content)
     try:
         grid = Grid.model_validate(content)
     except ValidationError as error:
-        raise several(where, explain(error) + problems) from None
+        raise several(where, explain(error, Grid) + problems) from None
     if problems:
         raise several(where, problems)
     return grid
+
+
+def _normal(content: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The content with a list of one for a single value of an axis, and dotted names for tables in [set] and [sweep].
+
+    Raises:
+        UserError: a setting stands there twice, with a dotted name and in a table.
+    """
+    normal = {key: [value] if key in LISTS and isinstance(value, Scalar) else value for key, value in content.items()}
+    for table in ("set", "sweep"):
+        if isinstance(content.get(table), dict):
+            pairs = list(_dotted(content[table]))
+            if len(dict(pairs)) < len(pairs):
+                twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+                raise UserError(f"{where}: {twice} stands in [{table}] more than once")
+            normal[table] = dict(pairs)
+    if swept := _given(normal, "sweep", dict):
+        normal["sweep"] = {name: [value] if isinstance(value, Scalar) else value for name, value in swept.items()}
+    return normal
+
+
+def _dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a table and of the tables in it, by dotted names."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _dotted(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
 
 
 def dotted_names() -> list[str]:
@@ -166,7 +276,10 @@ def _unknown_names(content: Mapping[str, Any]) -> list[str]:
     settings = dotted_names()
     for table in ("set", "sweep"):
         wrong = [name for name in _given(content, table, dict) if name not in settings]
-        problems += [unknown("setting", name, settings, where=f"in [{table}]") for name in wrong]
+        for name in wrong:
+            section = name.partition(".")[0] + "."
+            near = [known for known in settings if known.startswith(section)] or settings
+            problems.append(unknown("setting", name, near, where=f"in [{table}]"))
     return problems
 
 
@@ -178,7 +291,8 @@ def _doubled(content: Mapping[str, Any]) -> list[str]:
     return [
         f"{axis}: {value} stands there more than once"
         for axis, values in axes.items()
-        for value in sorted({str(value) for value in values if values.count(value) > 1})
+        for value, count in Counter(value for value in values if isinstance(value, Hashable)).items()
+        if count > 1
     ]
 
 
@@ -216,7 +330,7 @@ def parse(path: Path) -> dict[str, Any]:
         UserError: there is no such file, or it is no TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise UserError(f"no grid file at {path}. `goalgrid grids` lists the shipped ones.") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -243,8 +357,7 @@ def key_and_value(override: str) -> tuple[str, Any]:
         return key, text
 
 
-def _apply(content: dict[str, Any], override: str) -> None:
-    key, value = key_and_value(override)
+def _apply(content: dict[str, Any], override: str, key: str, value: Any) -> None:
     first, _, rest = key.partition(".")
     if first in ("set", "sweep") and rest:
         content.setdefault(first, {})[rest] = value
@@ -262,10 +375,28 @@ def _apply(content: dict[str, Any], override: str) -> None:
         content.setdefault("set", {})[key] = value
 
 
+def _name_and_folder(place: str) -> tuple[str, str]:
+    name, separator, folder = place.partition("=")
+    if not separator:
+        raise UserError(f"--weights {place!r} is not NAME=DIR, the name as in the recipe.")
+    return name, str(Path(folder).expanduser().absolute())
+
+
+def _weights_of(grid: Grid) -> set[str]:
+    """The names of pretrained weights in the recipes and settings of a grid."""
+    models = [catalog.recipe(name).model for recipe in grid.recipes for name in catalog.lineage(recipe)]
+    chosen = {key: [value] for key, value in grid.set.items()} | grid.sweep
+    given = [str(value) for key, values in chosen.items() for value in values if key.endswith(".weights")]
+    parts = [part for model in models for part in (model.image, model.text)]
+    return {*given, *(part.weights for part in parts if isinstance(part, Pretrained))} - {RANDOM}
+
+
 def _place(content: dict[str, Any], root: str) -> None:
     dataset, separator, folder = root.partition("=")
+    named = _given(content, "datasets", list)
+    if separator and dataset not in named:
+        raise UserError(unknown("data set", dataset, named, where=f"in --root {root}", hint="Or DIR alone."))
     if not separator:
-        named = content.get("datasets", [])
         if len(named) != 1:
             raise UserError(f"--root {root}: the grid has {len(named)} data sets; say which: --root NAME={root}.")
         dataset, folder = named[0], root

@@ -74,7 +74,9 @@ class Resolver:
                 settings = SECTIONS[section].model_validate(content)
                 self._known[key] = Section(settings, canonical_json(settings))
             except ValidationError as error:
-                self.problems.update(dict.fromkeys(catalog.explain(error, prefix=f"recipe {recipe!r}: {section}.")))
+                self.problems.update(
+                    dict.fromkeys(catalog.explain(error, SECTIONS[section], f"recipe {recipe!r}: {section}."))
+                )
                 self._known[key] = None
         return self._known[key]
 

@@ -9,13 +9,13 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from grid.encoders import ModelSettings
-from grid.settings_base import IdentityDefault, Settings
+from grid.settings_base import IdentityDefault, Name, Settings
 
 
 class DatasetSettings(Settings):
     """Which pairs, by which protocol."""
 
-    name: str
+    name: Name
     protocol: str = Field(description="evaluation protocol, printed under tables, e.g. flickr8k-1k")
     min_count: PositiveInt = Field(4, description="a word is known from this many training captions' uses")
     max_words: PositiveInt = Field(60, description="longer captions are cut")

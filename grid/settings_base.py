@@ -1,8 +1,23 @@
 """What all settings are made of: a closed, immutable model, and the mark of a field that came later."""
 
-from typing import Any
+import re
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+
+def check_name(text: str) -> str:
+    """A name that may be part of a file's name, of an id and of a line in a terminal.
+
+    Raises:
+        ValueError: it has other characters, or too many.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", text):
+        raise ValueError("a name begins with a letter or digit, and has letters, digits, '.', '_', '-'; 80 at most")
+    return text
+
+
+Name = Annotated[str, AfterValidator(check_name)]
 
 
 class Settings(BaseModel):

@@ -31,9 +31,11 @@ PAPERS = Path(os.environ.get("GOALGRID_PAPERS", ROOT.parent / "shared" / "papers
 
 SMALL = (
     "--set", 'recipes=["cnn-bow"]', "--set", "train.epochs=2", "--set", "train.batch_size=250",
-    "--set", "model.image.size=16",
+    "--set", "model.image.size=16", "--set", "name=demo",
 )  # fmt: skip
-"""Overrides that make a trial of `demo` take about a second, and all of it train: nothing is frozen."""
+"""Overrides that make a trial of `demo` take about a second, and all of it train: nothing is frozen.
+
+The grid keeps its name, so that other verbs find it without the overrides."""
 
 Goalgrid = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -179,7 +179,7 @@ def _from_records(overview: Overview, key: Key) -> Basis | None:
 
 def _from_probe(overview: Overview, key: Key) -> Basis | None:
     """From the last probe of this data set and recipe, if a trial of the grid has the settings that it measured."""
-    probes = speed_probes.read(overview.home.grid(overview.grid.name))
+    probes = speed_probes.read(overview.home.grid(overview.grid.plain_name))
     probe = next((probe for probe in probes if (probe.dataset, probe.recipe) == key), None)
     if probe is None:
         return None

@@ -1,6 +1,7 @@
 """A grid as it stands on the disk: its cells, its trials, their states and their records."""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +11,7 @@ from goalgrid.planning.data_at_hand import DataAtHand, now
 from grid import catalog
 from grid.errors import UserError, unknown
 from grid.expansion import Cell, Trial, expand, select, trials_of
-from grid.gridfile import Grid, load
+from grid.gridfile import Grid, changed_name, key_and_value, load
 from grid.store.home import Home, State, TrialFolder
 from grid.store.saved_grid import read_grid
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 ORDER = (State.DONE, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED)
 """The order in which states are counted out."""
+WORDS = 40
+"""Values of an axis that are spelled out."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Overview:
 
     def headline(self) -> str:
         """`45 trials: 40 done, 1 running, 1 failed, 3 planned`."""
-        counts = ", ".join(f"{self.counts[state]} {state}" for state in ORDER if self.counts[state])
+        counts = ", ".join(f"{self.counts[state]:,} {state}" for state in ORDER if self.counts[state])
         chains = sum(trial.parent is None for trial in self.trials)
         chained = f" in {many(chains, 'chain')}" if chains < len(self.trials) else ""
         return f"{many(len(self.trials), 'trial')}{chained}: {counts}"
@@ -149,6 +152,24 @@ def many(number: int, what: str) -> str:
     return f"{number:,} {what}{'s' * (number != 1)}"
 
 
+def ranges(values: Iterable[object]) -> list[str]:
+    """The values as words; four or more whole numbers in a row are a range, and of many words the first stand there.
+
+    >>> ranges([0, 1, 2]), ranges([0, 1, 2, 3, 7, 0.1, "con_con"])
+    (['0', '1', '2'], ['0-3', '7', '0.1', 'con_con'])
+    """
+    runs: list[list[object]] = []
+    for value in values:
+        last = runs[-1][-1] if runs else None
+        if type(value) is int and type(last) is int and value == last + 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    short = [[f"{run[0]}-{run[-1]}"] if len(run) > 3 else list(map(str, run)) for run in runs]
+    words = [word for run in short for word in run]
+    return words if len(words) <= WORDS else [*words[:WORDS], f"and {len(words) - WORDS:,} more"]
+
+
 def named_tables_exist(grid: Grid) -> None:
     """Check the names of the papers' tables in a grid.
 
@@ -161,16 +182,38 @@ def named_tables_exist(grid: Grid) -> None:
         check_names(grid)
 
 
-def recall(source: str, home: Home) -> Grid:
-    """A grid by file, else as it was last run under this home, else the preset of that name.
+def wanted(
+    source: str, home: Home, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
+) -> Grid:
+    """A grid to train: by file or preset, else as it was last run under this name.
+
+    Raises:
+        UserError: no grid has this name.
+    """
+    if source.endswith(".toml") or source in catalog.names("presets"):
+        return load(source, overrides, roots=roots, weights=weights)
+    return recall(source, home, overrides, roots=roots, weights=weights)
+
+
+def recall(
+    source: str, home: Home, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
+) -> Grid:
+    """A grid by file, else as it was last run under this home, with these overrides or without, else the preset.
 
     Raises:
         UserError: no grid has this name.
     """
     run_before = [folder.path.name for folder in home.grids()]
     known = sorted({*run_before, *catalog.names("presets")})
-    if source.endswith(".toml"):
-        return load(source)
-    if source not in known:
-        raise UserError(unknown("grid", source, known, hint="Or give the path of a grid file, ending in .toml."))
-    return read_grid(source, home) if source in run_before else load(source)
+    if not source.endswith(".toml"):
+        for name in (changed_name(source, map(key_and_value, overrides)), source):
+            if name in run_before:
+                return read_grid(name, home, overrides, roots=roots, weights=weights)
+        if source not in known:
+            raise UserError(unknown("grid", source, known, hint="Or give the path of a grid file, ending in .toml."))
+    return load(source, overrides, roots=roots, weights=weights)
+
+
+def variants(name: str, home: Home) -> list[str]:
+    """The names under which a grid was run with overrides."""
+    return [folder.path.name for folder in home.grids() if folder.path.name.startswith(f"{name}@")]

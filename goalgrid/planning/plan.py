@@ -6,7 +6,7 @@ from typing import Any
 from goalgrid.planning import gpu_costs, paper_coverage
 from goalgrid.planning.costs import GridCost
 from goalgrid.planning.decisions import TrialDecision, starting, to_train
-from goalgrid.planning.overview import Overview, many
+from goalgrid.planning.overview import Overview, many, ranges
 from goalgrid.planning.work import work_of
 from grid.expansion import Trial
 
@@ -29,7 +29,7 @@ def to_dict(overview: Overview, decisions: Sequence[TrialDecision], cost: GridCo
 def lines(overview: Overview, decisions: Sequence[TrialDecision], cost: GridCost, *, each: bool) -> list[str]:
     """The plan for a reader; with `each`, a line for every trial, too."""
     grid = overview.grid
-    axes = [f"{name:{LABEL}}{len(values):3}  {', '.join(map(str, values))}" for name, values in grid.axes().items()]
+    axes = [f"{name:{LABEL}}{len(values):3}  {', '.join(ranges(values))}" for name, values in grid.axes().items()]
     tables = [line for table in paper_coverage.fills(overview) for line in paper_coverage.lines(table)]
     trials = starting(decisions)
     work = _work(overview, trials)

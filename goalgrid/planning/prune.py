@@ -1,16 +1,20 @@
 """What may be removed from a runs folder: trials that no grid names, replaced trials, and leftovers of broken runs.
 
+Trials go to the trash, finished trials only where the user asks for it; leftovers are deleted.
 Only the folder itself is searched, and no link is followed: no name that is read from a file leads out of it.
 """
 
 import shutil
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from goalgrid.planning.overview import many
+from goalgrid.terminal.options import runs_option
 from grid.errors import UserError
 from grid.store.files import bytes_below
 from grid.store.home import Home, State, TrialFolder
@@ -21,8 +25,11 @@ OLD = 24 * 3600.0
 HALF = ".*.*"
 """Names of half-written files: they are written aside, then renamed."""
 
-REMOVED = ".removed-"
-"""Part of a trial folder's name while it is removed; the folder of a removal that was cut off still has it."""
+REMOVED = ".*.removed-*"
+"""Names of trial folders that an earlier version was removing when it was cut off."""
+
+TO_TRASH = ("trial", "replaced")
+"""Kinds that are kept in the trash."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,7 @@ class Removable:
     """A file or folder that may be removed.
 
     Args:
-        what: the kind: `trial`, `replaced`, `half-removed`, `corrupt`, `half-written`, `stop request`.
+        what: the kind: `trial`, `replaced`, `half-removed`, `corrupt`, `half-written`, `stop request`, `trash`.
         detail: its state and when it finished, for a trial.
     """
 
@@ -50,6 +57,8 @@ class Rubbish:
 
     items: list[Removable]
     left: dict[Path, str]
+    finished: int = 0
+    """Finished trials that no grid names, and that stay because the user did not ask to take them."""
 
     @property
     def bytes(self) -> int:
@@ -60,6 +69,7 @@ class Rubbish:
             "items": [asdict(item) | {"path": str(item.path)} for item in self.items],
             "bytes": self.bytes,
             "left": {str(path): why for path, why in self.left.items()},
+            "finished": self.finished,
         }
 
     def lines(self, home: Home) -> list[str]:
@@ -71,11 +81,19 @@ class Rubbish:
             for path, item in zip(shown, self.items, strict=True)
         ]
         total = [f"{many(len(self.items), 'thing')}, {size(self.bytes)}"] if self.items else ["nothing to remove"]
-        return [*told, *total, *(f"left: {path.relative_to(home.path)}: {why}" for path, why in self.left.items())]
+        left = [f"left: {path.relative_to(home.path)}: {why}" for path, why in self.left.items()]
+        ask = f"goalgrid prune --done{runs_option(home)}"
+        finished = [
+            f"left: {many(self.finished, 'finished trial')} that no grid names; {ask} takes finished trials, too"
+        ]
+        return [*told, *total, *left, *(finished if self.finished else [])]
 
 
-def rubbish(home: Home) -> Rubbish:
+def rubbish(home: Home, *, done: bool = False) -> Rubbish:
     """Find everything that may be removed.
+
+    Args:
+        done: finished trials, too.
 
     Raises:
         UserError: there is no grid, or a grid whose list of trials is missing.
@@ -83,18 +101,21 @@ def rubbish(home: Home) -> Rubbish:
     named = _named(home)
     items: list[Removable] = []
     left: dict[Path, str] = {}
-    for folder in home.trials():
-        live = folder.state() is State.RUNNING
-        if folder.trial_id in named:
-            items += () if live else _broken(folder.path)
+    finished = 0
+    replaced = [TrialFolder(path) for path in _folders(home.replaced)]
+    for folder in [*home.trials(), *replaced]:
+        state = folder.state()
+        if folder.path.parent == home.trials_folder and folder.trial_id in named:
+            items += () if state is State.RUNNING else _broken(folder.path)
         elif folder.path.is_symlink():
             left[folder.path] = "it is a link; remove it by hand"
-        elif live:
+        elif state is State.RUNNING:
             left[folder.path] = "it is being trained"
+        elif state is State.DONE and not done:
+            finished += 1
         else:
-            items.append(Removable.at(folder.path, "trial", _detail(folder)))
-    items += [Removable.at(path, "replaced", _detail(TrialFolder(path))) for path in _folders(home.replaced)]
-    items += [Removable.at(path, "half-removed") for path in _folders(home.trials_folder, f".*{REMOVED}*")]
+            items.append(Removable.at(folder.path, "replaced" if folder in replaced else "trial", _detail(folder)))
+    items += [Removable.at(path, "half-removed") for path in _folders(home.trials_folder, REMOVED)]
     for place in (home.path / "grids", home.features, home.launches):
         items += _broken(place)
     items += _half_written(home.path.glob(HALF))
@@ -105,36 +126,42 @@ def rubbish(home: Home) -> Rubbish:
             left[path] = "its launch still ends"
         else:
             items.append(Removable.at(path, "stop request"))
-    return Rubbish(items, left)
+    return Rubbish(items, left, finished)
 
 
-def remove(found: Rubbish) -> Rubbish:
+def trash(home: Home) -> Rubbish:
+    """What lies in the trash."""
+    return Rubbish([Removable.at(path, "trash") for when in _folders(home.trash) for path in _folders(when)], {})
+
+
+def remove(found: Rubbish, home: Home) -> Rubbish:
     """Remove the items, except trials that are being trained by now; return the items removed and the paths left.
 
     Raises:
         UserError: a file or folder cannot be removed.
     """
     removed, left = list[Removable](), dict(found.left)
+    aside = home.trash / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
     for item in found.items:
         try:
-            if _remove(item):
+            if _remove(item, aside):
                 removed.append(item)
             else:
                 left[item.path] = "it is being trained by now"
         except OSError as error:
             raise UserError(f"cannot remove {item.path}: {error.strerror}.") from error
+    for folder in (*_folders(home.trash), home.trash):
+        with suppress(OSError):  # it is not empty
+            folder.rmdir()
     return Rubbish(removed, left)
 
 
-def _remove(item: Removable) -> bool:
+def _remove(item: Removable, aside: Path) -> bool:
     from runners.trial.move_aside import take_away
 
-    if item.what == "trial":
-        aside = item.path.with_name(f".{item.path.name}{REMOVED}{time.time_ns()}")
-        if not take_away(TrialFolder(item.path), aside):
-            return False
-        shutil.rmtree(aside)
-    elif item.path.is_dir():
+    if item.what in TO_TRASH:
+        return take_away(TrialFolder(item.path), aside / item.path.name)
+    if item.path.is_dir():
         shutil.rmtree(item.path)
     else:
         item.path.unlink(missing_ok=True)
@@ -149,16 +176,28 @@ def _named(home: Home) -> set[str]:
             "Name the runs folder by --runs or GOALGRID_RUNS, or remove that folder by hand."
         )
     for grid in grids:
-        if not grid.trials.exists():
+        if not _whole(grid.trials):
             name = grid.path.name
             raise UserError(
-                f"grid {name!r} does not say which trials are its own: {grid.trials} is missing. "
-                f"Write it anew by goalgrid resume {name}, or remove {grid.path} if that grid is not wanted."
+                f"grid {name!r} does not say which trials are its own: {grid.trials} is missing or damaged. "
+                f"Write it anew: goalgrid resume {name}{runs_option(home)}. Or remove {grid.path} if that grid is not "
+                "wanted."
             )
     return {trial_id for grid in grids for trial_id in grid.ids()}
 
 
+def _whole(trials: Path) -> bool:
+    """Whether a list of trials has an id, complete lines, and nothing that is no text."""
+    try:
+        text = trials.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return text.endswith("\n") and all(line and line.isprintable() for line in text.splitlines())
+
+
 def _folders(place: Path, pattern: str = "*") -> list[Path]:
+    if place.is_symlink():
+        return []
     return sorted(path for path in place.glob(pattern) if path.is_dir() and not path.is_symlink())
 
 

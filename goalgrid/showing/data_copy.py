@@ -37,11 +37,11 @@ def guide(name: str, known: catalog.Dataset) -> list[str]:
 
 
 def lines(report: "DataReport") -> list[str]:
-    """The problems of a copy, then its parts, in characters that a terminal only prints."""
+    """The problems of a copy, then its parts."""
     parts = [line for part in report.parts for line in _part(part)]
     place = f"{report.name} under {report.root}"
     if not report.problems:
-        return [_plain(line) for line in (f"{place}: no problems", *parts)]
+        return [f"{place}: no problems", *parts]
     told = [f"{place}: {many(len(report.problems), 'problem')}", ""]
     by_fix: dict[str, list[Problem]] = {}
     for problem in report.problems:
@@ -50,7 +50,7 @@ def lines(report: "DataReport") -> list[str]:
         told += [f"- {problem.place}: {problem.what}" for problem in alike[:ALIKE]]
         told += [f"  and {len(alike) - ALIKE:,} more like it"] if len(alike) > ALIKE else []
         told += [f"  fix: {fix}", ""]
-    return [_plain(line) for line in (*told, *parts)]
+    return [*told, *parts]
 
 
 def _part(part: "Part") -> list[str]:
@@ -87,8 +87,3 @@ def to_dict(report: "DataReport") -> dict[str, Any]:
             for part in report.parts
         ],
     }
-
-
-def _plain(line: str) -> str:
-    """Escape characters that a terminal would obey or that cannot be written: names in a copy are untrusted."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in line)

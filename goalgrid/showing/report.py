@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from goalgrid.planning.overview import ORDER, Overview
+from goalgrid.planning.overview import ORDER, Overview, ranges
 from goalgrid.showing import status
+from goalgrid.terminal.options import runs_option
 from grid.store.files import write_text
 from grid.store.home import State
 from results.export.report_page import Measured, ReportPage, Standing
@@ -22,15 +23,16 @@ def render(overview: Overview, *, measured: Measured | None = None, refresh: int
     Raises:
         UserError: records cannot be read.
     """
-    name, runs = overview.grid.name, status.runs_option(overview.home)
+    name, runs = overview.grid.name, runs_option(overview.home)
     return ReportPage(
         name,
-        overview.grid.axes(),
+        {axis: ranges(values) for axis, values in overview.grid.axes().items()},
         overview.grid.to_toml(),
         {
             "go on": f"goalgrid resume {name}{runs}",
             "state": f"goalgrid status {name}{runs}",
             "LaTeX": f"goalgrid table {name}{runs} --format latex",
+            "everything behind this page": f"goalgrid export {name} DIR{runs}",
         },
         measured or Measured.read(overview.cells, overview.home, overview.now),
         Standing(

@@ -1,21 +1,20 @@
 """What `goalgrid status` says: how far trials run, why they failed and what helps, which are stale or left the grid."""
 
-import os
 import re
-import shlex
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from goalgrid.planning.overview import Overview, many
+from goalgrid.planning.overview import Overview, many, variants
 from goalgrid.planning.work import epoch_steps
-from goalgrid.terminal.options import RUNS
+from goalgrid.terminal.options import runs_option
 from grid.expansion import Trial
 from grid.store.failures import Failure
 from grid.store.files import last_json_line, read_json_lines
-from grid.store.home import Home, State
+from grid.store.home import State
 from runners.trial.retries import POLICY
 
 LISTED = 4
@@ -120,11 +119,13 @@ def lines(overview: Overview) -> list[str]:
 
 
 def note_lines(overview: Overview) -> list[str]:
-    """The trials that are collapsed or stale, and the trials that left the grid."""
+    """The trials that are collapsed or stale, the trials that left the grid, and its runs with overrides."""
+    others = variants(overview.grid.name, overview.home)
     return [
         *(f"collapsed: {trial.id}: validation recall is at chance level" for trial in collapsed(overview)),
         *_stale_lines(overview),
         *_former_lines(overview),
+        *([f"run with overrides, too: {listed(others)}"] if others else []),
     ]
 
 
@@ -149,19 +150,13 @@ def failure_lines(overview: Overview) -> list[str]:
     return told
 
 
-def runs_option(home: Home) -> str:
-    """The option that names the runs folder; empty for the default folder."""
-    default = Path(os.environ.get("GOALGRID_RUNS", RUNS))
-    return "" if home.path == default.expanduser() else f" --runs {shlex.quote(str(home.path))}"
-
-
 def _stale_lines(overview: Overview) -> list[str]:
     told = [
         f"stale: {len(ids)} of {overview.counts[State.DONE]} done, {what if cause == 'code' else f'{cause}: {what}'}"
         for cause, reasons in stale(overview).items()
         for what, ids in reasons.items()
     ]
-    anew = f"  train them anew: goalgrid run {overview.grid.name} --stale{runs_option(overview.home)}"
+    anew = f"  train them anew: goalgrid resume {overview.grid.name} --stale{runs_option(overview.home)}"
     unread = [f"data of {name} cannot be compared: {why}" for name, why in overview.data.unreadable.items()]
     return [*told, anew, *unread] if told else unread
 
@@ -170,7 +165,7 @@ def other_data_lines(overview: Overview) -> list[str]:
     """The trials that no table shows, since they are done on other data; and the data that cannot be compared."""
     lines = [f"data of {name} cannot be compared: {why}" for name, why in overview.data.unreadable.items()]
     if other := overview.of_other_data:
-        anew = f"goalgrid run {overview.grid.name} --stale{runs_option(overview.home)}"
+        anew = f"goalgrid resume {overview.grid.name} --stale{runs_option(overview.home)}"
         lines += [f"{many(len(other), 'trial')} done on other data than are here now, and not shown; anew: {anew}"]
     return lines
 
@@ -179,9 +174,14 @@ def _former_lines(overview: Overview) -> list[str]:
     former = overview.former()
     if not former:
         return []
-    more = f" and {len(former) - LISTED} more" if len(former) > LISTED else ""
-    left = f"{many(len(former), 'trial')} left the grid: {', '.join(former[:LISTED])}{more}"
-    return [left, f"  remove what no grid names: goalgrid prune{runs_option(overview.home)}"]
+    left = f"{many(len(former), 'trial')} left the grid: {listed(former)}"
+    return [left, f"  move what no grid names to the trash: goalgrid prune --done{runs_option(overview.home)}"]
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(names[:LISTED]) + more
 
 
 def _group(overview: Overview, failure: Failure, trials: list[Trial]) -> FailureGroup:

@@ -1,5 +1,6 @@
 """Tables: drawn from records or from a paper, printed or written, and checked against files."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +9,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from goalgrid.planning.data_at_hand import DataAtHand, now
-from goalgrid.planning.overview import many, named_tables_exist, recall
+from goalgrid.planning.overview import many, named_tables_exist, recall, variants
 from goalgrid.terminal import DIFFERENT, INCOMPLETE
-from goalgrid.terminal.options import all_known
+from goalgrid.terminal.options import all_known, runs_option
 from goalgrid.terminal.views import say, show, show_table
 from grid import catalog
 from grid.errors import UserError, unknown
@@ -41,11 +42,11 @@ def draw(request: "TableRequest", home: Home) -> "Table":
     )
     if request.reference:
         return _printed(request)
-    return request.draw(*measured(request.grid, home, request.protocol, interval=request.interval))
+    return request.draw(*measured(request.grid, home, request.protocol, request.set_, interval=request.interval))
 
 
 def measured(
-    name: str, home: Home, protocol: str | None = None, *, interval: bool = False
+    name: str, home: Home, protocol: str | None = None, overrides: Sequence[str] = (), *, interval: bool = False
 ) -> "tuple[list[Cell], Scores]":
     """The cells of a grid and what its finished trials measured; where no trial is done, the command ends here.
 
@@ -54,17 +55,25 @@ def measured(
     """
     from results.records.missing import OTHER_DATA
 
-    grid = recall(name, home)
+    grid = recall(name, home, overrides)
     named_tables_exist(grid)
     cells = expand(grid)
     scores = scores_of(grid, cells, home, protocol, interval=interval)
     if not scores.rows:
         other = sum(reason == OTHER_DATA for reason in scores.absent.values())
         done = f"all {many(other, 'trial')} that are done were {OTHER_DATA}" if other else "no trial is done"
-        next_step = f"Train them anew: goalgrid run {name} --stale" if other else f"Start it: goalgrid run {name}"
-        say(f"grid {name!r} under {home.path}: {done}. {next_step}")
+        anew = f"Train them anew: goalgrid resume {grid.name} --stale{runs_option(home)}"
+        say(f"grid {grid.name!r} under {home.path}: {done}. {anew if other else start(name, home, overrides)}")
         raise typer.Exit(INCOMPLETE)
     return cells, scores
+
+
+def start(name: str, home: Home, overrides: Sequence[str] = ()) -> str:
+    """How to start a grid, and under which names it was run with overrides."""
+    words = [name, *(word for override in overrides for word in ("--set", override))]
+    known = variants(name, home)
+    before = f"It was run as {', '.join(known)}. " if known else ""
+    return f"{before}Start it: goalgrid run {shlex.join(words)}{runs_option(home)}"
 
 
 def scores_of(
@@ -118,7 +127,10 @@ def check(request: "TableRequest", kind: str, path: Path, home: Home, *, trials:
     made = checking.made_by(path)
     if not request.grid:
         if made is None:
-            raise UserError(f"{path} does not say by which command it was made: goalgrid table GRID --check {path}.")
+            raise UserError(
+                f"{path} does not say by which command it was made. Say it: goalgrid table GRID --check "
+                f"{shlex.quote(str(path))}."
+            )
         if request != type(request)(""):
             raise UserError(f"{path} says its own options; to check it by others, give the grid, too.")
         request, kind = made

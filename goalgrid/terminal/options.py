@@ -1,5 +1,7 @@
 """The arguments and options that verbs share, each said once."""
 
+import os
+import shlex
 from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
@@ -64,6 +66,12 @@ MlflowUri = Annotated[
     typer.Option("--mlflow-uri", metavar="URI", help="MLflow to mirror to; default: DIR/mlflow.db; '' for none."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="For programs.")]
+
+
+def runs_option(home: Home) -> str:
+    """The option that names the runs folder; empty for the default folder."""
+    default = Path(os.environ.get("GOALGRID_RUNS", RUNS))
+    return "" if home.path == default.expanduser() else f" --runs {shlex.quote(str(home.path))}"
 
 
 def all_known(*choices: tuple[str, str, Collection[str]]) -> None:

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
+from goalgrid.terminal.characters import PlainConsole, plain
 from grid.errors import UserError
 from grid.objectives import CATALOGUE, unknown_objective
 
@@ -14,15 +13,15 @@ if TYPE_CHECKING:
     from results.tables.table import Table
     from runners.selftest.story import Claim
 
-out = Console()
-err = Console(stderr=True)
+out = PlainConsole()
+err = PlainConsole(stderr=True)
 
 PIPED_WIDTH = 200
 """Columns of a table where stdout is no terminal."""
 
 
 def show(text: str) -> None:
-    print(text, flush=True)
+    print(plain(text), flush=True)
 
 
 def show_list(lines: Mapping[str, str]) -> None:
@@ -36,14 +35,14 @@ def say(message: str) -> None:
 
 def show_for(program: bool, content: Callable[[], Any], lines: Callable[[], Iterable[str]]) -> None:
     """Print the product as JSON for a program, or in lines for a reader."""
-    show(json.dumps(content(), indent=2) if program else "\n".join(lines()))
+    show(json.dumps(content(), indent=2) if program else "\n".join(line.replace("\n", "\\n") for line in lines()))
 
 
 def show_table(table: "Table") -> None:
     """Print a table as wide as the terminal; without a terminal, at its own width."""
     from results.renderers import terminal
 
-    Console(width=None if out.is_terminal else PIPED_WIDTH).print(terminal.render(table))
+    PlainConsole(width=None if out.is_terminal else PIPED_WIDTH).print(terminal.render(table))
 
 
 def list_objectives() -> None:

@@ -7,13 +7,14 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress as Bar
 
+from goalgrid.planning.overview import wanted
 from goalgrid.showing import data_copy
 from goalgrid.terminal.options import RUNS, GridName, Json, Override, Root, Runs, WeightPlaces
 from goalgrid.terminal.views import err, say, show, show_for
 from grid import catalog
 from grid.errors import UserError, unknown
 from grid.expansion import expand
-from grid.gridfile import load
+from grid.settings_base import check_name
 
 verbs = typer.Typer(
     help="Where to get data and how they must look; what is wrong with a copy.",
@@ -48,6 +49,10 @@ def check(
 
     A NAME that is not shipped is checked as your own data: against itself, not against official sizes.
     """
+    try:
+        check_name(name)
+    except ValueError as error:
+        raise UserError(f"data set {name!r}: {error}.") from error
     if catalog.described(name).embedded:
         say(f"{name} is made on the spot: there is no copy to check.")
         return
@@ -79,7 +84,7 @@ def features(
     weights: WeightPlaces = [],
 ) -> None:
     """Run the frozen backbones of a grid ahead of its trials, which else do so when the grid is run."""
-    found = load(grid, set_, roots=root, weights=weights)
+    found = wanted(grid, home, set_, roots=root, weights=weights)
     from runners.launch.feature_extraction import compute_features, feature_jobs, sources
 
     jobs = feature_jobs(found, expand(found), home)

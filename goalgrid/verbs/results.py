@@ -10,7 +10,7 @@ from goalgrid.planning.overview import Overview, recall
 from goalgrid.showing.tables import check as hold_against
 from goalgrid.showing.tables import deliver, draw, measured
 from goalgrid.terminal import INCOMPLETE
-from goalgrid.terminal.options import RUNS, GridName, Json, Runs, all_known
+from goalgrid.terminal.options import RUNS, GridName, Json, Override, Runs, all_known
 from goalgrid.terminal.views import say, show_for, show_list
 from grid import catalog
 from grid.errors import UserError
@@ -30,6 +30,7 @@ def table(
         str | None, typer.Argument(metavar="[GRID]", help="A grid, or with --reference a table or a paper.")
     ] = None,
     home: Runs = RUNS,
+    set_: Override = [],
     layout: Annotated[
         str | None,
         typer.Option(help="E.g. goal, listing or methods, a wrong name lists all; default: what suits the grid."),
@@ -85,7 +86,7 @@ def table(
 
     all_known(("format", format_, renderers.FORMATS))
     options = {field.name: context.params[field.name] for field in fields(TableRequest)}
-    request = TableRequest(**options | {"grid": grid or ""})
+    request = TableRequest(**options | {"grid": grid or "", "set_": tuple(set_)})
     if check:
         hold_against(request, format_, check, home, trials=trials)
     elif trials:
@@ -95,7 +96,7 @@ def table(
     elif grid is None:
         raise UserError(f"which grid? Known: {', '.join(catalog.names('presets'))}; or the path of a grid file.")
     else:
-        folder = home.path / "reference" if reference else home.grid(recall(grid, home).name).tables
+        folder = home.path / "reference" if reference else home.grid(recall(grid, home, set_).name).tables
         deliver(draw(request, home), format_, output, folder)
 
 
@@ -103,6 +104,7 @@ def table(
 def effects(
     grid: GridName,
     home: Runs = RUNS,
+    set_: Override = [],
     metric: Annotated[str, typer.Option(help="r1, r5, r10, medr or rsum.")] = "r1",
     direction: Annotated[str, typer.Option(help="i2t, t2i or both.")] = "both",
     protocol: OtherProtocol = None,
@@ -126,11 +128,11 @@ def effects(
         ("direction", direction, DIRECTION_NAMES),
         ("format", format_, effects_text.FORMATS),
     )
-    cells, scores = measured(grid, home, protocol)
+    cells, scores = measured(grid, home, protocol, set_)
     metrics = metrics_of(metric, direction)
     found = analyse(cells, scores, QueryRanks.read(cells, home), metrics, baseline=baseline, across=across)
     text = effects_text.write_out(found, cells, format_).rstrip("\n")
-    show_for(as_json, lambda: effects_text.for_programs(found), lambda: [text])
+    show_for(as_json, lambda: effects_text.for_programs(found), text.splitlines)
 
 
 @verbs.command()
@@ -141,6 +143,7 @@ def figures(
         typer.Argument(metavar="[KIND]...", help="E.g. matrix or curves, a wrong name lists all; default: all."),
     ] = [],
     home: Runs = RUNS,
+    set_: Override = [],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the pictures.")] = Path(),
     format_: Annotated[str, typer.Option("--format", help="png, pdf or svg.")] = "png",
 ) -> None:
@@ -148,7 +151,7 @@ def figures(
     from results import figures as draw
 
     all_known(("format", format_, draw.FORMATS), *(("figure", kind, draw.FIGURES) for kind in kinds))
-    cells, scores = measured(grid, home)
+    cells, scores = measured(grid, home, overrides=set_)
     studies = draw.Study.read(cells, scores, home)
     for path in draw.write(studies, output, kinds=kinds, formats=[format_]):
         say(f"written: {path}")
@@ -158,6 +161,7 @@ def figures(
 def report(
     grid: GridName,
     home: Runs = RUNS,
+    set_: Override = [],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: DIR/grids/NAME/report.html.")
     ] = None,
@@ -169,7 +173,7 @@ def report(
     """The whole grid as one HTML page that needs no network: tables, effects, figures, failures, provenance."""
     from goalgrid.showing import report as page
 
-    overview = Overview.of(recall(grid, home), home)
+    overview = Overview.of(recall(grid, home, set_), home)
     path = output or home.grid(overview.grid.name).report
     if not watch:
         write_text(path, page.render(overview))
@@ -187,6 +191,7 @@ def export(
     grid: GridName,
     target: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
     home: Runs = RUNS,
+    set_: Override = [],
 ) -> None:
     """Everything a paper needs into one folder: report, tables, figures, effects, records, settings, checksums."""
     from goalgrid.showing import report as page
@@ -194,6 +199,6 @@ def export(
 
     if target.exists() and any(target.iterdir()):
         raise UserError(f"{target} is not empty; give a new folder.")
-    overview = Overview.of(recall(grid, home), home)
+    overview = Overview.of(recall(grid, home, set_), home)
     write(overview.grid, overview.cells, home, target, report=page.render(overview), now=overview.now)
     say(f"written: {target}")

@@ -10,13 +10,14 @@ from goalgrid.planning import plan as planning
 from goalgrid.planning import prune as pruning
 from goalgrid.planning.costs import cost_of, unmeasured
 from goalgrid.planning.decisions import Choice, decide, starting, to_replace, to_train
-from goalgrid.planning.overview import Overview, named_tables_exist, recall
+from goalgrid.planning.overview import Overview, named_tables_exist, recall, wanted
 from goalgrid.showing import status as standing
-from goalgrid.showing.tables import scores_of
+from goalgrid.showing.tables import scores_of, start
 from goalgrid.terminal import EXIT, exit_state, options
+from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.views import err, out, say, show_for, show_table, show_verdicts
 from grid.errors import UserError
-from grid.gridfile import Grid, load
+from grid.gridfile import Grid
 from grid.store import speed_probes
 from grid.store.home import Home, State
 from grid.store.saved_grid import save_grid
@@ -42,7 +43,7 @@ def plan(
     as_json: options.Json = False,
 ) -> None:
     """How many trials a grid has, why each would be trained or not, what that will cost. Trains nothing."""
-    overview = _overview(load(grid, set_, roots=root, weights=weights), home)
+    overview = _overview(wanted(grid, home, set_, roots=root, weights=weights), home)
     choice = Choice(only, force=force, stale=stale)
     if probe:
         _probe(overview, choice)
@@ -68,7 +69,7 @@ def run(
 ) -> None:
     """Train what is not done, then print the table. The same command again goes on where it was cut off."""
     overrides = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])]
-    overview = _overview(load(grid, overrides, roots=root, weights=weights), home)
+    overview = _overview(wanted(grid, home, overrides, roots=root, weights=weights), home)
     choice = Choice(only, force=force, stale=stale)
     if dry_run:
         _plan(overview, choice, jobs=jobs)
@@ -80,23 +81,33 @@ def run(
 def resume(
     grid: options.GridName,
     home: options.Runs = options.RUNS,
+    set_: options.Override = [],
     only: options.Only = "",
     failed: Annotated[bool, typer.Option("--failed", help="Only the trials that failed.")] = False,
+    stale: options.OnlyStale = False,
     here: options.InProcess = False,
     address: options.Address = None,
     mlflow_uri: options.MlflowUri = None,
     allow_leak: options.AllowLeak = False,
 ) -> None:
     """Run again what failed or was cut off, with the grid as it was last run."""
-    choice = Choice(only, failed=failed)
-    overview = Overview.of(recall(grid, home), home)
+    found = recall(grid, home, set_)
+    if not home.grid(found.name).grid.exists():
+        raise UserError(f"grid {found.name!r} never ran under {home.path}. {start(grid, home, set_)}")
+    choice = Choice(only, failed=failed, stale=stale)
+    overview = Overview.of(found, home)
     _train(overview, choice, here=here, address=address, mlflow_uri=mlflow_uri, allow_leak=allow_leak)
 
 
 @verbs.command()
-def status(grid: options.GridName, home: options.Runs = options.RUNS, as_json: options.Json = False) -> None:
+def status(
+    grid: options.GridName,
+    home: options.Runs = options.RUNS,
+    set_: options.Override = [],
+    as_json: options.Json = False,
+) -> None:
     """What is done, running, failed or planned, why each failure failed, and what is stale."""
-    overview = Overview.of(recall(grid, home), home)
+    overview = Overview.of(recall(grid, home, set_), home)
     show_for(as_json, lambda: standing.to_dict(overview), lambda: standing.lines(overview))
     raise typer.Exit(EXIT[exit_state([overview.reached(trial) for trial in overview.trials])])
 
@@ -104,19 +115,28 @@ def status(grid: options.GridName, home: options.Runs = options.RUNS, as_json: o
 @verbs.command()
 def prune(
     home: options.Runs = options.RUNS,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove without asking.")] = False,
+    done: Annotated[bool, typer.Option("--done", help="Take finished trials that no grid names, too.")] = False,
+    empty: Annotated[bool, typer.Option("--empty", help="Delete what lies in the trash.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Remove what no grid names, and what broken runs left: shows it, then asks. With --json it only shows."""
-    found = pruning.rubbish(home)
+    """Move trials that no grid names to DIR/trash, and delete what broken runs left. It asks; --json only shows."""
+    if done and empty:
+        raise UserError(
+            "--done says what goes to the trash, --empty deletes what is there; give them one after the other."
+        )
+    found = pruning.trash(home) if empty else pruning.rubbish(home, done=done)
     show_for(as_json, found.to_dict, lambda: found.lines(home))
     if not found.items or (as_json and not yes):
         return
     if not yes and not sys.stdin.isatty():
-        raise UserError("nobody to ask whether to remove this. Look at it, then: goalgrid prune --yes")
-    if yes or typer.confirm("Remove all this?", err=True):
-        removed = pruning.remove(found)
+        which = f"{' --done' * done}{' --empty' * empty}"
+        raise UserError(f"nobody to ask. Look at it, then: goalgrid prune{which} --yes{runs_option(home)}")
+    if yes or typer.confirm("Delete all this for good?" if empty else "Remove all this?", err=True):
+        removed = pruning.remove(found, home)
         say(f"removed: {len(removed.items)} of {len(found.items)}, {pruning.size(removed.bytes)}")
+        if home.trash.exists():
+            say(f"trials are kept in {home.trash}; to free the disk: goalgrid prune --empty{runs_option(home)}")
 
 
 @verbs.command()
@@ -153,7 +173,7 @@ def _probe(overview: Overview, choice: Choice) -> None:
     if trials:
         say(f"probing: {', '.join(trial.id for trial in trials)}")
         found = probe(overview.grid, trials, overview.home, err)
-        speed_probes.remember(overview.home.grid(overview.grid.name), found)
+        speed_probes.remember(overview.home.grid(overview.grid.plain_name), found)
 
 
 def _train(
@@ -163,8 +183,10 @@ def _train(
     overview.data.check(overview.selected(choice.only))
     verdicts = decide(overview, choice)
     todo, anew = to_train(verdicts), to_replace(verdicts)
-    save_grid(overview.grid, overview.trials, overview.home)
-    if todo:
+    save = partial(save_grid, overview.grid, overview.trials, overview.home)
+    if not todo:
+        save()
+    else:
         from runners.launch.launch import Launch
 
         begun = f", {len(anew)} of them anew" if anew else ""
@@ -172,12 +194,12 @@ def _train(
         uri = f"sqlite:///{overview.home.mlflow.absolute()}" if mlflow_uri is None else mlflow_uri
         live = out.is_terminal and err.is_terminal
         launch = Launch(overview.home, err, here, address, uri or None, live, allow_leak)
-        launch.run(overview.grid, overview.cells, todo, anew)
+        launch.run(overview.grid, overview.cells, todo, anew, checked=save)
     after = Overview.of(overview.grid, overview.home)
     _finish(after)
     reached = exit_state([after.reached(verdict.trial) for verdict in verdicts])
     if any(after.states[verdict.trial.id] not in (State.DONE, State.FAILED) for verdict in verdicts):
-        say(f"not complete; go on with: goalgrid resume {overview.grid.name}")
+        say(f"not complete; go on with: goalgrid resume {overview.grid.name}{runs_option(overview.home)}")
     raise typer.Exit(EXIT[reached])
 
 

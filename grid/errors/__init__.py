@@ -3,6 +3,9 @@
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
+LISTED = 500
+"""Characters of known names that a message spells out; of a longer list, the nearest names."""
+
 
 class UserError(Exception):
     """A mistake that a user can correct. The command line prints its message alone and exits with 2."""
@@ -15,10 +18,14 @@ def unknown(what: str, name: object, known: Collection[str], *, where: str = "",
     unknown pair weight 'sigg' in objectives[2]. Did you mean 'sig'? Known: con, lin, sig.
     """
     nearest = get_close_matches(str(name), list(known), n=1)
+    listed, more = list(known), ""
+    if len(", ".join(known)) > LISTED:
+        listed = get_close_matches(str(name), list(known), n=8, cutoff=0.0)
+        more = f" and {len(known) - len(listed)} more"
     parts = [
         f"unknown {what} {name!r}{' ' + where if where else ''}.",
         f"Did you mean {nearest[0]!r}?" if nearest else "",
-        f"Known: {', '.join(known)}.",
+        f"Known: {', '.join(listed)}{more}." if known else "",
         hint,
     ]
     return " ".join(part for part in parts if part)

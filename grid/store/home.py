@@ -119,6 +119,8 @@ class Home:
     """The columns of all records that tables read: a copy, made anew where it is out of date."""
     replaced = Below("replaced")
     """The earlier folders of trials that were trained anew."""
+    trash = Below("trash")
+    """What `goalgrid prune` took away: a folder for each time, in which every trial has its id."""
     features = Below("features")
     data = Below("data")
     """What data sets hold, with the stamp of the files that were read."""
@@ -156,4 +158,4 @@ class Home:
 
 
 def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").split() if path.exists() else []
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []

@@ -1,10 +1,10 @@
 """A grid's folder in a runs folder: the grid as it was last run, and the trials that have left it since."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from grid.expansion import Trial
-from grid.gridfile import Grid, check, parse
+from grid.gridfile import Grid, build, parse
 from grid.resources import Reliability, Resources
 from grid.store.files import write_text
 from grid.store.home import Home
@@ -25,8 +25,10 @@ def save_grid(grid: Grid, trials: Sequence[Trial], home: Home) -> None:
     _keep(folder.trials, "".join(f"{trial_id}\n" for trial_id in ids))
 
 
-def read_grid(name: str, home: Home) -> Grid:
-    """The grid of this name as it was last run.
+def read_grid(
+    name: str, home: Home, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
+) -> Grid:
+    """The grid of this name as it was last run, after what the command line says.
 
     Unknown keys in [resources] and [reliability], which another version wrote, are left out: they change no trial.
 
@@ -38,7 +40,7 @@ def read_grid(name: str, home: Home) -> Grid:
     known = {"resources": Resources.model_fields, "reliability": Reliability.model_fields}
     for table in known.keys() & content.keys():
         content[table] = {key: value for key, value in content[table].items() if key in known[table]}
-    return check(content, where=f"grid {str(path)!r}")
+    return build(content, overrides, roots=roots, weights=weights, where=f"grid {str(path)!r}")
 
 
 def _keep(path: Path, text: str) -> None:

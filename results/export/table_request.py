@@ -35,6 +35,8 @@ class TableRequest:
     interval: bool = False
     averages: bool = False
     allow_partial: bool = False
+    set_: tuple[str, ...] = ()
+    """What `--set` changes of the grid, KEY=VALUE each."""
 
     @property
     def axes(self) -> Axes | None:
@@ -51,9 +53,8 @@ class TableRequest:
         words = [PROGRAM, shlex.quote(self.grid)]
         for field in fields(self)[1:]:
             value = getattr(self, field.name)
-            option = f"--{field.name.replace('_', '-')}"
-            if value != field.default:
-                words += [option] if value is True else [option, shlex.quote(value)]
+            values = value if isinstance(value, tuple) else (value,) if value != field.default else ()
+            words += [word for each in values for word in _words(field.name, each)]
         return " ".join(words)
 
     @classmethod
@@ -71,9 +72,11 @@ class TableRequest:
         parser.add_argument("grid")
         parser.add_argument("--format", required=True)
         for field in fields(cls)[1:]:
-            option = f"--{field.name.replace('_', '-')}"
+            option = _option(field.name)
             if field.type is bool:
-                parser.add_argument(option, action="store_true")
+                parser.add_argument(option, action="store_true", dest=field.name)
+            elif isinstance(field.default, tuple):
+                parser.add_argument(option, action="append", default=[], dest=field.name)
             else:
                 parser.add_argument(option, default=field.default)
         try:
@@ -81,7 +84,7 @@ class TableRequest:
         except ValueError as error:
             raise UserError(f"the command {command!r} cannot be read: {error}.") from error
         kind = options.pop("format")
-        return cls(**options), kind
+        return cls(**options | {"set_": tuple(options["set_"])}), kind
 
     def draw(self, cells: Sequence[Cell], source: TableSource) -> Table:
         """The table of these cells.
@@ -99,6 +102,14 @@ class TableRequest:
         if self.averages:
             table = averaged(table, partial=self.allow_partial)
         return replace(table, command=self.command)
+
+
+def _option(name: str) -> str:
+    return f"--{name.strip('_').replace('_', '-')}"
+
+
+def _words(name: str, value: str | bool) -> list[str]:
+    return [_option(name)] if isinstance(value, bool) else [_option(name), shlex.quote(value)]
 
 
 class _Parser(argparse.ArgumentParser):

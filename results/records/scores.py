@@ -270,5 +270,6 @@ def _refuse_mixed_data(rows: Iterable[Mapping[str, Any]]) -> None:
             examples = ", ".join(f"{trial_id} ({mark})" for mark, trial_id in fingerprints.items())
             raise UserError(
                 f"trials on {dataset!r} saw different data, so one table must not hold them: {examples}. "
-                "`goalgrid run --stale` trains anew those that saw other data than the latest; no result is deleted."
+                "`goalgrid resume GRID --stale` trains anew those that saw other data than the latest; "
+                "no result is deleted."
             )

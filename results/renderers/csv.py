@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 
 from results.renderers.parquet import tidy
@@ -22,8 +23,18 @@ def written(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Comma-separated values: a line with the columns' names, and a line a row."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([names, *rows])
+    writer.writerows([map(_quiet, row) for row in (names, *rows)])
     return text.getvalue()
+
+
+def _quiet(value: object) -> object:
+    """The value, with an apostrophe before a text that a spreadsheet would run as a formula.
+
+    >>> [_quiet(value) for value in ("=1+1", "@x", "-1+cmd|x", "+0.5 ± 0.1", "-1e-05", "--", -0.5)]
+    ["'=1+1", "'@x", "'-1+cmd|x", '+0.5 ± 0.1', '-1e-05', '--', -0.5]
+    """
+    runs = isinstance(value, str) and re.match(r"[=@\t\r]|[-+].*[A-Za-df-z(=@|!]", value)
+    return f"'{value}" if runs else value
 
 
 TEXT_FORMAT = TextFormat("csv", render)

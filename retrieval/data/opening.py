@@ -57,7 +57,8 @@ def check_protocol(pairs: Pairs, dataset: str, protocol: str) -> None:
         return
     partial = catalog.dataset(dataset).partial
     missing = next((part.missing for part in partial if (part.split, part.images) == ("test", images)), "")
-    reason = f"What is missing: {missing}" if missing else f"See what is wrong with it: goalgrid data check {dataset}"
+    check = f"See what is wrong with it: goalgrid data check {dataset} --root DIR"
+    reason = f"What is missing: {missing}" if missing else check
     raise DataError(
         f"the test split of {dataset!r} has {images:,} images; protocol {protocol!r} demands {wanted:,}. {reason}. "
         f'To evaluate on what is there, give the data a name of its own: datasets = ["my-{dataset}"] with '

@@ -80,7 +80,7 @@ def refuse(problems: Sequence[Problem], heading: str) -> None:
         raise DataError(str(problems[0]))
     lines = [f"  - {problem}" for problem in problems[:SHOWN]]
     if len(problems) > SHOWN:
-        lines.append(f"  - and {len(problems) - SHOWN} more; `goalgrid data check` shows all")
+        lines.append(f"  - and {len(problems) - SHOWN} more; `goalgrid data check NAME --root DIR` shows all")
     raise DataError(f"{heading}: {len(problems)} problems\n" + "\n".join(lines))
 
 

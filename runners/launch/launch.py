@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -48,10 +48,19 @@ class Launch:
     live: bool = False
     allow_leak: bool = False
 
-    def run(self, grid: Grid, cells: Sequence[Cell], trials: Sequence[Trial], anew: Sequence[str] = ()) -> None:
+    def run(
+        self,
+        grid: Grid,
+        cells: Sequence[Cell],
+        trials: Sequence[Trial],
+        anew: Sequence[str] = (),
+        *,
+        checked: Callable[[], None] = lambda: None,
+    ) -> None:
         """Train these trials; afterwards the disk tells which are done.
 
         Args:
+            checked: called when nothing speaks against the launch, before it changes anything.
             anew: ids of trials that start anew, parents first: their folders are moved aside before any trial starts.
 
         Raises:
@@ -68,6 +77,7 @@ class Launch:
             check_room(jobs, capacity, custom=not self.here)
             self._check_nodes(driver, launched, jobs)
             check_inputs(jobs, allow_leak=self.allow_leak, warn=self._warn)
+            checked()
             compute_features(jobs, self.console)
             on_gpus = partial(driver.on_gpus, list(grid.resources.custom))
             jobs = sized(jobs, gpu_shares.measured(samples(jobs, grid.resources), on_gpus, self.home, self._warn))

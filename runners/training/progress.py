@@ -186,7 +186,7 @@ def best_of(folder: TrialFolder, device: torch.device) -> dict[str, Any]:
     except (checkpoints.Corrupt, OSError) as error:
         content, cause = None, error
     if content is None:
-        anew = "Train its trial anew: goalgrid run --force."
+        anew = "Train its trial anew: goalgrid run GRID --force --only FILTER."
         raise UserError(f"the best checkpoint {path} cannot be read. {anew}") from cause
     return content
 

@@ -43,7 +43,7 @@ POLICY: dict[Failure, Policy] = {
     Failure.NODE_LOST: Policy(5, "look at that node; the trial moves to another", 1.0, at_once=True),
     Failure.STORAGE: Policy(3, "make room, or choose another folder with --runs", 2.0),
     Failure.IMPORT: Policy(1, "install what is missing on every node"),
-    Failure.DATA: Policy(1, "goalgrid data check names every fault of a copy"),
+    Failure.DATA: Policy(1, "find every fault of the copy: goalgrid data check NAME --root DIR"),
     Failure.USER: Policy(1, "change the setting that is named"),
     Failure.BUG: Policy(1, "its log has the traceback"),
 }

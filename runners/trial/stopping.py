@@ -80,7 +80,8 @@ class Interrupts:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         if self.stop.request is not None:
-            self.stop.request.unlink(missing_ok=True)
+            with suppress(FileNotFoundError, NotADirectoryError):
+                self.stop.request.unlink()
         if kind is KeyboardInterrupt:
             self.warn("interrupted; what is done is kept")
         return kind is KeyboardInterrupt

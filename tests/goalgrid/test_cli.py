@@ -36,6 +36,9 @@ WRONG = [
     (("diagrams", "infonce"), "has no triplet weight"),
     (("data", "where", "flickr8q"), "unknown data set 'flickr8q'. Did you mean 'flickr8k'?"),
     (("data", "check", "flickr8k"), "Give --root DIR"),
+    (("data", "check", "../x\x1b[2J", "--root", "."), r"data set '../x\x1b[2J': a name begins with a letter or digit"),
+    (("resume", "demo"), "grid 'demo' never ran"),
+    (("prune", "--done", "--empty"), "one after the other"),
     (("data", "check", "flickr8k", "--root", ".", "--workers", "0"), "Invalid value for '--workers'"),
 ]
 

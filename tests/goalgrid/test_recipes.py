@@ -112,7 +112,8 @@ def test_the_demo_learns_from_features_that_are_computed_once_and_raises_no_alar
     goalgrid: Goalgrid, tmp_path: Path
 ) -> None:
     """The first and the last objective of the matrix; chance is an R@1 of 0.2."""
-    some = ("--set", 'objectives=["con_con","sig-ms_cir"]', "--set", "seeds=[0]", "--here", "--mlflow-uri", "")
+    settings = ("name=demo", 'objectives=["con_con","sig-ms_cir"]', "seeds=[0]")
+    some = (*(word for setting in settings for word in ("--set", setting)), "--here", "--mlflow-uri", "")
     finished = goalgrid("run", "demo", *some, runs=tmp_path)
     assert finished.returncode == 0, finished.stderr
     assert finished.stderr.count("features of shapes by random: 1,750 views") == 1

@@ -42,7 +42,8 @@ def test_all_mistakes_are_reported_at_once() -> None:
         check(content, where="grid 'x'")
     message = str(caught.value)
     for part in (
-        "name: String should match",
+        "name: a name begins with a letter or digit",
+        "(got 'my grid')",
         "unknown dataset 'shape' in datasets[0]. Did you mean 'shapes'?",
         "unknown recipe 'cnn-bwo' in recipes[0]. Did you mean 'cnn-bow'?",
         "unknown pair weight 'sigg' of objective 'sigg_cir' in objectives[0]. Did you mean 'sig'?",
@@ -50,7 +51,7 @@ def test_all_mistakes_are_reported_at_once() -> None:
         "objectives: con_con stands there more than once",
         "seeds: List should have at least 1 item",
         "unknown setting 'train.epoch' in [set]. Did you mean 'train.epochs'?",
-        "colour: Extra inputs are not permitted",
+        "unknown key 'colour'. Known: name, datasets, recipes,",
     ):
         assert part in message
 
@@ -88,7 +89,6 @@ def test_a_value_out_of_range_is_named(override: str, part: str) -> None:
         ("stall_minutes=soon", "stall_minutes: Input should be a valid number"),
         ("grace_seconds=-1", "grace_seconds: Input should be greater than or equal to 0"),
         ("folder_seconds=-1", "folder_seconds: Input should be greater than or equal to 0"),
-        ("patience=3", "patience: Extra inputs are not permitted"),
     ],
 )
 def test_a_bad_value_of_reliability_is_named(setting: str, part: str) -> None:
@@ -147,3 +147,80 @@ def test_dotted_names_are_all_settable() -> None:
     )
     assert "dataset.name" not in dotted_names()
     assert isinstance(load("demo"), Grid)
+
+
+class TestForms:
+    """What people write for the same grid."""
+
+    def loaded(self, folder: Path, text: str, encoding: str = "utf-8") -> Grid:
+        """The grid of a file with this text below a minimal one's lines."""
+        lines = 'name = "g"\nrecipes = ["cnn-bow"]\nobjectives = ["con_nca"]\n'
+        (folder / "grid.toml").write_text(lines + text, encoding=encoding)
+        return load(str(folder / "grid.toml"))
+
+    AXES = 'datasets = ["shapes"]\nseeds = [0]\n'
+
+    def test_a_single_value_stands_for_a_list_of_one(self, tmp_path: Path) -> None:
+        text = 'datasets = "shapes"\nseeds = 0\ntables = "goal-table6"\n[sweep]\n"train.lr" = 1e-3\n'
+        grid = self.loaded(tmp_path, text)
+        assert (grid.datasets, grid.seeds, grid.tables, grid.sweep) == (
+            ["shapes"], [0], ["goal-table6"], {"train.lr": [1e-3]},
+        )  # fmt: skip
+        assert load("demo", ["recipes=cnn-bow", "seeds=3"]).seeds == [3]
+
+    @pytest.mark.parametrize(
+        "text", ['[set]\n"train.epochs" = 1\n', "[set.train]\nepochs = 1\n", "[set]\ntrain.epochs = 1\n"]
+    )
+    def test_settings_stand_in_dotted_names_or_in_tables(self, text: str, tmp_path: Path) -> None:
+        assert self.loaded(tmp_path, self.AXES + text).set == {"train.epochs": 1}
+        swept = text.replace("[set", "[sweep").replace("= 1", "= [1, 2]")
+        assert self.loaded(tmp_path, self.AXES + swept).sweep == {"train.epochs": [1, 2]}
+
+    def test_a_setting_that_stands_there_twice_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match=r"train\.epochs stands in \[set\] more than once"):
+            self.loaded(tmp_path, self.AXES + '[set]\n"train.epochs" = 1\n[set.train]\nepochs = 2\n')
+
+    def test_an_override_replaces_a_setting_in_a_table(self, tmp_path: Path) -> None:
+        self.loaded(tmp_path, self.AXES + "[set.train]\nepochs = 1\n")
+        assert load(str(tmp_path / "grid.toml"), ["train.epochs=2"]).set == {"train.epochs": 2}
+
+    def test_a_byte_order_mark_is_no_part_of_the_grid(self, tmp_path: Path) -> None:
+        assert self.loaded(tmp_path, self.AXES, "utf-8-sig").name == "g"
+
+    @pytest.mark.parametrize(
+        ("text", "part"),
+        [
+            ("seed = [0]\n", "unknown key 'seed'. Did you mean 'seeds'?"),
+            ("[resources]\ncpus = 2\n", "unknown key 'cpus' in resources. Did you mean 'cpu'?"),
+            ('[data.mine]\nroot = "/x"\nroots = "/x"\n', "unknown key 'roots' in data.mine. Did you mean 'root'?"),
+            ("[set]\n'train.lr' = [1, 2]\n", "set.train.lr: it should be a number, a text, true or false; values to"),
+            ("[set]\n'train.lr' = inf\n", "set.train.lr: it should be finite (got inf)"),
+            ("[set]\nepochs = 1\n", "unknown setting 'epochs' in [set]. Did you mean 'train.epochs'?"),
+            ("[set]\n'model.image.sise' = 1\n", "Did you mean 'model.image.size'?"),
+        ],
+    )
+    def test_a_mistake_is_a_short_line_with_the_nearest_name(self, text: str, part: str, tmp_path: Path) -> None:
+        with pytest.raises(UserError) as caught:
+            self.loaded(tmp_path, self.AXES + text)
+        assert part in str(caught.value)
+        assert len(str(caught.value)) < 800
+        assert "\n" not in str(caught.value)
+
+    def test_a_key_of_another_encoder_is_named_with_the_keys_of_this_one(self) -> None:
+        with pytest.raises(
+            UserError, match=r"unknown key 'size' in recipe 'fc-bow': model\.image\.linear\. Known: pooling"
+        ):
+            expand(load("demo", ["recipes=fc-bow", "model.image.size=16"]))
+
+
+@pytest.mark.parametrize("name", ["../../x", "a/b", "my data", "x\x1b[31m", "x\n", "", ".hidden", "données", "x" * 81])
+def test_a_name_that_a_path_or_a_terminal_would_take_otherwise_is_refused(name: str) -> None:
+    for content in ({"datasets": [name], "data": {name: {"root": "/data"}}}, {"name": name}):
+        with pytest.raises(UserError, match="a name begins with a letter or digit"):
+            check({**MINIMAL, **content}, where="grid")
+
+
+@pytest.mark.parametrize("changes", ["", "../x", "a b", "x\n", "x@y", "é"])
+def test_behind_the_at_of_a_name_stands_what_a_shell_and_a_file_system_take(changes: str) -> None:
+    with pytest.raises(UserError, match="behind the @"):
+        check({**MINIMAL, "name": f"g@{changes}"}, where="grid")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -33,6 +34,11 @@ def littered(pair: Home) -> Home:
     (pair.replaced / "some-trial-20260101").mkdir(parents=True)
     (pair.replaced / "some-trial-20260101" / "best.ckpt").write_bytes(b"x" * 5000)
     return pair
+
+
+def names(home: Home) -> set[str]:
+    """What lies in the trash."""
+    return {path.name for path in home.trash.glob("*/*")}
 
 
 def found(home: Home) -> dict[str, str]:
@@ -67,6 +73,7 @@ def test_yes_removes_it_and_leaves_the_grid_whole(littered: Home, verb: Verb) ->
     removed = verb("prune", "--yes", runs=littered)
     assert "removed: 6 of 6" in removed.stderr
     assert found(littered) == {}
+    assert names(littered) == {"stranger", "some-trial-20260101"}
     gone = {path.name for path in before if not path.exists()}
     assert gone == {"last.corrupt", ".record.parquet.abc"}
     assert verb("status", "demo", runs=littered).exit_code == 0
@@ -89,7 +96,7 @@ def test_a_trial_that_is_being_trained_is_left_with_the_reason(littered: Home, v
 def test_an_attempt_that_begins_after_it_looked_is_left_alone(littered: Home) -> None:
     looked = prune.rubbish(littered)
     attempt(littered.trial("stranger"))
-    removed = prune.remove(looked)
+    removed = prune.remove(looked, littered)
     assert littered.trial("stranger").latest()
     assert littered.trial("stranger").path in removed.left
     assert len(removed.items) == 5
@@ -103,9 +110,13 @@ def test_a_runs_folder_without_a_grid_is_refused(tmp_path: Path, verb: Verb) -> 
 
 
 def test_a_grid_that_does_not_say_its_trials_is_refused(littered: Home, verb: Verb) -> None:
-    littered.grid("demo").trials.unlink()
-    with pytest.raises(UserError, match=r"trials\.txt is missing"):
-        verb("prune", "--yes", runs=littered)
+    trials, whole = littered.grid("demo").trials, littered.grid("demo").trials.read_bytes()
+    for damaged in (None, b"", b"\0" * 90, b"\xff\xfe\n", b"\n\n", whole[:-5]):
+        trials.unlink() if damaged is None else trials.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"trials\.txt is missing or damaged. Write it anew: goalgrid resume demo"):
+            verb("prune", "--yes", "--done", runs=littered)
+    assert verb("resume", "demo", "--mlflow-uri", "", runs=littered).exit_code == 0
+    assert trials.read_bytes() == whole
 
 
 def test_no_name_and_no_link_leads_out_of_the_runs_folder(littered: Home, tmp_path: Path, verb: Verb) -> None:
@@ -118,3 +129,43 @@ def test_no_name_and_no_link_leads_out_of_the_runs_folder(littered: Home, tmp_pa
     assert "left: trials/linked: it is a link; remove it by hand" in told
     assert (outside / "last.corrupt").exists()
     assert "outside" not in verb("status", "demo", runs=littered).stdout
+
+
+def test_a_finished_trial_is_no_rubbish_unless_that_is_asked_for(pair: Home, verb: Verb) -> None:
+    first, second = pair.trials()
+    pair.grid("demo").trials.write_text(f"{second.trial_id}\n")
+    shutil.copytree(first.path, pair.replaced / "earlier")
+    told = verb("prune", "--yes", runs=pair)
+    assert "nothing to remove" in told.stdout
+    assert f"left: 2 finished trials that no grid names; goalgrid prune --done --runs {pair.path}" in told.stdout
+    record = first.record.read_bytes()
+    assert "removed: 2 of 2" in verb("prune", "--done", "--yes", runs=pair).stderr
+    (kept,) = pair.trash.glob(f"*/{first.trial_id}")
+    assert (kept / "record.parquet").read_bytes() == record
+    kept.rename(first.path)  # this is how a trial is taken back
+    assert verb("table", "demo", runs=pair).exit_code == 0
+
+
+def test_only_emptying_the_trash_frees_the_disk(littered: Home, verb: Verb) -> None:
+    verb("prune", "--yes", runs=littered)
+    shown = json.loads(verb("prune", "--empty", "--json", runs=littered).stdout)
+    assert {item["what"] for item in shown["items"]} == {"trash"}
+    assert shown["bytes"] >= 5000
+    with pytest.raises(UserError, match="goalgrid prune --empty --yes --runs"):
+        verb("prune", "--empty", runs=littered)
+    assert names(littered)
+    verb("prune", "--empty", "--yes", runs=littered)
+    assert not littered.trash.exists()
+    assert len(littered.trials()) == 2
+    outside = littered.path.parent / "outside"
+    (outside / "when" / "mine").mkdir(parents=True)
+    littered.trash.symlink_to(outside)
+    assert prune.trash(littered).items == []
+
+
+def test_the_trials_of_a_grid_are_its_lines_whatever_their_names(littered: Home) -> None:
+    """An earlier version took names with blanks."""
+    fail(littered.trial("my data_cnn-bow_con_con_s0-0"), Failure.BUG, "wrong")
+    with littered.grid("demo").trials.open("a") as trials:
+        trials.write("my data_cnn-bow_con_con_s0-0\n")
+    assert found(littered) == RUBBISH

@@ -152,7 +152,7 @@ def test_stale_trials_are_named_by_what_changed(pair: Home, verb: Verb) -> None:
     assert "stale: 1 of 2 done, environment: python 3.0 -> " in told
     assert "torch 1.0 -> " in told
     assert "stale: 1 of 2 done, data: trained on other data than are here now: 2:other -> " in told
-    assert "train them anew: goalgrid run demo --stale" in told
+    assert "train them anew: goalgrid resume demo --stale" in told
     (ids,) = json.loads(verb("status", "demo", "--json", runs=pair).stdout)["stale"]["code"].values()
     assert ids == [first.trial_id]
 

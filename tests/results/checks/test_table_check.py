@@ -49,6 +49,7 @@ def kind(request: pytest.FixtureRequest) -> str:
         WORDS,
         *[st.none() | WORDS] * 2,
         *[st.booleans()] * 4,
+        st.lists(WORDS).map(tuple),
     )
 )
 def test_a_command_reads_back_as_what_was_asked_for(request: TableRequest) -> None:
