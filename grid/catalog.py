@@ -91,7 +91,7 @@ def read(shelf: Shelf, name: str) -> dict[str, Any]:
 
 @cache
 def recipe(name: str) -> Recipe:
-    return Recipe.model_validate(_whole(name))
+    return Recipe.model_validate(content(name))
 
 
 def lineage(name: str) -> list[str]:
@@ -100,15 +100,15 @@ def lineage(name: str) -> list[str]:
     return [*(lineage(parent) if parent else ()), name]
 
 
-def _whole(name: str) -> dict[str, Any]:
-    """A recipe's content, over the content of the recipe that it extends."""
-    content = read("recipes", name)
-    base = content.pop("extends", None)
+def content(name: str) -> dict[str, Any]:
+    """A recipe as its file gives it, over the content of the recipe that it extends; what no file says is left out."""
+    own = read("recipes", name)
+    base = own.pop("extends", None)
     if base is None:
-        return content
-    inherited = _whole(base)
+        return own
+    inherited = content(base)
     inherited.pop("starts_from", None)
-    return _over(inherited, content)
+    return _over(inherited, own)
 
 
 def _over(base: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:

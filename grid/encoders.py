@@ -3,16 +3,17 @@
 from abc import abstractmethod
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from grid.settings_base import IdentityDefault, Settings
+from grid.settings_base import IdentityDefault, ReadWhere, Settings
 
 PoolingName = Literal["mean", "max", "kmax", "softmax", "gpo", "adpool", "adpool-released"]
 HeadName = Literal["linear", "linear-mlp", "mlp", "residual-mlp"]
+MLP_HEADS: tuple[HeadName, ...] = ("linear-mlp", "mlp", "residual-mlp")
 Framing = Literal["square", "centre-crop"]
-Augmentation = Literal["none", "resized-crop", "side-crop"]
+Augmentation = Literal["none", "resized-crop", "scale-crop", "side-crop"]
 DropRule = Literal["each", "graded"]
 
 RANDOM = "random"
@@ -38,7 +39,8 @@ class View:
     Args:
         size: side in pixels.
         framing: in evaluation; `square` squeezes the whole picture, `centre-crop` keeps its proportions.
-        augmentation: in training; `resized-crop` is VSE++'s, `side-crop` VSE-infinity's.
+        augmentation: in training; `resized-crop` is VSE++'s; `scale-crop` VSE-infinity's, of the picture's own
+            proportions; `side-crop` draws each side by itself.
         flip: mirror half of the training views.
     """
 
@@ -74,24 +76,36 @@ class Pretrained(Settings):
         return self
 
 
+_SEVERAL = ReadWhere(lambda own, _: getattr(own, "output", "grid") == "grid", "output = grid")
+"""Where an image or a caption is several vectors; features that a user computed are taken for several."""
+_LEARNS = ReadWhere(lambda own, _: not own.frozen, "frozen = false")
+_CROPS = ReadWhere(
+    lambda own, _: own.frozen and (own.view.random or own.crops == "online"),
+    "frozen = true, and random views or crops = online",
+)
+_VIEWS = ReadWhere(lambda own, _: not own.frozen or own.crops != 1, "frozen = false, or crops above 1")
+
+
 class PoolingSettings(Settings):
     """How a set of vectors becomes a single vector."""
 
-    pooling: PoolingName = "mean"
-    pool_k: Annotated[PositiveInt, IdentityDefault(5)] = Field(
-        5, description="how many of the largest values k-max averages"
-    )
+    pooling: Annotated[PoolingName, _SEVERAL] = "mean"
+    pool_k: Annotated[
+        PositiveInt, IdentityDefault(5), _SEVERAL, ReadWhere(lambda own, _: own.pooling == "kmax", "pooling = kmax")
+    ] = Field(5, description="how many of the largest values k-max averages")
 
 
 class HeadSettings(PoolingSettings):
     """The head on the vectors of an image: a single vector, or a vector for each region or cell."""
 
     normalize: bool = Field(True, description="bring each input vector to unit length first, as VSE++ does")
-    hidden: Annotated[PositiveInt, IdentityDefault(512)] = Field(512, description="width of the head's MLP")
+    hidden: Annotated[
+        PositiveInt, IdentityDefault(512), ReadWhere(lambda own, _: own.head in MLP_HEADS, "a head with an MLP")
+    ] = Field(512, description="width of the head's MLP; half of model.dim unless it is set")
     init: Annotated[Literal["xavier", "torch"], IdentityDefault("torch")] = Field(
         "xavier", description="first weights of the projection: VSE++'s, or PyTorch's own"
     )
-    drop: Annotated[float, Field(ge=0, lt=1), IdentityDefault(0.0)] = Field(
+    drop: Annotated[float, Field(ge=0, lt=1), IdentityDefault(0.0), _SEVERAL] = Field(
         0.0, description="share of regions or cells left out in training (size augmentation)"
     )
 
@@ -148,21 +162,23 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
     encoder: Literal["backbone"]
     output: Literal["pooled", "grid"] = Field("pooled", description="one vector an image, or one a cell")
     frozen: bool = True
-    crops: PositiveInt | Literal["online"] = Field(
+    crops: Annotated[PositiveInt | Literal["online"], _CROPS] = Field(
         1,
         description="of a frozen backbone: random crops an image whose features are cached; 1: the evaluation view "
         "alone; online: drawn and computed anew at each step",
     )
-    norm_eval: bool = Field(True, description="batch norms of the backbone keep their pretrained statistics")
+    norm_eval: Annotated[bool, _LEARNS] = Field(
+        True, description="batch norms of the backbone keep their pretrained statistics"
+    )
     size: Annotated[int, Field(ge=8)] = Field(224, description="side of the square that it sees, in pixels")
     framing: Framing = Field("centre-crop", description="of evaluation")
-    augmentation: Augmentation = Field("resized-crop", description="of training")
-    flip: bool = Field(True, description="mirror half of the training images")
+    augmentation: Annotated[Augmentation, _VIEWS] = Field("resized-crop", description="of training")
+    flip: Annotated[bool, _VIEWS] = Field(True, description="mirror half of the training images")
     statistics: Literal["imagenet", "clip", "half"] = Field(
         "imagenet", description="mean and deviation that pixels are brought to; half: 0.5 and 0.5"
     )
     head: HeadName = "linear"
-    drop_rule: DropRule = Field(
+    drop_rule: Annotated[DropRule, _SEVERAL, ReadWhere(lambda own, _: own.drop > 0, "drop above 0")] = Field(
         "graded", description="each: every cell alike; graded: an image's own share, up to drop, drawn each time"
     )
 
@@ -223,6 +239,9 @@ class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
     boundaries: ClassVar[bool] = True
     encoder: Literal["transformer"]
     frozen: bool = False
+    init: Annotated[Literal["xavier", "torch"], IdentityDefault("xavier")] = Field(
+        "torch", description="first weights of the projection: PyTorch's own, or VSE++'s"
+    )
 
     @property
     def tokenizer(self) -> Pretrained | None:
@@ -240,3 +259,13 @@ class ModelSettings(Settings):
     image: ImageSettings
     text: TextSettings
     dim: Annotated[int, Field(ge=2)] = Field(1024, description="of the joint space")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hidden_is_half_of_dim(cls, content: Any) -> Any:
+        """As VSE-infinity's and SelHN's code have it, whatever the dim is."""
+        image = content.get("image") if isinstance(content, dict) else None
+        if not isinstance(image, dict) or image.get("head", image.get("encoder")) not in MLP_HEADS:
+            return content
+        dim = content.get("dim", cls.model_fields["dim"].default)
+        return {**content, "image": {"hidden": dim // 2, **image}} if isinstance(dim, int) else content

@@ -62,7 +62,8 @@ class Cell:
 def expand(grid: Grid) -> list[Cell]:
     """All cells of the grid, in the order of its axes; before a recipe comes the recipe that it starts from.
 
-    Two cells share a trial if they differ in a parameter that the objective does not have: `con_con` has no tau.
+    Two cells share a trial if they differ in a setting that their training does not read: `con_con` has no tau, and
+    GPO reads no `pool_k`.
 
     Raises:
         UserError: settings that do not fit together, all of them at once.
@@ -73,18 +74,18 @@ def expand(grid: Grid) -> list[Cell]:
     begun: dict[tuple[Any, ...], tuple[Trial, ...]] = {}
     points = [tuple(zip(grid.sweep, values, strict=True)) for values in product(*grid.sweep.values())]
     resolver = Resolver(grid)
-    for dataset, recipe, point in product(grid.datasets, recipes, points):
-        common = resolver.common(dataset, recipe, point)
+    for dataset, recipe, point, name in product(grid.datasets, recipes, points, grid.objectives):
+        objective = resolver.objective(name, point)
+        common = resolver.common(dataset, recipe, point, objective.settings)
         if common is None:
             continue
-        for name in grid.objectives:
-            before = begun.get((dataset, catalog.recipe(recipe).starts_from, name, point), ())
-            trials = _trials(common, recipe, resolver.objective(name, point), grid.seeds, before)
-            if recipe in parents:
-                begun[dataset, recipe, name, point] = trials
-            cells.append(Cell(dataset, recipe, name, point, trials))
-    if resolver.problems:
-        raise several(f"grid {grid.name!r}", resolver.problems)
+        before = begun.get((dataset, catalog.recipe(recipe).starts_from, name, point), ())
+        trials = _trials(common, recipe, objective, grid.seeds, before)
+        if recipe in parents:
+            begun[dataset, recipe, name, point] = trials
+        cells.append(Cell(dataset, recipe, name, point, trials))
+    if problems := [*resolver.problems] or resolver.unread():
+        raise several(f"grid {grid.name!r}", problems)
     return cells
 
 

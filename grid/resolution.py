@@ -1,5 +1,7 @@
 """The settings of a grid's cells, section by section: a section that cells share is validated and written once."""
 
+from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import ValidationError
@@ -8,9 +10,9 @@ from grid import catalog
 from grid.encoders import ModelSettings
 from grid.gridfile import SECTIONS, Grid, Scalar
 from grid.identity import canonical_json
-from grid.objectives import accepted, resolve
-from grid.settings import DatasetSettings, ObjectiveSettings, TrainSettings
-from grid.settings_base import Settings
+from grid.objectives import accepted, conditions, remines, resolve
+from grid.settings import DatasetSettings, ObjectiveSettings, Reader, TrainSettings
+from grid.settings_base import ReadWhere, Settings
 
 Point = tuple[tuple[str, Scalar], ...]
 """A value of every swept setting, with its dotted name."""
@@ -40,12 +42,27 @@ class Resolver:
         self.problems: dict[str, None] = {}
         """Settings that do not fit together, in the order in which they were found."""
         self._set = grid.set
+        self._variants = grid.sweep.get("objective.variant", [])
         self._known: dict[tuple[Any, ...], Any] = {}
+        self._read = set[str]()
+        self._unread = dict[str, tuple[str, ...]]()
 
-    def common(self, dataset: str, recipe: str, point: Point) -> Common | None:
+    def common(self, dataset: str, recipe: str, point: Point, objective: ObjectiveSettings) -> Common | None:
         """All sections but the objective; None where settings do not fit together, which `problems` says then."""
-        sections = [self._section(name, dataset, recipe, point) for name in Common._fields]
-        return Common(*sections) if all(sections) else None
+        model = self._section("model", dataset, recipe, point)
+        if model is None:
+            return None
+        reader = Reader(model.settings, remines(objective.name, objective.parameters))
+        data, train = (self._section(name, dataset, recipe, point, reader) for name in ("dataset", "train"))
+        return Common(data, model, train) if data and train else None
+
+    def unread(self) -> list[str]:
+        """What to say of set and swept settings that no trial reads, once all sections are resolved."""
+        return [
+            f"{name}: no trial of this grid reads it; it needs {' and '.join(needed)}"
+            for name, needed in self._unread.items()
+            if name not in self._read
+        ]
 
     def objective(self, name: str, point: Point) -> Section[ObjectiveSettings]:
         """An objective with the values that it has a parameter for.
@@ -57,21 +74,35 @@ class Resolver:
         key = "objective", name, *overrides.items()
         if key not in self._known:
             variant = str(overrides.pop("variant", "paper"))
-            parameters = resolve(name, variant=variant, **accepted(name, overrides))
+            read = accepted(name, overrides, variant)
+            parameters = resolve(name, variant=variant, **read)
+            first = str(self._variants[0]) if self._variants else variant
+            if resolve(name, variant=first, **accepted(name, overrides, first)) == parameters:
+                variant = first  # the same equation and numbers: one trial, whichever of the swept variants names it
+            for parameter, (other, value) in conditions(name).items():
+                if parameter in overrides:
+                    same = parameters[parameter] == overrides[parameter]
+                    found = () if parameter in read else (f"objective.{other} = {value}",)
+                    self._note(f"objective.{parameter}", found, same=same)
             content = {"name": name, "variant": variant, "parameters": parameters}
             settings = ObjectiveSettings.model_validate(content)
             self._known[key] = Section(settings, canonical_json(settings))
         return self._known[key]
 
-    def _section(self, section: str, dataset: str, recipe: str, point: Point) -> Any:
+    def _section(self, section: str, dataset: str, recipe: str, point: Point, reader: Reader | None = None) -> Any:
+        """A section with the settings of the grid that a training reads; the others stay as the recipe has them."""
         overrides = self._overrides(section, point)
-        key = section, dataset, recipe, *overrides.items()
+        key = section, dataset, recipe, reader and (id(reader.model), reader.remines), *overrides.items()
         if key not in self._known:
-            content = _content(section, dataset, recipe)
-            for name, value in sorted(overrides.items(), key=lambda item: not item[0].endswith(".encoder")):
-                _put(content, name.split("."), value)
             try:
-                settings = SECTIONS[section].model_validate(content)
+                changed = _made(section, dataset, recipe, overrides)
+                unread = {name: found for name in overrides if (found := lacking(changed, name, reader))}
+                kept = {name: value for name, value in overrides.items() if name not in unread}
+                settings = _made(section, dataset, recipe, kept) if unread else changed
+                for name, found in unread.items():
+                    same = attrgetter(name)(settings) == attrgetter(name)(changed)
+                    self._note(f"{section}.{name}", found, same=same)
+                self._read |= {f"{section}.{name}" for name in kept}
                 self._known[key] = Section(settings, canonical_json(settings))
             except ValidationError as error:
                 self.problems.update(
@@ -80,17 +111,49 @@ class Resolver:
                 self._known[key] = None
         return self._known[key]
 
+    def _note(self, name: str, conditions: tuple[str, ...], *, same: bool) -> None:
+        """Note what a trial lacks to read this setting; a value may be set, not swept, that stands there anyway."""
+        if conditions and not (same and name in self._set):
+            self._unread.setdefault(name, conditions)
+        else:
+            self._read.add(name)
+
     def _overrides(self, section: str, point: Point) -> dict[str, Scalar]:
         """The values that are set, then the swept values, by name within the section."""
         given, prefix = self._set | dict(point), f"{section}."
         return {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
 
 
+def _made(section: str, dataset: str, recipe: str, overrides: Mapping[str, Scalar]) -> Settings:
+    """A section with these values, those that choose an encoder first.
+
+    Raises:
+        ValidationError: values do not fit together.
+    """
+    content = _content(section, dataset, recipe)
+    for name, value in sorted(overrides.items(), key=lambda item: not item[0].endswith(".encoder")):
+        _put(content, name.split("."), value)
+    return SECTIONS[section].model_validate(content)
+
+
+def lacking(settings: Settings, name: str, reader: Reader | None) -> tuple[str, ...]:
+    """The conditions of reading this setting that are not met; empty: a training reads it.
+
+    Args:
+        name: dotted, within the section: `image.pool_k`.
+        reader: of the sections beside the model.
+    """
+    *path, last = name.split(".")
+    own = attrgetter(".".join(path))(settings) if path else settings
+    marks = type(own).model_fields[last].metadata
+    return tuple(mark.words for mark in marks if isinstance(mark, ReadWhere) and not mark.condition(own, reader))
+
+
 def _content(section: str, dataset: str, recipe: str) -> dict[str, Any]:
     """A section before any value is set."""
     if section == "dataset":
         return {"name": dataset, "protocol": catalog.protocols(dataset)[0]}
-    content: dict[str, Any] = getattr(catalog.recipe(recipe), section).model_dump()
+    content: dict[str, Any] = catalog.content(recipe)[section]
     return content
 
 

@@ -4,12 +4,29 @@ Paths, resources, worker counts and logging are no settings; they stand in the g
 Every field has a dotted name (`train.lr`) by which a grid file sets or sweeps it.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from grid.encoders import ModelSettings
-from grid.settings_base import IdentityDefault, Name, Settings
+from grid.settings_base import IdentityDefault, Name, ReadWhere, Settings
+
+
+class Reader(NamedTuple):
+    """What reads the settings of data and training: the model, and whether its objective may mine all negatives."""
+
+    model: ModelSettings
+    remines: bool
+
+
+_WORDS = ReadWhere(lambda _, by: by.model.text.tokenizer is None, "a text encoder that reads words")
+_TEXT_LEARNS = ReadWhere(lambda _, by: not getattr(by.model.text, "frozen", True), "a text backbone that learns")
+_IMAGE_LEARNS = ReadWhere(lambda _, by: not getattr(by.model.image, "frozen", True), "an image backbone that learns")
+_HELD = ReadWhere(
+    lambda own, by: own.ramp_epochs > 0 or _IMAGE_LEARNS.condition(own, by),
+    f"{_IMAGE_LEARNS.words}, or ramp_epochs above 0",
+)
+_REMINES = ReadWhere(lambda _, by: by.remines, "an objective that mines the hardest negatives and may mine all")
 
 
 class DatasetSettings(Settings):
@@ -17,7 +34,9 @@ class DatasetSettings(Settings):
 
     name: Name
     protocol: str = Field(description="evaluation protocol, printed under tables, e.g. flickr8k-1k")
-    min_count: PositiveInt = Field(4, description="a word is known from this many training captions' uses")
+    min_count: Annotated[PositiveInt, _WORDS] = Field(
+        4, description="a word is known from this many training captions' uses"
+    )
     max_words: PositiveInt = Field(60, description="longer captions are cut")
     val_images: Annotated[PositiveInt | None, IdentityDefault(None)] = Field(
         default=None, description="validate on the first so many images; the papers' code takes 1,000"
@@ -29,23 +48,27 @@ class TrainSettings(Settings):
 
     epochs: PositiveInt
     batch_size: Annotated[int, Field(ge=2)] = Field(128, description="pairs; a batch of one has no negatives")
-    optimizer: Literal["adam", "adamw"] = "adam"
+    optimizer: Annotated[
+        Literal["adam", "adamw"], ReadWhere(lambda own, _: own.weight_decay > 0, "weight_decay above 0")
+    ] = "adam"
     lr: PositiveFloat = 2e-4
     weight_decay: NonNegativeFloat = 0.0
     decay_every: PositiveInt = Field(15, description="epochs between two steps of the learning rate")
     decay_factor: Annotated[float, Field(gt=0, le=1)] = 0.1
-    warmup_epochs: Annotated[NonNegativeInt, IdentityDefault(0)] = Field(
+    warmup_epochs: Annotated[NonNegativeInt, IdentityDefault(0), _REMINES] = Field(
         0, description="first epochs on all negatives instead of the hardest, for objectives that mine"
     )
-    text_lr_factor: Annotated[PositiveFloat, IdentityDefault(1.0)] = Field(
+    text_lr_factor: Annotated[PositiveFloat, IdentityDefault(1.0), _TEXT_LEARNS] = Field(
         1.0, description="of the text backbone's learning rate, times lr"
     )
-    image_lr_factor: Annotated[PositiveFloat, IdentityDefault(1.0)] = Field(
+    image_lr_factor: Annotated[PositiveFloat, IdentityDefault(1.0), _IMAGE_LEARNS] = Field(
         1.0, description="of the image backbone's learning rate, times lr"
     )
-    frozen_epochs: Annotated[NonNegativeInt, IdentityDefault(0)] = Field(
-        0, description="first epochs in which the image backbone stays as it is"
-    )
+    frozen_epochs: Annotated[
+        NonNegativeInt,
+        IdentityDefault(0),
+        _HELD,
+    ] = Field(0, description="first epochs in which the image backbone stays as it is")
     ramp_epochs: Annotated[NonNegativeInt, IdentityDefault(0)] = Field(
         0, description="epochs after those in which the loss rises linearly from 0 to its full size"
     )

@@ -1,6 +1,7 @@
 """What all settings are made of: a closed, immutable model, and the mark of a field that came later."""
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict
@@ -24,6 +25,18 @@ class Settings(BaseModel):
     """Immutable, complete, and closed: an unknown name is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class ReadWhere:
+    """Marks a field that a training reads only under a condition; elsewhere a grid cannot change it.
+
+    Args:
+        condition: of the settings that the field stands in, and of what reads them: a `Reader`, outside the model.
+        words: the condition, for a user.
+    """
+
+    def __init__(self, condition: Callable[[Any, Any], bool], words: str) -> None:
+        self.condition, self.words = condition, words
 
 
 class IdentityDefault:

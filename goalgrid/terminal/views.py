@@ -49,7 +49,8 @@ def list_objectives() -> None:
     """Print a line for each objective: name, family, known name, source."""
     for name, entry in CATALOGUE.items():
         known_as = entry.known_as or ("new in GOAL" if entry.family == "GOAL" else "")
-        show(f"{name:17} {entry.family:12} {known_as:32} {entry.source}")
+        lacking = " (cannot be trained here)" if entry.untrainable else ""
+        show(f"{name:17} {entry.family:12} {known_as:32} {entry.source}{lacking}")
 
 
 def explain_objective(name: str) -> None:
@@ -69,7 +70,10 @@ def explain_objective(name: str) -> None:
     for key, parameter in entry.parameters.items():
         values = ["none" if value is None else str(value) for value in (parameter.paper, parameter.released)]
         choices = f" ({', '.join(parameter.choices)})" if parameter.choices else ""
-        show(f"  {key:18} {values[0]:>9} {values[1]:>9}  {parameter.meaning}{choices}")
+        only = f" [only with {parameter.only_with[0]} = {parameter.only_with[1]}]" if parameter.only_with else ""
+        show(f"  {key:18} {values[0]:>9} {values[1]:>9}  {parameter.meaning}{choices}{only}")
+    if entry.untrainable:
+        show(f"\nIt cannot be trained here: {entry.untrainable}.")
 
 
 def show_verdicts(verdicts: "Iterable[Claim]", runs: Path) -> bool:

@@ -14,6 +14,9 @@ from grid.objectives.parameters import VARIANTS, ObjectiveEntry, Parameter, Valu
 CATALOGUE: dict[str, ObjectiveEntry] = {**CELLS, **LOSSES}
 """Every objective that a grid may name."""
 
+TRAINABLE = tuple(name for name, entry in CATALOGUE.items() if not entry.untrainable)
+"""The objectives that a grid can train: a training has every input of their equations."""
+
 OBJECTIVES: dict[str, dict[str, Parameter]] = {name: entry.parameters for name, entry in CATALOGUE.items()}
 """The parameters of these objectives."""
 
@@ -47,6 +50,21 @@ def resolve(name: str, *, variant: str = "paper", **overrides: Any) -> dict[str,
     return values
 
 
+def conditions(name: str) -> dict[str, tuple[str, Value]]:
+    """The parameters that the equation reads only with a value of another parameter: that parameter and the value.
+
+    >>> conditions("sct")
+    {'tau': ('easy', 'softmax')}
+    """
+    return {key: parameter.only_with for key, parameter in OBJECTIVES[name].items() if parameter.only_with}
+
+
+def remines(name: str, parameters: Mapping[str, Value]) -> bool:
+    """Whether the objective mines the hardest negatives and has a meaning on all: a trainer may warm up with those."""
+    mining = CATALOGUE[name].mining
+    return not mining.fixed and parameters.get("mining", mining.negatives) == "hardest"
+
+
 def identifying(name: str, parameters: Mapping[str, Value]) -> dict[str, Value]:
     """The parameters, without those that have the value that was in effect before they existed.
 
@@ -61,9 +79,16 @@ def known_parameters() -> set[str]:
     return {key for parameters in OBJECTIVES.values() for key in parameters}
 
 
-def accepted(name: str, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The overrides that this objective has a parameter for: not every cell has a tau."""
-    return {key: value for key, value in overrides.items() if key in OBJECTIVES[name]}
+def accepted(name: str, overrides: Mapping[str, Any], variant: str = "paper") -> dict[str, Any]:
+    """The overrides of parameters that this objective has and reads: not every cell has a tau.
+
+    >>> accepted("con_nca", {"tau": 5, "alpha": 3, "k": 2}), accepted("con_con", {"mining": "all", "k": 2})
+    ({'tau': 5, 'k': 2}, {'mining': 'all'})
+    """
+    parameters = OBJECTIVES[name]
+    own = {key: value for key, value in overrides.items() if key in parameters}
+    values = {key: parameter.default(variant) for key, parameter in parameters.items()} | own
+    return {key: value for key, value in own.items() if parameters[key].read(values)}
 
 
 def unknown_objective(name: str, where: str = "") -> str:

@@ -19,7 +19,7 @@ ALPHA = same("steepness of P+ over s_pos", 2.0)
 BETA = same("steepness of P- over s_neg", 10.0)
 LAM = same("similarity at which P+ and P- are one half", 0.5)
 EPS = same("slack of the relative sets, in similarity", 0.1)
-TAU = same("steepness of the triplet weight, per unit of similarity", 10.0)
+TAU = same("steepness of the triplet weight, per unit of similarity; the released class defaults to 1", 10.0)
 SLACK = Parameter("a triplet is active while s_neg + margin > s_pos; none: always", 0.2, None, optional=True)
 OFFSET = Parameter("moves the contour T = 1/2 to (1 - s_pos)^2 + s_neg^2 = 1 - offset", 0.0, 0.5)
 SIGMOIDS = {"alpha": ALPHA, "beta": BETA, "lam": LAM}

@@ -1,5 +1,6 @@
 """An objective's entry in the catalogue, and its parameters with their default under each variant."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,6 +22,12 @@ class Parameter:
     """Whether "none" is a value, as for the margin: no hinge."""
     silent: tuple[Value, ...] = ()
     """For a parameter that came later: the value in effect before it, its frozen identity default."""
+    only_with: tuple[str, Value] | None = None
+    """Another parameter and the value of it with which this parameter is read; None: it is always read."""
+
+    def read(self, values: Mapping[str, Any]) -> bool:
+        """Whether the equation reads this parameter when the others have these values."""
+        return self.only_with is None or values[self.only_with[0]] == self.only_with[1]
 
     def default(self, variant: str) -> Value:
         return self.released if variant == "released" else self.paper
@@ -67,7 +74,7 @@ class Mining:
         silent: tuple[Value, ...] = ("hardest",) if usual else ()
         return {
             "mining": Parameter(meaning, self.negatives, self.negatives, choices=("hardest", "all"), silent=silent),
-            "k": Parameter("how many hardest negatives, under mining = hardest", 1, 1, silent=(1,)),
+            "k": Parameter("how many hardest negatives", 1, 1, silent=(1,), only_with=("mining", "hardest")),
         }
 
 
@@ -86,6 +93,8 @@ class ObjectiveEntry:
     """A name that it had before."""
     reduction: tuple[Value, Value] = ("sum", "sum")
     """How pairs and directions become a single number, under each variant."""
+    untrainable: str = ""
+    """Why no grid can train it: an input of its equation that a training does not have; empty: it can be trained."""
 
     @property
     def parameters(self) -> dict[str, Parameter]:
@@ -93,9 +102,11 @@ class ObjectiveEntry:
         return {**self.own, **_of_a_batch(*self.reduction), **self.mining.parameters}
 
 
-def same(meaning: str, value: Value, choices: tuple[str, ...] = ()) -> Parameter:
+def same(
+    meaning: str, value: Value, choices: tuple[str, ...] = (), only_with: tuple[str, Value] | None = None
+) -> Parameter:
     """A parameter with one default under both variants."""
-    return Parameter(meaning, value, value, choices)
+    return Parameter(meaning, value, value, choices, only_with=only_with)
 
 
 def _of_a_batch(paper: Value, released: Value) -> dict[str, Parameter]:

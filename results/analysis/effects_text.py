@@ -11,6 +11,7 @@ from results.analysis.block_analysis import WORTH_FINDING, Analysis, BaselineDif
 from results.analysis.documents import GLUE, TEXT, Document, DocumentSection, Sheet
 from results.layouts.captions import METRIC_NAMES, selections
 from results.layouts.columns import DIRECTIONS
+from results.records.rounding import written
 from results.renderers import csv
 from results.statistics.anova import Anova, Effect
 from results.statistics.significance import LEVEL, Interval, seeds_to_reach, smallest_p, std_factors
@@ -78,7 +79,7 @@ def _test(effect: Effect) -> str:
     if math.isnan(effect.p):
         return ""
     p = f"p {p_text(effect.p)}" if effect.p < 0.001 else f"p = {p_text(effect.p)}"
-    return f" (partial η²{GLUE}{effect.partial_eta2:.2f}; {p.replace(' ', GLUE)})"
+    return f" (partial η²{GLUE}{written(effect.partial_eta2, 2)}; {p.replace(' ', GLUE)})"
 
 
 def _anova_sheet(anova: Anova) -> Sheet:
@@ -100,7 +101,7 @@ def _margins(anova: Anova) -> Sheet:
     for factor in anova.factors:
         for level in factor.levels:
             honest = _number(factor.honest, 1) if level is factor.levels[0] else ""
-            rows.append((f"{factor.name} {level.name}", f"{level.mean:.1f}", _interval(level.interval), honest))
+            rows.append((f"{factor.name} {level.name}", written(level.mean), _interval(level.interval), honest))
     if not anova.freedom:
         return Sheet(title, head[:2], tuple(row[:2] for row in rows))
     return Sheet(f"{title}; closer than the last column, they cannot be told apart", head, tuple(rows))
@@ -109,14 +110,16 @@ def _margins(anova: Anova) -> Sheet:
 def _best(analysis: Analysis) -> str:
     mean = analysis.means[analysis.names.index(analysis.best)]
     if not analysis.like_best:
-        return f"Best: {analysis.best}, {mean:.1f}."
+        return f"Best: {analysis.best}, {written(mean)}."
     others = [name for name in analysis.like_best if name != analysis.best]
     worse = [name for name in analysis.names if name not in analysis.like_best]
     if not others:
-        return f"Best: {analysis.best}, {mean:.1f}; every other cell is distinguishable from it at {_percent(LEVEL)}."
+        return (
+            f"Best: {analysis.best}, {written(mean)}; every other cell is distinguishable from it at {_percent(LEVEL)}."
+        )
     which = ", ".join(others) if len(others) <= len(worse) else f"all but {', '.join(worse)}" if worse else "all others"
     alike = f"not distinguishable from it at {_percent(LEVEL)} ({LIKE_BEST})"
-    return f"Best: {analysis.best}, {mean:.1f}; {alike}: {which}."
+    return f"Best: {analysis.best}, {written(mean)}; {alike}: {which}."
 
 
 def _cells(analysis: Analysis) -> Sheet:
@@ -124,7 +127,7 @@ def _cells(analysis: Analysis) -> Sheet:
     differences = {difference.name: difference for difference in analysis.differences}
     order = sorted(zip(analysis.means, analysis.names, strict=True), reverse=not analysis.metric.endswith("medr"))
     names = {name: f"{name} {LIKE_BEST}" if name in analysis.like_best else name for name in analysis.names}
-    rows = [(names[name], f"{mean:.1f}", *_difference(differences.get(name))) for mean, name in order]
+    rows = [(names[name], written(mean), *_difference(differences.get(name))) for mean, name in order]
     if not differences:
         return Sheet("", ("cell", "mean"), tuple(row[:2] for row in rows))
     head = ("cell", "mean", "difference", "95 % interval", "p (t)", "Holm", "p (flips)", "Holm", "seeds for 0.5")
@@ -136,7 +139,7 @@ def _difference(difference: BaselineDifference | None) -> tuple[str, ...]:
         return ("",) * 7
     needed = f"{difference.seeds_needed}" if difference.seeds_needed else "> 1000"
     tests = (difference.p_t, difference.holm_t, difference.p_flip, difference.holm_flip)
-    return f"{difference.mean:+.1f}", _interval(difference.interval, "+"), *map(p_text, tests), needed
+    return written(difference.mean, sign="+"), _interval(difference.interval, "+"), *map(p_text, tests), needed
 
 
 def _queries(queries: Queries) -> str:
@@ -181,7 +184,8 @@ def _caveats(n: int, comparisons: int) -> Iterator[str]:
         words += f"{seeds_to_reach(comparisons=comparisons)} seeds could"
     yield f"{words}."
     factors = std_factors(n)
-    known = f"; that spread rests on {n} seeds: the true one may be {factors.low:.1f} to {factors.high:.1f} times it"
+    bounds = f"{written(factors.low)} to {written(factors.high)}"
+    known = f"; that spread rests on {n} seeds: the true one may be {bounds} times it"
     yield (
         f"Seeds for {WORTH_FINDING}: with which a paired t test finds {WORTH_FINDING} points with power 0.8 at "
         f"{_percent(LEVEL)} (unadjusted), from the spread of the differences{known if n < FEW else ''}."
@@ -190,19 +194,21 @@ def _caveats(n: int, comparisons: int) -> Iterator[str]:
 
 def p_text(p: float) -> str:
     """`< 0.001`, `0.012`; empty for NaN."""
-    return "" if math.isnan(p) else "< 0.001" if p < 0.001 else f"{p:.3f}"
+    return "" if math.isnan(p) else "< 0.001" if p < 0.001 else written(p, 3)
 
 
 def _interval(interval: Interval, sign: str = "") -> str:
-    return "" if math.isnan(interval.low) else f"[{interval.low:{sign}.1f}, {interval.high:{sign}.1f}]"
+    return (
+        "" if math.isnan(interval.low) else f"[{written(interval.low, sign=sign)}, {written(interval.high, sign=sign)}]"
+    )
 
 
 def _percent(share: float) -> str:
-    return "" if math.isnan(share) else f"{100 * share:.0f}{GLUE}%"
+    return "" if math.isnan(share) else f"{written(100 * share, 0)}{GLUE}%"
 
 
 def _number(value: float, digits: int) -> str:
-    return "" if math.isnan(value) else f"{value:.{digits}f}"
+    return "" if math.isnan(value) else written(value, digits)
 
 
 def _finite(value: Any) -> Any:

@@ -47,11 +47,11 @@ def draw(study: Study) -> Figure | None:
 
 
 def _pairs(study: Study, found: Match, metric: str) -> dict[str, Difference]:
-    """Our value and the paper's, by the name of the cell, for the cells that have both."""
+    """Our value and the paper's, by the name of the cell, for the cells that have both, the paper's beyond doubt."""
     pairs: dict[str, Difference] = {}
     for name, cell in study.part.cells.items():
         ours, theirs = study.scores.of(cell, metric), found.of(cell, metric)
-        if ours.n and theirs:
+        if ours.n and theirs and not theirs.doubt:
             pairs[name] = Difference(ours, theirs.value)
     return pairs
 

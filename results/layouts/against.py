@@ -1,6 +1,6 @@
 """A grid beside the papers: for each cell ours, theirs, and the difference with its standard error."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from grid.errors import UserError
 from grid.expansion import Cell
@@ -25,21 +25,25 @@ def layout(cells: Sequence[Cell], scores: Scores, metric: str) -> Table:
     if not found.found:
         raise UserError(nothing_reported(cells, scores, metrics))
     groups = tuple(Group(title, COLUMNS) for title in titles.values())
-    blocks = blocks_of(cells, lambda block: (_row(cell, scores, found, metrics) for cell in block.values()))
+    notes = dict.fromkeys(filter(None, (found.notes(cell, name) for cell in cells for name in metrics)))
+    marks = {note: f"[{number}]" for number, note in enumerate(notes, 1)}
+    blocks = blocks_of(cells, lambda block: (_row(cell, scores, found, metrics, marks) for cell in block.values()))
     summary = f"{caption(cells, scores, METRIC_NAMES[metric])} {_said(cells, found, metrics)}"
+    summary += "".join(f" {mark}: {note}." for note, mark in marks.items())
     return Table("against", Label("objective"), groups, blocks, summary)
 
 
-def _row(cell: Cell, scores: Scores, found: Match, metrics: list[str]) -> Row:
+def _row(cell: Cell, scores: Scores, found: Match, metrics: list[str], marks: Mapping[str, str]) -> Row:
     entries: list[TableEntry | None] = []
     for metric in metrics:
         ours, result = scores.of(cell, metric), found.of(cell, metric)
         keys = {**scores.axes(cell), "metric": metric, **({"reported_in": result.name} if result else {})}
+        note = found.notes(cell, metric)
         theirs = [result.value, Difference(ours, result.value)] if result else [None, None]
-        entries += [
-            TableEntry(value, tuple({**keys, "column": column.text}.items())) if value else None
-            for column, value in zip(COLUMNS, [ours, *theirs], strict=True)
-        ]
+        for column, value, said in zip(COLUMNS, [ours, *theirs], ["", note, note], strict=True):
+            about = {**keys, "column": column.text, **({"note": said} if said else {})}
+            mark = marks[said] if said and column is COLUMNS[1] else ""
+            entries.append(TableEntry(value, tuple(about.items()), mark=mark) if value else None)
     return Row(Label(cell.objective), tuple(entries))
 
 

@@ -17,9 +17,7 @@ from grid.expansion import Cell
 from grid.store.home import Home, State
 from results.records import missing, provenance, record, record_cache
 from results.records.provenance import Now
-
-SHOWN_DIGITS = 1
-"""Digits after the point in every table. Values that are equal at this precision tie for the best."""
+from results.records.rounding import rounded, written
 
 
 class TableValue(ABC):
@@ -95,7 +93,7 @@ class Score(TableValue):
     @property
     def shown(self) -> float:
         """The mean, rounded as the text shows it; NaN without values."""
-        return round(self.mean, SHOWN_DIGITS)
+        return rounded(self.mean)
 
     @property
     def text(self) -> str:
@@ -106,9 +104,9 @@ class Score(TableValue):
         """
         if not self.values:
             return "--"
-        spread = f" ± {self.spread:.{SHOWN_DIGITS}f}" if self.n > 1 else ""
+        spread = f" ± {written(self.spread)}" if self.n > 1 else ""
         lacking = f" ({self.n}/{self.expected})" if self.n < self.expected else ""
-        return f"{self.mean:.{SHOWN_DIGITS}f}{spread}{lacking}"
+        return f"{written(self.mean)}{spread}{lacking}"
 
     def tidy(self) -> dict[str, object]:
         """Number of seeds, of how many, their mean and spread, the trials behind them, and why trials are missing."""

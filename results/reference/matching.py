@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from grid import catalog
 from grid.expansion import Cell
 from grid.objectives import resolve
-from results.records.scores import SHOWN_DIGITS, Score, Scores, TableValue
+from results.records.rounding import written
+from results.records.scores import Score, Scores, TableValue
 from results.reference.reading import Printed, Result, everything, names
 
 ResultKey = tuple[str, str, str, str, str]
@@ -43,8 +44,8 @@ class Difference(TableValue):
         """
         if math.isnan(self.mean):
             return "--"
-        error = "" if math.isnan(self.error) else f" ± {self.error:.{SHOWN_DIGITS}f}"
-        return f"{self.mean:+z.{SHOWN_DIGITS}f}{error}"
+        error = "" if math.isnan(self.error) else f" ± {written(self.error)}"
+        return f"{written(self.mean, sign='+')}{error}"
 
     def tidy(self) -> dict[str, object]:
         """The difference and its standard error, unrounded."""
@@ -57,11 +58,22 @@ class Match:
     """The numbers that papers report for a grid's cells."""
 
     found: dict[ResultKey, Result]
+    others: dict[ResultKey, list[Result]]
+    """What other tables print for the same cell, where it is another value."""
     scores: Scores
 
     def of(self, cell: Cell, metric: str) -> Result | None:
         """The number that the paper has for this cell, if any."""
         return self.found.get((*_names(cell, self.scores), metric))
+
+    def notes(self, cell: Cell, metric: str) -> str:
+        """What a reader must know of the paper's number: a doubt, and other values of other tables; mostly nothing."""
+        key = (*_names(cell, self.scores), metric)
+        said = [self.found[key].doubt] if key in self.found else []
+        if others := self.others.get(key):
+            printed = [self.found[key], *others]
+            said.append("printed as " + ", ".join(f"{result.value.text} in {result.name}" for result in printed))
+        return "; ".join(filter(None, said))
 
     @property
     def sources(self) -> list[str]:
@@ -71,14 +83,26 @@ class Match:
 
 
 def reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> Match:
-    """The papers' numbers for these cells and metrics, if any; of several tables, from the one with most numbers."""
+    """The papers' numbers for these cells and metrics, if any.
+
+    Of several tables that print a number, a table without doubts comes first, then one of means, then the table with
+    most numbers of these cells.
+    """
     wanted = {(*_names(cell, scores), metric) for cell in cells for metric in metrics}
     candidates = [(key, result) for result in everything() if (key := _key(result)) in wanted]
     covered = Counter(result.name for _, result in candidates)
     found: dict[ResultKey, Result] = {}
-    for key, result in sorted(candidates, key=lambda candidate: -covered[candidate[1].name]):
-        found.setdefault(key, result)
-    return Match(found, scores)
+    others: dict[ResultKey, list[Result]] = {}
+
+    def rank(candidate: tuple[ResultKey, Result]) -> tuple[bool, bool, int]:
+        result = candidate[1]
+        return bool(result.doubt), math.isnan(result.value.std), -covered[result.name]
+
+    for key, result in sorted(candidates, key=rank):
+        first = found.setdefault(key, result)
+        if first.value.mean != result.value.mean and not result.doubt:
+            others.setdefault(key, []).append(result)
+    return Match(found, others, scores)
 
 
 def changes(cells: Sequence[Cell]) -> list[str]:

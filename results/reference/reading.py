@@ -9,6 +9,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from importlib import resources
 
@@ -80,6 +81,8 @@ class Result:
     objective: str | None
     """Ours, where we have them."""
     value: Printed
+    doubt: str
+    """Why the number is not what it stands for; empty: nothing is known against it."""
 
 
 class PrintedColumns(Settings):
@@ -88,6 +91,21 @@ class PrintedColumns(Settings):
     dataset: str
     protocol: str
     columns: str
+
+
+class Doubt(Settings):
+    """What is wrong with some numbers of a table; rows, data set and metric are patterns as in file names."""
+
+    text: str
+    rows: str = "*"
+    """Of the block's title, the model and the loss."""
+    dataset: str = "*"
+    metric: str = "*"
+
+    def of(self, row: str, dataset: str, metric: str) -> bool:
+        """Whether it is about the number in this row and column."""
+        pairs = ((row, self.rows), (dataset, self.dataset), (metric, self.metric))
+        return all(fnmatchcase(name, pattern) for name, pattern in pairs)
 
 
 class Line(Settings):
@@ -132,6 +150,7 @@ class PaperTable(Settings):
     """The layout here that is the paper's."""
     runs: int | None = None
     """Number of runs that the means with ± are over."""
+    doubts: tuple[Doubt, ...] = ()
     parts: tuple[PrintedColumns, ...]
     blocks: tuple[Lines, ...]
 
@@ -151,6 +170,7 @@ class PaperTable(Settings):
     def _result(self, name: str, block: Lines, row: Line, part: PrintedColumns, column: str, printed: str) -> Result:
         metric, _, triplet = column.partition(":")
         cell = f"{row.pair}_{triplet}" if row.pair else None
+        named = f"{block.title} {row.model or block.model} {cell or row.loss}".strip()
         return Result(
             name=name,
             block=block.title,
@@ -163,6 +183,7 @@ class PaperTable(Settings):
             recipe=row.recipe or block.recipe,
             objective=cell or row.objective,
             value=Printed(printed, row.runs or (self.runs if "±" in printed else None)),
+            doubt="; ".join(doubt.text for doubt in self.doubts if doubt.of(named, part.dataset, metric)),
         )
 
 

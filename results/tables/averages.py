@@ -8,7 +8,8 @@ from statistics import fmean
 from typing import cast
 
 from grid.errors import UserError
-from results.records.scores import SHOWN_DIGITS, Score, TableValue
+from results.records.rounding import written
+from results.records.scores import Score, TableValue
 from results.tables.table import Block, Label, Row, Table, TableEntry
 
 MEAN = Label("mean")
@@ -44,12 +45,12 @@ class Average(TableValue):
 
         >>> cells = Score((63.0, 64.0), expected=2), Score((65.0,), expected=2)
         >>> Average(cells, 2).text, Average(cells, 2, partial=True).text
-        ('--', '64.2 (1/2)')
+        ('--', '64.3 (1/2)')
         """
         if math.isnan(self.mean):
             return "--"
         lacking = f" ({self.whole}/{self.wanted})" if self.whole < self.wanted else ""
-        return f"{self.mean:.{SHOWN_DIGITS}f}{lacking}"
+        return f"{written(self.mean)}{lacking}"
 
     def tidy(self) -> dict[str, object]:
         """The mean, the number of cells, and the trials behind them."""

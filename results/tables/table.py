@@ -31,6 +31,8 @@ class TableEntry:
     """Names and values of the axes and the metric, for tidy exports."""
     like_best: bool | None = None
     """Whether the value cannot be told from the best of its contest; None: not tested."""
+    mark: str = ""
+    """Of the note in the caption that is about the value; empty: there is none."""
 
     @property
     def contest(self) -> tuple[str, ...]:
@@ -51,8 +53,8 @@ class TableEntry:
 
     @property
     def text(self) -> str:
-        """`63.1 ± 0.2`, with a dagger where it cannot be told from the best."""
-        return self.score.text + (LIKE_BEST if self.like_best else "")
+        """`63.1 ± 0.2`, with a dagger where it cannot be told from the best, and the mark of its note."""
+        return self.score.text + (LIKE_BEST if self.like_best else "") + (f" {self.mark}" if self.mark else "")
 
     def tidy(self) -> dict[str, object]:
         """Its keys, everything that is known of its value, its mark and its text, by column of a tidy export."""

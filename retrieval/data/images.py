@@ -21,7 +21,7 @@ AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")
 """Pillow's modes of grey pictures with 16 bits a pixel."""
 SIDES = (0.6, 1.0)
-"""Share of each side that VSE-infinity's crop is drawn from."""
+"""Share of the sides that a crop is drawn from: VSE-infinity's of both sides, a side crop's of each by itself."""
 
 
 Box = tuple[float, float, float, float]
@@ -50,9 +50,14 @@ def _frame(view: View, width: int, height: int) -> Box:
 
 
 def _crop(view: View, width: int, height: int, draw: np.random.Generator) -> Box:
-    w, h = _side_crop(width, height, draw) if view.augmentation == "side-crop" else _area_crop(width, height, draw)
+    w, h = SIZES[view.augmentation](width, height, draw)
     left, top = draw.uniform(0, width - w), draw.uniform(0, height - h)
     return (left, top, left + w, top + h)
+
+
+def _scale_crop(width: int, height: int, draw: np.random.Generator) -> tuple[float, float]:
+    share = draw.uniform(*SIDES)
+    return width * share, height * share
 
 
 def _side_crop(width: int, height: int, draw: np.random.Generator) -> tuple[float, float]:
@@ -68,6 +73,10 @@ def _area_crop(width: int, height: int, draw: np.random.Generator) -> tuple[floa
         if w <= width and h <= height:
             return w, h
     return min(float(width), height * RATIO[1]), min(float(height), width / RATIO[0])
+
+
+SIZES = {"resized-crop": _area_crop, "scale-crop": _scale_crop, "side-crop": _side_crop}
+"""What draws the width and the height of a crop, by augmentation."""
 
 
 class ImageFiles:

@@ -65,8 +65,9 @@ class Transformer(nn.Module):
         self.backbone.requires_grad_(not settings.frozen)
         self.frozen = settings.frozen
         self.project = nn.Linear(int(self.backbone.config.hidden_size), dim)  # type: ignore[union-attr, arg-type]
-        nn.init.xavier_uniform_(self.project.weight)
-        nn.init.zeros_(self.project.bias)
+        if settings.init == "xavier":
+            nn.init.xavier_uniform_(self.project.weight)
+            nn.init.zeros_(self.project.bias)
         self.pool = POOLING[settings.pooling](dim, settings.pool_k)
 
     def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:

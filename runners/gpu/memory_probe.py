@@ -16,7 +16,7 @@ from torch.nn.functional import normalize
 
 import objectives
 from grid.errors import UserError
-from grid.objectives import OBJECTIVES
+from grid.objectives import TRAINABLE
 from grid.settings import ObjectiveSettings, TrialSettings
 from grid.store import gpu_needs
 from grid.store.gpu_needs import Need
@@ -154,4 +154,4 @@ def _heaviest_objective(settings: TrialSettings, device: torch.device) -> Object
         image, text = (normalize(torch.randn(shape, device=device)).requires_grad_() for _ in range(2))
         return peak_of(lambda: objective(image, text, owners.to(device)).backward())
 
-    return max([settings.objective, *(ObjectiveSettings(name=name) for name in OBJECTIVES)], key=cost)
+    return max([settings.objective, *(ObjectiveSettings(name=name) for name in TRAINABLE)], key=cost)

@@ -13,6 +13,7 @@ from rich.text import Text
 from grid.expansion import Cell
 from grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.store.home import State
+from results.records.rounding import written
 from runners.trial.events import Event
 
 SEEDS = 10
@@ -114,7 +115,7 @@ class Board:
     def line(self, event: Event) -> str:
         """A line about an event; empty for events that are not printed."""
         if event.kind == "done" and event.metrics:
-            scores = "  ".join(f"{name} R@1 {event.metrics[f'test_{name}_r1']:.1f}" for name in ("i2t", "t2i"))
+            scores = "  ".join(f"{name} R@1 {written(event.metrics[f'test_{name}_r1'])}" for name in ("i2t", "t2i"))
             return f"done    {event.trial_id}  {scores}  ({self.summary()})"
         if event.kind in LOUD:
             return f"{event.kind:7} {event.trial_id}: {event.message}"
@@ -160,7 +161,7 @@ class Board:
         scored = [trial.best for trial in trials if trial.best]
         if scored:
             best = (max(score[name] for score in scored) for name in ("val_i2t_r1", "val_t2i_r1"))
-            text.append(" " + " / ".join(f"{value:.1f}" for value in best))
+            text.append(" " + " / ".join(written(value) for value in best))
         return text
 
     def _to_go(self, elapsed: float) -> str:

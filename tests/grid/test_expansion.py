@@ -1,5 +1,7 @@
 """Expansion: every combination once, in an order that fills all cells at one pace."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,6 +36,61 @@ def test_cells_without_the_swept_parameter_share_their_trials() -> None:
     cells = expand(load("demo", ["sweep.objective.tau=[1, 10]", 'objectives=["con_con","con_nca"]', "seeds=[0]"]))
     assert len(cells) == 4
     assert len(trials_of(cells)) == 3
+
+
+@pytest.mark.parametrize(
+    ("recipe", "objective", "sweeps", "trials"),
+    [
+        (
+            "fc-bigru",
+            "con_con",
+            ('sweep.model.text.pooling=["gpo","mean","kmax"]', "sweep.model.text.pool_k=[2,3,9]"),
+            5,
+        ),
+        ("fc-bow", "unified", ("sweep.train.warmup_epochs=[0,1]", "sweep.train.lr=[1e-3,1e-4]"), 2),
+        ("fc-bow", "sct", ('sweep.objective.easy=["hinge","softmax"]', "sweep.objective.tau=[1,5]"), 3),
+        ("fc-bow", "con_nca", ('sweep.objective.variant=["paper","released"]', "sweep.objective.tau=[1,5]"), 2),
+        ("fc-bow", "con_cir", ('sweep.objective.variant=["paper","released"]', "sweep.objective.tau=[1,5]"), 4),
+    ],
+    ids=[
+        "pool_k without kmax",
+        "warm-up without mining",
+        "tau without softmax",
+        "same in both variants",
+        "not the same",
+    ],
+)
+def test_cells_that_do_not_read_a_swept_setting_share_their_trials(
+    recipe: str, objective: str, sweeps: tuple[str, ...], trials: int
+) -> None:
+    grid = load("flickr8k", [f'recipes=["{recipe}"]', f'objectives=["{objective}", "triplet-hn"]', *sweeps])
+    cells = [cell for cell in expand(grid) if cell.objective == objective]
+    assert len(trials_of(cells)) == trials
+
+
+@pytest.mark.parametrize(
+    ("override", "lacking"),
+    [
+        ("model.text.pool_k=3", "model.text.pool_k: no trial of this grid reads it; it needs pooling = kmax"),
+        ("sweep.model.text.pool_k=[3,5]", "it needs pooling = kmax"),
+        ("train.image_lr_factor=0.1", "it needs an image backbone that learns"),
+        ("sweep.objective.k=[2,3]", "objective.k: no trial of this grid reads it; it needs objective.mining = hardest"),
+    ],
+)
+def test_a_setting_that_no_trial_reads_is_refused(override: str, lacking: str) -> None:
+    with pytest.raises(UserError, match=re.escape(lacking)):
+        expand(load("flickr8k", [override, "objective.mining=all"]))
+
+
+def test_a_value_that_stands_there_anyway_may_be_set() -> None:
+    plain = trials_of(expand(load("flickr8k")))
+    assert trials_of(expand(load("flickr8k", ["model.text.pool_k=5", "train.image_lr_factor=1.0"]))) == plain
+
+
+@pytest.mark.parametrize(("name", "plain"), [("ncr", "triplet-hn"), ("unified-adaptive", "unified")])
+def test_an_objective_whose_input_no_training_has_is_refused_with_the_reason(name: str, plain: str) -> None:
+    with pytest.raises(UserError, match=f"{name}.*probability of each pair to be clean.*Train {plain}"):
+        load("flickr8k", [f'objectives=["con_con", "{name}"]'])
 
 
 def test_the_released_variant_brings_its_own_defaults() -> None:

@@ -61,6 +61,11 @@ def test_all_published_recipes_are_shipped() -> None:
         ("rvsepp", "train.epochs", 30),
         ("rvsepp", "model.image.encoder", "residual-mlp"),
         ("vse-2ad", "model.text.pooling", "adpool"),
+        ("vse-2ad", "train.weight_decay", 1e-4),
+        ("vse-inf-wsl", "model.image.augmentation", "scale-crop"),
+        *((name, "model.text.init", "torch") for name in ("vse-inf-butd", "vse-inf-wsl", "rvsepp", "vse-2ad")),
+        *((name, "train.drop_last", True) for name in ("vse-2ad", "vse-fc", "vse-mlp", "rvse-mlp", "rvsepp")),
+        *((name, "model.image.hidden", 512) for name in ("vse-inf-butd", "vse-mlp", "rvse-mlp", "rvsepp", "vse-2ad")),
     ],
 )  # fmt: skip
 def test_published_numbers_survive_inheritance(name: str, setting: str, value: object) -> None:
@@ -68,6 +73,16 @@ def test_published_numbers_survive_inheritance(name: str, setting: str, value: o
     for part in setting.split("."):
         found = getattr(found, part)
     assert found == value
+
+
+@pytest.mark.parametrize("recipe", ["vse-inf-butd", "rvse-mlp", "vse-2ad"])
+def test_the_mlp_is_half_as_wide_as_the_space_unless_it_is_set(recipe: str) -> None:
+    def hidden(*overrides: str) -> list[int]:
+        found = (trial.shared.model.image for trial in trials(f'recipes=["{recipe}"]', "seeds=[0]", *overrides))
+        return list(dict.fromkeys(image.hidden for image in found if isinstance(image, FeatureSettings)))
+
+    assert hidden("sweep.model.dim=[64,256,1024]") == [32, 128, 512]
+    assert hidden("model.dim=64", "model.image.hidden=48") == [48]
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

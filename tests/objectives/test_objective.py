@@ -11,13 +11,13 @@ from torch import Tensor
 
 import objectives
 from grid.errors import UserError
-from grid.objectives import CATALOGUE, OBJECTIVES, resolve
+from grid.objectives import CATALOGUE, OBJECTIVES, accepted, resolve
 from grid.objectives.goal_matrix import CELLS, GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.objectives.loss_entries import LOSSES
-from grid.objectives.parameters import VARIANTS
+from grid.objectives.parameters import VARIANTS, Parameter, Value
 from objectives import build, pair_weights, triplet_weights
 from objectives.gradient_surrogate import GradientSurrogate
-from tests.objectives.test_goal import batch, embedding_gradients, gradient, unit
+from tests.objectives.test_goal import batch, embedding_gradients, gradient, ties, unit
 
 EVERY = [(name, variant) for name in OBJECTIVES for variant in VARIANTS]
 
@@ -269,3 +269,47 @@ def test_a_pair_weight_and_its_sets_have_the_parameters_of_its_entry(name: str) 
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_cells_of_the_matrix_train_with_the_gradient_directly(name: str) -> None:
     assert isinstance(build(name).loss, GradientSurrogate) == (name in CELLS)
+
+
+OTHER_VALUES = {
+    "k": 3, "tau": 3.0, "alpha": 5.0, "beta": 3.0, "lam": 0.1, "eps": 0.4, "empty": 0.6, "offset": 0.3, "gamma": 7.0,
+    "epsilon": 0.6, "ceiling": 0.3, "temperature": 0.3, "scale": 0.1, "base": 3.0, "margin": 0.55,
+}  # fmt: skip
+"""Another value of the numbers whose default times 1.5 is not another equation, or changes too little to count."""
+CONTEXT: dict[str, dict[str, Value]] = {"divisor": {"epsilon": 0.6}, "sets": {"eps": 0.25}}
+"""Other parameters with which a parameter is reached by the pairs of a small batch."""
+
+
+def another(key: str, parameter: Parameter, value: Value) -> Value:
+    if parameter.choices:
+        return next(choice for choice in parameter.choices if choice != value)
+    return not value if isinstance(value, bool) else OTHER_VALUES.get(key, float(value or 0) * 1.5 + 0.1)
+
+
+@pytest.mark.parametrize(("name", "variant"), EVERY)
+def test_every_parameter_is_read_or_is_no_axis(name: str, variant: str) -> None:
+    """Changed, it changes loss or gradient; where an equation does not read it, a grid does not apply it either."""
+    image, text = batch(9)
+    owners = torch.tensor([0, 0, 1, 2, 3, 3, 4, 5, 6])
+    clean = torch.linspace(0.1, 0.9, 9, dtype=image.dtype) if CATALOGUE[name].untrainable else None
+
+    def gradients(**parameters: Value) -> list[float]:
+        leaves = [e.clone().requires_grad_() for e in (image, text)]
+        loss = build(name, variant=variant, **parameters)(*leaves, owners, clean=clean)
+        loss.backward()
+        return [float(loss), *torch.cat([leaf.grad.flatten() for leaf in leaves if leaf.grad is not None]).tolist()]
+
+    for key, parameter in OBJECTIVES[name].items():
+        contexts = [CONTEXT.get(key, {})]
+        if parameter.only_with:
+            other, value = parameter.only_with
+            unread = another(other, OBJECTIVES[name][other], value)
+            contexts = [{other: value}, {other: unread}]
+        for context in contexts:
+            changed = {**context, key: another(key, parameter, parameter.default(variant))}
+            read = key in accepted(name, changed, variant)
+            values = [
+                gradient(build(name, variant=variant, **some), ties(9)).tolist() if key == "sets" else gradients(**some)
+                for some in (context, changed)
+            ]
+            assert (values[0] != values[1]) == read, (key, context)

@@ -67,7 +67,7 @@ def test_evaluation_views_are_the_same_each_time(files: list[Path]) -> None:
     assert ours.gather(ROWS).equal(ours.gather(ROWS))
 
 
-@pytest.mark.parametrize("augmentation", ["resized-crop", "side-crop"])
+@pytest.mark.parametrize("augmentation", ["resized-crop", "scale-crop", "side-crop"])
 @pytest.mark.parametrize(("width", "height"), [(40, 30), (400, 20), (20, 400)])
 def test_crops_stay_inside_and_within_their_bounds(augmentation: str, width: int, height: int) -> None:
     view = View(8, "square", augmentation)  # type: ignore[arg-type]
@@ -76,7 +76,10 @@ def test_crops_stay_inside_and_within_their_bounds(augmentation: str, width: int
         assert 0 <= left < right <= width + 1e-9
         assert 0 <= top < bottom <= height + 1e-9
         w, h = right - left, bottom - top
-        if augmentation == "side-crop":
+        if augmentation == "scale-crop":
+            assert 0.6 * width <= w <= width
+            assert w / h == pytest.approx(width / height)
+        elif augmentation == "side-crop":
             assert 0.6 * width <= w <= width
             assert 0.6 * height <= h <= height
         else:

@@ -281,3 +281,17 @@ def test_every_settings_class_has_its_network(settings: Any, networks: dict[str,
     union = get_args(settings)[0]
     names = [name for kind in get_args(union) for name in get_args(kind.model_fields["encoder"].annotation)]
     assert names == list(networks)
+
+
+@pytest.mark.parametrize("recipe", ["vse-inf-butd", "vse-inf-wsl", "rvsepp", "vse-2ad"])
+def test_the_head_on_bert_starts_as_its_published_linear_map_does(recipe: str, places: Places) -> None:
+    """PyTorch's own: weights and bias uniform within 1/sqrt(width)."""
+    model = made(settings_of(recipe), places)[0]
+    project = model.text.project
+    assert isinstance(project, torch.nn.Linear)
+    bound = project.in_features**-0.5
+    for values in (project.weight, project.bias):
+        assert 0.7 * bound < values.abs().max() <= bound
+    before = made(settings_of(recipe, text={"init": "xavier"}), places)[0].text.project
+    assert isinstance(before, torch.nn.Linear)
+    assert before.bias.abs().max() == 0

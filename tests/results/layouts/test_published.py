@@ -257,6 +257,36 @@ def test_of_two_tables_that_one_counts_which_has_most_of_the_grid() -> None:
     assert "for 7 of 8 cells" in table.caption
 
 
+def test_a_number_that_its_table_calls_wrong_has_the_note_beside_it() -> None:
+    grid = ['recipes=["vse-2ad"]', 'objectives=["adopt"]', "seeds=[0]"]
+    cells = expand(load("goal-table3-f30k", grid))
+    table = arrange(cells, synthetic(cells), against="paper")
+    entries = table.blocks[0].rows[0].entries
+    assert [entry.text for entry in entries if entry][4] == "59.1 [1]"
+    assert [entry.text for entry in entries if entry][1] == "81.8"
+    note = "interchanged with R DIME(i2t): by its RSUM it is 64.6"
+    assert f" [1]: {note}." in table.caption
+    assert [row.get("note") for row in parquet.tidy(table).to_pylist()] == [None, None, None, None, note, note]
+    assert "59.1 [1]" in latex.render(table)
+    assert note in renderers.TEXT["csv"].render(table)
+
+
+def test_a_best_of_runs_gives_way_to_a_mean_and_is_noted_where_it_is_alone() -> None:
+    cells = expand(load("goal-table3-coco", ['recipes=["vse-inf-butd"]', 'objectives=["sig-ms_cir"]', "seeds=[0]"]))
+    first = arrange(cells, synthetic(cells), against="paper")
+    assert [entry.text for entry in first.blocks[0].rows[0].entries if entry][1] == "63.2 ± 0.3"
+    fifth = arrange(cells, synthetic(cells), metric="r5", against="paper")
+    assert [entry.text for entry in fifth.blocks[0].rows[0].entries if entry][1] == "87.2 [1]"
+    assert "[1]: the best improved result, no mean of runs." in fifth.caption
+
+
+def test_two_tables_that_print_different_values_are_both_named() -> None:
+    cells = expand(load("goal-table5-coco", ['recipes=["vse-inf-butd"]', "seeds=[0]"]))
+    table = arrange(cells, synthetic(cells), against="paper")
+    assert [entry.text for entry in table.blocks[0].rows[0].entries if entry][1] == "58.9 ± 0.7 [1]"
+    assert "[1]: printed as 58.9 ± 0.7 in goal-table5-coco, 58.3 ± 0.7 in goal-table2-coco." in table.caption
+
+
 def test_settings_that_leave_the_recipe_are_named_beside_the_papers_numbers() -> None:
     cells = expand(load("goal-table3-coco", ["train.epochs=2", "objective.tau=5", 'objectives=["con_nca"]']))
     caption = arrange(cells, synthetic(cells), against="paper").caption

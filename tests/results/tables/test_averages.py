@@ -65,7 +65,7 @@ def test_an_average_over_incomplete_cells_is_blank_unless_it_is_asked_for() -> N
     assert [entry.text for entry in last[:4] if entry] == ["3.5", "--", "--", "--"]
     allowed = averaged(plain, partial=True)
     last = allowed.blocks[0].rows[-1].entries
-    assert [entry.text for entry in last[:4] if entry] == ["3.5", "5.2 (1/2)", "4.5 (1/2)", "4.4 (4/6)"]
+    assert [entry.text for entry in last[:4] if entry] == ["3.5", "5.3 (1/2)", "4.5 (1/2)", "4.4 (4/6)"]
     assert "also of those that lack seeds (whole/all cells)" in allowed.caption
 
 

@@ -68,7 +68,7 @@ SAME = {
     "another pooling": ("retrieval/encoders/pooling.py", "TEMPERATURE = 0.1", "TEMPERATURE = 0.2"),
     "features of pretrained networks": ("retrieval/features.py", "BLOCK = 256", "BLOCK = 128"),
     "another data set's protocol": ("grid/protocols.py", '"coco-5x1k", 5000, 1000', '"coco-5x1k", 5000, 500'),
-    "the digits of tables": ("results/records/scores.py", "SHOWN_DIGITS = 1", "SHOWN_DIGITS = 2"),
+    "the digits of tables": ("results/records/rounding.py", "SHOWN_DIGITS = 1", "SHOWN_DIGITS = 2"),
     "when a model has collapsed": ("goalgrid/showing/status.py", '<= row["val_chance"]', '< row["val_chance"]'),
 }
 OTHER = {

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from grid.errors import UserError
 from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import load
-from grid.objectives import OBJECTIVES
+from grid.objectives import TRAINABLE
 from grid.objectives.goal_matrix import GOAL
 from grid.settings import TrialSettings
 from grid.store.home import TrialFolder
@@ -233,7 +233,7 @@ def test_all_objectives_see_the_same_batches_and_weights(tmp_path: Path) -> None
     assert all(weight.equal(weights[0]) for weight in weights)
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
+@pytest.mark.parametrize("name", TRAINABLE)
 def test_every_objective_trains(name: str, tmp_path: Path) -> None:
     trainer = trainer_in(tmp_path / "t", settings_of(f'objectives=["{name}"]', "train.epochs=1"))
     before = {key: value.clone() for key, value in trainer.model.state_dict().items()}

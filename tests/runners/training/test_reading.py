@@ -1,0 +1,155 @@
+"""Every setting is read: changed, it changes the numbers of a tiny training, or a grid refuses it as an axis."""
+
+import json
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from grid.resolution import lacking
+from grid.settings import Reader, TrialSettings
+from grid.settings_base import ReadWhere
+from runners.training.inputs import prepare
+from runners.training.learner import Learner
+from runners.training.machine import Machine
+from runners.training.trainer import embedded
+
+WORDS = ["red", "green", "blue", "dog", "cat", "ball", "runs", "sits", "jumps", "grass", "sand", "snow"]
+BERT = {
+    "model_type": "bert",
+    "hidden_size": 8,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 8,
+}
+RESNET = {"model_type": "resnet", "embedding_size": 4, "hidden_sizes": [4, 8], "depths": [1, 1], "layer_type": "basic"}
+"""Text networks and image networks in the size of a test."""
+
+PICTURES = {"encoder": "backbone", "weights": "random", "architecture": RESNET, "size": 32, "drop": 0.3, "hidden": 6}
+IMAGE = {
+    "cnn": {"encoder": "cnn", "size": 16, "channels": 4, "layers": 2},
+    "regions": {"encoder": "linear", "drop": 0.3},
+    "regions, MLP": {"encoder": "linear-mlp", "hidden": 6, "pooling": "gpo"},
+    "frozen, pooled": {**PICTURES, "frozen": True},
+    "frozen, grid of crops": {**PICTURES, "frozen": True, "crops": 2, "head": "mlp"},
+    "learning grid": {
+        **PICTURES,
+        "frozen": False,
+        "output": "grid",
+        "pooling": "kmax",
+        "pool_k": 2,
+        "norm_eval": False,
+    },
+}
+TEXT = {
+    "bow": {"encoder": "bow", "word_dim": 6},
+    "gru": {"encoder": "gru", "word_dim": 6},
+    "bigru": {"encoder": "bigru", "word_dim": 6, "pooling": "kmax", "pool_k": 2},
+    "transformer": {"encoder": "transformer", "weights": "random", "architecture": BERT},
+    "frozen transformer": {"encoder": "transformer", "weights": "random", "architecture": BERT, "frozen": True},
+}
+OTHER = {
+    "pooling": "max", "pool_k": 3, "hidden": 5, "init": "torch", "drop": 0.6, "drop_rule": "each",
+    "size": 24, "channels": 5, "layers": 3, "dropout": 0.3, "crops": 3,
+    "framing": "square", "augmentation": "side-crop", "statistics": "half", "head": "residual-mlp",
+    "word_drop": 0.4, "word_dim": 5, "dim": 12,
+    "min_count": 9, "max_words": 3,
+    "batch_size": 7, "optimizer": "adamw", "lr": 0.02, "weight_decay": 0.3, "decay_every": 2, "decay_factor": 0.7,
+    "warmup_epochs": 1, "text_lr_factor": 0.3, "image_lr_factor": 0.3, "frozen_epochs": 1, "ramp_epochs": 2,
+    "clip_norm": 0.1,
+}  # fmt: skip
+"""Another value of every setting; a truth value is turned around."""
+OUTPUTS = {"pooled": "grid", "grid": "pooled"}
+ELSEWHERE = ("encoder", "weights", "architecture", "name", "protocol", "val_images")
+LATER = ("epochs", "selection", "precision", "compile")
+"""Settings that choose what is trained or evaluated at all, and those that tests of the trainer change."""
+BASES = [(image, "bow") for image in IMAGE] + [("regions", text) for text in TEXT if text != "bow"]
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """Twelve pictures, and regions of as many, with two captions each; validation and test have four."""
+    root, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    entries = []
+    for split, count in (("train", 12), ("dev", 4), ("test", 4)):
+        lines = [" ".join(rng.choice(WORDS, rng.integers(2, 7))) for _ in range(2 * count)]
+        (root / f"{split}_caps.txt").write_text("\n".join(lines) + "\n")
+        np.save(root / f"{split}_ims.npy", rng.normal(size=(count, 5, 10)).astype(np.float32))
+        for i in range(count):
+            Image.fromarray(rng.integers(0, 255, (40, 56, 3), dtype=np.uint8)).save(root / f"{split}{i}.png")
+            sentences = [{"raw": line} for line in lines[2 * i : 2 * i + 2]]
+            entries.append(
+                {"filename": f"{split}{i}.png", "split": split.replace("dev", "val"), "sentences": sentences}
+            )
+    pictures = tmp_path_factory.mktemp("pictures")
+    (pictures / "images").symlink_to(root)
+    (pictures / "dataset.json").write_text(json.dumps({"images": entries}))
+    return Machine(roots=(("pictures", str(pictures)), ("regions", str(root))), features=root / "features")
+
+
+def content_of(image: str, text: str) -> dict[str, Any]:
+    name = "regions" if "regions" in image else "pictures"
+    return {
+        "dataset": {"name": name, "protocol": f"{name}-test", "min_count": 1},
+        "recipe": "none",
+        "model": {"image": IMAGE[image], "text": TEXT[text], "dim": 8},
+        "train": {"epochs": 2, "batch_size": 10, "lr": 0.01, "decay_every": 1, "weight_decay": 0.01},
+        "objective": {"name": "triplet-hn", "parameters": {"margin": 0.2}},
+        "seed": 0,
+    }
+
+
+def settings_to_change() -> list[Any]:
+    """Settings of all encoders; with the first model those of data and training, later those that depend on a model."""
+    found = []
+    for place, (image, text) in enumerate(BASES):
+        whole = TrialSettings.model_validate(content_of(image, text))
+        sections = {"model.image": whole.model.image, "model.text": whole.model.text}
+        if text != "bow":
+            del sections["model.image"]
+        if not place:
+            sections |= {"model": whole.model, "dataset": whole.dataset}
+        sections |= {"train": whole.train}
+        for section, own in sections.items():
+            for name, field in type(own).model_fields.items():
+                depends = any(isinstance(mark, ReadWhere) for mark in field.metadata)
+                if name not in (*ELSEWHERE, *LATER, "image", "text") and (depends or section != "train" or not place):
+                    full = f"{section}.{name}"
+                    found.append(pytest.param(image, text, full, id=f"{image}, {text}: {full}"))
+    return found
+
+
+@cache
+def numbers(settings: str, machine: Machine) -> tuple[float, ...]:
+    """Loss and gradient norm of every step of two epochs, and what images and captions look like after them."""
+    whole = TrialSettings.model_validate_json(settings)
+    inputs = prepare(whole, machine)
+    learner, seen = Learner(whole, inputs), list[float]()
+    for epoch in range(whole.train.epochs):
+        batches = learner.begin(epoch)
+        for place, batch in batches.since(0):
+            measured = learner.gradient(batch, place / len(batches))
+            learner.optimizer.step()
+            seen += [float(measured["loss"]), float(measured["grad_norm"])]
+    image, text, _ = embedded(learner.model, whole, inputs, "val")
+    return (*seen, *torch.cat([image, text]).flatten().tolist())
+
+
+@pytest.mark.parametrize(("image", "text", "name"), settings_to_change())
+def test_a_setting_changes_the_numbers_or_is_no_axis(image: str, text: str, name: str, machine: Machine) -> None:
+    plain = TrialSettings.model_validate(content_of(image, text))
+    content = json.loads(plain.model_dump_json())
+    *path, last = name.split(".")
+    table = content
+    for part in path:
+        table = table[part]
+    own = table[last]
+    table[last] = (not own) if isinstance(own, bool) else OUTPUTS[own] if last == "output" else OTHER[last]
+    changed = TrialSettings.model_validate(content)
+    section, _, within = name.partition(".")
+    reader = None if section == "model" else Reader(changed.model, remines=True)
+    same = numbers(plain.model_dump_json(), machine) == numbers(changed.model_dump_json(), machine)
+    assert same == bool(lacking(getattr(changed, section), within, reader))
