@@ -1,5 +1,6 @@
 """Grid files: what a researcher writes in a dozen lines of TOML, checked as a whole before anything runs."""
 
+import hashlib
 import math
 import re
 import tomllib
@@ -15,7 +16,6 @@ from grid import catalog
 from grid.catalog import explain
 from grid.encoders import RANDOM, ModelSettings, Pretrained
 from grid.errors import UserError, several, unknown
-from grid.identity import digest
 from grid.objectives import CATALOGUE, OBJECTIVES, known_parameters, unknown_objective
 from grid.objectives.goal_matrix import GOAL
 from grid.objectives.parameters import VARIANTS
@@ -34,6 +34,7 @@ CHANGES = r"[A-Za-z0-9._+,=-]+"
 READABLE = 60
 """Characters of overrides that stand in a grid's name; of longer overrides, their hash."""
 
+TABLES = ("set", "sweep", "data", "weights", "resources", "reliability")
 LISTS = ("datasets", "recipes", "objectives", "seeds", "tables")
 """Fields that hold lists; a single value stands for a list of one."""
 
@@ -150,6 +151,8 @@ def build(
         UserError: with every problem at once.
     """
     content = _normal(content, where)
+    if any(not isinstance(content.get(table, {}), dict) for table in TABLES):
+        return check(content, where=where)
     changes = list(map(key_and_value, overrides))
     for override, (key, value) in zip(overrides, changes, strict=True):
         _apply(content, override, key, value)
@@ -162,8 +165,7 @@ def build(
     grid = check(content, where=where)
     known = _weights_of(grid)
     if wrong := [name for name in places if name not in known]:
-        hint = "" if known else "No recipe of the grid has pretrained weights."
-        raise UserError(unknown("weights", wrong[0], sorted(known), where="in --weights", hint=hint))
+        raise UserError(unknown("weights", wrong[0], sorted(known), where="in --weights"))
     return grid
 
 
@@ -183,7 +185,7 @@ def changed_name(name: str, changes: Iterable[tuple[str, Any]]) -> str:
     lists = {key: value if isinstance(value, list) else [value] for key, value in sorted(of_trials.items())}
     text = ",".join(f"{key}={'+'.join(map(str, values))}" for key, values in lists.items())
     if len(text) > READABLE or not re.fullmatch(CHANGES, text):
-        text = digest(lists)[:8]
+        text = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
     plain, _, before = name.partition("@")
     return name if before == text else f"{plain}@{before}{',' * bool(before)}{text}"
 
@@ -365,19 +367,20 @@ def key_and_value(override: str) -> tuple[str, Any]:
 def _apply(content: dict[str, Any], override: str, key: str, value: Any) -> None:
     first, _, rest = key.partition(".")
     if first in ("set", "sweep") and rest:
-        content.setdefault(first, {})[rest] = value
+        content[first] = {**content.get(first, {}), rest: value}
     elif first in ("data", "resources", "reliability") and rest:
         *path, last = key.split(".")
         table = content
         for part in path:
-            table = table.setdefault(part, {})
+            table[part] = dict(table[part]) if isinstance(table.get(part), dict) else {}
+            table = table[part]
         table[last] = value
     elif key in Grid.model_fields:
         content[key] = value
     elif isinstance(value, list):
         raise UserError(f"--set {override!r} gives a list; to sweep a setting, write --set 'sweep.{override}'.")
     else:
-        content.setdefault("set", {})[key] = value
+        content["set"] = {**content.get("set", {}), key: value}
 
 
 def _name_and_folder(place: str) -> tuple[str, str]:
@@ -388,8 +391,8 @@ def _name_and_folder(place: str) -> tuple[str, str]:
 
 
 def _weights_of(grid: Grid) -> set[str]:
-    """The names of pretrained weights in the recipes and settings of a grid."""
-    models = [catalog.recipe(name).model for recipe in grid.recipes for name in catalog.lineage(recipe)]
+    """The names of pretrained weights in all recipes, and in the settings of a grid."""
+    models = [catalog.recipe(name).model for name in catalog.names("recipes")]
     chosen = {key: [value] for key, value in grid.set.items()} | grid.sweep
     given = [str(value) for key, values in chosen.items() for value in values if key.endswith(".weights")]
     parts = [part for model in models for part in (model.image, model.text)]
@@ -405,4 +408,4 @@ def _place(content: dict[str, Any], root: str) -> None:
         if len(named) != 1:
             raise UserError(f"--root {root}: the grid has {len(named)} data sets; say which: --root NAME={root}.")
         dataset, folder = named[0], root
-    content.setdefault("data", {})[dataset] = {"root": str(Path(folder).expanduser().absolute())}
+    content["data"] = {**content.get("data", {}), dataset: {"root": str(Path(folder).expanduser().absolute())}}

@@ -30,7 +30,7 @@ DataName = Annotated[str, typer.Argument(metavar="NAME", help="A data set's name
 def where(name: DataName) -> None:
     """Where to get a data set, how its folder may look, and how large it is. Needs no network."""
     if name not in catalog.names("datasets"):
-        hint = "Data of your own may have any name and any of these forms: goalgrid data where flickr30k."
+        hint = "Data of your own may have any other name, and any of these forms: goalgrid data where flickr30k."
         raise UserError(unknown("data set", name, catalog.names("datasets"), hint=hint))
     show("\n".join(data_copy.guide(name, catalog.dataset(name))))
 

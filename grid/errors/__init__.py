@@ -25,7 +25,7 @@ def unknown(what: str, name: object, known: Collection[str], *, where: str = "",
     parts = [
         f"unknown {what} {name!r}{' ' + where if where else ''}.",
         f"Did you mean {nearest[0]!r}?" if nearest else "",
-        f"Known: {', '.join(listed)}{more}." if known else "",
+        f"Known: {', '.join(listed)}{more}.",
         hint,
     ]
     return " ".join(part for part in parts if part)

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from grid.errors import UserError
 from grid.expansion import Trial
-from grid.gridfile import Grid, build, parse
+from grid.gridfile import Grid, build, check, parse
 from grid.resources import Reliability, Resources
 from grid.store.files import write_text
 from grid.store.home import Home
@@ -36,14 +37,22 @@ def read_grid(
         UserError: the file cannot be read, or does not fit this version.
     """
     path = home.grid(name).grid
-    content = parse(path)
+    where = f"grid {str(path)!r}"
     known = {"resources": Resources.model_fields, "reliability": Reliability.model_fields}
-    for table in known.keys() & content.keys():
-        content[table] = {key: value for key, value in content[table].items() if key in known[table]}
-    return build(content, overrides, roots=roots, weights=weights, where=f"grid {str(path)!r}")
+    try:
+        content = parse(path)
+        for table in known:
+            if isinstance(content.get(table), dict):
+                content[table] = {key: value for key, value in content[table].items() if key in known[table]}
+        check(content, where=where)
+    except UserError as error:
+        raise UserError(
+            f"{error}\nRun the grid {name!r} again, by its file or as shipped: that writes this copy anew."
+        ) from error
+    return build(content, overrides, roots=roots, weights=weights, where=where)
 
 
 def _keep(path: Path, text: str) -> None:
     """Write only a text that differs from the file's: a grid that did not change needs no writable disk."""
-    if not path.exists() or path.read_text(encoding="utf-8") != text:
+    if not path.is_file() or path.read_bytes() != text.encode():
         write_text(path, text)

@@ -20,6 +20,7 @@ from typing import Any
 
 from grid.expansion import Cell, Shared
 from results.records import missing
+from results.records.sources import texts_of
 
 PACKAGES = ("goalgrid", "torch", "numpy", "pillow", "transformers", "ray", "pyarrow")
 """Packages whose versions a trial records."""
@@ -110,13 +111,17 @@ def versioned(digest: str) -> str:
 
 
 @cache
+def program() -> Mapping[str, bytes]:
+    """The sources of the program by module, read once: a process that trains does so when it imports them."""
+    return texts_of(rooms())
+
+
+@cache
 def program_fingerprint() -> str:
     """16 hexadecimal digits over all sources: nodes of one cluster run the same."""
     digest = hashlib.sha256()
-    for room, folder in rooms().items():
-        for file in sorted(folder.rglob("*.py")):
-            digest.update(f"{room}/{file.relative_to(folder).as_posix()}".encode())
-            digest.update(file.read_bytes())
+    for name, text in program().items():
+        digest.update(f"{name} {len(text)} ".encode() + text)
     return digest.hexdigest()[:16]
 
 

@@ -75,7 +75,7 @@ class Definition:
 class Module:
     """One source file."""
 
-    def __init__(self, name: str, path: Path, sources: "Sources") -> None:
+    def __init__(self, name: str, text: bytes, sources: "Sources") -> None:
         self.name, self.sources = name, sources
         self.bindings: dict[str, set[str]] = {}
         """What a name stands for that the module defines, or that it imports anywhere."""
@@ -84,7 +84,7 @@ class Module:
         self.definitions: dict[str, Definition] = {}
         self.effects = Definition(f"{name}, its statements", self)
         """The statements that do more than define names when the module is imported."""
-        tree = _Stripped().visit(ast.parse(path.read_bytes()))
+        tree = _Stripped().visit(ast.parse(text))
         for alias, target in _imported(tree):
             self.bindings.setdefault(alias, set()).add(target)
         for statement in tree.body:
@@ -142,15 +142,15 @@ class Module:
 
 
 class Sources:
-    """A project's modules. Each is read once, when something leads there.
+    """A project's modules. Each is parsed once, when something leads there.
 
     Args:
-        rooms: folders of the top-level packages; modules of other packages do not belong to the project.
+        texts: the source of each module by its dotted name; other modules do not belong to the project.
         names: the strings that settings may hold; a dict whose keys are all among them is a table.
     """
 
-    def __init__(self, rooms: Mapping[str, Path], names: frozenset[str]) -> None:
-        self._rooms, self.names = rooms, names
+    def __init__(self, texts: Mapping[str, bytes], names: frozenset[str]) -> None:
+        self._texts, self.names = texts, names
         self.module, self.resolve = cache(self._module), cache(self._resolve)
 
     def fingerprint(self, roots: Iterable[str], named: Iterable[str]) -> str:
@@ -201,12 +201,17 @@ class Sources:
         return module.everything
 
     def _module(self, name: str) -> Module | None:
-        room, *inner = name.split(".")
-        if room not in self._rooms:
-            return None
-        path = self._rooms[room].joinpath(*inner)
-        files = [file for file in (path / "__init__.py", path.with_name(f"{path.name}.py")) if file.is_file()]
-        return Module(name, files[0], self) if files else None
+        text = self._texts.get(name)
+        return None if text is None else Module(name, text, self)
+
+
+def texts_of(rooms: Mapping[str, Path]) -> dict[str, bytes]:
+    """The source of each module below the folders of top-level packages, by the module's dotted name."""
+    files = ((room, folder, file) for room, folder in rooms.items() for file in sorted(folder.rglob("*.py")))
+    return {
+        ".".join([room, *file.relative_to(folder).with_suffix("").parts]).removesuffix(".__init__"): file.read_bytes()
+        for room, folder, file in files
+    }
 
 
 class _Stripped(ast.NodeTransformer):

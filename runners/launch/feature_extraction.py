@@ -25,7 +25,7 @@ from runners.training.machine import Machine
 
 def check_inputs(
     jobs: Sequence[Job], *, allow_leak: bool = True, warn: Callable[[str], None] = lambda message: None
-) -> None:
+) -> tuple[tuple[str, bool, str], ...]:
     """Open every data set and find every network's weights, so that a wrong path is reported once, not for 45 trials.
 
     Also check that batches are large enough for the replicas that share them.
@@ -34,14 +34,18 @@ def check_inputs(
         allow_leak: whether test images may stand in the training split.
         warn: called with each problem of the data with which training is possible.
 
+    Returns:
+        data set, whether precomputed features, and fingerprint of all data, as a launch keeps them.
+
     Raises:
         UserError: the first problem.
     """
-    told = set[Problem]()
+    told, found = set[Problem](), dict[tuple[str, bool, str], None]()
     wanted = ((job.machine, trial.dataset, trial.model, trial.train) for job in jobs for trial in job.trials)
     for machine, dataset, model, train in dict.fromkeys(wanted):
         root, view, keep = machine.root(dataset.name), model.image.view, model.image.feature_network is None
         held = content(dataset.name, root, features=view is None, kept=machine.data)
+        found[dataset.name, view is None, held.fingerprint] = None
         if held.leaks and not allow_leak:
             raise DataError(f"{held.leaks[0]} If it must be: --allow-leak; then records say it.")
         for problem in held.problems:
@@ -53,6 +57,7 @@ def check_inputs(
         for part in pretrained_parts(model):
             pretrained.locate(part, machine.places)
         check_replicas(train, len(pairs.train.captions), machine.replicas)
+    return tuple(found)
 
 
 def feature_jobs(grid: Grid, cells: Sequence[Cell], home: Home) -> list[Job]:

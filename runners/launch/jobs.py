@@ -29,12 +29,16 @@ class Launched:
         name: of the launch; unique.
         mark: of the runs folder, by which a node recognises it.
         patience: seconds to wait until a node sees the folder.
+        code: fingerprint of the driver's program.
+        data: fingerprints of the driver's data: data set, whether precomputed features, fingerprint.
     """
 
     name: str
     mark: str
     patience: float = 60.0
     cadence: Cadence = field(default_factory=Cadence)
+    code: str = ""
+    data: tuple[tuple[str, bool, str], ...] = ()
 
 
 @dataclass(frozen=True)

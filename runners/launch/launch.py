@@ -3,7 +3,7 @@
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -20,9 +20,8 @@ from runners.launch.feature_extraction import check_inputs, compute_features
 from runners.launch.jobs import Job, Launched, jobs_for, samples, sized
 from runners.launch.watchdog import Watchdog
 from runners.training.progress import Cadence
-from runners.trial import holding
+from runners.trial import holding, move_aside
 from runners.trial.events import Event, Listener
-from runners.trial.move_aside import replace
 from runners.trial.stopping import Interrupts, Stop
 from runners.watching.live_matrix import Board, Display
 from runners.watching.mlflow_mirror import Mirror
@@ -72,17 +71,19 @@ class Launch:
         with Interrupts(stop, self._warn) as interrupts:
             capacity = driver.capacity()
             cadence = Cadence(grid.reliability.checkpoint_steps, grid.reliability.checkpoint_minutes)
-            launched = Launched(name, shared_folder.mark(self.home), grid.reliability.folder_seconds, cadence)
+            patience = grid.reliability.folder_seconds
+            launched = Launched(name, shared_folder.mark(self.home), patience, cadence, worker.PROGRAM)
             jobs = jobs_for(grid, trials, self.home, gpus=capacity.gpus, launched=launched)
             check_room(jobs, capacity, custom=not self.here)
             self._check_nodes(driver, launched, jobs)
-            check_inputs(jobs, allow_leak=self.allow_leak, warn=self._warn)
+            data = check_inputs(jobs, allow_leak=self.allow_leak, warn=self._warn)
+            jobs = [replace(job, launched=replace(launched, data=data)) for job in jobs]
             checked()
             compute_features(jobs, self.console)
             on_gpus = partial(driver.on_gpus, list(grid.resources.custom))
             jobs = sized(jobs, gpu_shares.measured(samples(jobs, grid.resources), on_gpus, self.home, self._warn))
             for trial_id in reversed(anew):  # children first: no trial stays whose parent is gone
-                replace(self.home, trial_id)
+                move_aside.replace(self.home, trial_id)
             suspects = holding.silent(self.home.trial(trial.id) for trial in trials)
             unsure = {attempt.folder.parent.name for attempt in suspects}
             jobs.sort(key=lambda job: not unsure.isdisjoint(job.ids))  # watching takes a while: free trials first

@@ -43,6 +43,7 @@ import torch
 from ray import tune
 from ray._private import ray_constants
 from ray.tune.search.basic_variant import BasicVariantGenerator
+from ray.util.placement_group import placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from grid.errors import UserError
@@ -73,6 +74,11 @@ PENDING = 16
 
 HEAD_SECONDS = {True: 2.0, False: 30.0}
 """Seconds without an answer after which a head counts as gone: our own (True), or a cluster's, which may come back."""
+
+
+REFUSING: dict[str, str] = {}
+"""Ids of nodes that may do no job of this launch, with the reason. Tune pickles all that a job's resources refer to,
+and gives the driver a copy; a module stays the same."""
 
 
 class RayTune:
@@ -144,6 +150,7 @@ class RayTune:
 
     def __enter__(self) -> "RayTune":
         self._connect()
+        REFUSING.clear()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -224,7 +231,7 @@ def _tuner(
         return str(trial.config["job"])
 
     def resources(config: dict[str, Any]) -> tune.PlacementGroupFactory:
-        return tune.PlacementGroupFactory([json.loads(config["resources"])])
+        return _Placed([json.loads(config["resources"])])
 
     return tune.Tuner(
         tune.with_resources(_Process, resources),
@@ -256,8 +263,20 @@ def _in_turn(jobs: Sequence[Job]) -> list[Job]:
     return [job for turn in zip_longest(*groups.values()) for job in turn if job is not None]
 
 
+class _Placed(tune.PlacementGroupFactory):
+    """Resources of a job on any node but those that refused a job, as they are known when Ray is asked for them."""
+
+    def to_placement_group(self) -> Any:
+        avoided = {"ray.io/node-id": f"!in({','.join(REFUSING)})"} if REFUSING else {}
+        return placement_group(self.bundles, bundle_label_selector=[avoided for _ in self.bundles])
+
+
 class _Process(tune.Trainable):
     """A process that does one job after another in a thread, while the main thread hears signals."""
+
+    thread: threading.Thread
+    said: bool
+    """Whether it has said why it may not do the job."""
 
     def setup(self, config: dict[str, Any]) -> None:
         self.node = ray.get_runtime_context().get_node_id()
@@ -269,22 +288,29 @@ class _Process(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        """Events since the last call, together as JSON: a result costs Tune more than a short trial takes."""
+        """Events since the last call, together as JSON: a result costs Tune more than a short trial takes.
+
+        A process that may not do the job says why, with its node, before it ends.
+        """
         self.thread.join(REPORT_SECONDS)
         over = not self.thread.is_alive()
         events = []
         with suppress(queue.Empty):
             while True:
                 events.append(asdict(self.events.get_nowait()))
-        if over and not events and self.error:
+        refusal = ""
+        if over and isinstance(self.error, worker.Refused) and not self.said:
+            self.said, refusal = True, json.dumps([self.node, str(self.error)])
+        elif over and not events and self.error:
             raise self.error
-        return {"events": json.dumps(events), "done": over and not self.error}
+        return {"events": json.dumps(events), "refusal": refusal, "done": over and not self.error}
 
     def _begin(self, config: dict[str, Any]) -> None:
         job = Job.from_json(config["content"])
         self.ending = Stop(job.home.stop_request(job.launched.name))
         self.events = queue.SimpleQueue[Event]()
         self.error: BaseException | None = None
+        self.said = False
         self.thread = threading.Thread(target=self._work, args=(job,), name="job", daemon=True)
         self.thread.start()
 
@@ -341,6 +367,8 @@ class _Passing(_Unpickled, tune.Callback):
         self.jobs = {job.id: job for job in jobs}
         self.over = set[str]()
         """Ids of trials reported as done or failed."""
+        self.refused = set[str]()
+        """Jobs that a node refused, until another process begins them."""
         self.buried = set[Attempt]()
         self.vain = 0
         """Deaths of processes in a row without an event of a trial in between."""
@@ -350,6 +378,8 @@ class _Passing(_Unpickled, tune.Callback):
     ) -> None:
         for content in json.loads(result["events"]):
             self.report(Event(**content))
+        if result.get("refusal"):
+            self._refuse(trial, *json.loads(result["refusal"]))
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._bury(trial)
@@ -363,9 +393,25 @@ class _Passing(_Unpickled, tune.Callback):
             self.over.add(event.trial_id)
         self._report(event)
 
+    def _refuse(self, trial: Any, node: str, why: str) -> None:
+        """Keep all further jobs from a node, and say so once; end if no other node has the resources."""
+        self.refused.add(trial.config["job"])
+        if node in REFUSING:
+            return
+        REFUSING[node] = why
+        nodes = _nodes(["CPU"])
+        name = next((found["NodeManagerHostname"] for found in nodes if found["NodeID"] == node), node)
+        self._report(Event(trial.config["job"], "warning", message=f"node {name} takes no job: {why}"))
+        rest = Capacity(tuple(found["Resources"] for found in nodes if found["NodeID"] not in REFUSING))
+        if not any(rest.fits(job.request) for job in self.jobs.values()):
+            self.ending.hopeless = f"no node is left for the jobs; node {name}: {why}"
+
     def _bury(self, trial: Any) -> None:
         """Handle the death of a job's process; Ray calls this before it starts the job in another process."""
         job = self.jobs[trial.config["job"]]
+        if job.id in self.refused:
+            self.refused.discard(job.id)
+            return
         error = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
 
         def judge(attempt: Attempt) -> tuple[Failure, str]:

@@ -1,6 +1,7 @@
 """Doing a job: its trials in order, in one process; and what remains of the job afterwards, as the disk tells."""
 
 from collections.abc import Callable, Container
+from contextlib import suppress
 
 import torch
 
@@ -8,8 +9,11 @@ from grid.errors import UserError
 from grid.store.attempts import Attempt
 from grid.store.failures import Failure
 from grid.store.home import State
+from results.records import provenance
+from retrieval.splits.pairs import DataError
 from runners.launch import shared_folder
 from runners.launch.jobs import Job
+from runners.training.inputs import content_of
 from runners.trial import endings, holding
 from runners.trial.events import Event, Listener
 from runners.trial.holding import Origin
@@ -17,9 +21,38 @@ from runners.trial.retries import Decision
 from runners.trial.run import run_trial
 from runners.trial.stopping import Stop
 
+PROGRAM = provenance.program_fingerprint()
+"""Of the sources as this process imported them: what is written to the disk later takes no part."""
+
+
+class Refused(UserError):
+    """This process may not do a job of the launch, because its code or data are others."""
+
+
+def check(job: Job) -> None:
+    """Compare code and data with those of the launch.
+
+    Raises:
+        Refused: they differ.
+    """
+    if job.launched.code not in ("", PROGRAM):
+        raise Refused("it has other code than this launch. Install the same version on every node")
+    expected = {(name, features): fingerprint for name, features, fingerprint in job.launched.data}
+    for settings in job.trials:
+        name, features = settings.dataset.name, settings.model.image.view is None
+        with suppress(DataError):  # the trial's failure, with its class
+            found = content_of(settings, job.machine).fingerprint
+            if found != expected.get((name, features), found):
+                where = f"{name!r} under {job.machine.root(name)}"
+                raise Refused(f"the data of {where} are not those with which this launch began")
+
 
 def work(job: Job, report: Listener, stop: Stop, *, node: str = "", capture: bool = False) -> None:
-    """Make an attempt at each of a job's trials in this process, in order, until the process is asked to end."""
+    """Make an attempt at each of a job's trials in this process, in order, until the process is asked to end.
+
+    Raises:
+        Refused: its code or data are not those of the launch; no attempt was made.
+    """
     home, origin = job.home, Origin(job.launched.name, node, capture)
     try:
         shared_folder.wait_for(home, job.launched.mark, job.launched.patience)
@@ -27,6 +60,7 @@ def work(job: Job, report: Listener, stop: Stop, *, node: str = "", capture: boo
         for trial_id in job.ids:
             report(Event(trial_id, "failed", message=f"{Failure.STORAGE}: {error}"))
         return
+    check(job)
     if job.machine.device.type == "cuda":  # jobs of a reused process may have different shares
         torch.cuda.set_per_process_memory_fraction(1.0 if alone(job) else job.request.memory)
     for number, (trial_id, settings) in enumerate(zip(job.ids, job.trials, strict=True)):

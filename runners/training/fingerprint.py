@@ -41,7 +41,7 @@ def begun_by(settings: Shared | TrialSettings) -> tuple[frozenset[str], frozense
 @cache
 def sources() -> Sources:
     """The sources of this project, read once per process."""
-    return Sources(provenance.rooms(), names())
+    return Sources(provenance.program(), names())
 
 
 @cache

@@ -146,10 +146,7 @@ def test_a_grid_without_results_names_the_command_that_starts_it(pair: Home, ver
     [
         (("--root", "typo=/x"), "unknown data set 'typo' in --root typo=/x. Known: shapes. Or DIR alone."),
         (("--root", "shape=/x"), "Did you mean 'shapes'?"),
-        (
-            ("--weights", "typo=/x"),
-            "unknown weights 'typo' in --weights. No recipe of the grid has pretrained weights.",
-        ),
+        (("--weights", "google/bert-base=/x"), "unknown weights 'google/bert-base' in --weights. Did you mean"),
     ],
 )
 @pytest.mark.parametrize("name", ["plan", "run"])

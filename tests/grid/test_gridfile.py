@@ -206,6 +206,17 @@ class TestForms:
         assert len(str(caught.value)) < 800
         assert "\n" not in str(caught.value)
 
+    @pytest.mark.parametrize("field", ["set", "sweep", "data", "weights", "resources", "reliability"])
+    def test_a_value_in_the_place_of_a_table_is_named(self, field: str, tmp_path: Path) -> None:
+        with pytest.raises(UserError, match=rf"{field}: Input should be .* \(got 3\)"):
+            self.loaded(tmp_path, self.AXES + f"{field} = 3\n")
+        with pytest.raises(UserError, match=rf"{field}: Input should be .* \(got 3\)"):
+            load(str(tmp_path / "grid.toml"), ["train.epochs=1", "resources.cpu=1"], roots=["/x"], weights=["x=/x"])
+
+    def test_an_override_in_the_place_of_a_value_is_named(self) -> None:
+        with pytest.raises(UserError, match=r"resources\.cpu: Input should be a valid integer"):
+            load("demo", ["resources.cpu=1", "resources.cpu.x=1"])
+
     def test_a_key_of_another_encoder_is_named_with_the_keys_of_this_one(self) -> None:
         with pytest.raises(
             UserError, match=r"unknown key 'size' in recipe 'fc-bow': model\.image\.linear\. Known: pooling"

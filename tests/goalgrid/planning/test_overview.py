@@ -1,12 +1,15 @@
 """Grids by name: as declared, as they were last run, and run with overrides, which stands beside the plain grid."""
 
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from goalgrid.planning.overview import recall, wanted
 from grid.errors import UserError
-from grid.gridfile import load
+from grid.gridfile import changed_name, load
 from grid.store.home import Home
 
 from ...conftest import SMALL
@@ -99,6 +102,14 @@ def test_a_grid_that_never_ran_cannot_be_resumed(tmp_path: Path, verb: Verb) -> 
 )
 def test_the_name_says_what_was_changed(overrides: list[str], name: str) -> None:
     assert load("demo", overrides).name == name
+
+
+@given(st.dictionaries(st.sampled_from(["train.lr", "seeds", "sweep.train.lr"]), st.text() | st.floats() | st.dates()))
+def test_every_change_gives_a_name_that_is_allowed(changes: dict[str, object]) -> None:
+    name = changed_name("demo", changes.items())
+    assert name.isascii()
+    assert re.fullmatch(r"demo(@[A-Za-z0-9._+,=-]{1,60})?", name)
+    assert changed_name(name, changes.items()) == name
 
 
 def test_long_overrides_have_a_short_name_of_their_own() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from results.records.sources import Sources
+from results.records.sources import Sources, texts_of
 
 PROJECT = {
     "top/__init__.py": '"""A room."""\n',
@@ -153,7 +153,7 @@ def written(folder: Path, project: dict[str, str] = PROJECT) -> Sources:
     for name, text in project.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
-    return Sources({room: folder / room for room in ("top", "low")}, NAMES)
+    return Sources(texts_of({room: folder / room for room in ("top", "low")}), NAMES)
 
 
 def fingerprint(folder: Path, project: dict[str, str] = PROJECT) -> str:

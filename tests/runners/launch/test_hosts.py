@@ -110,8 +110,8 @@ def test_a_host_that_joins_late_with_other_code_trains_nothing(hosts: Hosts, und
     joined(hosts, driving, cpus=1)
     runs, other = hosts.shared / "runs", hosts.shared / "code"
     shutil.copytree(ROOT, other, ignore=shutil.ignore_patterns(".*", "runs", "tests", "docs"))
-    schedules = other / "runners" / "training" / "schedules.py"
-    schedules.write_text(schedules.read_text().replace("return train.lr *", "return 2 * train.lr *"))
+    learner = other / "runners" / "training" / "learner.py"
+    learner.write_text(learner.read_text().replace("return train.lr *", "return 2 * train.lr *"))
     run = driving.start(*RUN, "--runs", str(runs), "--address", hosts.ray)
     wait_for(begun_on(driving, runs), "a trial", 120)
     joined(hosts, late, cpus=2, code=other)

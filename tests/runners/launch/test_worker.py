@@ -9,6 +9,7 @@ from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.store.failures import Failure
 from grid.store.home import Home, State
+from retrieval.data.content import content
 from runners.launch import shared_folder, worker
 from runners.launch.jobs import Job, Launched, jobs_for
 from runners.trial import holding
@@ -123,3 +124,22 @@ def test_a_job_without_the_runs_folder_fails_with_the_reason(tmp_path: Path) -> 
     worker.work(lost, events.append, Stop())
     assert [event.kind for event in events] == ["failed"]
     assert events[0].message.startswith("storage: this node does not see the runs folder")
+
+
+def test_a_worker_of_other_code_makes_no_attempt(tmp_path: Path) -> None:
+    one = job(tmp_path, "train.epochs=1")
+    other = replace(one, launched=replace(one.launched, code="0123456789abcdef"))
+    with pytest.raises(worker.Refused, match="other code than this launch"):
+        tried(other)
+    assert one.home.trials() == []
+    assert tried(replace(one, launched=replace(one.launched, code=worker.PROGRAM))) == [one.id]
+
+
+def test_a_worker_whose_data_are_not_the_launch_s_makes_no_attempt(tmp_path: Path, few_of_flickr8k: Path) -> None:
+    few = (f'data.few.root="{few_of_flickr8k}"', 'datasets=["few"]', "train.epochs=1")
+    one = job(tmp_path, *few)
+    other = replace(one, launched=replace(one.launched, data=(("few", False, "2:other"),)))
+    with pytest.raises(worker.Refused, match=r"the data of 'few' under .* are not those with which this launch began"):
+        tried(other)
+    found = content("few", few_of_flickr8k, features=False).fingerprint
+    assert tried(replace(one, launched=replace(one.launched, data=(("few", False, found),)))) == [one.id]

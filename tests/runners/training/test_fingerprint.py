@@ -1,5 +1,6 @@
 """The code of a trial: what it holds of the real sources, told by editing copies of them and by watching a training."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from grid.gridfile import load
 from grid.settings import TrialSettings
 from grid.store.home import TrialFolder
 from results.records.provenance import ROOMS
-from results.records.sources import Sources
+from results.records.sources import Sources, texts_of
 from runners.training.fingerprint import begun_by, code_fingerprint, names, sources
 from runners.training.inputs import prepare
 from runners.training.machine import Machine
@@ -140,7 +141,7 @@ def edited(folder: Path, *edits: tuple[str, str, str]) -> Iterator[None]:
 
 
 def fingerprint(folder: Path, settings: TrialSettings, *further: str) -> str:
-    found = Sources({room: folder / room for room in ROOMS}, names() | set(further))
+    found = Sources(texts_of({room: folder / room for room in ROOMS}), names() | set(further))
     return found.fingerprint(*begun_by(settings))
 
 
@@ -271,3 +272,30 @@ def test_whatever_runs_when_a_trial_is_trained_is_part_of_its_code(overrides: li
     paths = {"grid.store.home.TrialFolder", "grid.store.home.Below"}
     assert len(watched.names) > 60
     assert watched.names - nameless - reached - paths == set()
+
+
+def test_the_fingerprint_is_of_the_code_that_was_imported_whatever_is_written_later(copy: Path) -> None:
+    script = (
+        "from pathlib import Path\n"
+        "from runners.launch import worker\n"
+        "from runners.training.fingerprint import code_fingerprint\n"
+        "from results.records import provenance\n"
+        "from grid.expansion import expand\nfrom grid.gridfile import load\n"
+        "if {late}:\n"
+        "    path = Path('runners/training/learner.py')\n"
+        "    path.write_text(path.read_text().replace('fused=True', 'fused=False'))\n"
+        "print(code_fingerprint(expand(load('demo'))[0].trials[0].shared), worker.PROGRAM)\n"
+    )
+    with edited(copy, ("runners/training/learner.py", "", "")):  # which is as before afterwards
+        told = [
+            subprocess.run(
+                [sys.executable, "-c", script.format(late=late)],
+                cwd=copy,
+                env={**os.environ, "PYTHONPATH": str(copy)},
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+            for late in (False, True, False)
+        ]
+    assert told[0] == told[1] != told[2]
