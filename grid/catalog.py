@@ -23,6 +23,8 @@ class Recipe(Settings):
     gpu: float = 1.0
     starts_from: str | None = None
     """The recipe whose best checkpoint of the same data set, objective and seed this one fine-tunes."""
+    words: str = ""
+    """The words of the published setting, where they are others than by default: settings of the data set."""
     model: ModelSettings
     train: TrainSettings
 
@@ -92,6 +94,25 @@ def read(shelf: Shelf, name: str) -> dict[str, Any]:
 @cache
 def recipe(name: str) -> Recipe:
     return Recipe.model_validate(content(name))
+
+
+def settings(name: str) -> dict[str, Any]:
+    """All settings of a recipe by dotted name, defaults filled in.
+
+    >>> settings("vse-2ad")["train.weight_decay"], settings("vse-inf-wsl")["model.text.init"]
+    (0.0001, 'torch')
+    """
+    flat: dict[str, Any] = {}
+
+    def walk(table: dict[str, Any], prefix: str) -> None:
+        for key, value in table.items():
+            if isinstance(value, dict) and key != "architecture":
+                walk(value, f"{prefix}{key}.")
+            else:
+                flat[prefix + key] = value
+
+    walk(recipe(name).model_dump(include={"model", "train"}), "")
+    return flat
 
 
 def lineage(name: str) -> list[str]:

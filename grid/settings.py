@@ -20,6 +20,7 @@ class Reader(NamedTuple):
 
 
 _WORDS = ReadWhere(lambda _, by: by.model.text.tokenizer is None, "a text encoder that reads words")
+_OWN = ReadWhere(lambda own, _: own.vocabulary is None, "no dataset.vocabulary")
 _TEXT_LEARNS = ReadWhere(lambda _, by: not getattr(by.model.text, "frozen", True), "a text backbone that learns")
 _IMAGE_LEARNS = ReadWhere(lambda _, by: not getattr(by.model.image, "frozen", True), "an image backbone that learns")
 _HELD = ReadWhere(
@@ -34,10 +35,18 @@ class DatasetSettings(Settings):
 
     name: Name
     protocol: str = Field(description="evaluation protocol, printed under tables, e.g. flickr8k-1k")
-    min_count: Annotated[PositiveInt, _WORDS] = Field(
+    min_count: Annotated[PositiveInt, _WORDS, _OWN] = Field(
         4, description="a word is known from this many training captions' uses"
     )
     max_words: PositiveInt = Field(60, description="longer captions are cut")
+    words: Annotated[Literal["plain", "nltk"], IdentityDefault("plain"), _WORDS] = Field(
+        "plain", description="plain: words and numbers; nltk: its word tokenizer's, punctuation included, as the peers"
+    )
+    vocabulary: Annotated[str | None, IdentityDefault(None), _WORDS] = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$",
+        description="a peer's vocabulary, .pkl or .json, by its path in the data set's folder; none: the captions' own",
+    )
     val_images: Annotated[PositiveInt | None, IdentityDefault(None)] = Field(
         default=None, description="validate on the first so many images; the papers' code takes 1,000"
     )

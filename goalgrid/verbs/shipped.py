@@ -28,9 +28,19 @@ def grids() -> None:
 
 
 @verbs.command()
-def recipes() -> None:
-    """What recipes are shipped: backbones with their training settings."""
-    show_list({name: catalog.recipe(name).description for name in catalog.names("recipes")})
+def recipes(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="All settings of this one.")] = None,
+) -> None:
+    """What recipes are shipped: backbones with their training settings; or all settings of one."""
+    if name is None:
+        show_list({known: catalog.recipe(known).description for known in catalog.names("recipes")})
+        return
+    all_known(("recipe", name, catalog.names("recipes")))
+    recipe = catalog.recipe(name)
+    show(f"{name}: {recipe.description}\n")
+    show_list({f"  {setting}": str(value) for setting, value in catalog.settings(name).items()})
+    if recipe.words:
+        show(f"\nWords of the published setting: {recipe.words}")
 
 
 @verbs.command()

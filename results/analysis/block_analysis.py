@@ -21,6 +21,7 @@ DIRECTION_NAMES = (*DIRECTIONS, "both")
 WORTH_FINDING = 0.5
 """The difference, in percent points, for which the analysis says how many seeds would find it."""
 
+UNGROUPED = "uncertainty over test images is not told: these records do not say which image each caption has"
 RANKED = "uncertainty over test images is told by the protocol that trials were set to: ranks are stored by no other"
 
 
@@ -118,6 +119,8 @@ def _analyse(part: GridPart, scores: Scores, ranks: QueryRanks, metric: str, bas
     objective = baseline or (NATURAL_BASELINE if NATURAL_BASELINE in present else present[0])
     against = {name: _matched(part, objective, name) for name in observations.names}
     ranked = all(scores.protocol_of(cell) == cell.trials[0].settings.dataset.protocol for cell in part.cells.values())
+    queries = _queries(observations, by_name, ranks, metric, best, against) if ranked else None
+    untold = (RANKED,) if not ranked else () if queries or metric.endswith("medr") else (UNGROUPED,)
     return Analysis(
         part.title,
         metric,
@@ -130,8 +133,8 @@ def _analyse(part: GridPart, scores: Scores, ranks: QueryRanks, metric: str, bas
         like_best=tuple(observations.like_best(lowest=lowest)) if len(observations.names) > 1 else (),
         baseline=objective,
         differences=_differences(observations, against),
-        queries=_queries(observations, by_name, ranks, metric, best, against) if ranked else None,
-        notes=(*part.notes, *observations.notes, *(() if ranked else (RANKED,))),
+        queries=queries,
+        notes=(*part.notes, *observations.notes, *untold),
     )
 
 

@@ -18,6 +18,8 @@ from results.statistics.significance import LEVEL, Interval, seeds_to_reach, sma
 from results.tables.table import LIKE_BEST
 
 FORMATS = (*TEXT, "csv")
+NONE = "--"
+"""A number that does not exist, as in tables: seeds that show no spread give no test and no interval."""
 FEW = 10
 """Number of seeds below which a plan that rests on a standard deviation needs a warning."""
 
@@ -138,6 +140,7 @@ def _difference(difference: BaselineDifference | None) -> tuple[str, ...]:
     if difference is None:
         return ("",) * 7
     needed = f"{difference.seeds_needed}" if difference.seeds_needed else "> 1000"
+    needed = NONE if math.isnan(difference.p_t) else needed
     tests = (difference.p_t, difference.holm_t, difference.p_flip, difference.holm_flip)
     return written(difference.mean, sign="+"), _interval(difference.interval, "+"), *map(p_text, tests), needed
 
@@ -193,14 +196,13 @@ def _caveats(n: int, comparisons: int) -> Iterator[str]:
 
 
 def p_text(p: float) -> str:
-    """`< 0.001`, `0.012`; empty for NaN."""
-    return "" if math.isnan(p) else "< 0.001" if p < 0.001 else written(p, 3)
+    """`< 0.001`, `0.012`; `--` for NaN, of a test that cannot be made."""
+    return NONE if math.isnan(p) else "< 0.001" if p < 0.001 else written(p, 3)
 
 
 def _interval(interval: Interval, sign: str = "") -> str:
-    return (
-        "" if math.isnan(interval.low) else f"[{written(interval.low, sign=sign)}, {written(interval.high, sign=sign)}]"
-    )
+    low, high = (written(bound, sign=sign) for bound in (interval.low, interval.high))
+    return NONE if math.isnan(interval.low) else f"[{low}, {high}]"
 
 
 def _percent(share: float) -> str:
@@ -208,7 +210,7 @@ def _percent(share: float) -> str:
 
 
 def _number(value: float, digits: int) -> str:
-    return "" if math.isnan(value) else written(value, digits)
+    return NONE if math.isnan(value) else written(value, digits)
 
 
 def _finite(value: Any) -> Any:
@@ -224,7 +226,7 @@ def _rows(analysis: Analysis) -> Iterator[tuple[str, str, str, object]]:
     content = _finite(asdict(analysis))
     for name, mean in zip(analysis.names, analysis.means, strict=True):
         yield "cell", name, "mean", mean
-        yield "cell", name, "like_best", int(name in analysis.like_best)
+        yield "cell", name, "like_best", int(name in analysis.like_best) if analysis.like_best else None
     for kind in ("effects", "factors") if analysis.anova else ():
         for part in content["anova"][kind]:
             yield from _flat(kind.removesuffix("s"), part)

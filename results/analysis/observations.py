@@ -47,10 +47,15 @@ class Observations:
         return int(self.means.argmin() if lowest else self.means.argmax())
 
     def like_best(self, *, lowest: bool = False) -> list[str]:
-        """Cells that cannot be told from the best, the best included; empty if the cells share fewer than two seeds."""
+        """Cells that cannot be told from the best, the best included.
+
+        Empty where no test can be made: fewer than two seeds are shared, or no spread was seen over them.
+        """
         if len(self.seeds) < 2:
             return []
         p = tukey(self.values, self.best(lowest=lowest)) if len(self.names) > 1 else np.ones(1)
+        if np.isnan(p).any():
+            return []
         return [name for name, p_value in zip(self.names, p, strict=True) if p_value >= LEVEL]
 
 

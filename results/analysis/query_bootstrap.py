@@ -23,28 +23,26 @@ _CUTS = {"r1": 1, "r5": 5, "r10": 10}
 class QueryRanks:
     """Rank of every test query of finished trials, from 0."""
 
-    by_trial: Mapping[str, Mapping[str, NDArray[Any]]]
-    """Ranks by trial id, then by direction."""
+    by_trial: Mapping[str, Mapping[str, NDArray[Any] | None]]
+    """By trial id: the ranks of `i2t` and `t2i`, and as `image` the image of each caption; None: not recorded."""
 
     @classmethod
     def read(cls, cells: Iterable[Cell], home: Home) -> "QueryRanks":
         """Read the ranks of all finished trials whose record can be read; `Scores.read` names the others."""
         folders = [home.trial(trial.id) for trial in trials_of(cells)]
         done = [folder.record for folder in folders if folder.done.exists()]
-        columns = {"i2t": "test_i2t_ranks", "t2i": "test_t2i_ranks"}
+        columns = {"i2t": "test_i2t_ranks", "t2i": "test_t2i_ranks", "image": "test_image_of_text"}
         table = record.collect(done, ["trial_id", *columns.values()], unreadable={})
         return cls({
-            table["trial_id"][row].as_py(): {
-                direction: np.from_dlpack(table[column][row].values)  # to_numpy() would import pandas
-                for direction, column in columns.items()
-            }
-            for row in range(table.num_rows)
+            trial_id: {name: _array(table[column][row].values) for name, column in columns.items()}
+            for row, trial_id in enumerate(table["trial_id"].to_pylist())
         })  # fmt: skip
 
     def per_image(self, trials: Sequence[str], metric: str) -> NDArray[np.float64] | None:
         """A recall or rsum of every test image, in percent, as a mean over trials. Its mean over images is the metric.
 
-        None for a median rank, which is not a mean over images, and where images differ in their number of captions.
+        None for a median rank, which is not a mean over images, and for records that do not say which image a caption
+        has.
         """
         values = [_per_image(self.by_trial[trial], metric) for trial in trials]
         return np.mean([row for row in values if row is not None], axis=0) if values and values[0] is not None else None
@@ -61,12 +59,30 @@ class QueryRanks:
         return None if values is None or other is None else bootstrap_interval(values - other)
 
 
-def _per_image(ranks: Mapping[str, NDArray[Any]], metric: str) -> NDArray[np.float64] | None:
+def _array(values: Any) -> NDArray[Any] | None:
+    return None if values is None else np.from_dlpack(values)  # to_numpy() would import pandas
+
+
+def _per_image(ranks: Mapping[str, NDArray[Any] | None], metric: str) -> NDArray[np.float64] | None:
     if metric == "rsum":
-        parts = [_per_image(ranks, f"{direction}_{cut}") for direction in ranks for cut in _CUTS]
-        return np.sum([part for part in parts if part is not None], axis=0) if parts[-1] is not None else None
+        parts = [_per_image(ranks, f"{direction}_{cut}") for direction in ("i2t", "t2i") for cut in _CUTS]
+        known = [part for part in parts if part is not None]
+        return np.sum(known, axis=0) if len(known) == len(parts) else None
     direction, _, cut = metric.partition("_")
-    images, queries = len(ranks["i2t"]), ranks[direction]
-    if cut not in _CUTS or len(queries) % images:
+    images, queries, owners = ranks["i2t"], ranks[direction], ranks["image"]
+    if cut not in _CUTS or images is None or queries is None:
         return None
-    return 100.0 * (queries.reshape(images, -1) < _CUTS[cut]).mean(axis=1)
+    hits = 100.0 * (queries < _CUTS[cut])
+    if direction == "i2t":
+        return np.asarray(hits)
+    return None if owners is None else _by_image(hits, owners, len(images))
+
+
+def _by_image(hits: NDArray[np.float64], owners: NDArray[Any], images: int) -> NDArray[np.float64]:
+    """The mean over captions, and for every image by how much its own captions move that mean.
+
+    Where every image has c captions, it is the mean over the image's own. Elsewhere a resample of images changes the
+    number of captions, too; this is to first order the ratio of the resampled hits to the resampled captions.
+    """
+    moved = np.bincount(owners, hits - hits.mean(), images)
+    return np.asarray(hits.mean() + moved * images / len(hits))

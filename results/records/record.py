@@ -84,6 +84,7 @@ SCHEMA = pa.schema([
     ),
     _column("test_i2t_ranks", pa.list_(pa.int32()), "rank of each test image's best caption", "rank, from 0"),
     _column("test_t2i_ranks", pa.list_(pa.int32()), "rank of each test caption's image", "rank, from 0"),
+    _column("test_image_of_text", pa.list_(pa.int32()), "each test caption's image", "row, from 0", nullable=True),
     _column("history", _HISTORY, "every value logged at the end of an epoch"),
     _column("replicas", pa.int32(), "most processes that trained it together; null: one", "processes", nullable=True),
     _column("train_seconds", pa.float64(), "wall time of all epochs, validation included", "seconds"),
@@ -96,7 +97,7 @@ SCHEMA = pa.schema([
 
 _LONG = [
     "settings", "environment", "other_metrics.key_value.key", "other_metrics.key_value.value",
-    "test_i2t_ranks.list.element", "test_t2i_ranks.list.element",
+    "test_i2t_ranks.list.element", "test_t2i_ranks.list.element", "test_image_of_text.list.element",
     "history.list.element.epoch", "history.list.element.name", "history.list.element.value",
 ]  # fmt: skip
 """Columns, by their path in Parquet, that are worth compressing: the others hold one short value."""
@@ -111,6 +112,7 @@ class Trained:
         selected: the row of the epoch whose checkpoint counts.
         metrics: on the test split, by protocol.
         ranks: of the test queries by the trial's own protocol, for `i2t` and `t2i`.
+        image_of_text: row of each test caption's image.
         replicas: the most processes that trained it together.
     """
 
@@ -120,6 +122,7 @@ class Trained:
     selected: Mapping[str, Any]
     metrics: Mapping[str, Mapping[str, float]]
     ranks: Mapping[str, Sequence[int]]
+    image_of_text: Sequence[int]
     replicas: int
     data_fingerprint: str
     code_fingerprint: str
@@ -150,6 +153,7 @@ class Trained:
             **{f"diagnostic_{name}": selected.get(logged) for name, (logged, _, _) in DIAGNOSTICS.items()},
             "test_i2t_ranks": self.ranks["i2t"],
             "test_t2i_ranks": self.ranks["t2i"],
+            "test_image_of_text": self.image_of_text,
             "history": [
                 {"epoch": row["epoch"], "name": name, "value": float(value)}
                 for row in self.rows

@@ -20,7 +20,7 @@ from results.records import record, sealed
 
 FEW = 500
 """Records that are read in less than a second. Fewer are read without the copy; fewer new ones are not copied yet."""
-LARGE = ("settings", "test_i2t_ranks", "test_t2i_ranks", "history")
+LARGE = ("settings", "test_i2t_ranks", "test_t2i_ranks", "test_image_of_text", "history")
 """Columns of records that stand in no summary."""
 COLUMNS = [name for name in record.SCHEMA.names if name not in LARGE]
 MARK = "mark"

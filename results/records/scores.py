@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grid import catalog
 from grid.errors import UserError
@@ -18,6 +18,9 @@ from grid.store.home import Home, State
 from results.records import missing, provenance, record, record_cache
 from results.records.provenance import Now
 from results.records.rounding import rounded, written
+
+if TYPE_CHECKING:
+    from results.statistics.significance import Interval
 
 
 class TableValue(ABC):
@@ -86,9 +89,14 @@ class Score(TableValue):
         """The number after ±."""
         if not self.interval:
             return self.std
+        return self.bounds.half_width
+
+    @property
+    def bounds(self) -> "Interval":
+        """The 95 % t interval of the mean; NaN where the seeds show no spread."""
         from results.statistics.significance import t_interval  # imports scipy, which few tables need
 
-        return t_interval(self.values).half_width
+        return t_interval(self.values)
 
     @property
     def shown(self) -> float:
@@ -104,7 +112,7 @@ class Score(TableValue):
         """
         if not self.values:
             return "--"
-        spread = f" ± {written(self.spread)}" if self.n > 1 else ""
+        spread = "" if self.n < 2 else " ± --" if math.isnan(self.spread) else f" ± {written(self.spread)}"
         lacking = f" ({self.n}/{self.expected})" if self.n < self.expected else ""
         return f"{written(self.mean)}{spread}{lacking}"
 
@@ -115,10 +123,15 @@ class Score(TableValue):
             "expected": self.expected,
             "mean": self.mean if self.n else None,
             "std": self.std if self.n > 1 else None,
+            **(self._interval() if self.interval else {}),
             "text": self.text,
             "trials": list(self.trials),
             "missing": "; ".join(f"{trial_id} {reason}" for trial_id, reason in self.missing) or None,
         }
+
+    def _interval(self) -> dict[str, object]:
+        low, high = (None if math.isnan(bound) else bound for bound in (self.bounds.low, self.bounds.high))
+        return {"interval_low": low, "interval_high": high}
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ VALUES = {
     "cells": pa.int32(),
     "mean": pa.float64(),
     "std": pa.float64(),
+    "interval_low": pa.float64(),
+    "interval_high": pa.float64(),
     "difference": pa.float64(),
     "standard_error": pa.float64(),
     "like_best": pa.bool_(),

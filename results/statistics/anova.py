@@ -63,7 +63,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class Anova:
-    """Shares of the variance by effect. f and p are NaN for a single seed, which leaves no error to test by."""
+    """Shares of the variance by effect. f and p are NaN where no error is left to test by, as with a single seed."""
 
     effects: tuple[Effect, ...]
     factors: tuple[Factor, ...]
@@ -121,7 +121,7 @@ def _squares(y: Array, which: tuple[int, ...]) -> float:
 def _effect(name: str, squares: float, sizes: list[int], total: float, rest: float, freedom: int) -> Effect:
     effect_freedom = math.prod(size - 1 for size in sizes)
     error = rest / freedom if freedom else math.nan
-    f = math.nan if not freedom or not (squares or error) else squares / effect_freedom / error if error else math.inf
+    f = squares / effect_freedom / error if freedom and error else math.nan
     return Effect(
         name,
         squares,
@@ -130,7 +130,7 @@ def _effect(name: str, squares: float, sizes: list[int], total: float, rest: flo
         partial_eta2=_ratio(squares, squares + rest) if freedom else math.nan,
         omega2=max((squares - effect_freedom * error) / (total + error), 0.0) if total and freedom else math.nan,
         f=f,
-        p=float(special.fdtrc(effect_freedom, freedom, f)) if math.isfinite(f) else 0.0 if f == math.inf else math.nan,
+        p=float(special.fdtrc(effect_freedom, freedom, f)) if math.isfinite(f) else math.nan,
     )
 
 

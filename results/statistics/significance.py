@@ -36,9 +36,9 @@ class Interval:
 
 
 def t_interval(values: Numbers) -> Interval:
-    """mean ± t(1 - LEVEL/2, n - 1) s / sqrt(n); NaN for fewer than two values."""
+    """mean ± t(1 - LEVEL/2, n - 1) s / sqrt(n); NaN for values without a spread, as a single value is."""
     x = np.asarray(values, dtype=float)
-    if len(x) < 2:
+    if not spread_seen(x):
         return Interval(math.nan, math.nan)
     half = float(special.stdtrit(len(x) - 1, 1 - LEVEL / 2)) * _standard_error(x)
     return Interval(float(x.mean()) - half, float(x.mean()) + half)
@@ -62,14 +62,14 @@ def bootstrap_interval(values: Numbers) -> Interval:
 
 
 def paired_t(differences: Numbers) -> float:
-    """p of the two-sided paired t test: t = mean / (s / sqrt(n)), n - 1 degrees of freedom."""
+    """p of the two-sided paired t test: t = mean / (s / sqrt(n)), n - 1 degrees of freedom.
+
+    NaN where no spread was seen: two seeds may agree to the last digit by chance, which proves nothing.
+    """
     d = np.asarray(differences, dtype=float)
-    if len(d) < 2:
+    if not spread_seen(d):
         return math.nan
-    error = _standard_error(d)
-    if error <= _rounding(d):
-        return 1.0 if abs(d.mean()) <= _rounding(d) else 0.0
-    return float(2 * special.stdtr(len(d) - 1, -abs(d.mean()) / error))
+    return float(2 * special.stdtr(len(d) - 1, -abs(d.mean()) / _standard_error(d)))
 
 
 def sign_flip(differences: Numbers) -> float:
@@ -106,10 +106,13 @@ def seeds_to_reach(level: float = LEVEL, comparisons: int = 1) -> int:
 
 
 def holm(p_values: Numbers) -> NDArray[np.float64]:
-    """Adjusted p values: tested at LEVEL, the chance of any false finding is at most LEVEL. Holm (1979)."""
+    """Adjusted p values: tested at LEVEL, the chance of any false finding is at most LEVEL. Holm (1979).
+
+    NaN, of a test that could not be made, stays and does not count.
+    """
     p = np.asarray(p_values, dtype=float)
-    order = np.argsort(p)
-    steps = np.maximum.accumulate(p[order] * (len(p) - np.arange(len(p))))
+    order = np.argsort(p)  # NaN last
+    steps = np.maximum.accumulate(p[order] * (np.isfinite(p).sum() - np.arange(len(p))))
     adjusted = np.empty_like(p)
     adjusted[order] = np.minimum(steps, 1.0)
     return adjusted
@@ -128,11 +131,12 @@ def power(difference: float, std: float, n: int) -> float:
 
 
 def seeds_needed(difference: float, std: float, *, wanted: float = 0.8, most: int = 1000) -> int | None:
-    """The fewest seeds with which a paired t test finds the difference with this power; None: more than `most`."""
-    if not math.isfinite(std):
+    """The fewest seeds with which a paired t test finds the difference with this power; None: more than `most`.
+
+    None as well for a standard deviation of 0 or NaN, which says nothing about the spread of further seeds.
+    """
+    if not std > 0:
         return None
-    if std == 0:
-        return 2
     seeds = range(2, most + 1)
     place = bisect_left(seeds, wanted, key=lambda n: power(difference, std, n))
     return seeds[place] if place < len(seeds) else None
@@ -166,6 +170,8 @@ def tukey(values: NDArray[np.float64], best: int) -> NDArray[np.float64]:
     Args:
         values: k cells by n seeds, (k, n).
         best: row of the best cell.
+
+    NaN where the cells' differences have no spread over seeds.
     """
     from scipy import stats
 
@@ -173,17 +179,28 @@ def tukey(values: NDArray[np.float64], best: int) -> NDArray[np.float64]:
     distance = np.abs(values.mean(1) - values.mean(1)[best])
     slack = _rounding(values)
     if math.sqrt(error) <= slack:
-        return np.where(distance <= slack, 1.0, 0.0)
+        return np.full(len(values), math.nan)
     q = distance / math.sqrt(error / values.shape[1])
     return np.where(distance <= slack, 1.0, stats.studentized_range.sf(q, len(values), freedom))
 
 
 def honest_difference(error: float, freedom: int, levels: int, observations: int) -> float:
-    """Means of n observations that lie closer than this cannot be told apart: q(1 - LEVEL) sqrt(MS_error / n)."""
+    """Means of n observations that lie closer than this cannot be told apart: q(1 - LEVEL) sqrt(MS_error / n).
+
+    NaN for an error of 0.
+    """
+    if not error > 0:
+        return math.nan
     from scipy import stats
 
     quantile = float(stats.studentized_range.ppf(1 - LEVEL, levels, freedom))
     return quantile * math.sqrt(error / observations)
+
+
+def spread_seen(values: Numbers) -> bool:
+    """Whether the values differ by more than rounding."""
+    x = np.asarray(values, dtype=float)
+    return len(x) > 1 and float(np.ptp(x)) > 2 * _rounding(x)
 
 
 def _standard_error(x: NDArray[np.float64]) -> float:

@@ -20,6 +20,8 @@ AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 """Share of the picture's area and aspect ratio that a resized crop is drawn from, as torchvision does."""
 DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")
 """Pillow's modes of grey pictures with 16 bits a pixel."""
+TOO_LARGE = "Save it smaller: a network sees less than a megapixel of it."
+"""What to do with a picture of more pixels than Pillow reads."""
 SIDES = (0.6, 1.0)
 """Share of the sides that a crop is drawn from: VSE-infinity's of both sides, a side crop's of each by itself."""
 
@@ -147,5 +149,7 @@ def opened(file: Path) -> Image.Image:
             return (_of_16_bits(image) if image.mode in DEEP else image).convert("RGB")
     except FileNotFoundError:
         raise DataError(f"image {file} is missing.") from None
+    except Image.DecompressionBombError as error:
+        raise DataError(f"image {file} is too large to be read: {error} {TOO_LARGE}") from None
     except (OSError, UnidentifiedImageError, SyntaxError) as error:
         raise DataError(f"image {file} cannot be read: {error}. Fetch this file again.") from error

@@ -9,6 +9,7 @@ from PIL import Image
 from retrieval.data import annotations
 from retrieval.data.annotations.annotation import Annotation, owners
 from retrieval.data.annotations.locate import located
+from retrieval.data.images import TOO_LARGE
 from retrieval.data.parts import CheckProgress, Part, SplitSize, overlaps
 from retrieval.splits.problems import Problem, counted, faults_of_captions, repeated
 
@@ -41,7 +42,8 @@ def unreadable(files: list[Path], progress: CheckProgress, *, workers: int, fast
         for number, fault in enumerate(pool.map(partial(_fault, whole=not fast), files), 1):
             if fault:
                 what = f"the image cannot be read: {fault}"
-                problems.append(Problem(str(files[number - 1]), what, "Fetch this file again."))
+                fix = TOO_LARGE if "exceeds limit" in fault else "Fetch this file again."
+                problems.append(Problem(str(files[number - 1]), what, fix))
             if number % STEP == 0 or number == len(files):
                 progress("opening images" if fast else "decoding images", number, len(files))
     return problems

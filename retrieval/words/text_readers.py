@@ -1,8 +1,8 @@
-"""What turns captions into indices: a vocabulary of our own, or the tokenizer of a pretrained network."""
+"""What turns captions into indices: a vocabulary, our own or a peer's, or the tokenizer of a pretrained network."""
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from grid.encoders import TextSettings
 from grid.store.files import write_json
 from retrieval.encoders import pretrained
+from retrieval.words import vocabulary_files
 from retrieval.words.tokens import Tokens, WordDropping, padded
 
 UNKNOWN = 1
@@ -20,6 +21,8 @@ BOUNDARIES = ("<start>", "<end>")
 """Of index 2 and 3, where captions are read with their boundaries."""
 MASK = "<mask>"
 """The last word, where training leaves words out."""
+
+MARKS = {*SPECIAL, *BOUNDARIES}
 
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
 
@@ -33,24 +36,52 @@ def words(caption: str) -> list[str]:
     return _WORD.findall(caption.lower())
 
 
+def nltk_words(caption: str) -> list[str]:
+    """Lower-case words and punctuation, as the peers' `nltk.word_tokenize` for captions of one sentence.
+
+    >>> nltk_words("A dog's ball, 2 cats.")
+    ['a', 'dog', "'s", 'ball', ',', '2', 'cats', '.']
+    """
+    from nltk.tokenize import NLTKWordTokenizer
+
+    return NLTKWordTokenizer().tokenize(caption.lower())
+
+
+SPLITTERS: dict[str, Callable[[str], list[str]]] = {"plain": words, "nltk": nltk_words}
+"""What a caption's words are, by `dataset.words`."""
+
+
 class Vocabulary:
     """The words that occur in captions at least `min_count` times, most frequent first, ties in alphabetical order.
 
     Args:
         boundaries: read every caption between `<start>` and `<end>`.
         masked: know a word for words that are masked.
+        known: words of a peer's vocabulary in the order of their indices, in place of the captions'.
+        split: gives the words of a caption.
     """
 
     def __init__(
-        self, captions: Iterable[str], *, min_count: int, boundaries: bool = False, masked: bool = False
+        self,
+        captions: Iterable[str],
+        *,
+        min_count: int,
+        boundaries: bool = False,
+        masked: bool = False,
+        known: Sequence[str] = (),
+        split: Callable[[str], list[str]] = words,
     ) -> None:
-        counts = Counter(word for caption in captions for word in words(caption))
-        frequent = [word for word, count in counts.items() if count >= min_count]
-        self.boundaries = BOUNDARIES if boundaries else ()
-        self.first = len(SPECIAL) + len(self.boundaries)
-        self.words = [*SPECIAL, *self.boundaries, *sorted(frequent, key=lambda word: (-counts[word], word))]
-        self.words += [MASK] if masked else []
+        self.boundaries, self.split, self.known = BOUNDARIES if boundaries else (), split, bool(known)
+        self.words = list(known) or self._frequent(captions, min_count)
+        self.words += [MASK] if masked and MASK not in self.words else []
         self.index = {word: index for index, word in enumerate(self.words)}
+        self.unknown = self.index[SPECIAL[1]]
+        self.first = 1 + max(index for word, index in self.index.items() if word in MARKS)
+
+    def _frequent(self, captions: Iterable[str], min_count: int) -> list[str]:
+        counts = Counter(word for caption in captions for word in self.split(caption))
+        frequent = [word for word, count in counts.items() if count >= min_count]
+        return [*SPECIAL, *self.boundaries, *sorted(frequent, key=lambda word: (-counts[word], word))]
 
     def __len__(self) -> int:
         """How many indices there are."""
@@ -67,7 +98,7 @@ class Vocabulary:
         if not drop:
             return Tokens(ids, lengths)
         places = np.where(ids.numpy() != 0, np.arange(ids.shape[1]), -1)
-        last = max(len(self) - 1, self.first + 1)
+        last = max(len(self) - 1, self.first + 1)  # the mask is the last word
         return Tokens(ids, lengths, WordDropping(drop, places, self.index[MASK], self.first, last))
 
     def save(self, path: Path) -> None:
@@ -75,7 +106,7 @@ class Vocabulary:
         write_json(path, self.words, durable=False)
 
     def _row(self, caption: str, max_words: int) -> list[int]:
-        row = [self.index.get(word, UNKNOWN) for word in words(caption)][:max_words] or [UNKNOWN]
+        row = [self.index.get(word, self.unknown) for word in self.split(caption)][:max_words] or [self.unknown]
         return [self.index[BOUNDARIES[0]], *row, self.index[BOUNDARIES[1]]] if self.boundaries else row
 
 
@@ -112,15 +143,31 @@ CaptionReader = Vocabulary | WordPieces
 
 
 def build(
-    settings: TextSettings, captions: Sequence[str], *, min_count: int, places: pretrained.Places
+    settings: TextSettings,
+    captions: Sequence[str],
+    *,
+    places: pretrained.Places,
+    min_count: int = 1,
+    split: str = "plain",
+    vocabulary: Path | None = None,
 ) -> CaptionReader:
-    """The reader of an encoder with these settings; a vocabulary is that of the training captions.
+    """The reader of an encoder with these settings; a vocabulary is that of the training captions, or a peer's file.
+
+    Args:
+        split: a name in `SPLITTERS`.
 
     Raises:
-        UserError: the weights' tokenizer cannot be found.
+        UserError: the weights' tokenizer cannot be found, or the file is no vocabulary.
     """
     network = settings.tokenizer
     if network is not None:
         return WordPieces(pretrained.tokenizer(network, places), network.weights)
     masked = settings.word_drop > 0
-    return Vocabulary(captions, min_count=min_count, boundaries=settings.boundaries, masked=masked)
+    return Vocabulary(
+        captions,
+        min_count=min_count,
+        boundaries=settings.boundaries,
+        masked=masked,
+        known=vocabulary_files.read(vocabulary) if vocabulary else (),
+        split=SPLITTERS[split],
+    )

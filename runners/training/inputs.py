@@ -24,7 +24,7 @@ from retrieval.model import pretrained_parts
 from retrieval.prefetch import ahead
 from retrieval.splits.pairs import Pairs
 from retrieval.words import text_readers
-from retrieval.words.text_readers import CaptionReader
+from retrieval.words.text_readers import CaptionReader, Vocabulary
 from retrieval.words.tokens import Tokens
 from runners.training.collectives import ALONE, Exchange
 from runners.training.machine import Machine
@@ -45,8 +45,22 @@ class Inputs:
     def prepare(
         cls, pairs: Pairs, dataset: DatasetSettings, text: TextSettings, content: Content, machine: Machine
     ) -> "Inputs":
-        """Build the vocabulary from the training captions, and encode the captions of all splits."""
-        reader = text_readers.build(text, pairs.train.captions, min_count=dataset.min_count, places=machine.places)
+        """Build or read the vocabulary, and encode the captions of all splits.
+
+        Raises:
+            UserError: the vocabulary or a tokenizer cannot be read.
+        """
+        file, root = dataset.vocabulary, machine.root(dataset.name)
+        if file and root is None:
+            raise UserError(f"data set {dataset.name!r} has no folder, so no dataset.vocabulary = {file!r} in it.")
+        reader = text_readers.build(
+            text,
+            pairs.train.captions,
+            places=machine.places,
+            min_count=dataset.min_count,
+            split=dataset.words,
+            vocabulary=root / file if file and root else None,
+        )
         tokens = {
             "train": reader.encode(pairs.train.captions, max_words=dataset.max_words, drop=text.word_drop),
             "val": reader.encode(pairs.val.captions, max_words=dataset.max_words),
@@ -207,6 +221,8 @@ class Epoch:
 
 @lru_cache(maxsize=4)
 def data_fingerprint(inputs: Inputs, model: ModelSettings) -> str:
-    """Fingerprint of the data set, and after a "+" of the pretrained weights that read it."""
-    weights = [pretrained.fingerprint(part, inputs.places) for part in pretrained_parts(model)]
-    return "+".join([inputs.content.fingerprint, *([digest(weights)[:16]] if weights else [])])
+    """Fingerprint of the data set, and after a "+" of the pretrained weights and the peer's words that read it."""
+    readers = [pretrained.fingerprint(part, inputs.places) for part in pretrained_parts(model)]
+    if isinstance(inputs.reader, Vocabulary) and inputs.reader.known:
+        readers.append(digest(inputs.reader.words)[:16])
+    return "+".join([inputs.content.fingerprint, *([digest(readers)[:16]] if readers else [])])

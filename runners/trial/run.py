@@ -156,6 +156,7 @@ class TrialRun:
             selected=progress.selected,
             metrics=metrics,
             ranks={direction: getattr(by_protocol[own], direction).tolist() for direction in ("i2t", "t2i")},
+            image_of_text=inputs.pairs.test.image_of_text.tolist(),
             replicas=progress.replicas,
             data_fingerprint=progress.sources["data"],
             code_fingerprint=self.code,

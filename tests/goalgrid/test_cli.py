@@ -1,6 +1,7 @@
 """The command line: what it lists, how it refuses, and with which exit code."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,16 @@ def test_lists_name_everything(verb: str, tmp_path: Path, goalgrid: Goalgrid) ->
     finished = goalgrid(verb, runs=tmp_path)
     assert finished.returncode == 0
     assert all(f"\n{name} " in f"\n{finished.stdout}" for name in known.get(verb, OBJECTIVES))
+
+
+def test_a_recipe_shows_all_its_settings(tmp_path: Path, goalgrid: Goalgrid) -> None:
+    text = goalgrid("recipes", "vse-fc", runs=tmp_path).stdout
+    assert all(f"\n  {setting} " in text for setting in catalog.settings("vse-fc"))
+    assert re.search(r"train.drop_last +True", text)
+    assert "--set dataset.words=nltk" in text
+    wrong = goalgrid("recipes", "vse-fcc", runs=tmp_path)
+    assert wrong.returncode == 2
+    assert "Did you mean 'vse-fc'?" in wrong.stderr
 
 
 def test_an_objective_is_explained(tmp_path: Path, goalgrid: Goalgrid) -> None:

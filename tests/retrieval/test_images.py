@@ -8,7 +8,8 @@ from PIL import Image
 
 from grid.encoders import View
 from retrieval.data import images
-from retrieval.data.images import ImageFiles, pixels_of
+from retrieval.data.images import ImageFiles, opened, pixels_of
+from retrieval.data.picture_faults import unreadable
 from retrieval.splits.pairs import DataError
 
 
@@ -121,3 +122,12 @@ def test_a_picture_of_16_bits_is_scaled_and_not_cut_off(tmp_path: Path) -> None:
     deep, flat = (np.asarray(images.opened(tmp_path / name)) for name in ("deep.png", "flat.png"))
     assert deep.shape == (30, 20, 3)
     assert np.array_equal(deep, flat)
+
+
+def test_a_picture_of_too_many_pixels_is_named_with_the_remedy(tmp_path: Path) -> None:
+    file = tmp_path / "huge.png"
+    Image.new("1", (14_000, 14_000)).save(file)
+    with pytest.raises(DataError, match=r"image .*huge\.png is too large to be read: .*196000000.* Save it smaller"):
+        opened(file)
+    [problem] = unreadable([file], lambda *_: None, workers=1, fast=True)
+    assert "Save it smaller" in str(problem)

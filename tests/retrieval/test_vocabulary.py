@@ -1,11 +1,19 @@
 """The vocabulary: from training captions, in an order that any machine repeats."""
 
 import json
+import os
+import pickle
+import sys
+import types
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grid.encoders import BiGruSettings
+from grid.errors import UserError
+from retrieval.words import text_readers, vocabulary_files
 from retrieval.words.text_readers import UNKNOWN, Vocabulary, words
 
 CAPTIONS = ["a dog runs", "a dog sits", "the dog", "a cat"]
@@ -45,3 +53,77 @@ def test_words_of_a_caption_in_the_wild() -> None:
 def test_it_is_saved_in_order(tmp_path: Path) -> None:
     Vocabulary(CAPTIONS, min_count=1).save(tmp_path / "v.json")
     assert json.loads((tmp_path / "v.json").read_text())[:4] == ["<pad>", "<unk>", "a", "dog"]
+
+
+PEERS = {"<pad>": 0, "<start>": 1, "<end>": 2, "<unk>": 3, "a": 4, "dog": 5, ".": 6, "'s": 7}
+"""Indices as VSE++ gives them."""
+
+
+def pickled(index: dict[str, int], monkeypatch: pytest.MonkeyPatch, protocol: int) -> bytes:
+    """A vocabulary as VSE++'s `vocab.py` saves it: an object of a class that is not here."""
+    module = types.ModuleType("vocab")
+    kind = type("Vocabulary", (), {"__module__": "vocab"})
+    module.Vocabulary = kind  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "vocab", module)
+    theirs = kind()
+    theirs.__dict__ |= {
+        "word2idx": index,
+        "idx2word": {place: word for word, place in index.items()},
+        "idx": len(index),
+    }
+    return pickle.dumps(theirs, protocol)
+
+
+@pytest.mark.parametrize("protocol", [0, 1, 2, 4])
+def test_vse_plus_plus_vocabularies_keep_their_indices(
+    protocol: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "v.pkl"
+    path.write_bytes(pickled(PEERS, monkeypatch, protocol))
+    monkeypatch.delitem(sys.modules, "vocab")
+    assert vocabulary_files.read(path) == list(PEERS)
+
+
+def test_a_peers_vocabulary_reads_captions_as_the_peer_does(tmp_path: Path) -> None:
+    path = tmp_path / "v.json"
+    path.write_text(json.dumps({"word2idx": PEERS, "idx2word": {}, "idx": 8}))
+    settings = BiGruSettings(encoder="bigru", boundaries=True, word_drop=0.2)
+    reader = text_readers.build(settings, CAPTIONS, places={}, split="nltk", vocabulary=path)
+    assert isinstance(reader, Vocabulary)
+    assert reader.words == [*PEERS, "<mask>"]
+    assert (reader.unknown, reader.first) == (3, 4)
+    ids, _ = reader.encode(["A dog's bone."], max_words=9).gather(ids_of(1))
+    assert ids.tolist() == [[1, 4, 5, 7, 3, 6, 2]]
+
+
+class Evil:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, ("touch evil",)
+
+
+@pytest.mark.parametrize("content", [pickle.dumps(Evil()), pickle.dumps({"word2idx": Evil()}), b"", b"garbage"])
+def test_a_pickle_that_is_no_vocabulary_is_refused_and_not_run(
+    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("v.pkl").write_bytes(content)
+    with pytest.raises(UserError, match=r"the vocabulary .*v\.pkl cannot be read"):
+        vocabulary_files.read(tmp_path / "v.pkl")
+    assert not Path("evil").exists()
+
+
+@pytest.mark.parametrize(
+    ("index", "problem"),
+    [
+        ({"<pad>": 0, "a": 1}, "has no word <unk>"),
+        ({**PEERS, "cat": 9}, "indices are not 0 to 8"),
+        ({**PEERS, "<pad>": 4, "a": 0}, "<pad> has index 4, not 0"),
+        (["a"], "no word2idx"),
+    ],
+)
+def test_a_vocabulary_with_holes_is_refused(index: object, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "v.json").write_text(json.dumps({"word2idx": index}))
+    with pytest.raises(UserError, match=problem):
+        vocabulary_files.read(tmp_path / "v.json")
+    with pytest.raises(UserError, match=r"no vocabulary at .*none\.json: dataset\.vocabulary names a file"):
+        vocabulary_files.read(tmp_path / "none.json")

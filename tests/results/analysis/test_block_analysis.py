@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +63,8 @@ def records(cells: list[Cell], value: Value = noise) -> tuple[Scores, QueryRanks
             origin = {"protocol": protocol, "code_fingerprint": "code", "other_metrics": None}
             rows[trial.id] = {"trial_id": trial.id, **origin, **metrics}
             draws = np.random.default_rng(len(rows))
-            ranks[trial.id] = {"i2t": draws.integers(0, 12, IMAGES), "t2i": draws.integers(0, 12, 5 * IMAGES)}
+            found = {"i2t": draws.integers(0, 12, IMAGES), "t2i": draws.integers(0, 12, 5 * IMAGES)}
+            ranks[trial.id] = {**found, "image": np.repeat(np.arange(IMAGES), 5)}
     return Scores(rows), QueryRanks(ranks)
 
 
@@ -317,3 +319,43 @@ def test_other_objectives_have_curves_and_no_matrix(tmp_path: Path, studies: Map
     }
     assert "matrix" not in names
     assert names >= {"effects", "curves", "diagnostics"}
+
+
+def test_seeds_without_a_spread_are_no_evidence() -> None:
+    """Two seeds that differ alike in all cells: no test, no interval, no mark; the differences stand."""
+    cells = cells_of("seeds=[0,1]", 'objectives=["con_con","sig-ms_cir"]')
+    one = analysed(cells, lambda cell, seed: 50.0 + seed + 0.7 * (cell.objective == "sig-ms_cir"))
+    [difference] = one.differences
+    assert difference.mean == pytest.approx(0.7)
+    assert [math.isnan(p) for p in (difference.p_t, difference.holm_t)] == [True, True]
+    assert math.isnan(difference.interval.low)
+    assert difference.seeds_needed is None
+    assert one.like_best == ()
+    text = effects_text.write_out([one], cells, "markdown")
+    assert "0.001" not in text
+    assert r"| sig-ms\_cir | 51.2 | +0.7 | -- | -- | -- | 0.500 | 0.500 | -- |" in text
+    json.dumps(effects_text.for_programs([one]), allow_nan=False)
+    scores, _ = records(cells, lambda cell, seed: 50.0 + 0.7 * (cell.objective == "sig-ms_cir"))
+    table = marked(arrange(cells, replace(scores, interval=True)))
+    assert "show no spread over seeds, so nothing is marked" in table.caption
+    assert {entry.text for entry in table.entries()} == {"50.0 ± --", "50.7 ± --"}
+
+
+def test_captions_are_resampled_with_their_own_images() -> None:
+    """Images with one to nine captions, not in their order; the number of captions is a multiple of the images'."""
+    counts = np.array([1, 9, 5, 2, 8] * 8)
+    owners = np.random.default_rng(0).permutation(np.repeat(np.arange(40), counts))
+    hit = owners % 5 == 1  # all captions of the images with nine
+    ranks = QueryRanks({"t": {"i2t": np.zeros(40, int), "t2i": np.where(hit, 0, 50), "image": owners}})
+    values = ranks.per_image(["t"], "t2i_r1")
+    assert values is not None
+    assert values.mean() == pytest.approx(100 * hit.mean())
+    interval = ranks.interval(["t"], "t2i_r1")
+    draws = np.random.default_rng(1).integers(0, 40, (4000, 40))
+    literal = [100 * (9 * (row % 5 == 1).sum()) / counts[row].sum() for row in draws]
+    assert interval is not None
+    assert (interval.low, interval.high) == pytest.approx(tuple(np.percentile(literal, [2.5, 97.5])), abs=4)
+    unknown = QueryRanks({"t": {**ranks.by_trial["t"], "image": None}})
+    assert unknown.interval(["t"], "t2i_r1") is None
+    assert unknown.interval(["t"], "rsum") is None
+    assert unknown.interval(["t"], "i2t_r1") is not None

@@ -56,7 +56,7 @@ def test_the_matrix_gets_a_row_and_a_column_a_direction() -> None:
     below = [mean(entry).mean for entry in labels["mean"].entries[:4]]
     assert below == [3.5, 5.5, 7.5, 5.5]
     assert labels["P^lin"].entries[3] is None
-    assert "over the cells of a row or a column, -- where one lacks seeds." in table.caption
+    assert "over the cells of a row or a column, -- where one is missing or lacks seeds." in table.caption
 
 
 def test_an_average_over_incomplete_cells_is_blank_unless_it_is_asked_for() -> None:
@@ -125,3 +125,11 @@ def test_no_value_gives_no_average_even_where_gaps_are_allowed() -> None:
     empty = Score((), expected=2)
     assert Average((empty, empty), 2, partial=True).text == "--"
     assert replace(Average((Score((1.0,), 1), empty), 2), partial=True).text == "1.0 (1/2)"
+
+
+def test_a_grid_that_fills_no_row_and_no_column_is_told_so() -> None:
+    cells = expand(load("demo", ['objectives=["con_con","sig_cir"]', "seeds=[0,1]"]))
+    with pytest.raises(UserError, match=r"no row and no column of this table is whole.*--allow-partial"):
+        averaged(arrange(cells, records(cells)))
+    allowed = averaged(arrange(cells, records(cells)), partial=True)
+    assert [entry.text for entry in allowed.blocks[0].rows[-1].entries if entry][-1].endswith("(2/4)")

@@ -2,6 +2,7 @@
 
 import json
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from PIL import Image
 from grid.resolution import lacking
 from grid.settings import Reader, TrialSettings
 from grid.settings_base import ReadWhere
-from runners.training.inputs import prepare
+from runners.training.inputs import data_fingerprint, prepare
 from runners.training.learner import Learner
 from runners.training.machine import Machine
 from runners.training.trainer import embedded
@@ -56,7 +57,7 @@ OTHER = {
     "size": 24, "channels": 5, "layers": 3, "dropout": 0.3, "crops": 3,
     "framing": "square", "augmentation": "side-crop", "statistics": "half", "head": "residual-mlp",
     "word_drop": 0.4, "word_dim": 5, "dim": 12,
-    "min_count": 9, "max_words": 3,
+    "min_count": 9, "max_words": 3, "words": "nltk", "vocabulary": "peer.json",
     "batch_size": 7, "optimizer": "adamw", "lr": 0.02, "weight_decay": 0.3, "decay_every": 2, "decay_factor": 0.7,
     "warmup_epochs": 1, "text_lr_factor": 0.3, "image_lr_factor": 0.3, "frozen_epochs": 1, "ramp_epochs": 2,
     "clip_norm": 0.1,
@@ -74,8 +75,11 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     """Twelve pictures, and regions of as many, with two captions each; validation and test have four."""
     root, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
     entries = []
+    known = ["<pad>", "<start>", "<end>", "<unk>", *WORDS[2:]]
+    for folder in (root, pictures := tmp_path_factory.mktemp("pictures")):
+        (folder / "peer.json").write_text(json.dumps({"word2idx": {word: i for i, word in enumerate(known)}}))
     for split, count in (("train", 12), ("dev", 4), ("test", 4)):
-        lines = [" ".join(rng.choice(WORDS, rng.integers(2, 7))) for _ in range(2 * count)]
+        lines = [" ".join(rng.choice(WORDS, rng.integers(2, 7))) + "." for _ in range(2 * count)]
         (root / f"{split}_caps.txt").write_text("\n".join(lines) + "\n")
         np.save(root / f"{split}_ims.npy", rng.normal(size=(count, 5, 10)).astype(np.float32))
         for i in range(count):
@@ -84,7 +88,6 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
             entries.append(
                 {"filename": f"{split}{i}.png", "split": split.replace("dev", "val"), "sentences": sentences}
             )
-    pictures = tmp_path_factory.mktemp("pictures")
     (pictures / "images").symlink_to(root)
     (pictures / "dataset.json").write_text(json.dumps({"images": entries}))
     return Machine(roots=(("pictures", str(pictures)), ("regions", str(root))), features=root / "features")
@@ -153,3 +156,18 @@ def test_a_setting_changes_the_numbers_or_is_no_axis(image: str, text: str, name
     reader = None if section == "model" else Reader(changed.model, remines=True)
     same = numbers(plain.model_dump_json(), machine) == numbers(changed.model_dump_json(), machine)
     assert same == bool(lacking(getattr(changed, section), within, reader))
+
+
+def test_the_content_of_a_vocabulary_is_data(machine: Machine) -> None:
+    """Two files under two names: other ids; the fingerprint of the data tells their content."""
+    root = Path(dict(machine.roots)["regions"])
+    (root / "same.json").write_text((root / "peer.json").read_text())
+    (root / "other.json").write_text((root / "peer.json").read_text().replace("blue", "navy"))
+    prints = {}
+    for name in ("peer.json", "same.json", "other.json", None):
+        content = content_of("regions", "bow")
+        content["dataset"] |= {"vocabulary": name}
+        settings = TrialSettings.model_validate(content)
+        prints[name] = data_fingerprint(prepare(settings, machine), settings.model)
+    assert prints["peer.json"] == prints["same.json"]
+    assert len(set(prints.values())) == 3

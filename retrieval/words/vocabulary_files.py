@@ -1,0 +1,74 @@
+"""Vocabularies of others as files: VSE++'s pickle and VSE-infinity's JSON."""
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+from grid.errors import UserError, several
+
+
+class _TheirVocabulary:
+    """What a pickled vocabulary of VSE++ becomes: its attributes alone."""
+
+    word2idx: Any = None
+
+
+class _Restricted(pickle.Unpickler):
+    """Builds vocabularies of VSE++, and refuses everything else that a pickle may name or call."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if name == "Vocabulary":
+            return _TheirVocabulary
+        allowed = {("copy_reg", "_reconstructor"): _reconstructed, ("copyreg", "_reconstructor"): _reconstructed}
+        allowed |= {("__builtin__", "object"): object, ("builtins", "object"): object}
+        if (module, name) in allowed:
+            return allowed[module, name]
+        raise pickle.UnpicklingError(f"it names {module}.{name}, which is no part of a vocabulary and is not run")
+
+
+def _reconstructed(kind: type, base: type, state: object) -> object:
+    """What Python 2 writes for an object without arguments."""
+    if (kind, base, state) != (_TheirVocabulary, object, None):
+        raise pickle.UnpicklingError("it builds something that is no vocabulary")
+    return _TheirVocabulary()
+
+
+def read(path: Path) -> list[str]:
+    """The words of a vocabulary in the order of their indices.
+
+    Raises:
+        UserError: there is no such file, it is no vocabulary, or it lacks indices or special words.
+    """
+    try:
+        if path.suffix == ".json":
+            index = json.loads(path.read_text(encoding="utf-8"))["word2idx"]
+        else:
+            with path.open("rb") as file:
+                index = _Restricted(file, encoding="utf-8").load().word2idx
+    except FileNotFoundError:
+        raise UserError(
+            f"no vocabulary at {path}: dataset.vocabulary names a file in the folder of the data set, e.g. VSE++'s "
+            "vocab/f30k_precomp_vocab.pkl or VSE-infinity's vocab/f30k_precomp_vocab.json."
+        ) from None
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        EOFError,
+        IndexError,
+        pickle.UnpicklingError,
+    ) as error:
+        raise UserError(f"the vocabulary {path} cannot be read: {type(error).__name__}: {error}.") from error
+    if not isinstance(index, dict) or not all(isinstance(word, str) for word in index):
+        raise UserError(f"the vocabulary {path} has no word2idx that gives each word an index.")
+    problems = [f"it has no word {word}" for word in ("<pad>", "<unk>", "<start>", "<end>") if word not in index]
+    if sorted(index.values(), key=str) != sorted(range(len(index)), key=str):
+        problems.append(f"its indices are not 0 to {len(index) - 1}, each once")
+    elif index.get("<pad>", 0) != 0:
+        problems.append(f"<pad> has index {index['<pad>']}, not 0")
+    if problems:
+        raise several(f"the vocabulary {path}", problems)
+    return sorted(index, key=index.__getitem__)
