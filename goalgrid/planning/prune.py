@@ -16,7 +16,7 @@ from typing import Any
 from goalgrid.planning.overview import many
 from goalgrid.terminal.options import runs_option
 from grid.errors import UserError
-from grid.store.files import bytes_below
+from grid.store.files import bytes_below, readable_text
 from grid.store.home import Home, State, TrialFolder
 
 OLD = 24 * 3600.0
@@ -48,7 +48,7 @@ class Removable:
 
     @classmethod
     def at(cls, path: Path, what: str, detail: str = "") -> "Removable":
-        return cls(path, what, bytes_below(path) if path.is_dir() else path.stat().st_size, detail)
+        return cls(path, what, bytes_below(path) if path.is_dir() else path.lstat().st_size, detail)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def rubbish(home: Home, *, done: bool = False) -> Rubbish:
         else:
             items.append(Removable.at(folder.path, "replaced" if folder in replaced else "trial", _detail(folder)))
     items += [Removable.at(path, "half-removed") for path in _folders(home.trials_folder, REMOVED)]
-    for place in (home.path / "grids", home.features, home.launches):
+    for place in (home.path / "grids", home.features, home.data, home.launches):
         items += _broken(place)
     items += _half_written(home.path.glob(HALF))
     attempts = [folder.latest() for folder in home.trials()]
@@ -220,7 +220,7 @@ def _plain(path: Path) -> bool:
 
 def _detail(folder: TrialFolder) -> str:
     state = folder.state()
-    finished = folder.done.read_text(encoding="utf-8").strip() if state is State.DONE else ""
+    finished = readable_text(folder.done).strip() if state is State.DONE else ""
     return f"{state.value} {finished}".strip()
 
 

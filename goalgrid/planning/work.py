@@ -8,7 +8,6 @@ from goalgrid.planning.overview import Overview, many
 from grid import catalog
 from grid.expansion import Shared, Trial
 from grid.store.failures import Failure
-from grid.store.files import last_json_line
 from grid.store.home import TrialFolder
 
 
@@ -68,7 +67,7 @@ def reached(folder: TrialFolder) -> tuple[int, int]:
     """Epochs and steps behind a trial's last checkpoint, as far as they are known without opening it."""
     if not (folder.last_checkpoint.exists() or folder.previous_checkpoint.exists()):
         return 0, 0
-    row = last_json_line(folder.history) or {"epoch": 0, "step": 0}
+    row = folder.last_row() or {"epoch": 0, "step": 0}
     latest = folder.latest()
     stopped = latest is not None and latest.outcome() == Failure.PREEMPTED  # that leaves a checkpoint, a death does not
     step = latest.step() if latest and stopped else 0

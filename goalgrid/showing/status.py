@@ -13,7 +13,6 @@ from goalgrid.planning.work import epoch_steps
 from goalgrid.terminal.options import runs_option
 from grid.expansion import Trial
 from grid.store.failures import Failure
-from grid.store.files import last_json_line, read_json_lines
 from grid.store.home import State
 from runners.trial.retries import POLICY
 
@@ -74,7 +73,7 @@ def running(overview: Overview) -> list[RunningTrial]:
         latest = folder.latest()
         lease = latest.content() if latest else {}
         of_epoch = epoch_steps(overview, trial.shared)
-        steps, epoch = of_epoch and of_epoch * train.epochs, len(read_json_lines(folder.history))
+        steps, epoch = of_epoch and of_epoch * train.epochs, len(list(folder.rows()))
         host, step = str(lease.get("host", "?")), int(lease.get("step", 0))
         trials.append(RunningTrial(trial.id, host, step, steps, epoch, train.epochs))
     return trials
@@ -83,8 +82,9 @@ def running(overview: Overview) -> list[RunningTrial]:
 def collapsed(overview: Overview) -> list[Trial]:
     """Trials whose validation recall, at their last epoch, was no better than chance."""
     begun = [trial for trial in overview.trials if overview.states[trial.id] is not State.PLANNED]
-    last = [(trial, last_json_line(overview.folder(trial).history)) for trial in begun]
-    return [trial for trial, row in last if row and "val_chance" in row and row["val_rsum"] <= row["val_chance"]]
+    last = [(trial, overview.folder(trial).last_row() or {}) for trial in begun]
+    told = [(trial, row) for trial, row in last if row.keys() >= {"val_rsum", "val_chance"}]
+    return [trial for trial, row in told if row["val_rsum"] <= row["val_chance"]]
 
 
 def stale(overview: Overview) -> dict[str, dict[str, list[str]]]:

@@ -10,7 +10,7 @@ from goalgrid.planning import plan as planning
 from goalgrid.planning import prune as pruning
 from goalgrid.planning.costs import cost_of, unmeasured
 from goalgrid.planning.decisions import Choice, decide, starting, to_replace, to_train
-from goalgrid.planning.overview import Overview, named_tables_exist, recall, wanted
+from goalgrid.planning.overview import Overview, many, named_tables_exist, recall, wanted
 from goalgrid.showing import status as standing
 from goalgrid.showing.tables import scores_of, start
 from goalgrid.terminal import EXIT, exit_state, options
@@ -184,14 +184,15 @@ def _train(
     verdicts = decide(overview, choice)
     todo, anew = to_train(verdicts), to_replace(verdicts)
     save = partial(save_grid, overview.grid, overview.trials, overview.home)
+    uri = f"sqlite:///{overview.home.mlflow.absolute()}" if mlflow_uri is None else mlflow_uri
     if not todo:
         save()
+        _mirror(overview, uri)
     else:
         from runners.launch.launch import Launch
 
         begun = f", {len(anew)} of them anew" if anew else ""
         say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}{begun}")
-        uri = f"sqlite:///{overview.home.mlflow.absolute()}" if mlflow_uri is None else mlflow_uri
         live = out.is_terminal and err.is_terminal
         launch = Launch(overview.home, err, here, address, uri or None, live, allow_leak)
         launch.run(overview.grid, overview.cells, todo, anew, checked=save)
@@ -201,6 +202,20 @@ def _train(
     if any(after.states[verdict.trial.id] not in (State.DONE, State.FAILED) for verdict in verdicts):
         say(f"not complete; go on with: goalgrid resume {overview.grid.name}{runs_option(overview.home)}")
     raise typer.Exit(EXIT[reached])
+
+
+def _mirror(overview: Overview, uri: str) -> None:
+    """Copy finished trials into MLflow that an earlier launch could not copy."""
+    from runners.watching.mlflow_mirror import Mirror, unmirrored
+
+    home, held = overview.home, overview.home.grid(overview.grid.name).mirrored
+    late = unmirrored((home.trial(trial.id) for trial in overview.trials), uri, held) if uri else []
+    if late:
+        say(f"{overview.grid.name}: copying {many(len(late), 'trial')} to MLflow")
+        mirror = Mirror(uri, overview.grid.name, lambda message: say(f"warning: {message}"), held)
+        for folder in late:
+            mirror.sync(folder)
+        mirror.close()
 
 
 def _finish(overview: Overview) -> None:

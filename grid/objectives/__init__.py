@@ -54,7 +54,7 @@ def conditions(name: str) -> dict[str, tuple[str, Value]]:
     """The parameters that the equation reads only with a value of another parameter: that parameter and the value.
 
     >>> conditions("sct")
-    {'tau': ('easy', 'softmax')}
+    {'margin': ('easy', 'hinge'), 'tau': ('easy', 'softmax')}
     """
     return {key: parameter.only_with for key, parameter in OBJECTIVES[name].items() if parameter.only_with}
 

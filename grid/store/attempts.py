@@ -5,8 +5,8 @@
 log.
 """
 
-import json
 import os
+import re
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,12 +15,18 @@ from typing import Any
 
 from grid.store import processes
 from grid.store.failures import Failure
+from grid.store.files import read_json
 
 HEARTBEAT_SECONDS = 5.0
 LEASE_SECONDS = 60.0
 """A lease of another machine that was renewed within this time is live."""
 
 DONE = "done"
+
+LEASE = {"machine": str, "pid": int, "started": float | int, "heartbeat": float | int}
+"""What every lease says."""
+
+_LEASE_NAME = re.compile("([0-9]{3,6})[.]json")
 
 
 @dataclass(frozen=True)
@@ -48,15 +54,17 @@ class Attempt:
         return self.folder / f"{self.number:03}.steps"
 
     def content(self) -> dict[str, Any]:
-        """Who trains, since when, and how far: empty if it cannot be read."""
-        return _read(self.lease)
+        """Who trains, since when, and how far: empty if it is damaged."""
+        lease = read_json(self.lease)
+        return lease if all(isinstance(lease.get(name), kind) for name, kind in LEASE.items()) else {}
 
     def launch(self) -> str:
         return str(self.content().get("launch", ""))
 
     def outcome(self) -> str | None:
         """`done`, or the class of its failure; None while it runs, or if it was killed unseen."""
-        return _read(self.end).get("outcome")
+        outcome = read_json(self.end).get("outcome")
+        return outcome if outcome in (DONE, *Failure) else None
 
     def failure(self) -> Failure | None:
         """The class of its failure; a process that is gone without a word was killed."""
@@ -66,15 +74,16 @@ class Attempt:
         return None if outcome == DONE else Failure(outcome)
 
     def message(self) -> str:
-        return str(_read(self.end).get("message", ""))
+        return str(read_json(self.end).get("message", ""))
 
     def step(self) -> int:
         """Steps behind it: at its end, or while it runs by its lease."""
-        return int(_read(self.end).get("step") or self.content().get("step") or 0)
+        step = self.content().get("step")
+        return self.ended_after() or (step if isinstance(step, int) else 0)
 
     def ended_after(self) -> int | None:
         """The step after which it ended; None where nobody could know."""
-        step = _read(self.end).get("step")
+        step = read_json(self.end).get("step")
         return step if isinstance(step, int) else None
 
     def live(self) -> bool:
@@ -111,18 +120,9 @@ def names_in(folder: Path) -> list[str]:
 
 
 def _numbers(names: Iterable[str]) -> list[int]:
-    stems = (name.removesuffix(".json") for name in names if name.endswith(".json"))
-    return [int(stem) for stem in stems if stem.isdigit()]
+    return [int(match[1]) for name in names if (match := _LEASE_NAME.fullmatch(name))]
 
 
 def foreign(lease: dict[str, Any]) -> bool:
     """Whether this lease's process cannot be looked up from here."""
     return bool(lease.get("machine") != processes.machine())
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}

@@ -137,20 +137,33 @@ def create_text(path: Path, text: str) -> bool:
     return True
 
 
-def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON Lines file; none when there is no file."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
-
-
-def last_json_line(path: Path) -> dict[str, Any] | None:
-    """The last object of a JSON Lines file, the only line that is parsed; None for a file that is missing or empty."""
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty if the file is missing or damaged."""
     try:
-        last = path.read_bytes().rstrip().rpartition(b"\n")[2]
-    except FileNotFoundError:
-        return None
-    return json.loads(last) if last else None
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def json_lines(path: Path, *, last_first: bool = False) -> Iterator[dict[str, Any]]:
+    """The objects of a JSON Lines file, without its damaged lines; none if the file cannot be read."""
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError:
+        return
+    for line in reversed(lines) if last_first else lines:
+        with suppress(ValueError):
+            if isinstance(row := json.loads(line), dict):
+                yield row
+
+
+def readable_text(path: Path) -> str:
+    """The text of a file that a person reads, with a sign for every byte that is no UTF-8; empty without a file."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def bytes_below(folder: Path) -> int:

@@ -1,13 +1,12 @@
 """GPU memory: what trials of a kind need, as measured and kept in the runs folder, and what share of a GPU that is."""
 
-import json
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 
 from grid.errors import UserError
 from grid.identity import digest
-from grid.store.files import write_json
+from grid.store.files import read_json, write_json
 from grid.store.home import Home
 
 MARGIN = 1.15
@@ -52,10 +51,14 @@ class Need:
 
 
 def read(home: Home, kind: str) -> dict[str, Need]:
-    """The needs of trials of this kind, as `speed_of` names it, by the GPU on which they were measured."""
-    contents = [json.loads(path.read_bytes()) for path in sorted(home.memory.glob(f"{kind}-*.json"))]
+    """The needs of trials of this kind, as `speed_of` names it, by the GPU on which they were measured.
+
+    A file that is damaged counts as none: the need is measured again.
+    """
+    contents = [read_json(path) for path in sorted(home.memory.glob(f"{kind}-*.json"))]
     known = {field.name for field in fields(Need)}  # earlier versions wrote further fields
-    needs = [Need(**{name: value for name, value in content.items() if name in known}) for content in contents]
+    whole = [content for content in contents if content.keys() >= known]
+    needs = [Need(**{name: content[name] for name in known}) for content in whole]
     return {need.device: need for need in needs}
 
 

@@ -4,12 +4,15 @@ State is read from the disk and stored nowhere else; every path is a property of
 """
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from grid.store.attempts import Attempt, attempts_in, live_in, names_in
 from grid.store.failures import Failure
+from grid.store.files import json_lines, readable_text
 
 _SETTINGS, _ATTEMPTS, _ERROR, _DONE = "settings.json", "attempts", "error.txt", "done"
 """The names in a trial's folder that decide its state."""
@@ -74,6 +77,15 @@ class TrialFolder:
             return State.FAILED
         return State.INTERRUPTED if _SETTINGS in names else State.PLANNED
 
+    def rows(self, *, last_first: bool = False) -> Iterator[dict[str, Any]]:
+        """The epochs of the history, without damaged lines: the checkpoints hold the history too."""
+        for row in json_lines(self.history, last_first=last_first):
+            if isinstance(row.get("epoch"), int) and isinstance(row.get("step"), int):
+                yield row
+
+    def last_row(self) -> dict[str, Any] | None:
+        return next(self.rows(last_first=True), None)
+
     def failure(self) -> Failure | None:
         """The class of a failed trial's last failure; None for any other trial."""
         latest = self.latest()
@@ -83,7 +95,7 @@ class TrialFolder:
         """The last line of a failed trial's error; empty for any other trial."""
         if not self.error.exists():
             return ""
-        lines = self.error.read_text(encoding="utf-8").strip().splitlines()
+        lines = readable_text(self.error).strip().splitlines()
         return lines[-1] if lines else "no message"
 
 
@@ -101,6 +113,8 @@ class GridFolder:
     results = Below("results.parquet")
     tables = Below("tables")
     report = Below("report.html")
+    mirrored = Below("mlflow.json")
+    """The finished trials that MLflow holds, so that a run with nothing to train need not ask it."""
 
     def ids(self) -> list[str]:
         return _lines(self.trials)
@@ -159,7 +173,4 @@ class Home:
 
 def _lines(path: Path) -> list[str]:
     """The lines of a text; of a damaged text, lines that are no id."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
+    return readable_text(path).splitlines()

@@ -45,9 +45,11 @@ def speed_of(settings: TrialSettings) -> str:
 
 
 def read(folder: GridFolder) -> list[Probe]:
-    if not folder.probe.exists():
+    """What was measured; nothing where the file is missing or damaged, or another version wrote it."""
+    try:
+        return [Probe(**content) for content in json.loads(folder.probe.read_bytes())]
+    except (OSError, ValueError, TypeError):
         return []
-    return [Probe(**content) for content in json.loads(folder.probe.read_text(encoding="utf-8"))]
 
 
 def remember(folder: GridFolder, probes: Iterable[Probe]) -> None:

@@ -23,8 +23,8 @@ _CUTS = {"r1": 1, "r5": 5, "r10": 10}
 class QueryRanks:
     """Rank of every test query of finished trials, from 0."""
 
-    by_trial: Mapping[str, Mapping[str, NDArray[Any] | None]]
-    """By trial id: the ranks of `i2t` and `t2i`, and as `image` the image of each caption; None: not recorded."""
+    by_trial: Mapping[str, Mapping[str, NDArray[Any]]]
+    """By trial id: the ranks of `i2t` and `t2i`, and as `image` the image of each caption where it is recorded."""
 
     @classmethod
     def read(cls, cells: Iterable[Cell], home: Home) -> "QueryRanks":
@@ -34,7 +34,11 @@ class QueryRanks:
         columns = {"i2t": "test_i2t_ranks", "t2i": "test_t2i_ranks", "image": "test_image_of_text"}
         table = record.collect(done, ["trial_id", *columns.values()], unreadable={})
         return cls({
-            trial_id: {name: _array(table[column][row].values) for name, column in columns.items()}
+            trial_id: {
+                name: np.from_dlpack(values)  # to_numpy() would import pandas
+                for name, column in columns.items()
+                if (values := table[column][row].values) is not None
+            }
             for row, trial_id in enumerate(table["trial_id"].to_pylist())
         })  # fmt: skip
 
@@ -59,23 +63,16 @@ class QueryRanks:
         return None if values is None or other is None else bootstrap_interval(values - other)
 
 
-def _array(values: Any) -> NDArray[Any] | None:
-    return None if values is None else np.from_dlpack(values)  # to_numpy() would import pandas
-
-
-def _per_image(ranks: Mapping[str, NDArray[Any] | None], metric: str) -> NDArray[np.float64] | None:
+def _per_image(ranks: Mapping[str, NDArray[Any]], metric: str) -> NDArray[np.float64] | None:
     if metric == "rsum":
         parts = [_per_image(ranks, f"{direction}_{cut}") for direction in ("i2t", "t2i") for cut in _CUTS]
         known = [part for part in parts if part is not None]
         return np.sum(known, axis=0) if len(known) == len(parts) else None
     direction, _, cut = metric.partition("_")
-    images, queries, owners = ranks["i2t"], ranks[direction], ranks["image"]
-    if cut not in _CUTS or images is None or queries is None:
+    if cut not in _CUTS or (direction == "t2i" and "image" not in ranks):
         return None
-    hits = 100.0 * (queries < _CUTS[cut])
-    if direction == "i2t":
-        return np.asarray(hits)
-    return None if owners is None else _by_image(hits, owners, len(images))
+    hits = np.where(ranks[direction] < _CUTS[cut], 100.0, 0.0)
+    return hits if direction == "i2t" else _by_image(hits, ranks["image"], len(ranks["i2t"]))
 
 
 def _by_image(hits: NDArray[np.float64], owners: NDArray[Any], images: int) -> NDArray[np.float64]:

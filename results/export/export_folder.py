@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from grid.expansion import Cell, trials_of
 from grid.gridfile import Grid
-from grid.store.files import write_text, written_aside
+from grid.store.files import readable_text, write_text, written_aside
 from grid.store.home import Home
 from results import figures
 from results.analysis.block_analysis import analyse, metrics_of
@@ -60,7 +60,7 @@ def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path, *, repor
         folder = home.trial(trial.id)
         for source in (folder.settings, folder.environment, folder.history):
             if trial.id in scores.rows:
-                write_text(target / "trials" / trial.id / source.name, source.read_text(encoding="utf-8"))
+                write_text(target / "trials" / trial.id / source.name, readable_text(source))
     environments = pq.ParquetFile(target / "records.parquet").read(columns=["environment"])["environment"].to_pylist()
     write_text(target / "README.md", export_readme.readme(grid, cells, tables, environments))
     write_text(target / "trials.csv", export_readme.trials(cells, scores))

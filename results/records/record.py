@@ -88,7 +88,7 @@ SCHEMA = pa.schema([
     _column("history", _HISTORY, "every value logged at the end of an epoch"),
     _column("replicas", pa.int32(), "most processes that trained it together; null: one", "processes", nullable=True),
     _column("train_seconds", pa.float64(), "wall time of all epochs, validation included", "seconds"),
-    _column("data_fingerprint", pa.string(), "hash of the data set's content"),
+    _column("data_fingerprint", pa.string(), "hash of the data set's content; after + of pretrained weights"),
     _column("code_fingerprint", pa.string(), "hash of the code that it used, after the version of hashing"),
     _column("environment", pa.string(), "versions, device and threads, as JSON"),
     _column("finished_at", pa.string(), "when the record was written, ISO 8601, UTC"),
@@ -270,4 +270,6 @@ def _stands_with(trial_id: str, path: Path) -> bool:
 
 def cannot_be_read(path: Path, error: Exception) -> UserError:
     """The error that tells a user which record cannot be read, why, and what to do."""
-    return UserError(f"the record {path} cannot be read: {error}. Train its trial anew by goalgrid run GRID --stale.")
+    return UserError(
+        f"the record {path} cannot be read: {error}. Train its trial anew by goalgrid resume GRID --stale."
+    )

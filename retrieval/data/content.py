@@ -7,7 +7,7 @@ again. This module loads no torch, so that `status` and `table` can compare data
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -169,7 +169,7 @@ class _Stamp:
             if file.exists():
                 self.files[str(file.relative_to(self.root))] = (*_status(file), "")
 
-    def digests(self, files: Sequence[Path], summed: "Any") -> list[str]:
+    def digests(self, files: Sequence[Path], summed: Callable[[Path], str]) -> list[str]:
         """SHA-256 of every file by `summed`, read where its stamp does not hold.
 
         Raises:
@@ -180,7 +180,7 @@ class _Stamp:
         with ThreadPoolExecutor(THREADS, thread_name_prefix="content") as pool:
             return list(pool.map(partial(self._digest, summed=summed), files))
 
-    def _digest(self, file: Path, summed: "Any") -> str:
+    def _digest(self, file: Path, summed: Callable[[Path], str]) -> str:
         key = str(file.relative_to(self.root))
         try:
             status = _status(file)

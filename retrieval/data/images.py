@@ -10,6 +10,7 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from grid.encoders import View
+from retrieval.data.picture_faults import TOO_LARGE
 from retrieval.splits.pairs import WHOLE, DataError
 
 KEPT_BYTES = 1 << 30
@@ -20,8 +21,6 @@ AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 """Share of the picture's area and aspect ratio that a resized crop is drawn from, as torchvision does."""
 DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")
 """Pillow's modes of grey pictures with 16 bits a pixel."""
-TOO_LARGE = "Save it smaller: a network sees less than a megapixel of it."
-"""What to do with a picture of more pixels than Pillow reads."""
 SIDES = (0.6, 1.0)
 """Share of the sides that a crop is drawn from: VSE-infinity's of both sides, a side crop's of each by itself."""
 

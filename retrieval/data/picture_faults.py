@@ -9,12 +9,13 @@ from PIL import Image
 from retrieval.data import annotations
 from retrieval.data.annotations.annotation import Annotation, owners
 from retrieval.data.annotations.locate import located
-from retrieval.data.images import TOO_LARGE
 from retrieval.data.parts import CheckProgress, Part, SplitSize, overlaps
 from retrieval.splits.problems import Problem, counted, faults_of_captions, repeated
 
 STEP = 100
 """Images between two reports of progress."""
+TOO_LARGE = "Save it smaller: a network sees less than a megapixel of it."
+"""What to do with a picture of more pixels than Pillow reads."""
 
 
 def of_root(

@@ -21,6 +21,7 @@ Places = Mapping[str, Path]
 """Folder by name of weights."""
 
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
+_AGAIN = "Fetch these files again, or write them with save_pretrained()."
 _FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
 
 
@@ -62,10 +63,11 @@ def network(settings: Pretrained, places: Places, *, part: str, **sizes: int) ->
     transformers.logging.disable_progress_bar()
     folder = locate(settings, places)
     try:
-        whole = _random(settings, sizes) if folder is None else transformers.AutoModel.from_pretrained(folder)
-    except (OSError, ValueError, TypeError, ImportError, KeyError) as error:
-        what = f"weights {settings.weights!r}" if folder else f"architecture {settings.architecture}"
-        raise UserError(f"{what} cannot be loaded: {' '.join(str(error).split())}") from error
+        whole = _random(settings, sizes) if folder is None else _loaded(folder, part)
+    except Exception as error:  # readers of damaged files raise many kinds of errors
+        if folder is not None:
+            raise _unloadable(settings, folder, error) from error
+        raise UserError(f"architecture {settings.architecture} cannot be loaded: {_said(error)}") from error
     tower: nn.Module = getattr(whole, part, whole)
     _without_unused(tower)
     return tower.float()
@@ -86,9 +88,60 @@ def tokenizer(settings: Pretrained, places: Places) -> Any:
             f"weights {settings.weights!r} have no tokenizer: {folder} has none of {', '.join(_TOKENIZERS)}."
         )
     try:
-        return transformers.AutoTokenizer.from_pretrained(folder)
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"weights {settings.weights!r} have no tokenizer in {folder}: {error}") from error
+        return transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except Exception as error:  # readers of damaged files raise many kinds of errors
+        raise UserError(
+            f"the tokenizer of weights {settings.weights!r} cannot be loaded from {folder}: {_said(error)} {_AGAIN}"
+        ) from error
+
+
+def _loaded(folder: Path, part: str) -> nn.Module:
+    """The network in this folder, without running code that lies there.
+
+    Raises:
+        ValueError: tensors of the network are not among the weights; they would start at random.
+    """
+    import transformers
+
+    whole, found = transformers.AutoModel.from_pretrained(folder, trust_remote_code=False, output_loading_info=True)
+    prefix = f"{part}." if hasattr(whole, part) else ""
+    lacking = sorted(name for name in found["missing_keys"] if name.startswith(prefix) and "pooler." not in name)
+    if lacking:
+        raise ValueError(f"config.json describes {len(lacking)} tensors that the weights lack, e.g. {lacking[0]}.")
+    return whole
+
+
+def _unloadable(settings: Pretrained, folder: Path, error: Exception) -> UserError:
+    """The error that names the weights, their folder, the file at fault if it is known, and what to do."""
+    if "trust_remote_code" in str(error):
+        why = "they need code of their own, which is not run. Use a network that transformers itself has."
+    else:
+        why = f"{_damaged(folder) or _said(error)} {_AGAIN}"
+    return UserError(f"weights {settings.weights!r} cannot be loaded from {folder}: {why}")
+
+
+def _damaged(folder: Path) -> str:
+    """Which file of weights cannot be read, and why; empty if all can."""
+    import safetensors
+
+    for file in sorted(folder.glob("*.safetensors")):
+        try:
+            with safetensors.safe_open(file, "pt"):
+                pass
+        except Exception as error:  # of a Rust library: its errors have no one base class
+            return f"{file.name}, of {file.stat().st_size:,} bytes, is damaged: {_said(error)}"
+    for file in sorted(folder.glob("*.bin")):
+        try:
+            torch.load(file, map_location="meta", weights_only=True)
+        except Exception as error:
+            return f"{file.name} holds no weights alone, and nothing else in it is run: {_said(error)}"
+    return ""
+
+
+def _said(error: Exception) -> str:
+    """The error in a line, cut short: torch adds advice of many lines."""
+    words = " ".join(str(error).split()) or type(error).__name__
+    return words if len(words) <= 200 else f"{words[:200]}..."
 
 
 def _random(settings: Pretrained, sizes: Mapping[str, int]) -> nn.Module:

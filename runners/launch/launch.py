@@ -88,7 +88,8 @@ class Launch:
             unsure = {attempt.folder.parent.name for attempt in suspects}
             jobs.sort(key=lambda job: not unsure.isdisjoint(job.ids))  # watching takes a while: free trials first
             board = Board(cells, {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials})
-            mirror = Mirror(self.mlflow_uri, grid.name, self._warn) if self.mlflow_uri else None
+            held = self.home.grid(grid.name).mirrored
+            mirror = Mirror(self.mlflow_uri, grid.name, self._warn, held) if self.mlflow_uri else None
             try:
                 if mirror:  # trials that an earlier launch did not mirror
                     for trial_id in board.trials:

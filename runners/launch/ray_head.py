@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import psutil
 
@@ -23,6 +23,17 @@ def answers(host: str, port: int) -> bool:
             return True
     except OSError:
         return False
+
+
+def node_here(port: int) -> bool:
+    """Whether a node of the cluster whose head listens at this port runs on this host."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.name() == "raylet" and any(
+                word.startswith("--gcs-address=") and word.endswith(f":{port}") for word in process.cmdline()
+            ):
+                return True
+    return False
 
 
 def parsed(address: str) -> tuple[str, int]:

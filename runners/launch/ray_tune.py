@@ -56,12 +56,15 @@ from runners.gpu.memory_probe import apart
 from runners.launch import shared_folder, worker
 from runners.launch.driver import Capacity
 from runners.launch.jobs import Job, Request
-from runners.launch.ray_head import answers, head_watched, parsed
+from runners.launch.ray_head import answers, head_watched, node_here, parsed
 from runners.trial.events import Event, Listener
-from runners.trial.stopping import Stop
+from runners.trial.stopping import Stop, hangups_ignored
 
 KILL_SECONDS = 30.0
 """How long a node may take to kill a process."""
+
+ASK_SECONDS = 5.0
+"""How long a node may take to say whether a process runs there."""
 
 DEATHS = 8
 """How many processes in a row may die before they begin a trial; a later death is the trial's failure."""
@@ -202,11 +205,19 @@ class RayTune:
             }
             ray_constants.ENABLE_RAY_CLUSTER = False  # the first switch for this process, which has imported Ray
             cpus, gpus = os.cpu_count(), torch.cuda.device_count()
-            ray.init("local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, **quiet)
+            with hangups_ignored():
+                ray.init("local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, **quiet)
             return
         try:
-            if self.address != "auto" and not answers(*parsed(self.address)):  # Ray would try for two minutes
-                raise ConnectionError("nothing listens there")
+            if self.address != "auto":
+                host, port = parsed(self.address)
+                if not answers(host, port):  # Ray would try for two minutes
+                    raise ConnectionError("nothing listens there")
+                if not node_here(port):  # Ray would try for one minute, and then name the token
+                    raise UserError(
+                        f"this host is no node of the Ray cluster at {self.address}: a launch is driven from a node. "
+                        f"Join it first by `ray start --address={self.address}` (--num-cpus=0: it trains nothing)."
+                    )
             ray.init(self.address, **quiet)
         except (ray.exceptions.RayError, OSError) as error:
             raise UserError(
@@ -421,8 +432,11 @@ class _Passing(_Unpickled, tune.Callback):
                     Failure.OUT_OF_MEMORY,
                     f"Ray ended its process on {lease.get('host')}: the node ran out of memory",
                 )
+            after = f"after step {lease.get('step', 0):,}"
             if lease.get("node") not in {node["NodeID"] for node in _nodes()}:
-                return Failure.NODE_LOST, f"node {lease.get('host')} is gone, after step {lease.get('step', 0):,}"
+                return Failure.NODE_LOST, f"node {lease.get('host')} is gone, {after}"
+            if not _is_gone(lease):
+                return Failure.NODE_LOST, f"Ray lost its process on {lease.get('host')}, {after}"
             return Failure.KILLED, f"its process {lease.get('pid')} on {lease.get('host')} died"
 
         self.vain += 1
@@ -461,6 +475,17 @@ def _look(home: str, mark: str, paths: list[str], patience: float, code: str) ->
     if provenance.program_fingerprint() != code:
         return "another version of goalgrid is installed there. Install the same one on every node."
     return ""
+
+
+def _is_gone(lease: dict[str, Any]) -> bool:
+    """Whether the process of this lease is known to be dead: its machine says so."""
+    if lease["machine"] == processes.machine():
+        return processes.started(lease["pid"]) != lease["started"]
+    try:
+        started = ray.get(_on(lease["node"], processes.started, lease["pid"]), timeout=ASK_SECONDS)
+        return bool(started != lease["started"])
+    except ray.exceptions.RayError:  # the driver's own node may have been cut off
+        return False
 
 
 def _kill(pid: int, started: float) -> None:

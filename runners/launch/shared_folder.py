@@ -1,10 +1,11 @@
 """The shared runs folder as each node sees it: a node recognises it by a mark, and waits until it sees the mark."""
 
+import re
 import time
 import uuid
 
 from grid.errors import UserError
-from grid.store.files import cannot_write, create_text
+from grid.store.files import cannot_write, create_text, readable_text
 from grid.store.home import Home
 
 
@@ -20,7 +21,10 @@ def mark(home: Home) -> str:
             create_text(home.mark, uuid.uuid4().hex + "\n")
         except OSError as error:
             raise cannot_write(home.mark, error) from error
-    return home.mark.read_text(encoding="ascii").strip()
+    word = _seen(home)
+    if not word:
+        raise UserError(f"the mark {home.mark} is damaged. Remove it: the next launch writes another.")
+    return word
 
 
 def wait_for(home: Home, wanted: str, seconds: float) -> None:
@@ -40,7 +44,6 @@ def wait_for(home: Home, wanted: str, seconds: float) -> None:
 
 
 def _seen(home: Home) -> str:
-    try:
-        return home.mark.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
+    """The mark's word; empty where there is none, or a damaged one."""
+    word = readable_text(home.mark).strip()
+    return word if re.fullmatch("[0-9a-z ]+", word) else ""

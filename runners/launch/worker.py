@@ -82,12 +82,17 @@ def decision(job: Job, trial_id: str) -> Decision:
 
 
 def left(job: Job) -> Job | None:
-    """The job with the trials worth another try: not done, not given up, and not held by another process."""
+    """The job with the trials worth another try: not done, not given up by this launch, not held by another process.
+
+    That another launch gave a trial up, say on a broken host of its own, does not count here.
+    """
     home, kept = job.home, list[str]()
     for trial_id, settings in zip(job.ids, job.trials, strict=True):
         waits = settings.starts_from in job.ids and settings.starts_from not in kept
         orphan = waits and not home.trial(str(settings.starts_from)).done.exists()
-        if home.trial(trial_id).state() in (State.PLANNED, State.INTERRUPTED) and not orphan:
+        state = home.trial(trial_id).state()
+        worth = state is not State.FAILED or decision(job, trial_id).given_up is None
+        if state not in (State.DONE, State.RUNNING) and worth and not orphan:
             kept.append(trial_id)
     return job.only(kept) if kept else None
 

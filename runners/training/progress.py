@@ -192,13 +192,15 @@ def best_of(folder: TrialFolder, device: torch.device) -> dict[str, Any]:
 
 
 def _own(folder: TrialFolder, path: Path, device: torch.device) -> dict[str, Any] | None:
-    """The checkpoint at `path`, of this trial; None without a file.
+    """The checkpoint at `path`, of this trial and kind; None without a file.
 
     Raises:
-        Corrupt: it is damaged, or another trial's.
+        Corrupt: it is damaged, or another checkpoint's content.
         OSError: the file cannot be read.
     """
     content = checkpoints.load(path, device)
     if content is not None and (of := content.get("trial", folder.trial_id)) != folder.trial_id:
         raise checkpoints.Corrupt(f"{path} is of another trial, {of}")
+    if content is not None and ("row" if path == folder.best_checkpoint else "rows") not in content:
+        raise checkpoints.Corrupt(f"{path} is a checkpoint of another kind")
     return content

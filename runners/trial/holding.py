@@ -252,9 +252,11 @@ def over(attempt: Attempt) -> bool:
         return attempt not in _HELD  # its end could not be written
     if attempt.live():
         return False
-    if before and foreign(before):
-        time.sleep(WATCH_SECONDS)
-        return attempt.end.exists() or attempt.content() == before
+    until = time.monotonic() + WATCH_SECONDS
+    while before and foreign(before) and time.monotonic() < until:
+        time.sleep(min(WATCH_SECONDS, 0.2))
+        if attempt.end.exists() or attempt.content() != before:
+            return attempt.end.exists()
     return True
 
 
@@ -285,10 +287,9 @@ def watched(leases: dict[Attempt, dict[str, Any]]) -> Iterator[None]:
 
 def _tidy(folder: TrialFolder, attempt: Attempt) -> None:
     """Remove half-written files, of killed processes and of a process that only seems dead: it can finish none now."""
-    halves = list(folder.path.glob(".*.*"))
-    for number in range(1, attempt.number):
-        halves += folder.attempts_folder.glob(f".{number:03}.json.*")
-    for path in halves:
+    own = f".{attempt.number:03}."
+    halves = [path for path in folder.attempts_folder.glob(".*.json.*") if not path.name.startswith(own)]
+    for path in [*folder.path.glob(".*.*"), *halves]:
         path.unlink(missing_ok=True)
 
 

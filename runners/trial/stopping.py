@@ -1,9 +1,11 @@
 """Asking running trials to end: at their next step they write a checkpoint, and the same command goes on from there."""
 
+import os
 import signal
+import stat
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -11,8 +13,8 @@ from typing import Any
 from grid.errors import UserError
 from grid.store.files import write_text
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""Ctrl-C, and the signal of a scheduler that takes the machine away."""
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Ctrl-C, the signal of a scheduler that takes the machine away, and the signal of a terminal that is closed."""
 
 INCOMPLETE = 3
 """Exit code of a process that ends before all its trials are done."""
@@ -87,7 +89,31 @@ class Interrupts:
         return kind is KeyboardInterrupt
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            _leave_terminal()
         if not self.soft or self.stop.asked():
             raise KeyboardInterrupt
         self.warn("asked to end: running trials write a checkpoint; Ctrl-C again ends at once")
         self.stop.ask_everywhere()
+
+
+def _leave_terminal() -> None:
+    """Send output to nowhere that would go to a closed terminal, where every write fails."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        if stat.S_ISCHR(os.fstat(stream).st_mode):
+            os.dup2(nowhere, stream)
+    os.close(nowhere)
+
+
+@contextmanager
+def hangups_ignored() -> Iterator[None]:
+    """Processes that are started in the block outlive the terminal, so that trials can write their checkpoints."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)

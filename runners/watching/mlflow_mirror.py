@@ -11,10 +11,14 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 from typing import Any
 
-from grid.store.files import read_json_lines
+from grid.errors import UserError
+from grid.store.files import read_json, readable_text, write_json
 from grid.store.home import State, TrialFolder
 from results.records import record
 
@@ -63,10 +67,12 @@ class Mirror:
     Args:
         uri: of the tracking server or database.
         warn: called with the reason the first time that MLflow cannot be written, and once more if it stays so.
+        held: file in which it notes the finished trials that MLflow holds, for `unmirrored`.
     """
 
-    def __init__(self, uri: str, experiment: str, warn: Callable[[str], None]) -> None:
-        self.uri, self.experiment, self.warn = uri, experiment, warn
+    def __init__(self, uri: str, experiment: str, warn: Callable[[str], None], held: Path | None = None) -> None:
+        self.uri, self.experiment, self.warn, self.held = uri, experiment, warn, held
+        self._synced: dict[TrialFolder, None] = {}
         self._waiting: queue.Queue[TrialFolder | None] = queue.Queue()
         self._behind: dict[TrialFolder, None] = {}
         """Folders that hold more than MLflow does."""
@@ -91,7 +97,13 @@ class Mirror:
             if self._failed_at is None or time.monotonic() - self._failed_at > RETRY_SECONDS:
                 self._catch_up()
         if self._behind and not self._catch_up():
-            self.warn(f"{len(self._behind)} trials are not in MLflow; the next run of this grid copies them")
+            file = _database(self.uri)
+            damaged = f"; if {file} is damaged, remove it: that run makes it anew from the records" if file else ""
+            self.warn(f"{len(self._behind)} trials are not in MLflow; the next run of this grid copies them{damaged}")
+        if self.held and self._synced:
+            now = {folder.trial_id: _when_done(folder) for folder in self._synced if folder.done.exists()}
+            with suppress(UserError):  # a full disk: the next run asks MLflow again
+                write_json(self.held, {"uri": self.uri, "done": {**_held(self.held, self.uri), **now}}, durable=False)
 
     def _gather(self) -> bool:
         """Wait for a trial that reports, then a while for others; False once the mirror is closed."""
@@ -110,13 +122,43 @@ class Mirror:
             self._store = self._store or _Experiment(self.uri, self.experiment)
             for folder in list(self._behind):
                 self._store.sync(folder)
-                del self._behind[folder]
+                self._synced[folder] = self._behind.pop(folder)
         except Exception as error:  # MLflow raises many kinds of errors; none of them may touch the grid
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             if self._failed_at is None:
                 self.warn(f"MLflow at {self.uri} is out of reach, training goes on without it: {reason}")
             self._store, self._failed_at = None, time.monotonic()
         return not self._behind
+
+
+def unmirrored(folders: Iterable[TrialFolder], uri: str, held: Path) -> list[TrialFolder]:
+    """The finished trials of which no mirror noted that MLflow holds them; all of them if its database is gone."""
+    file = _database(uri)
+    known = {} if file and not file.exists() else _held(held, uri)
+    return [folder for folder in folders if folder.done.exists() and known.get(folder.trial_id) != _when_done(folder)]
+
+
+def _held(file: Path, uri: str) -> dict[str, str]:
+    """When the trials that this MLflow holds were done, by id; empty without a readable note."""
+    with suppress(OSError, ValueError, AttributeError):
+        note = json.loads(readable_text(file))
+        return dict(note["done"]) if note.get("uri") == uri else {}
+    return {}
+
+
+def _database(uri: str) -> Path | None:
+    """The file of a database in a file; None for a server."""
+    scheme, _, path = uri.partition(":///")
+    return Path(path.partition("?")[0]) if scheme == "sqlite" else None
+
+
+def _milliseconds(folder: TrialFolder) -> tuple[int, int | None]:
+    """When the trial's training began, and when it was done; of a finished trial it took what its record says."""
+    if not folder.done.exists():
+        return int(1000 * folder.settings.stat().st_mtime), None
+    made = record.collect([folder.record], ["finished_at", "train_seconds"]).to_pylist()[0]
+    ended = datetime.fromisoformat(made["finished_at"]).timestamp()
+    return int(1000 * (ended - made["train_seconds"])), int(1000 * ended)
 
 
 class _Experiment:
@@ -149,13 +191,14 @@ class _Experiment:
         run = self.runs.get(folder.trial_id)
         if run and run.done and run.mirrors(folder, run.epochs):
             return
-        rows = read_json_lines(folder.history)
+        rows = list(folder.rows())
         if run and not run.mirrors(folder, len(rows)):
             self.client.set_tag(run.id, REPLACED, folder.trial_id)
             self.client.delete_tag(run.id, TAG)
             run = None
         if run is None:
-            created = self.client.create_run(self.id, run_name=folder.trial_id, tags={TAG: folder.trial_id})
+            begun, tags = _milliseconds(folder)[0], {TAG: folder.trial_id}
+            created = self.client.create_run(self.id, begun, run_name=folder.trial_id, tags=tags)
             run = _Run(created.info.run_id)
         for start in range(run.epochs, max(len(rows), 1), ROWS):
             params = [] if start else self._params(folder)
@@ -183,7 +226,7 @@ class _Experiment:
         """The settings, by dotted names."""
         from pandas import json_normalize  # MLflow has imported pandas; a launch without MLflow does not
 
-        settings = json_normalize(json.loads(folder.settings.read_text(encoding="utf-8")), sep=".").to_dict("records")
+        settings = json_normalize(read_json(folder.settings), sep=".").to_dict("records")
         return [self.param(str(name), str(value)) for name, value in settings[0].items()]
 
     def _metrics(self, rows: list[dict[str, Any]]) -> list[Any]:
@@ -201,8 +244,8 @@ class _Experiment:
         step = results["selected_epoch"]
         metrics = [self.metric(name, float(value), 0, step) for name, value in results.items()]
         self.client.log_batch(run.id, metrics, tags=[self.tag(DONE, _when_done(folder))])
-        self.client.set_terminated(run.id, "FINISHED")
+        self.client.set_terminated(run.id, "FINISHED", _milliseconds(folder)[1])
 
 
 def _when_done(folder: TrialFolder) -> str:
-    return folder.done.read_text(encoding="utf-8").strip()
+    return readable_text(folder.done).strip()

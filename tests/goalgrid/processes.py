@@ -1,10 +1,15 @@
 """Running the command line beside a test: started, watched and killed like a user's."""
 
+import fcntl
 import os
+import pty
 import subprocess
 import sys
+import termios
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -20,6 +25,27 @@ def start(*arguments: str, runs: Path) -> subprocess.Popen[str]:
     environment = {**os.environ, "GOALGRID_RUNS": str(runs), "OMP_NUM_THREADS": "1"}
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, **streams, text=True, env=environment, cwd=ROOT, start_new_session=True)
+
+
+def start_in_terminal(*arguments: str, runs: Path) -> tuple[subprocess.Popen[str], int]:
+    """The command line in a terminal of its own, and the descriptor that closes the terminal."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "goalgrid", *arguments]
+    environment = {**os.environ, "GOALGRID_RUNS": str(runs), "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, text=True, env=environment, cwd=ROOT,
+        start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )  # fmt: skip
+    os.close(theirs)
+    threading.Thread(target=_read_on, args=(ours,), daemon=True).start()
+    return process, ours
+
+
+def _read_on(terminal: int) -> None:
+    """Read what is printed, so that nobody waits for it to be read."""
+    with suppress(OSError):
+        while os.read(terminal, 4096):
+            pass
 
 
 def running(home: Home) -> list[TrialFolder]:

@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 
 import pandas as pd
+import psutil
 import pytest
 
 from grid.store.home import Home, State, TrialFolder
 
 from ..conftest import ROOT, SMALL, Goalgrid
-from .processes import listening_addresses, pid_of, running, start, wait_until
+from .processes import listening_addresses, pid_of, running, start, start_in_terminal, wait_until
 
 GRID = ("--set", 'objectives=["con_con"]', "--set", "seeds=[0,1,2]", *SMALL, "--set", "train.epochs=12")
 RUN = ("run", "demo", *GRID, "--mlflow-uri", "")
@@ -86,6 +87,21 @@ def test_in_one_launch_a_worker_is_killed_one_hangs_and_one_wants_too_much_memor
     for folder in large:
         shutil.rmtree(folder.path)
     assert_as_if_nothing_happened(home, undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [("--here",), ()], ids=["here", "Ray"])
+def test_a_closed_terminal_leaves_checkpoints_and_no_process(tmp_path: Path, options: tuple[str, ...]) -> None:
+    home = Home(tmp_path)
+    process, terminal = start_in_terminal(*RUN, *options, "--set", "train.epochs=500", runs=tmp_path)
+    wait_until(lambda: bool(running(home)), process)
+    family = psutil.Process(process.pid).children(recursive=True)
+    os.close(terminal)
+    assert process.wait(timeout=60) == 3
+    assert "pre-empted" in [outcome for attempts in outcomes(home) for outcome in attempts]
+    assert State.RUNNING not in {folder.state() for folder in folders(home).values()}
+    _, alive = psutil.wait_procs(family, timeout=20)
+    assert alive == []
 
 
 @pytest.mark.slow

@@ -1,17 +1,20 @@
 """Ray itself dies under a launch on this machine: nothing outlives it, and the same command completes the grid."""
 
 import os
+import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import psutil
 import pytest
 
 from grid.store.home import Home
+from results.records.provenance import ROOMS
 
-from ..conftest import SMALL, Goalgrid
-from .processes import running, start, wait_until
+from ..conftest import ROOT, SMALL, Goalgrid
+from .processes import pid_of, running, start, wait_until
 
 GRID = ("run", "demo", "--set", 'objectives=["con_con"]', "--set", "seeds=[0,1]", "--mlflow-uri", "", *SMALL)
 LONGER = (*GRID, "--set", "train.epochs=6")
@@ -73,3 +76,26 @@ def test_nothing_outlives_the_process_group_of_a_launch(
     assert process.returncode == (-9 if number is signal.SIGKILL else 3), talk
     assert_nothing_is_left(before)
     assert_the_same_command_completes(tmp_path, goalgrid)
+
+
+@pytest.mark.slow
+def test_code_that_changes_in_mid_run_trains_nothing_and_ends_the_launch_with_the_reason(tmp_path: Path) -> None:
+    """A process that begins after a `git pull` would go on with a trial by other code: it hands the job back."""
+    code, home = tmp_path / "code", Home(tmp_path / "runs")
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, code / room, ignore=shutil.ignore_patterns("__pycache__"))
+    environment = {**os.environ, "PYTHONPATH": str(code), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "goalgrid", *LONGER, "--set", "train.epochs=12", "--jobs", "1"]
+    process = subprocess.Popen(
+        [*command, "--runs", str(home.path)], stderr=subprocess.PIPE, text=True, env=environment, cwd=code
+    )
+    wait_until(lambda: bool(running(home)), process)
+    learner = code / "runners" / "training" / "learner.py"
+    learner.write_text(learner.read_text().replace("return train.lr *", "return 2 * train.lr *"))
+    (folder,) = running(home)
+    os.kill(pid_of(folder), signal.SIGKILL)
+    _, talk = process.communicate(timeout=120)
+    assert process.returncode == 2, talk
+    assert talk.count("takes no job: it has other code than this launch") == 1
+    assert "no node is left for the jobs" in talk
+    assert [attempt.outcome() for attempt in folder.attempts()] == ["killed"]

@@ -20,7 +20,7 @@ from .conftest import Verb, overview
 
 TINY = (
     "--set", 'recipes=["fc-bow"]', "--set", 'objectives=["con_con"]', "--set", "seeds=[0]", "--set", "train.epochs=2",
-    "--set", "train.batch_size=20", "--set", 'datasets=["few"]', "--mlflow-uri", "", "--here",
+    "--set", "train.batch_size=20", "--set", "name=demo", "--set", 'datasets=["few"]', "--mlflow-uri", "", "--here",
 )  # fmt: skip
 
 
@@ -59,7 +59,7 @@ def test_trials_of_other_data_are_left_out_until_they_are_trained_anew(
     refused = verb(*again, runs=home)
     assert refused.exit_code == 3
     assert refused.stdout == ""
-    assert "1 trial done on other data than are here now, and not shown; anew: goalgrid run demo --stale" in (
+    assert "1 trial done on other data than are here now, and not shown; anew: goalgrid resume demo --stale" in (
         refused.stderr
     )
     status = verb("status", "demo", runs=home)

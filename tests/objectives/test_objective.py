@@ -297,7 +297,10 @@ def test_every_parameter_is_read_or_is_no_axis(name: str, variant: str) -> None:
         leaves = [e.clone().requires_grad_() for e in (image, text)]
         loss = build(name, variant=variant, **parameters)(*leaves, owners, clean=clean)
         loss.backward()
-        return [float(loss), *torch.cat([leaf.grad.flatten() for leaf in leaves if leaf.grad is not None]).tolist()]
+        return [
+            float(loss.detach()),
+            *torch.cat([leaf.grad.flatten() for leaf in leaves if leaf.grad is not None]).tolist(),
+        ]
 
     for key, parameter in OBJECTIVES[name].items():
         contexts = [CONTEXT.get(key, {})]

@@ -54,7 +54,6 @@ class Annotated:
     """
 
     path: Path
-    title: str
     by_split: dict[str, list[Annotation]]
     files: list[tuple[Annotation, Path]]
     notes: list[Problem]
@@ -74,7 +73,7 @@ class Annotated:
         refuse(problems, str(found[1]))
         files = located([entry for entries in by_split.values() for entry in entries], root, problems)
         refuse(problems, f"the images of {found[1]}")
-        return cls(found[1], found[0], by_split, files, problems)
+        return cls(found[1], by_split, files, problems)
 
     def listing(self, split: str) -> Listing:
         entries = self.by_split[split]

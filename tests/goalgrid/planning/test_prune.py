@@ -169,3 +169,9 @@ def test_the_trials_of_a_grid_are_its_lines_whatever_their_names(littered: Home)
     with littered.grid("demo").trials.open("a") as trials:
         trials.write("my data_cnn-bow_con_con_s0-0\n")
     assert found(littered) == RUBBISH
+
+
+def test_a_link_to_nothing_is_rubbish_like_any_stop_request(littered: Home) -> None:
+    littered.launches.mkdir(exist_ok=True)
+    littered.stop_request("lost").symlink_to(littered.path / "nothing")
+    assert littered.stop_request("lost") in [item.path for item in prune.rubbish(littered).items]

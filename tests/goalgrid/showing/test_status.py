@@ -11,7 +11,7 @@ from goalgrid.showing import status
 from grid.errors import UserError
 from grid.gridfile import load
 from grid.store.failures import Failure
-from grid.store.files import read_json_lines, write_json_lines
+from grid.store.files import write_json_lines
 from grid.store.home import Home, TrialFolder
 from grid.store.saved_grid import save_grid
 from results.records import record
@@ -114,9 +114,36 @@ def test_json_carries_everything(pair: Home, verb: Verb) -> None:
     assert set(told) >= {"states", "running", "collapsed", "stale", "former", "left"}
 
 
+@pytest.mark.parametrize("damage", [b"", b"\0" * 40, b"\xff\xfe{}", b'{"epoch": 1, "st', b"[1]\n7\n{}"])
+def test_a_damaged_history_of_an_unfinished_trial_ends_no_command(damage: bytes, pair: Home, verb: Verb) -> None:
+    folder = pair.trials()[0]
+    interrupt(folder, epoch=1, step=25)
+    folder.history.write_bytes(damage)
+    assert verb("status", "demo", runs=pair).exit_code == 3
+    assert "1 x interrupted" in verb("plan", "demo", *PAIR, runs=pair).stdout
+
+
+def test_a_record_that_cannot_be_read_costs_its_own_trial(pair: Home, verb: Verb) -> None:
+    damaged, whole = pair.trials()[:2]
+    damaged.record.write_bytes(damaged.record.read_bytes()[:-100])
+    told = verb("status", "demo", runs=pair)
+    assert told.exit_code == 3
+    assert (
+        f"stale: 1 of 2 done, record: the record {damaged.record} cannot be read: its checksum is wrong" in told.stdout
+    )
+    assert "train them anew: goalgrid resume demo --stale" in told.stdout
+    shown = verb("table", "demo", runs=pair)
+    assert f"left out: the record {damaged.record} cannot be read" in shown.stderr
+    assert "1 of 2 cells are missing (--): 1 trial with a record" in shown.stdout
+    anew = verb("run", "demo", *PAIR, "--stale", "--here", "--mlflow-uri", "", runs=pair)
+    assert anew.exit_code == 0
+    assert "training 1, 1 of them anew" in anew.stderr
+    assert whole.done.exists()
+
+
 def last_epoch(folder: TrialFolder, **metrics: float) -> None:
     """Write other values into the last row of a history."""
-    rows = read_json_lines(folder.history)
+    rows = list(folder.rows())
     write_json_lines(folder.history, [*rows[:-1], {**rows[-1], **metrics}])
 
 

@@ -9,6 +9,7 @@ import pytest
 from grid.errors import UserError
 from grid.store.home import Home, TrialFolder
 from results import renderers
+from results.records import sealed
 
 from ..conftest import Verb
 
@@ -18,7 +19,7 @@ def change(folder: TrialFolder, metric: str, value: float) -> None:
     content = pq.ParquetFile(folder.record).read()
     place = content.schema.get_field_index(f"test_{metric}")
     changed = content.set_column(place, content.schema.field(place), pa.array([value]))
-    pq.write_table(changed, folder.record)
+    folder.record.write_bytes(sealed.dumped(changed))
 
 
 @pytest.mark.parametrize("ending", [ending for kind, ending in renderers.ENDINGS.items() if kind != "csv"])
@@ -83,6 +84,9 @@ def test_options_that_do_not_fit_are_named(
 
 
 def test_averages_stand_in_the_table(trained_pair: Home, verb: Verb) -> None:
-    text = verb("table", "demo", "--averages", "--format", "markdown", runs=trained_pair).stdout
-    assert text.startswith("<!-- goalgrid table demo --averages --format markdown -->\n")
+    with pytest.raises(UserError, match="no row and no column of this table is whole"):
+        verb("table", "demo", "--averages", runs=trained_pair)
+    options = ("--averages", "--allow-partial")
+    text = verb("table", "demo", *options, "--format", "markdown", runs=trained_pair).stdout
+    assert text.startswith("<!-- goalgrid table demo --averages --allow-partial --format markdown -->\n")
     assert "| mean | " in text

@@ -101,3 +101,27 @@ def test_a_torn_lease_is_none(folder: TrialFolder) -> None:
     made = attempt(folder)
     made.lease.write_text('{"host": "els')
     assert not made.live()
+
+
+@pytest.mark.parametrize("content", [b"", b"[1]", b"\xff\xfe", b'{"machine": "elsewhere", "pid": 1, "started": 2.0}'])
+def test_a_damaged_lease_is_none(folder: TrialFolder, content: bytes) -> None:
+    made = attempt(folder)
+    made.lease.write_bytes(content)
+    assert folder.state() is State.PLANNED
+    assert made.content() == {}
+    assert made.failure() is Failure.KILLED
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b'{"outcome": "no class"}', b'{"outcome": ["bug"], "step": "x"}'])
+def test_an_attempt_with_a_damaged_end_was_killed(folder: TrialFolder, content: bytes) -> None:
+    made = attempt(folder)
+    made.end.write_bytes(content)
+    assert not made.live()
+    assert made.failure() is Failure.KILLED
+    assert made.step() == 0
+
+
+def test_only_numbers_of_attempts_count(folder: TrialFolder) -> None:
+    for name in (f"{10**19}.json", "\N{SUPERSCRIPT TWO}.json", "7.json", "002.json", "002.end.json"):
+        (folder.attempts_folder / name).write_text("{}")
+    assert [made.number for made in folder.attempts()] == [2]

@@ -355,7 +355,7 @@ def test_captions_are_resampled_with_their_own_images() -> None:
     literal = [100 * (9 * (row % 5 == 1).sum()) / counts[row].sum() for row in draws]
     assert interval is not None
     assert (interval.low, interval.high) == pytest.approx(tuple(np.percentile(literal, [2.5, 97.5])), abs=4)
-    unknown = QueryRanks({"t": {**ranks.by_trial["t"], "image": None}})
+    unknown = QueryRanks({"t": {name: ranks.by_trial["t"][name] for name in ("i2t", "t2i")}})
     assert unknown.interval(["t"], "t2i_r1") is None
     assert unknown.interval(["t"], "rsum") is None
     assert unknown.interval(["t"], "i2t_r1") is not None

@@ -1,11 +1,13 @@
 """Jobs as trials of Ray Tune: named by our ids, side by side where their resources differ, on processes used again."""
 
 import json
+import socket
 from dataclasses import replace
 
 import pytest
 from ray import tune
 
+from grid.errors import UserError
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.store.home import Home
@@ -80,3 +82,11 @@ def test_a_process_is_used_again_for_the_next_job_of_the_same_resources(
         (attempt,) = job.home.trial(job.id).attempts()
         by_request.setdefault(job.request, set()).add(attempt.content()["pid"])
     assert [len(pids) for pids in by_request.values()] == [1, 1]
+
+
+def test_a_host_that_is_no_node_of_the_cluster_is_told_so() -> None:
+    """Ray would try for a minute, and then blame the token."""
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        driver = RayTune(Stop(), address=f"127.0.0.1:{head.getsockname()[1]}", grace=1.0, warn=print)
+        with pytest.raises(UserError, match="this host is no node of the Ray cluster at"):
+            driver.capacity()

@@ -82,10 +82,23 @@ def test_nothing_is_left_of_a_job_that_is_done_given_up_or_held(tmp_path: Path) 
     attempt(chain, Failure.BUG)
     parent.error.write_text("bug: given up")
     assert worker.left(chain) is None
+    attempt(chain, Failure.STORAGE, launch="on a broken host")
+    assert worker.left(chain.only(chain.ids[:1])) is None, "this launch gave it up"
     parent.error.unlink()
     attempt(chain, "done")
     attempt(chain, "done", number=1)
     assert worker.left(chain) is None
+
+
+def test_that_another_launch_gave_a_trial_up_does_not_count(tmp_path: Path) -> None:
+    one = job(tmp_path)
+    attempt(one, Failure.BUG, launch="on a broken host")
+    one.home.trial(one.id).error.write_text("bug: given up")
+    left = worker.left(one)
+    assert left
+    assert left.ids == one.ids
+    assert tried(left) == [one.id]
+    assert one.home.trial(one.id).state() is State.DONE
 
 
 def test_a_job_that_is_asked_to_end_begins_no_trial(tmp_path: Path) -> None:

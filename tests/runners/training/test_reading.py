@@ -53,7 +53,7 @@ TEXT = {
     "frozen transformer": {"encoder": "transformer", "weights": "random", "architecture": BERT, "frozen": True},
 }
 OTHER = {
-    "pooling": "max", "pool_k": 3, "hidden": 5, "init": "torch", "drop": 0.6, "drop_rule": "each",
+    "pooling": "max", "pool_k": 3, "hidden": 5, "drop": 0.6, "drop_rule": "each",
     "size": 24, "channels": 5, "layers": 3, "dropout": 0.3, "crops": 3,
     "framing": "square", "augmentation": "side-crop", "statistics": "half", "head": "residual-mlp",
     "word_drop": 0.4, "word_dim": 5, "dim": 12,
@@ -63,7 +63,8 @@ OTHER = {
     "clip_norm": 0.1,
 }  # fmt: skip
 """Another value of every setting; a truth value is turned around."""
-OUTPUTS = {"pooled": "grid", "grid": "pooled"}
+TURNED = {"output": {"pooled": "grid", "grid": "pooled"}, "init": {"xavier": "torch", "torch": "xavier"}}
+"""The other value of settings that have two."""
 ELSEWHERE = ("encoder", "weights", "architecture", "name", "protocol", "val_images")
 LATER = ("epochs", "selection", "precision", "compile")
 """Settings that choose what is trained or evaluated at all, and those that tests of the trainer change."""
@@ -150,7 +151,7 @@ def test_a_setting_changes_the_numbers_or_is_no_axis(image: str, text: str, name
     for part in path:
         table = table[part]
     own = table[last]
-    table[last] = (not own) if isinstance(own, bool) else OUTPUTS[own] if last == "output" else OTHER[last]
+    table[last] = (not own) if isinstance(own, bool) else TURNED[last][own] if last in TURNED else OTHER[last]
     changed = TrialSettings.model_validate(content)
     section, _, within = name.partition(".")
     reader = None if section == "model" else Reader(changed.model, remines=True)

@@ -135,18 +135,18 @@ def test_going_on_with_more_or_fewer_replicas_and_from_their_checkpoint(tmp_path
 
     def as_a_kill_leaves_it(trainer: Trainer, step: int) -> bool:
         if step == 8:
-            shutil.copytree(tmp_path / "cut", tmp_path / "copy")
+            shutil.copytree(tmp_path / "cut", tmp_path / "copy" / "cut")
         return False
 
     undisturbed = fit(tmp_path / "cut", two, as_a_kill_leaves_it, warned.append)
     shutil.copytree(tmp_path / "copy", tmp_path / "fewer")
     random.random(), np.random.random(), torch.rand(100)
-    resumed = fit(tmp_path / "copy", two)
+    resumed = fit(tmp_path / "copy" / "cut", two)
     assert without_seconds(resumed.progress.rows) == without_seconds(undisturbed.progress.rows)
     ours, theirs = resumed.learner.state(), undisturbed.learner.state()
     torch.testing.assert_close(ours, theirs, atol=0, rtol=0)
 
-    fewer = fit(tmp_path / "fewer", one, go_on, warned.append)
+    fewer = fit(tmp_path / "fewer" / "cut", one, go_on, warned.append)
     assert fewer.progress.over
     assert fewer.progress.replicas == 2
     assert [message.partition(":")[0] for message in warned] == [

@@ -1,6 +1,7 @@
 """The trainer: the same numbers every time, exact to resume, and stopped by what is not finite."""
 
 import random
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -385,3 +386,12 @@ def test_another_trials_checkpoint_is_set_aside(tmp_path: Path) -> None:
     (tmp_path / "other" / "last.ckpt").replace(tmp_path / "one" / "last.ckpt")
     trainer_in(tmp_path / "one", settings, Hooks(warn=warned.append)).fit()
     assert "last.ckpt is of another trial, other; set aside as last.corrupt" in warned[0]
+
+
+@pytest.mark.parametrize(("name", "twin"), [("best", "last"), ("last", "best")])
+def test_a_checkpoint_of_another_kind_is_set_aside(tmp_path: Path, name: str, twin: str) -> None:
+    settings, warned = settings_of("train.epochs=2", "train.batch_size=1000"), list[str]()
+    trainer_in(tmp_path, settings, cadence=Cadence(steps=2)).fit()
+    shutil.copy(tmp_path / f"{twin}.ckpt", tmp_path / f"{name}.ckpt")
+    trainer_in(tmp_path, settings, Hooks(warn=warned.append)).fit()
+    assert f"{name}.ckpt is a checkpoint of another kind; set aside as {name}.corrupt" in warned[0]

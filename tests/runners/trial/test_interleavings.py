@@ -152,11 +152,27 @@ def done_at(home: Home) -> dict[str, tuple[int, ...]]:
     return found
 
 
+SCHEDULES = st.lists(EVENTS, min_size=1, max_size=5)
+
+
 @settings(max_examples=5)
-@given(events=st.lists(EVENTS, min_size=1, max_size=5))
+@given(events=SCHEDULES)
 def test_any_interleaving_ends_in_the_same_records(
     undisturbed: Undisturbed, events: list[Crash | Ask | Damage]
 ) -> None:
+    assert_ends_in_the_same_records(undisturbed, events)
+
+
+@pytest.mark.slow
+@settings(max_examples=50)
+@given(events=SCHEDULES)
+def test_any_of_many_interleavings_ends_in_the_same_records(
+    undisturbed: Undisturbed, events: list[Crash | Ask | Damage]
+) -> None:
+    assert_ends_in_the_same_records(undisturbed, events)
+
+
+def assert_ends_in_the_same_records(undisturbed: Undisturbed, events: list[Crash | Ask | Damage]) -> None:
     grid, first_done = undisturbed.grid, dict[str, tuple[int, ...]]()
     with tempfile.TemporaryDirectory() as folder:
         home = Home(Path(folder))

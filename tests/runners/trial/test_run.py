@@ -269,3 +269,22 @@ def test_a_disk_that_is_full_when_the_record_is_written_costs_no_training(tiny_d
     last = folder.attempts()[-1].log.read_text()
     assert "epoch" not in last.replace("goes on", "")  # every epoch was in the checkpoint
     assert len(pd.read_parquet(folder.record)) == 1
+
+
+def test_a_runs_folder_that_is_unmounted_gets_no_file_in_its_place(tiny_disk: Path, small_trial: Trial) -> None:
+    """Trained on into the bare mount point, the trial would be done there, and nowhere else."""
+    subprocess.run(["mount", "-o", "remount,size=16m", str(tiny_disk)], check=True)
+    home, events = Home(tiny_disk / "runs"), list[Event]()
+
+    def unmount(event: Event) -> None:
+        events.append(event)
+        if event.kind == "epoch" and event.epoch == 1:
+            subprocess.run(["umount", "--lazy", str(tiny_disk)], check=True)
+
+    state = run_trial(small_trial.settings, home.trial(small_trial.id), unmount, Machine(), origin=Origin("one"))
+    left = list(tiny_disk.iterdir())
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(tiny_disk)], check=True)
+    assert left == []
+    assert state is State.FAILED
+    assert events[-1].message.startswith("storage: cannot write")
+    assert "its disk is not mounted any more" in events[-1].message

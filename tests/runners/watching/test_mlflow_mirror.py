@@ -5,14 +5,17 @@ import shutil
 import sqlite3
 import time
 import warnings
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from grid.store.files import read_json_lines, write_json_lines
+from grid.store.files import json_lines, write_json_lines
 from grid.store.home import Home
 from results.records import record
-from runners.watching.mlflow_mirror import REPLACED, TAG, Mirror
+from runners.watching.mlflow_mirror import REPLACED, TAG, Mirror, unmirrored
+
+from ...conftest import Goalgrid
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow and its dependencies warn of themselves
 
@@ -61,7 +64,7 @@ def test_runs_hold_every_epoch_and_result_of_the_folders(trained: Home, tmp_path
     )
     history = home.trials()[0].history
     long = [
-        row | {"epoch": epoch, "loss": float("nan")} for epoch in range(1, 51) for row in read_json_lines(history)[:1]
+        row | {"epoch": epoch, "loss": float("nan")} for epoch in range(1, 51) for row in list(json_lines(history))[:1]
     ]
     write_json_lines(history, [*long[:-1], long[-1] | {"s_pos": float("inf")}])
     mirror = Mirror(uri, "copy", warned.append)
@@ -72,7 +75,7 @@ def test_runs_hold_every_epoch_and_result_of_the_folders(trained: Home, tmp_path
     client, runs = MlflowClient(tracking_uri=uri), {run.data.tags[TAG]: run for run in runs_of(uri, "copy")}
     assert len(runs) == 4
     for folder in home.trials():
-        run, rows = runs[folder.trial_id], read_json_lines(folder.history)
+        run, rows = runs[folder.trial_id], list(folder.rows())
         for name, latest in rows[-1].items():
             expected = [(row["epoch"], repr(stored(row[name]))) for row in rows]
             written = client.get_metric_history(run.info.run_id, name)
@@ -167,3 +170,41 @@ def test_a_database_that_is_locked_or_gone_for_a_while_is_caught_up_with(
     second.close()
     assert len(warned) == 1
     assert len(runs_of(uri, "demo")) == len(folders)
+
+
+def test_a_trial_that_was_not_mirrored_is_mirrored_by_the_same_command(
+    trained: Home, tmp_path: Path, goalgrid: Goalgrid
+) -> None:
+    """With nothing left to train: after a launch without MLflow, and after a damaged database was removed."""
+    home = Home(Path(shutil.copytree(trained.path, tmp_path / "runs")))
+    grid, uri = str(home.grid("demo").grid), f"sqlite:///{home.mlflow}"
+    for file in (home.mlflow, home.grid("demo").mirrored):
+        file.unlink()
+    first = goalgrid("run", grid, "--here", runs=home.path)
+    assert "copying 4 trials to MLflow" in first.stderr, first.stderr
+    assert len(runs_of(uri, "demo")) == 4
+    assert "MLflow" not in goalgrid("run", grid, "--here", runs=home.path).stderr
+    cut = tmp_path / "cut.db"
+    cut.write_bytes(home.mlflow.read_bytes()[:5000])
+    damaged = goalgrid("run", grid, "--here", "--mlflow-uri", f"sqlite:///{cut}", runs=home.path)
+    assert f"if {cut} is damaged, remove it" in damaged.stderr, damaged.stderr
+    assert damaged.returncode == 0
+    held = home.grid("demo").mirrored
+    assert unmirrored(home.trials(), uri, held) == []
+    home.mlflow.unlink()
+    assert unmirrored(home.trials(), uri, held) == home.trials()
+
+
+def test_a_run_begins_and_ends_as_its_own_trial_did(trained: Home, tmp_path: Path) -> None:
+    """Not as the launch did, nor as its copy was made."""
+    uri, warned = f"sqlite:///{tmp_path}/late.db", list[str]()
+    mirror = Mirror(uri, "copy", warned.append)
+    for folder in trained.trials():
+        mirror.sync(folder)
+    mirror.close()
+    assert warned == []
+    for run in runs_of(uri, "copy"):
+        columns = ["finished_at", "train_seconds"]
+        [made] = record.collect([trained.trial(run.info.run_name).record], columns).to_pylist()
+        assert run.info.end_time == int(1000 * datetime.fromisoformat(made["finished_at"]).timestamp())
+        assert (run.info.end_time - run.info.start_time) / 1000 == pytest.approx(made["train_seconds"], abs=0.01)

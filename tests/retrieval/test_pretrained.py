@@ -1,0 +1,81 @@
+"""Pretrained weights that cannot be used: one message with folder, file and remedy; no code of theirs runs."""
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from grid.encoders import TransformerSettings
+from grid.errors import UserError
+from retrieval.encoders import pretrained
+from tests.networks import save
+
+SETTINGS = TransformerSettings(encoder="transformer", weights="some/bert")
+
+
+def cut(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def emptied(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes(b"")
+
+
+def configured(**changes: object) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        file = folder / "config.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+    return change
+
+
+class Evil:
+    def __reduce__(self) -> tuple[object, tuple[Path]]:
+        return Path.touch, (Path("evil"),)
+
+
+def pickled(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save({"embeddings": Evil()}, folder / "pytorch_model.bin", pickle_module=pickle)
+
+
+def with_code(folder: Path) -> None:
+    (folder / "own.py").write_text("import pathlib; pathlib.Path('evil').touch()")
+    auto = {"AutoConfig": "own.Config", "AutoModel": "own.Model"}
+    configured(auto_map=auto, model_type="own")(folder)
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (cut, r"model\.safetensors, of [\d,]+ bytes, is damaged"),
+        (emptied, r"model\.safetensors, of 0 bytes, is damaged"),
+        (configured(num_hidden_layers=2), r"config\.json describes \d+ tensors that the weights lack, e\.g\. encoder"),
+        (configured(intermediate_size=48), "mismatch"),
+        (pickled, r"pytorch_model\.bin holds no weights alone"),
+        (with_code, "they need code of their own, which is not run. Use a network"),
+    ],
+    ids=["half", "empty", "more layers", "other sizes", "pickle", "code"],
+)
+def test_weights_that_cannot_be_used_are_one_message(
+    damage: Callable[[Path], None], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save(tmp_path / "bert", "bert")
+    monkeypatch.chdir(tmp_path)
+    damage(folder)
+    with pytest.raises(UserError, match=rf"weights 'some/bert' cannot be loaded from .*bert: .*{reason}"):
+        pretrained.network(SETTINGS, {"some/bert": folder}, part="text_model")
+    assert not Path("evil").exists()
+
+
+def test_a_damaged_tokenizer_is_one_message(tmp_path: Path) -> None:
+    folder = save(tmp_path / "bert", "bert")
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        if (folder / file).exists():
+            (folder / file).write_text("{")
+    with pytest.raises(UserError, match=r"the tokenizer of weights 'some/bert' cannot be loaded from .*Fetch these"):
+        pretrained.tokenizer(SETTINGS, {"some/bert": folder})

@@ -1,0 +1,39 @@
+"""A launch: in which order it trains, beside leases of other machines that look dead."""
+
+import io
+import json
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from grid.expansion import expand, trials_of
+from grid.gridfile import load
+from grid.store.home import Home, State
+from runners.launch.launch import Launch
+from runners.trial import holding
+
+from ...conftest import SMALL
+
+
+def test_trials_of_silent_machines_come_last_and_are_watched_all_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holding, "WATCH_SECONDS", 1.5)
+    small = [word for word in SMALL if word != "--set"]
+    grid = load("demo", [*small, 'objectives=["con_con"]', "seeds=[0,1,2]", "train.epochs=1", "train.batch_size=1000"])
+    cells, home, console = expand(grid), Home(tmp_path), Console(file=io.StringIO())
+    trials = trials_of(cells)
+    for trial in trials[:2]:
+        folder = home.trial(trial.id)
+        folder.attempts_folder.mkdir(parents=True)
+        lease = {"machine": "elsewhere", "pid": 1, "started": 1.0, "heartbeat": time.time() - 3600}
+        (folder.attempts_folder / "001.json").write_text(json.dumps(lease))
+    Launch(home, console, here=True).run(grid, cells, trials)
+    folders = [home.trial(trial.id) for trial in trials]
+    assert [folder.state() for folder in folders] == [State.DONE] * 3
+    assert [folder.attempts()[0].outcome() for folder in folders] == ["killed", "killed", "done"]
+    assert min(folders, key=lambda folder: folder.record.stat().st_mtime_ns) == folders[2]
+    began = [folder.attempts()[-1].lease.stat().st_mtime for folder in folders[:2]]
+    assert abs(began[0] - began[1]) < 1.5, "the second was watched with the first"
