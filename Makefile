@@ -7,7 +7,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.installed
 
-.PHONY: demo test check slow bench clean
+.PHONY: demo test check types tests slow bench clean
 
 demo: $(READY)
 	$(BIN)/goalgrid run demo
@@ -17,7 +17,12 @@ test: check
 check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(MAKE) --jobs=2 types tests
+
+types: $(READY)
 	$(BIN)/mypy
+
+tests: $(READY)
 	$(BIN)/pytest --jaxtyping-packages=objectives,retrieval,beartype.beartype
 
 bench: $(READY)
