@@ -41,7 +41,7 @@ from grid.objectives.goal_matrix import GOAL
 from grid.store.attempts import Attempt
 from grid.store.home import Home, TrialFolder
 from results.checks.run_comparison import differences
-from runners.selftest.faults import Command, live, strike, trained_after_done
+from runners.selftest.faults import Command, done_at, live, strike, trained_after_done
 
 EVERY, EPOCHS = 10, 10
 """Steps between two checkpoints; epochs, of 20 steps each, of a trial."""
@@ -210,16 +210,6 @@ class Chaos:
         self._note()
         changed = {trial_id for trial_id, files in done_at(self.command.home).items() if files != self.done[trial_id]}
         return changed | set(trained_after_done(self.command.home))
-
-
-def done_at(home: Home) -> dict[str, tuple[int, ...]]:
-    """Inodes and times of the files of every finished trial: they change if the trial is trained again."""
-    found = {}
-    for folder in home.trials():
-        if folder.done.exists():
-            stats = [path.stat() for path in (folder.done, folder.record)]
-            found[folder.trial_id] = tuple(number for stat in stats for number in (stat.st_ino, stat.st_mtime_ns))
-    return found
 
 
 def report(chaos: Chaos, spent: Cost, lost: int, wrong: list[str], seconds: dict[str, float]) -> bool:

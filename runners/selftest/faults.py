@@ -73,6 +73,16 @@ def strike(lease: dict[str, Any]) -> bool:
     return here
 
 
+def done_at(home: Home) -> dict[str, tuple[int, ...]]:
+    """Inodes and times of the files of every finished trial: they change if the trial is trained again."""
+    found = {}
+    for folder in home.trials():
+        if folder.done.exists():
+            stats = [path.stat() for path in (folder.done, folder.record)]
+            found[folder.trial_id] = tuple(number for stat in stats for number in (stat.st_ino, stat.st_mtime_ns))
+    return found
+
+
 def trained_after_done(home: Home) -> list[str]:
     """Trials with a further attempt after an attempt that finished them."""
     outcomes = {folder.trial_id: [attempt.outcome() for attempt in folder.attempts()][:-1] for folder in home.trials()}

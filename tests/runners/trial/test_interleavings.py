@@ -17,7 +17,7 @@ from grid.store.home import Home
 from results.checks.run_comparison import differences
 from runners.launch.jobs import Job, Launched, jobs_for
 from runners.launch.worker import work
-from runners.selftest.faults import trained_after_done
+from runners.selftest.faults import done_at, trained_after_done
 from runners.training.progress import Cadence
 from runners.trial.events import Event
 from runners.trial.stopping import Stop
@@ -140,16 +140,6 @@ def happen(event: Crash | Ask | Damage, launch: str, grid: Grid, home: Home) -> 
     ]
     for pid in started:
         os.waitpid(pid, 0)
-
-
-def done_at(home: Home) -> dict[str, tuple[int, ...]]:
-    """Inodes and times of the files of every finished trial: they change if the trial is trained again."""
-    found = {}
-    for folder in home.trials():
-        if folder.done.exists():
-            stats = [path.stat() for path in (folder.done, folder.record)]
-            found[folder.trial_id] = tuple(number for stat in stats for number in (stat.st_ino, stat.st_mtime_ns))
-    return found
 
 
 SCHEDULES = st.lists(EVENTS, min_size=1, max_size=5)
