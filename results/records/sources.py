@@ -84,7 +84,7 @@ class Module:
         self.definitions: dict[str, Definition] = {}
         self.effects = Definition(f"{name}, its statements", self)
         """The statements that do more than define names when the module is imported."""
-        tree = _Stripped().visit(ast.parse(text))
+        tree = _parsed(text)
         for alias, target in _imported(tree):
             self.bindings.setdefault(alias, set()).add(target)
         for statement in tree.body:
@@ -212,6 +212,13 @@ def texts_of(rooms: Mapping[str, Path]) -> dict[str, bytes]:
         ".".join([room, *file.relative_to(folder).with_suffix("").parts]).removesuffix(".__init__"): file.read_bytes()
         for room, folder, file in files
     }
+
+
+@cache
+def _parsed(text: bytes) -> ast.Module:
+    """What of a source changes numbers. No caller changes a tree, so that projects that share a file share its tree."""
+    tree: ast.Module = _Stripped().visit(ast.parse(text))
+    return tree
 
 
 class _Stripped(ast.NodeTransformer):

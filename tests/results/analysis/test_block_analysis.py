@@ -272,9 +272,9 @@ def nothing_is_cut_off(drawn: Path) -> None:
 @pytest.mark.parametrize("kind", figures.FIGURES)
 def test_every_figure_is_drawn_equal_to_the_byte(kind: str, studies: Mapping[str, list[Study]], tmp_path: Path) -> None:
     drawn = studies["published" if kind == "paper" else "whole"]
-    first = figures.write(drawn, tmp_path / "1", kinds=[kind], formats=figures.FORMATS)
-    second = figures.write(drawn, tmp_path / "2", kinds=[kind], formats=figures.FORMATS)
-    assert [path.suffix for path in first] == [".png", ".pdf", ".svg"]
+    formats = figures.FORMATS if kind == "matrix" else ("png", "svg")
+    first, second = (figures.write(drawn, tmp_path / n, kinds=[kind], formats=formats) for n in "12")
+    assert [path.suffix for path in first] == [f".{name}" for name in formats]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     nothing_is_cut_off(first[0])
 

@@ -33,8 +33,10 @@ from .interruptions import Killed, killed_after, without_seconds
 
 
 def settings_of(*overrides: str) -> TrialSettings:
+    """Ten steps an epoch, two epochs; of the small convolutional network unless a recipe is named."""
     small = [word for word in SMALL if word != "--set"]
-    return trials_of(expand(load("demo", [*small, *overrides])))[0].settings
+    smaller = () if any("recipes" in word for word in overrides) else ("model.image.channels=8",)
+    return trials_of(expand(load("demo", [*small, *smaller, *overrides])))[0].settings
 
 
 def trainer_in(
@@ -154,22 +156,24 @@ def test_asked_to_end_it_leaves_a_checkpoint_of_that_very_step(
     assert_same(whole, resumed)
 
 
-DAMAGES = {
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "cut short": lambda data: data[: len(data) // 2],
     "one wrong bit": lambda data: data[:5000] + bytes([data[5000] ^ 1]) + data[5001:],
     "empty": lambda data: b"",
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-@pytest.mark.parametrize("name", ["last", "previous", "best"])
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [("last", "cut short"), ("last", "one wrong bit"), ("previous", "empty"), ("best", "empty"), ("best", "cut short")],
+)
 def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_used(
-    tmp_path: Path, short: TrialSettings, whole: Trainer, name: str, damage: Callable[[bytes], bytes]
+    tmp_path: Path, short: TrialSettings, whole: Trainer, name: str, damage: str
 ) -> None:
     with pytest.raises(Killed):
         trainer_in(tmp_path, short, killed_after(13), cadence=Cadence(2)).fit()
     path = tmp_path / f"{name}.ckpt"
-    path.write_bytes(damage(path.read_bytes()))
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
     begun: list[int] = []
     warned: list[str] = []
     resumed = trainer_in(tmp_path, short, Hooks(begin=begun.append, warn=warned.append))
