@@ -104,6 +104,19 @@ class ObjectiveSettings(Settings):
     parameters: dict[str, int | float | bool | str | None] = {}
 
 
+class DataKey(NamedTuple):
+    """What of a data set a training reads, by which its content is told from the content of other data."""
+
+    name: str
+    features: bool
+    """Whether features that a user computed stand for the images."""
+    vocabulary: str | None
+
+    @classmethod
+    def of(cls, dataset: DatasetSettings, model: ModelSettings) -> "DataKey":
+        return cls(dataset.name, model.image.view is None, dataset.vocabulary)
+
+
 class TrialSettings(Settings):
     """A cell with a seed: one training, one record."""
 

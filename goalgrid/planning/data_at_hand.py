@@ -7,14 +7,12 @@ from grid import catalog
 from grid.errors import UserError
 from grid.expansion import Shared, Trial
 from grid.gridfile import Grid
+from grid.settings import DataKey
 from grid.store.home import Home
 
 if TYPE_CHECKING:
     from results.records.provenance import Now
     from retrieval.data.content import Content
-
-Key = tuple[str, bool]
-"""A data set by its name, and whether a trial reads its precomputed features."""
 
 
 class DataAtHand:
@@ -27,11 +25,11 @@ class DataAtHand:
         self.grid, self.home = grid, home
         self.unreadable: dict[str, str] = {}
         """Why data cannot be read, by data set."""
-        self._found: dict[Key, Content | None] = {}
+        self._found: dict[DataKey, Content | None] = {}
 
     def content(self, shared: Shared) -> "Content | None":
         """What the data set of these settings holds; None where it cannot be compared."""
-        key = _key(shared)
+        key = DataKey.of(shared.dataset, shared.model)
         if key not in self._found:
             try:
                 self._found[key] = self._read(key)
@@ -57,17 +55,17 @@ class DataAtHand:
         Raises:
             UserError: they cannot; says why.
         """
-        for key in dict.fromkeys(_key(trial.shared) for trial in trials):
+        for key in dict.fromkeys(DataKey.of(trial.shared.dataset, trial.shared.model) for trial in trials):
             self._found[key] = self._read(key)
 
-    def _read(self, key: Key) -> "Content | None":
-        name, features = key
+    def _read(self, key: DataKey) -> "Content | None":
+        name, features, vocabulary = key
         root = self.grid.root(name)
         if root is None and not catalog.described(name).embedded:
             return None
         from retrieval.data.content import content
 
-        return content(name, root, features=features, kept=self.home.data)
+        return content(name, root, features=features, vocabulary=vocabulary, kept=self.home.data)
 
 
 def now(data: DataAtHand) -> "Now":
@@ -76,7 +74,3 @@ def now(data: DataAtHand) -> "Now":
     from runners.training.fingerprint import code_fingerprint
 
     return Now(code_fingerprint, data.fingerprint)
-
-
-def _key(shared: Shared) -> Key:
-    return shared.dataset.name, shared.model.image.view is None

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from grid.store.files import write_text
 from retrieval.data import annotations, feature_faults, parts, picture_faults, precomp_files
 from retrieval.splits.pairs import DataError, check_sizes
 from retrieval.splits.problems import Problem, faults_of_captions
+from retrieval.words import vocabulary_files
 
 VERSION = "2:"
 """Begins a fingerprint of data. Another way of making fingerprints gets another number: they cannot be compared."""
@@ -40,7 +41,7 @@ class Content:
     """What a copy of a data set holds.
 
     Args:
-        fingerprint: of captions, splits and images or features.
+        fingerprint: of captions, splits and images or features, and of a peer's vocabulary that reads the captions.
         images: fingerprint of the images or features alone.
         sizes: split, images and captions.
         problems: leaks and notes.
@@ -57,10 +58,13 @@ class Content:
         return [problem for problem in self.problems if problem.kind == "leak"]
 
 
-def content(name: str, root: Path | None, *, features: bool, kept: Path | None = None) -> Content:
+def content(
+    name: str, root: Path | None, *, features: bool, vocabulary: str | None = None, kept: Path | None = None
+) -> Content:
     """The content of the data set under this root, as precomputed features or as images.
 
     Args:
+        vocabulary: a peer's words, by their path below the root, which count as data.
         kept: a folder that keeps the result with its stamp; None: everything is read.
 
     Raises:
@@ -72,7 +76,11 @@ def content(name: str, root: Path | None, *, features: bool, kept: Path | None =
         return Content(f"{VERSION}{mark[:16]}", mark, tuple((split, s.images, s.captions) for split, s in sizes))
     root = checked_root(name, root)
     try:
-        return _content(name, root, features=features, kept=kept)
+        found = _content(name, root, features=features, kept=kept)
+        if vocabulary is None:
+            return found
+        whole = digest([found.fingerprint, vocabulary_files.read(root / vocabulary)])
+        return replace(found, fingerprint=f"{VERSION}{whole[:16]}")
     except OSError as error:
         raise DataError(f"root of data set {name!r}: {error.filename or root} cannot be read: {error}.") from error
 

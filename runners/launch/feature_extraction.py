@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from grid.expansion import Cell, trials_of
 from grid.gridfile import Grid
+from grid.settings import DataKey
 from grid.store.home import Home
 from retrieval.data import opening
 from retrieval.data.content import content
@@ -25,7 +26,7 @@ from runners.training.machine import Machine
 
 def check_inputs(
     jobs: Sequence[Job], *, allow_leak: bool = True, warn: Callable[[str], None] = lambda message: None
-) -> tuple[tuple[str, bool, str], ...]:
+) -> tuple[tuple[str, bool, str | None, str], ...]:
     """Open every data set and find every network's weights, so that a wrong path is reported once, not for 45 trials.
 
     Also check that batches are large enough for the replicas that share them.
@@ -35,17 +36,18 @@ def check_inputs(
         warn: called with each problem of the data with which training is possible.
 
     Returns:
-        data set, whether precomputed features, and fingerprint of all data, as a launch keeps them.
+        key and fingerprint of all data, as a launch keeps them.
 
     Raises:
         UserError: the first problem.
     """
-    told, found = set[Problem](), dict[tuple[str, bool, str], None]()
+    told, found = set[Problem](), dict[tuple[str, bool, str | None, str], None]()
     wanted = ((job.machine, trial.dataset, trial.model, trial.train) for job in jobs for trial in job.trials)
     for machine, dataset, model, train in dict.fromkeys(wanted):
         root, view, keep = machine.root(dataset.name), model.image.view, model.image.feature_network is None
-        held = content(dataset.name, root, features=view is None, kept=machine.data)
-        found[dataset.name, view is None, held.fingerprint] = None
+        words = dataset.vocabulary
+        held = content(dataset.name, root, features=view is None, vocabulary=words, kept=machine.data)
+        found[*DataKey.of(dataset, model), held.fingerprint] = None
         if held.leaks and not allow_leak:
             raise DataError(f"{held.leaks[0]} If it must be: --allow-leak; then records say it.")
         for problem in held.problems:

@@ -30,7 +30,7 @@ class Launched:
         mark: of the runs folder, by which a node recognises it.
         patience: seconds to wait until a node sees the folder.
         code: fingerprint of the driver's program.
-        data: fingerprints of the driver's data: data set, whether precomputed features, fingerprint.
+        data: what each data set held where the launch began: its `DataKey`, and its fingerprint.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Launched:
     patience: float = 60.0
     cadence: Cadence = field(default_factory=Cadence)
     code: str = ""
-    data: tuple[tuple[str, bool, str], ...] = ()
+    data: tuple[tuple[str, bool, str | None, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from contextlib import suppress
 import torch
 
 from grid.errors import UserError
+from grid.settings import DataKey
 from grid.store.attempts import Attempt
 from grid.store.failures import Failure
 from grid.store.home import State
@@ -37,12 +38,12 @@ def check(job: Job) -> None:
     """
     if job.launched.code not in ("", PROGRAM):
         raise Refused("it has other code than this launch. Install the same version on every node")
-    expected = {(name, features): fingerprint for name, features, fingerprint in job.launched.data}
+    expected = {tuple(key): fingerprint for *key, fingerprint in job.launched.data}
     for settings in job.trials:
-        name, features = settings.dataset.name, settings.model.image.view is None
+        name, key = settings.dataset.name, DataKey.of(settings.dataset, settings.model)
         with suppress(DataError):  # the trial's failure, with its class
             found = content_of(settings, job.machine).fingerprint
-            if found != expected.get((name, features), found):
+            if found != expected.get(key, found):
                 where = f"{name!r} under {job.machine.root(name)}"
                 raise Refused(f"the data of {where} are not those with which this launch began")
 

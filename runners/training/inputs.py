@@ -24,7 +24,7 @@ from retrieval.model import pretrained_parts
 from retrieval.prefetch import ahead
 from retrieval.splits.pairs import Pairs
 from retrieval.words import text_readers
-from retrieval.words.text_readers import CaptionReader, Vocabulary
+from retrieval.words.text_readers import CaptionReader
 from retrieval.words.tokens import Tokens
 from runners.training.collectives import ALONE, Exchange
 from runners.training.machine import Machine
@@ -109,8 +109,9 @@ def content_of(settings: TrialSettings, machine: Machine) -> Content:
     Raises:
         UserError: the data cannot be used; says why.
     """
-    name, features = settings.dataset.name, settings.model.image.view is None
-    return content(name, machine.root(name), features=features, kept=machine.data)
+    dataset, features = settings.dataset, settings.model.image.view is None
+    root = machine.root(dataset.name)
+    return content(dataset.name, root, features=features, vocabulary=dataset.vocabulary, kept=machine.data)
 
 
 def protocols_of(settings: TrialSettings) -> list[str]:
@@ -221,8 +222,6 @@ class Epoch:
 
 @lru_cache(maxsize=4)
 def data_fingerprint(inputs: Inputs, model: ModelSettings) -> str:
-    """Fingerprint of the data set, and after a "+" of the pretrained weights and the peer's words that read it."""
+    """Fingerprint of the data set, and after a "+" of the pretrained weights that read it."""
     readers = [pretrained.fingerprint(part, inputs.places) for part in pretrained_parts(model)]
-    if isinstance(inputs.reader, Vocabulary) and inputs.reader.known:
-        readers.append(digest(inputs.reader.words)[:16])
     return "+".join([inputs.content.fingerprint, *([digest(readers)[:16]] if readers else [])])

@@ -199,3 +199,16 @@ def test_a_leak_into_test_is_refused_unless_allowed_and_then_recorded(root: Path
     blank, leaked = sorted(json.loads(environment)["data_problems"], key=len)
     assert "1 caption is empty" in blank
     assert "train and test share 1 image id" in leaked
+
+
+def test_other_words_in_a_vocabulary_of_the_same_name_are_other_data(root: Path, tmp_path: Path, verb: Verb) -> None:
+    words = {word: index for index, word in enumerate(["<pad>", "<start>", "<end>", "<unk>", "a", "dog", "grass"])}
+    file, home = root / "peer.json", Home(tmp_path / "runs")
+    file.write_text(json.dumps({"word2idx": words}))
+    grid = (*TINY, "--set", "dataset.vocabulary=peer.json", "--root", str(root))
+    assert verb("run", "demo", *grid, runs=home).exit_code == 0
+    assert verb("run", "demo", *grid, runs=home).exit_code == 0
+    file.write_text(json.dumps({"word2idx": {**words, "water": len(words)}}))
+    refused = verb("run", "demo", *grid, runs=home)
+    assert refused.exit_code == 3
+    assert "other data" in refused.stderr
