@@ -153,6 +153,18 @@ class TestAnew:
         with pytest.raises(UserError, match="which starts from it, is running on node-2"):
             decide(Overview.of(load("demo", CHAIN), Home(tmp_path)), Choice("recipe=vsepp-r152-tiny", force=True))
 
+    def test_nothing_starts_from_a_trial_on_other_data(self, pair: Home, tmp_path: Path) -> None:
+        parent, child = chained(Home(tmp_path / "runs"))
+        child.done.unlink()
+        (row,) = pq.ParquetFile(pair.trials()[0].record).read().to_pylist()
+        record.write(parent.record, row | {"trial_id": parent.trial_id, "data_fingerprint": "2:0123456789abcdef"})
+        seen = Overview.of(load("demo", CHAIN), Home(tmp_path / "runs"))
+        left, asked = decide(seen), decide(seen, Choice(stale=True))
+        assert "what it starts from is done on other data" in left[1].text
+        assert to_train(left) == []
+        assert [trial.id for trial in to_train(asked)] == [parent.trial_id, child.trial_id]
+        assert to_replace(asked) == [parent.trial_id]
+
     def test_a_trial_that_is_being_trained_is_not_moved(self, pair: Home) -> None:
         folder = pair.trials()[0]
         folder.done.unlink()
