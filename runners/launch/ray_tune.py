@@ -42,6 +42,7 @@ import ray
 import torch
 from ray import tune
 from ray._private import ray_constants
+from ray._raylet import GcsClient
 from ray.tune.search.basic_variant import BasicVariantGenerator
 from ray.util.placement_group import placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -218,6 +219,7 @@ class RayTune:
                         f"this host is no node of the Ray cluster at {self.address}: a launch is driven from a node. "
                         f"Join it first by `ray start --address={self.address}` (--num-cpus=0: it trains nothing)."
                     )
+                _show_token(self.address)
             ray.init(self.address, **quiet)
         except (ray.exceptions.RayError, OSError) as error:
             raise UserError(
@@ -225,6 +227,23 @@ class RayTune:
                 "Start its head with `ray start --head`, or leave out --address (and RAY_ADDRESS) to run on this "
                 "machine. If it runs there, it may want its token: export RAY_AUTH_MODE=token."
             ) from error
+
+
+def _show_token(address: str) -> None:
+    """Have the head of a cluster look at this process's token; `ray.init` would ask again and again for 20 seconds.
+
+    Raises:
+        UserError: the head refuses it.
+    """
+    try:
+        GcsClient(address=address).get_all_node_info(timeout=10)
+    except ray.exceptions.RayError as error:
+        if "token" not in str(error).lower():
+            raise
+        raise UserError(
+            f"the Ray cluster at {address} refuses this host's token. Copy ~/.ray/auth_token of the head to this host "
+            "with mode 600, or set RAY_AUTH_TOKEN to the same on both; then export RAY_AUTH_MODE=token."
+        ) from error
 
 
 def _tuner(
