@@ -90,6 +90,40 @@ def test_a_cable_cut_for_20_seconds_kills_no_trial_and_changes_no_number(
     assert "memory" not in driving.said()
 
 
+def test_a_driver_cut_off_for_55_seconds_ends_and_the_same_command_goes_on(hosts: Hosts, undisturbed: Home) -> None:
+    _, worker, driving = hosts.hosts
+    joined(hosts, worker, cpus=1)
+    joined(hosts, driving, cpus=0)
+    runs = hosts.shared / "runs"
+    command = (*RUN, "--runs", str(runs), "--address", hosts.ray)
+    run = driving.start(*command)
+    wait_for(begun_on(worker, runs), "a trial on the other host", 120)
+    driving.cut()
+    time.sleep(55)
+    driving.join()
+    assert run.wait(60) == 3, driving.said()
+    assert "Ray's head is gone: running trials write a checkpoint" in driving.said()
+    assert driving.start(*command).wait(300) == 0, driving.said()
+    assert_equal(runs, undisturbed)
+    assert not [ends for ends in outcomes(runs).values() if "killed" in ends], outcomes(runs)
+
+
+def test_a_process_killed_on_another_host_is_called_killed_once_that_host_says_so(
+    hosts: Hosts, undisturbed: Home
+) -> None:
+    _, worker, driving = hosts.hosts
+    joined(hosts, worker, cpus=1)
+    joined(hosts, driving, cpus=1)
+    runs = hosts.shared / "runs"
+    run = driving.start(*RUN, "--runs", str(runs), "--address", hosts.ray)
+    folder = wait_for(begun_on(worker, runs), "a trial on the other host", 120)
+    (lease,) = (json.loads(path.read_text()) for path in folder.glob("attempts/001.json"))
+    assert worker.start("kill", "-9", str(lease["pid"])).wait(10) == 0
+    assert run.wait(300) == 0, driving.said()
+    assert_equal(runs, undisturbed)
+    assert outcomes(runs)[folder.name][0] == "killed", outcomes(runs)
+
+
 def test_a_host_whose_cable_stays_cut_ends_the_trial_that_it_has(hosts: Hosts, undisturbed: Home) -> None:
     """It still sees the shared folder, so its lease lives on; the other host trains the rest."""
     _, worker, driving = hosts.hosts
