@@ -90,7 +90,9 @@ def test_a_cable_cut_for_20_seconds_kills_no_trial_and_changes_no_number(
     assert "memory" not in driving.said()
 
 
-def test_a_driver_cut_off_for_55_seconds_ends_and_the_same_command_goes_on(hosts: Hosts, undisturbed: Home) -> None:
+def test_a_driver_cut_off_for_55_seconds_ends_and_the_same_command_goes_on_from_another_host(
+    hosts: Hosts, undisturbed: Home
+) -> None:
     _, worker, driving = hosts.hosts
     joined(hosts, worker, cpus=1)
     joined(hosts, driving, cpus=0)
@@ -103,7 +105,7 @@ def test_a_driver_cut_off_for_55_seconds_ends_and_the_same_command_goes_on(hosts
     driving.join()
     assert run.wait(60) == 3, driving.said()
     assert "Ray's head is gone: running trials write a checkpoint" in driving.said()
-    assert driving.start(*command).wait(300) == 0, driving.said()
+    assert worker.start(*command).wait(300) == 0, worker.said()
     assert_equal(runs, undisturbed)
     assert not [ends for ends in outcomes(runs).values() if "killed" in ends], outcomes(runs)
 
