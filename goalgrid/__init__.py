@@ -1,1 +1,28 @@
-"""goalgrid: ablation grids for image-text retrieval objectives, from one command to the paper's table."""
+"""goalgrid: ablation grids for image-text retrieval objectives, from one command to the paper's table.
+
+A file that a grid `uses` finds here what makes a loss of its own known: `objective` and `Parameter` (docs/own.md).
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from grid.objectives.own import parameter as Parameter  # noqa: N812
+    from grid.uses import objective
+    from objectives.triplets import Triplets
+
+__all__ = ["Parameter", "Triplets", "objective"]
+
+_PUBLIC = {
+    "Parameter": ("grid.objectives.own", "parameter"),
+    "Triplets": ("objectives.triplets", "Triplets"),
+    "objective": ("grid.uses", "objective"),
+}
+"""Where each public name is defined: module and name. A module is imported when the name is first used."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'goalgrid' has no attribute {name!r}")
+    module, defined = _PUBLIC[name]
+    return getattr(import_module(module), defined)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from grid import catalog
 from grid.encoders import ModelSettings
 from grid.errors import UserError, several, unknown
-from grid.gridfile import Grid, Scalar
+from grid.gridfile import Grid, Scalar, make_known
 from grid.identity import cell_ids
 from grid.resolution import Common, Point, Resolver, Section
 from grid.settings import DatasetSettings, ObjectiveSettings, TrainSettings, TrialSettings
@@ -68,6 +68,7 @@ def expand(grid: Grid) -> list[Cell]:
     Raises:
         UserError: settings that do not fit together, all of them at once.
     """
+    make_known(grid)
     cells: list[Cell] = []
     recipes = list(dict.fromkeys(name for recipe in grid.recipes for name in catalog.lineage(recipe)))
     parents = {catalog.recipe(name).starts_from for name in recipes}

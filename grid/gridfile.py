@@ -6,13 +6,14 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
 import tomli_w
 from pydantic import AfterValidator, BaseModel, Field, NonNegativeInt, PlainValidator, ValidationError
 
-from grid import catalog
+from grid import catalog, uses
 from grid.catalog import explain
 from grid.encoders import RANDOM, ModelSettings, Pretrained
 from grid.errors import UserError, several, unknown
@@ -22,6 +23,7 @@ from grid.objectives.parameters import VARIANTS
 from grid.resources import Reliability, Resources
 from grid.settings import DatasetSettings, TrainSettings
 from grid.settings_base import Name, Settings, check_name
+from grid.uses import Use
 
 Scalar = bool | int | float | str
 SECTIONS: dict[str, type[Settings]] = {"dataset": DatasetSettings, "model": ModelSettings, "train": TrainSettings}
@@ -35,7 +37,7 @@ READABLE = 60
 """Characters of overrides that stand in a grid's name; of longer overrides, their hash."""
 
 TABLES = ("set", "sweep", "data", "weights", "resources", "reliability")
-LISTS = ("datasets", "recipes", "objectives", "seeds", "tables")
+LISTS = ("datasets", "recipes", "objectives", "seeds", "tables", "uses")
 """Fields that hold lists; a single value stands for a list of one."""
 
 Collected = TypeVar("Collected", list[Any], dict[str, Any])
@@ -86,6 +88,8 @@ class Grid(Settings):
     sweep: dict[str, Annotated[list[Value], Field(min_length=1)]] = {}
     data: dict[Name, Location] = {}
     weights: dict[str, str] = {}
+    uses: list[Use] = []
+    """The user's own files and packages, which define objectives beside ours; in a grid file, their paths and names."""
     tables: list[str] = []
     """Tables of the papers; `plan` says which of their numbers the grid fills. `results` knows their names."""
     resources: Resources = Resources()
@@ -103,7 +107,7 @@ class Grid(Settings):
 
     def to_toml(self) -> str:
         """The grid as a file that loads to the same grid."""
-        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True), multiline_strings=True)
 
     def places(self) -> dict[str, Path]:
         """The folders of pretrained weights on this machine, by the weights' name."""
@@ -134,7 +138,8 @@ def load(source: str, overrides: Sequence[str] = (), *, roots: Iterable[str] = (
     else:
         hint = "Or give the path of a grid file, ending in .toml."
         raise UserError(unknown("grid", source, catalog.names("presets"), hint=hint))
-    return build(content, overrides, roots=roots, weights=weights, where=f"grid {source!r}")
+    where = f"grid {source!r}"
+    return build(read_own(content, path.parent, where), overrides, roots=roots, weights=weights, where=where)
 
 
 def build(
@@ -160,6 +165,7 @@ def build(
         content["name"] = changed_name(content["name"], changes)
     for root in roots:
         _place(content, root)
+    content = read_own(content, Path(), where)
     places = dict(map(_name_and_folder, weights))
     content["weights"] = {**_given(content, "weights", dict), **places}
     grid = check(content, where=where)
@@ -190,6 +196,35 @@ def changed_name(name: str, changes: Iterable[tuple[str, Any]]) -> str:
     return name if before == text else f"{plain}@{before}{',' * bool(before)}{text}"
 
 
+def read_own(content: Mapping[str, Any], folder: Path, where: str) -> dict[str, Any]:
+    """The content with the text of each file that it uses, in place of the file's path.
+
+    Args:
+        folder: where paths begin.
+
+    Raises:
+        UserError: with every file that cannot be read.
+    """
+    content, problems = _normal(content, where), list[str]()
+
+    def read(entry: Any) -> Any:
+        try:
+            return uses.read(entry, folder).model_dump() if isinstance(entry, str) else entry
+        except UserError as error:
+            problems.append(str(error))
+
+    if "uses" in content:
+        content["uses"] = [read(entry) for entry in _given(content, "uses", list)] or content["uses"]
+    if problems:
+        raise several(where, problems)
+    return content
+
+
+def make_known(grid: Grid) -> None:
+    """Make what the grid uses of a user's own known to this process, in place of what another grid uses."""
+    uses.activate(grid.uses)
+
+
 def check(content: Mapping[str, Any], *, where: str) -> Grid:
     """Validate a grid file's content.
 
@@ -199,6 +234,11 @@ def check(content: Mapping[str, Any], *, where: str) -> Grid:
     content = _normal(content, where)
     if "objectives" in content:
         content["objectives"] = _spelled_out(content["objectives"])
+    with suppress(ValidationError):  # which is reported below
+        try:
+            uses.activate(map(Use.model_validate, _given(content, "uses", list)))
+        except UserError as error:
+            raise several(where, [str(error)]) from None
     problems = _unknown_names(content) + _doubled(content) + _wrong_values(content)
     try:
         grid = Grid.model_validate(content)

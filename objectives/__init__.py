@@ -20,14 +20,17 @@ from functools import partial
 from inspect import signature
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from grid.errors import UserError
 from grid.objectives import CATALOGUE, goal_matrix, loss_entries, resolve
 from grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS
+from grid.objectives.parameters import ObjectiveEntry
 from objectives.contrastive import CONTRASTIVE
 from objectives.gradient_surrogate import GradientSurrogate
 from objectives.hinge import HINGE
-from objectives.objective import Loss, Objective
+from objectives.objective import Loss, Objective, ScoresObjective
 from objectives.pair_weights import PAIR_WEIGHTS, RELATIVE
 from objectives.pairwise import PAIRWISE
 from objectives.polynomial import POLYNOMIAL
@@ -70,8 +73,11 @@ def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
         UserError: the name, the variant or a parameter is unknown.
     """
     values = resolve(name, variant=variant, **parameters)
+    entry = CATALOGUE[name]
+    if entry.on == "scores":
+        return ScoresObjective(_own(entry, values))
     loss, relative = _loss(name, values)
-    mining = CATALOGUE[name].mining
+    mining = entry.mining
     return Objective(
         loss,
         k=None if values.get("mining", mining.negatives) == "all" else values.get("k", 1),
@@ -85,9 +91,30 @@ def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
 def _loss(name: str, values: dict[str, Any]) -> tuple[Loss, Relative | None]:
     if name in LOSSES:
         return _with(LOSSES[name], values), None
+    if CATALOGUE[name].equation:
+        return _own(CATALOGUE[name], values), None
     pair, triplet = name.split("_")
     relative = _with(RELATIVE[pair], values)() if pair in RELATIVE else None
     return GradientSurrogate(_with(TRIPLET_WEIGHTS[triplet], values), _with(PAIR_WEIGHTS[pair], values)), relative
+
+
+def _own(entry: ObjectiveEntry, values: dict[str, Any]) -> Callable[..., Any]:
+    """A user's own loss: the function with its parameters set, or an object of the class.
+
+    Raises:
+        UserError: the object has weights, which no optimiser would see.
+    """
+    equation = entry.equation
+    assert equation
+    own = {key: values[key] for key in entry.own}
+    if not isinstance(equation, type):
+        return partial(equation, **own)
+    loss = equation(**own)
+    if isinstance(loss, torch.nn.Module) and any(True for _ in loss.parameters()):
+        raise UserError(
+            f"objective class {equation.__name__}: it has weights of its own, and no optimiser trains them."
+        )
+    return loss
 
 
 def _with(equation: Callable[..., Any], values: dict[str, Any]) -> Callable[..., Any]:

@@ -16,8 +16,9 @@ from matplotlib.image import AxesImage
 from torch import Tensor
 
 from grid.errors import UserError
-from grid.objectives import accepted, resolve, unknown_objective
+from grid.objectives import CATALOGUE, accepted, resolve, unknown_objective
 from grid.objectives.goal_matrix import CELLS, GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives.parameters import Value
 from grid.palette import BLUE, COLOURS, DASHES, FAINT, INK, VERMILION
 from objectives import build
 from objectives.gradient_surrogate import GradientSurrogate
@@ -172,8 +173,25 @@ def _field(axes: Axes, name: str, settings: dict[str, Any], *, arrows: int) -> A
 
 
 def _step(name: str, s_pos: Tensor, s_neg: Tensor, settings: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    if name in CATALOGUE and CATALOGUE[name].equation:
+        return _own_step(name, s_pos, s_neg, settings)
     w_tri, w_pos, w_neg = weights(name, s_pos, s_neg, **settings)
     return w_tri * w_pos, -w_tri * w_neg
+
+
+def _own_step(name: str, s_pos: Tensor, s_neg: Tensor, settings: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """Minus the gradient of a user's own loss of triplets, each with a single negative.
+
+    Raises:
+        UserError: it is no loss of triplets.
+    """
+    if CATALOGUE[name].on == "scores":
+        raise UserError(f"{name!r} is a function of all scores of a batch; a diagram shows a function of one triplet.")
+    loss = build(name, variant=settings.get("variant", "paper"), **accepted(name, settings)).loss
+    s_pos, s_neg = (s[..., None].clone().requires_grad_() for s in (s_pos, s_neg))
+    value = loss(Triplets(s_pos, s_neg)).sum()
+    of_pos, of_neg = torch.autograd.grad(value, (s_pos, s_neg), materialize_grads=True)
+    return -of_pos[..., 0], -of_neg[..., 0]
 
 
 def _plane(steps: int, inset: float = 0.0) -> tuple[Tensor, Tensor]:
@@ -192,8 +210,13 @@ def _square(axes: Axes, diagonal: str) -> None:
 def _shown(parameters: Any, name: str, settings: dict[str, Any]) -> str:
     """The values of the parameters that shape the weights."""
     values = resolve(name, variant=settings.get("variant", "paper"), **accepted(name, settings))
-    shapes = [key for key in parameters if key in ("margin", "tau", "offset", "alpha", "beta", "lam")]
-    return ", ".join(f"{key} = {values[key]:g}" if values[key] is not None else f"no {key}" for key in shapes)
+    shaping = CATALOGUE[name].own if CATALOGUE[name].equation else ("margin", "tau", "offset", "alpha", "beta", "lam")
+    shapes = [key for key in parameters if key in shaping]
+    return ", ".join(f"no {key}" if values[key] is None else f"{key} = {_brief(values[key])}" for key in shapes)
+
+
+def _brief(value: Value) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _titled(name: str) -> str:

@@ -137,6 +137,52 @@ class Objective(torch.nn.Module):
             self.report[key] = shares[0][key] if len(shares) == 1 else torch.stack([s[key] for s in shares]).mean()
 
 
+class ScoresObjective(Objective):
+    """A user's own loss of the whole matrix of scores, called once a batch: its value is the loss of the batch.
+
+    Its report has no share of active triplets, for it has no triplets.
+
+    Args:
+        loss: of (b, b) scores, images by texts, pair k at (k, k); gives a scalar.
+    """
+
+    def __init__(self, loss: Callable[[Float[Tensor, "b b"]], Float[Tensor, ""]]) -> None:
+        super().__init__(lambda t: t.s_neg, k=None, remines=False)
+        self.of_scores = loss
+
+    def forward(
+        self,
+        image: Float[Tensor, "b d"],
+        text: Float[Tensor, "t d"],
+        image_of_text: Int[Tensor, " t"] | None = None,
+        *,
+        clean: Float[Tensor, " t"] | None = None,
+    ) -> Float[Tensor, ""]:
+        pairs, report = self._pairs(len(image), len(text), image_of_text), self._new_report()
+        image, text = _watched(image, "grad_image", report), _watched(text, "grad_text", report)
+        return self._loss(mining.product(image, text), pairs)
+
+    def from_similarity(
+        self,
+        sim: Float[Tensor, "b t"],
+        image_of_text: Int[Tensor, " t"] | None = None,
+        *,
+        clean: Float[Tensor, " t"] | None = None,
+    ) -> Float[Tensor, ""]:
+        self._new_report()
+        return self._loss(mining.full(sim), self._pairs(sim.shape[0], sim.shape[1], image_of_text))
+
+    def _loss(self, sim: Float[Tensor, "b b"], pairs: BatchPairs) -> Float[Tensor, ""]:
+        value = self.of_scores(sim)
+        if not isinstance(value, Tensor) or value.numel() != 1:
+            got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise ValueError(f"a loss on scores returns the loss of the batch, a scalar; this one returned {got}")
+        mined = mining.hardest_of_similarity(sim.detach(), pairs, None)
+        mined.notes["active"] = torch.full_like(mined.s_neg, torch.nan)
+        self._diagnose([mined], [mined.s_neg])
+        return value.sum()
+
+
 def diagnostics(t: Triplets, value: Float[Tensor, "*a #k"]) -> dict[str, Tensor]:
     """What the surrogate cannot show: see `Objective.report`."""
     s_pos, hardest = t.s_pos.detach(), t.hardest.detach()

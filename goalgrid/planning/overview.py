@@ -3,17 +3,19 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from goalgrid.planning.data_at_hand import DataAtHand, now
+from goalgrid.terminal.views import say
 from grid import catalog
 from grid.errors import UserError, unknown
 from grid.expansion import Cell, Trial, expand, select, trials_of
-from grid.gridfile import Grid, changed_name, key_and_value, load
+from grid.gridfile import Grid, changed_name, key_and_value, load, make_known
 from grid.store.home import Home, State, TrialFolder
 from grid.store.saved_grid import read_grid
+from grid.uses import Use
 
 if TYPE_CHECKING:
     from results.records.provenance import Now, Stale
@@ -116,6 +118,7 @@ class Overview:
             return {}
         from results.records import provenance
 
+        make_known(self.grid)
         done = {row["trial_id"] for row in self.records}
         code = provenance.of_trials(self.cells, done, self.now.code)
         stale = provenance.stale(self.records, code, provenance.of_trials(self.cells, done, self.now.data))
@@ -208,10 +211,19 @@ def recall(
     if not source.endswith(".toml"):
         for name in (changed_name(source, map(key_and_value, overrides)), source):
             if name in run_before:
-                return read_grid(name, home, overrides, roots=roots, weights=weights)
+                grid = read_grid(name, home, overrides, roots=roots, weights=weights)
+                for use in filter(Use.gone, grid.uses):
+                    _say_gone(use.path, name)
+                return grid
         if source not in known:
             raise UserError(unknown("grid", source, known, hint="Or give the path of a grid file, ending in .toml."))
     return load(source, overrides, roots=roots, weights=weights)
+
+
+@cache
+def _say_gone(path: str, grid: str) -> None:
+    """Say it once, however often a verb reads the grid."""
+    say(f"warning: {path}, which grid {grid!r} uses, is gone. Its text of the last run stands for it.")
 
 
 def variants(name: str, home: Home) -> list[str]:

@@ -2,12 +2,13 @@
 
 import os
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from grid import uses
 from grid.errors import UserError, unknown
 from grid.gridfile import key_and_value
 from grid.objectives import known_parameters
@@ -65,6 +66,9 @@ MlflowUri = Annotated[
     str | None,
     typer.Option("--mlflow-uri", metavar="URI", help="MLflow to mirror to; default: DIR/mlflow.db; '' for none."),
 ]
+Uses = Annotated[
+    list[str], typer.Option("--uses", metavar="FILE", help="A file of your own that defines objectives: docs/own.md.")
+]
 Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 
 
@@ -72,6 +76,15 @@ def runs_option(home: Home) -> str:
     """The option that names the runs folder; empty for the default folder."""
     default = Path(os.environ.get("GOALGRID_RUNS", RUNS))
     return "" if home.path == default.expanduser() else f" --runs {shlex.quote(str(home.path))}"
+
+
+def use(files: Iterable[str]) -> None:
+    """Make known what these files of the user's own define, and installed packages by name.
+
+    Raises:
+        UserError: a file does not import, or a name is taken.
+    """
+    uses.activate([uses.read(file, Path()) for file in files])
 
 
 def all_known(*choices: tuple[str, str, Collection[str]]) -> None:

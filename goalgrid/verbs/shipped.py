@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from goalgrid.terminal.options import all_known, objective_settings
+from goalgrid.terminal.options import Uses, all_known, objective_settings, use
 from goalgrid.terminal.views import explain_objective, list_objectives, say, show, show_list
 from grid import catalog
 from grid.gridfile import load
@@ -55,8 +55,10 @@ def datasets() -> None:
 @verbs.command()
 def objectives(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Explain this one.")] = None,
+    uses: Uses = [],
 ) -> None:
     """What objectives there are: family, parameters, known name, source; or all about one."""
+    use(uses)
     if name is None:
         list_objectives()
     else:
@@ -73,9 +75,11 @@ def diagrams(
     set_: Annotated[
         list[str], typer.Option("--set", metavar="KEY=VALUE", help="A parameter or the variant, e.g. tau=5.")
     ] = [],
+    uses: Uses = [],
 ) -> None:
     """Draw GOAL Figures 2 and 3 and the 15 update fields, or the update field of some cells, for any parameters."""
     all_known(("format", format_, PICTURES))
+    use(uses)
     settings = objective_settings(set_)
     from objectives import diagrams as draw
 

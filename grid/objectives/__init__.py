@@ -12,13 +12,21 @@ from grid.objectives.loss_entries import LOSSES
 from grid.objectives.parameters import VARIANTS, ObjectiveEntry, Parameter, Value
 
 CATALOGUE: dict[str, ObjectiveEntry] = {**CELLS, **LOSSES}
-"""Every objective that a grid may name."""
+"""Every objective that a grid may name: ours, and those of the files that the present grid uses."""
 
 TRAINABLE = tuple(name for name, entry in CATALOGUE.items() if not entry.untrainable)
 """The objectives that a grid can train: a training has every input of their equations."""
 
 OBJECTIVES: dict[str, dict[str, Parameter]] = {name: entry.parameters for name, entry in CATALOGUE.items()}
 """The parameters of these objectives."""
+
+
+def take_over(entries: Mapping[str, ObjectiveEntry]) -> None:
+    """Make a user's own objectives known, in place of the own objectives that were known before."""
+    for name in [name for name, entry in CATALOGUE.items() if entry.equation]:
+        del CATALOGUE[name], OBJECTIVES[name]
+    CATALOGUE.update(entries)
+    OBJECTIVES.update({name: entry.parameters for name, entry in entries.items()})
 
 
 def resolve(name: str, *, variant: str = "paper", **overrides: Any) -> dict[str, Any]:

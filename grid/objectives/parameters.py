@@ -1,6 +1,6 @@
 """An objective's entry in the catalogue, and its parameters with their default under each variant."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -95,10 +95,16 @@ class ObjectiveEntry:
     """How pairs and directions become a single number, under each variant."""
     untrainable: str = ""
     """Why no grid can train it: an input of its equation that a training does not have; empty: it can be trained."""
+    equation: Callable[..., Any] | None = None
+    """Of a user's own objective: the function or class; the equations of ours stand in `objectives/`."""
+    on: Literal["hardest", "all", "scores"] = "hardest"
+    """Of a user's own objective, what its equation is a function of; from scores it computes the loss itself."""
 
     @property
     def parameters(self) -> dict[str, Parameter]:
         """Parameters of the equation, of the reduction over a batch, and of mining if a grid may choose it."""
+        if self.on == "scores":
+            return self.own
         return {**self.own, **_of_a_batch(*self.reduction), **self.mining.parameters}
 
 

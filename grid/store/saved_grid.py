@@ -9,6 +9,7 @@ from grid.gridfile import Grid, build, check, parse
 from grid.resources import Reliability, Resources
 from grid.store.files import write_text
 from grid.store.home import Home
+from grid.uses import Use, again
 
 
 def save_grid(grid: Grid, trials: Sequence[Trial], home: Home) -> None:
@@ -44,6 +45,8 @@ def read_grid(
         for table in known:
             if isinstance(content.get(table), dict):
                 content[table] = {key: value for key, value in content[table].items() if key in known[table]}
+        if isinstance(content.get("uses"), list):  # a file may have been edited since
+            content["uses"] = [again(Use.model_validate(entry)).model_dump() for entry in content["uses"]]
         check(content, where=where)
     except UserError as error:
         raise UserError(

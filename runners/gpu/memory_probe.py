@@ -22,6 +22,7 @@ from grid.store import gpu_needs
 from grid.store.gpu_needs import Need
 from grid.store.home import Home, TrialFolder
 from grid.store.speed_probes import speed_of
+from grid.uses import activate, uses_of
 from retrieval.words.tokens import Tokens
 from runners.training.inputs import Inputs, prepare, protocols_of
 from runners.training.machine import Machine
@@ -72,6 +73,8 @@ def probe(samples: Sequence[Sample], home: Home) -> Probed:
     """
     if not torch.cuda.is_available():
         return Probed([], {})
+    for sample in samples[:1]:  # all are of one grid
+        activate(uses_of(sample.machine.uses))
     gpus = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
     found = Probed([(gpu.total_memory, gpu.name) for gpu in gpus], {})
     sizes = [total for total, _ in found.devices]

@@ -53,8 +53,10 @@ class Driver(Protocol):
 
     def capacity(self) -> Capacity: ...
 
-    def check(self, home: Home, mark: str, paths: Sequence[Path], patience: float) -> None:
-        """Have every node check that it sees the runs folder and these paths, and runs the same code."""
+    def check(
+        self, home: Home, mark: str, paths: Sequence[Path], patience: float, uses: Sequence[tuple[str, str]]
+    ) -> None:
+        """Have every node check that it sees the runs folder and these paths, runs the same code, imports the files."""
 
     def __enter__(self) -> "Driver": ...
 
@@ -83,7 +85,9 @@ class InProcess:
     def capacity(self) -> Capacity:
         return Capacity.of_this_machine()
 
-    def check(self, home: Home, mark: str, paths: Sequence[Path], patience: float) -> None: ...
+    def check(
+        self, home: Home, mark: str, paths: Sequence[Path], patience: float, uses: Sequence[tuple[str, str]]
+    ) -> None: ...
 
     def __enter__(self) -> "InProcess":
         return self

@@ -1,5 +1,6 @@
 """Jobs: what a driver schedules. A job is a trial or a chain of trials, with what it may use of a machine."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from grid.settings import TrialSettings
 from grid.store.gpu_needs import Need
 from grid.store.home import Home
 from grid.store.speed_probes import speed_of
+from grid.uses import activate, uses_of
 from runners.gpu.gpu_shares import Needs
 from runners.gpu.memory_probe import Sample
 from runners.training.machine import Machine
@@ -91,6 +93,12 @@ class Job:
 
     @classmethod
     def from_json(cls, text: str) -> "Job":
+        """The job, for which this process knows what the job's grid uses of a user's own.
+
+        Raises:
+            UserError: a file of the user does not import here.
+        """
+        activate(uses_of(json.loads(text)["machine"]["uses"]))
         return _JSON.validate_json(text)
 
 
@@ -116,13 +124,14 @@ def jobs_for(
     roots = tuple((name, str(grid.root(name))) for name in grid.datasets if grid.root(name))
     resources = grid.resources
     weights = tuple((name, str(folder.absolute())) for name, folder in grid.places().items())
+    uses = tuple((use.path, use.source) for use in grid.uses)
     features = Path(resources.features or home.features).expanduser().absolute()
     jobs = []
     for chain in chains(trials):
         share = max(gpu_share(resources, trial.settings.recipe) for trial in chain) if gpus else 0.0
         data = home.data.absolute()
         machine = Machine(
-            resources.cpu, resources.workers, share > 0, roots, weights, features, data, resources.replicas
+            resources.cpu, resources.workers, share > 0, roots, weights, features, data, uses, resources.replicas
         )
         settings, ids = tuple(trial.settings for trial in chain), tuple(trial.id for trial in chain)
         request = Request(resources.cpus, share, tuple(resources.custom.items()), min(share, 1.0) or 1.0)

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from grid.expansion import Cell, Trial
-from grid.gridfile import Grid
+from grid.gridfile import Grid, make_known
 from grid.store.home import Home
 from runners.gpu import gpu_shares
 from runners.launch import shared_folder, worker
@@ -65,6 +65,7 @@ class Launch:
         Raises:
             UserError: the data, the runs folder or the cluster cannot be used; no trial was started.
         """
+        make_known(grid)
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
         stop = Stop(self.home.stop_request(name))
         driver = self._driver(stop, grid.reliability.grace_seconds)
@@ -116,7 +117,8 @@ class Launch:
         if self.address is not None:
             machines = {job.machine for job in jobs}
             paths = {Path(folder) for machine in machines for _, folder in (*machine.roots, *machine.weights)}
-            driver.check(self.home, launched.mark, sorted(paths), launched.patience)
+            uses = jobs[0].machine.uses if jobs else ()
+            driver.check(self.home, launched.mark, sorted(paths), launched.patience, uses)
 
     def _warn_last(self, message: str) -> None:
         """Warn when the process is about to end while the live display runs."""

@@ -52,6 +52,7 @@ from grid.store import processes
 from grid.store.attempts import Attempt
 from grid.store.failures import Failure
 from grid.store.home import Home
+from grid.uses import activate, uses_of
 from results.records import provenance
 from runners.gpu.memory_probe import apart
 from runners.launch import shared_folder, worker
@@ -114,13 +115,16 @@ class RayTune:
         self._connect()
         return Capacity(tuple(node["Resources"] for node in _nodes()))
 
-    def check(self, home: Home, mark: str, paths: Sequence[Path], patience: float) -> None:
-        """Have every node with CPUs check that it sees the runs folder and these paths, and runs the same code.
+    def check(
+        self, home: Home, mark: str, paths: Sequence[Path], patience: float, uses: Sequence[tuple[str, str]]
+    ) -> None:
+        """Have every node with CPUs check that it sees the runs folder and these paths, runs the same code, and imports
+        the user's own files.
 
         Raises:
             UserError: names the first node that does not, and the problem.
         """
-        wanted = (str(home.path), mark, [str(path) for path in paths], patience, provenance.program_fingerprint())
+        wanted = (str(home.path), mark, [str(path) for path in paths], patience, provenance.program_fingerprint(), uses)
         nodes = _nodes(["CPU"])
         replies = [_on(node["NodeID"], _look, *wanted) for node in nodes]
         for node, reply in zip(nodes, replies, strict=True):
@@ -482,7 +486,7 @@ def _on(node: str, function: Any, *arguments: Any, **options: Any) -> Any:
     return ray.remote(num_cpus=0, scheduling_strategy=there, **options)(function).remote(*arguments)
 
 
-def _look(home: str, mark: str, paths: list[str], patience: float, code: str) -> str:
+def _look(home: str, mark: str, paths: list[str], patience: float, code: str, uses: Sequence[tuple[str, str]]) -> str:
     """The problem of this node; empty without a problem."""
     try:
         shared_folder.wait_for(Home(Path(home)), mark, patience)
@@ -493,6 +497,10 @@ def _look(home: str, mark: str, paths: list[str], patience: float, code: str) ->
         return f"this node does not see {', '.join(lacking)}. Data must lie under the same path on every node."
     if provenance.program_fingerprint() != code:
         return "another version of goalgrid is installed there. Install the same one on every node."
+    try:
+        activate(uses_of(uses))
+    except UserError as error:
+        return str(error)
     return ""
 
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from functools import cache, lru_cache
+from hashlib import sha256
 from typing import Any
 
 from pydantic import BaseModel
 
-from grid import catalog
+from grid import catalog, uses
 from grid.expansion import Shared
-from grid.objectives import OBJECTIVES
+from grid.objectives import CATALOGUE
 from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.protocols import PROTOCOLS
 from grid.settings import TrialSettings
@@ -27,7 +28,8 @@ _ROOTS = frozenset(ROOTS)
 
 def code_fingerprint(settings: Shared | TrialSettings) -> str:
     """Fingerprint of the code that trains these settings, with only the objective and encoders that they name."""
-    return _fingerprint(sources(), *begun_by(settings))
+    own = uses.package_of(settings.objective.name)
+    return _fingerprint(sources(), *begun_by(settings), own.source if own else "")
 
 
 def begun_by(settings: Shared | TrialSettings) -> tuple[frozenset[str], frozenset[str]]:
@@ -35,29 +37,38 @@ def begun_by(settings: Shared | TrialSettings) -> tuple[frozenset[str], frozense
     parts = (settings.dataset, settings.model, settings.train, settings.objective)
     looked = [_looked_through(_Itself(part)) for part in parts]
     classes, held = (frozenset[str]().union(*found) for found in zip(*looked, strict=True))
-    return classes | _ROOTS, held.union(catalog.protocols(settings.dataset.name))
+    own = uses.place(settings.objective.name)
+    return classes | _ROOTS | ({own} if own else set()), held.union(catalog.protocols(settings.dataset.name))
+
+
+def sources() -> Sources:
+    """The sources of this project without its command line, and the files of the user that the present grid uses."""
+    return _sources(tuple((use.module, use.source) for use in uses.present() if use.is_file))
 
 
 @cache
-def sources() -> Sources:
-    """The sources of this project, read once per process."""
-    return Sources(provenance.program(), names())
+def _sources(own: tuple[tuple[str, str], ...]) -> Sources:
+    program = {name: text for name, text in provenance.program().items() if name.partition(".")[0] != "goalgrid"}
+    return Sources({**program, **{name: text.encode() for name, text in own}}, names())
 
 
 @cache
 def names() -> frozenset[str]:
-    """Every name by which settings choose code: objectives and their parts, encoders, poolings, protocols."""
-    parameters = [parameter for entry in OBJECTIVES.values() for parameter in entry.values()]
+    """Every name of ours by which settings choose code: objectives and their parts, encoders, poolings, protocols."""
+    ours = {name: entry for name, entry in CATALOGUE.items() if not entry.equation}
+    parameters = [parameter for entry in ours.values() for parameter in entry.parameters.values()]
     choices = {choice for parameter in parameters for choice in parameter.choices}
     schemas = (value for value in _values(TrialSettings.model_json_schema()) if isinstance(value, dict))
     allowed = {value for schema in schemas for value in (*schema.get("enum", ()), schema.get("const"))}
     chosen = {value for value in allowed if isinstance(value, str)}
-    return frozenset({*OBJECTIVES, *PAIR_WEIGHTS, *TRIPLET_WEIGHTS, *choices, *PROTOCOLS, *chosen})
+    return frozenset({*ours, *PAIR_WEIGHTS, *TRIPLET_WEIGHTS, *choices, *PROTOCOLS, *chosen})
 
 
 @cache
-def _fingerprint(sources: Sources, roots: frozenset[str], named: frozenset[str]) -> str:
-    return provenance.versioned(sources.fingerprint(roots, named))
+def _fingerprint(sources: Sources, roots: frozenset[str], named: frozenset[str], package: str) -> str:
+    """Of the code that is followed and, of an installed package that is not ours, of all its sources."""
+    found = sources.fingerprint(roots, named)
+    return provenance.versioned(sha256(f"{found} {package}".encode()).hexdigest() if package else found)
 
 
 class _Itself:

@@ -22,6 +22,8 @@ class Machine:
     """Folder of the features of frozen backbones."""
     data: Path | None = None
     """Folder that keeps what data sets hold; None: they are read whole at each start."""
+    uses: tuple[tuple[str, str], ...] = ()
+    """(path, text) of the user's own files, which define objectives: each process that trains imports them."""
     replicas: int = 1
     """Processes that train a trial together, each with its own GPU (if any), threads and workers."""
 

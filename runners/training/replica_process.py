@@ -1,20 +1,6 @@
-"""The process of a replica: does what the first replica commands, and ends with it.
+"""What a replica's process does: it follows the commands of the first replica. `replica_start` begins it."""
 
-Started by `replicas` as `python -m runners.training.replica_process DESCRIPTOR`: the descriptor of its end of a
-connection.
-"""
-
-import faulthandler
-import os
-import pickle
-import queue
-import signal
-import sys
-import threading
-import traceback
 from collections.abc import Callable
-from contextlib import suppress
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -54,41 +40,3 @@ def follow(next_order: Callable[[], tuple[Any, ...]], answer: Callable[[Any], No
                 learner.optimizer.step()
             case ("random",):
                 answer(bytes(checkpoints.dumped(checkpoints.random_states(device))))
-
-
-def main(descriptor: int) -> None:
-    """Follow the orders that come over a connection; errors are sent back over it."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # the first replica hears them, and needs this one for its checkpoint
-    faulthandler.enable()
-    connection: Connection[Any, Any] = Connection(descriptor)
-    orders = queue.SimpleQueue[tuple[Any, ...]]()
-    threading.Thread(target=_listen, args=(connection, orders), name="orders", daemon=True).start()
-    try:
-        follow(orders.get, connection.send)
-    except BaseException as error:
-        error.add_note("In a replica:\n" + "".join(traceback.format_exception(error)))
-        with suppress(OSError):
-            connection.send(_portable(error))
-    os._exit(1)  # the others wait in an exchange until this one is gone
-
-
-def _listen(connection: "Connection[Any, Any]", orders: "queue.SimpleQueue[tuple[Any, ...]]") -> None:
-    """Queue the orders of the first replica; end this process, wherever it waits, once that one is gone."""
-    with suppress(EOFError, OSError):
-        while True:
-            orders.put(connection.recv())
-    os._exit(0)
-
-
-def _portable(error: BaseException) -> Exception:
-    """The error, or a copy with the same message if it cannot be pickled."""
-    with suppress(Exception):
-        copy = pickle.loads(pickle.dumps(error))
-        if isinstance(copy, Exception):
-            return copy
-    return RuntimeError("".join(traceback.format_exception_only(error)).strip())
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

@@ -57,10 +57,14 @@ class Replica:
     failed: bool = False
 
     @classmethod
-    def start(cls, rank: int) -> "Replica":
-        """Start a new interpreter: a fork would copy torch's locks without the threads that hold them."""
+    def start(cls, rank: int, uses: Sequence[tuple[str, str]] = ()) -> "Replica":
+        """Start a new interpreter: a fork would copy torch's locks without the threads that hold them.
+
+        Args:
+            uses: path and text of each file of the user's own that the training needs.
+        """
         ours, theirs = Pipe()
-        command = [sys.executable, "-P", "-m", "runners.training.replica_process", str(theirs.fileno())]
+        command = [sys.executable, "-P", "-m", "runners.training.replica_start", str(theirs.fileno())]
         path = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
         process = subprocess.Popen(
             command,
@@ -71,6 +75,7 @@ class Replica:
             start_new_session=True,  # Ctrl-C is for the first replica, which asks all for a checkpoint
         )
         theirs.close()
+        ours.send(uses)
         return cls(rank, process, ours)
 
     def death(self) -> str:
@@ -108,7 +113,7 @@ class Replicas:
             self._folder = Path(tempfile.mkdtemp(prefix="goalgrid-replicas-"))
             try:
                 for rank in range(1, self.machine.replicas):
-                    self._others.append(Replica.start(rank))
+                    self._others.append(Replica.start(rank, self.machine.uses))
             except BaseException:
                 self._end()
                 raise

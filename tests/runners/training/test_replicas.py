@@ -16,7 +16,7 @@ import torch
 from grid.errors import UserError
 from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import load
-from grid.settings import TrialSettings
+from grid.settings import ObjectiveSettings, TrialSettings
 from grid.store.home import TrialFolder
 from retrieval.splits.pairs import DataError
 from runners.training.collectives import Exchange
@@ -68,7 +68,7 @@ def fit(
 
 def children() -> list[psutil.Process]:
     """The replicas that this process has started, and not yet ended."""
-    return [child for child in psutil.Process().children() if "runners.training.replica_process" in child.cmdline()]
+    return [child for child in psutil.Process().children() if "runners.training.replica_start" in child.cmdline()]
 
 
 NETWORKS = {
@@ -156,8 +156,10 @@ def test_going_on_with_more_or_fewer_replicas_and_from_their_checkpoint(tmp_path
 
 
 def test_a_replica_ends_with_the_first_one_and_with_nothing_else(small_trial: Trial) -> None:
-    replica = Replica.start(1)
-    replica.connection.send(("prepare", 1, small_trial.settings, Machine(replicas=2)))
+    mine = "import goalgrid\n\n\n@goalgrid.objective('mine')\ndef mine(t):\n    return t.s_neg - t.s_pos\n"
+    replica = Replica.start(1, [("/on/another/host/mine.py", mine)])
+    settings = small_trial.settings.model_copy(update={"objective": ObjectiveSettings(name="mine")})
+    replica.connection.send(("prepare", 1, settings, Machine(replicas=2)))
     assert replica.connection.recv() == "ready"
     for number in (signal.SIGINT, signal.SIGTERM):  # the first one hears them too
         replica.process.send_signal(number)

@@ -1,0 +1,311 @@
+"""What is a user's own: files and installed packages that a grid `uses`, with the losses and poolings they define.
+
+A file is known by its text, which a grid and its jobs carry: a worker on another host needs no copy of the file. The
+names that the present grid uses stand in our catalogues beside ours; another grid's take their place.
+"""
+
+import ast
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+from grid import objectives
+from grid.errors import UserError, unknown
+from grid.objectives.own import On, entry_of
+from grid.objectives.parameters import ObjectiveEntry, Parameter
+from grid.settings_base import Settings, check_name
+
+GROUP = "goalgrid.plugins"
+"""The entry points by which an installed package offers a module."""
+PREFIX = "uses:"
+"""Begins the module names of users' files, so that none hides a module of ours or of a library."""
+
+Equation = TypeVar("Equation", bound=Callable[..., Any])
+
+
+class Use(Settings):
+    """A file, or an installed package, that a grid uses.
+
+    Args:
+        path: absolute, of a file; of a package, the name of its entry point.
+        source: the file's text; of a package, the digest of its sources.
+    """
+
+    path: str
+    source: str
+
+    @property
+    def is_file(self) -> bool:
+        return self.path.endswith(".py")
+
+    @property
+    def module(self) -> str:
+        """The name of its module, here and in fingerprints."""
+        return PREFIX + Path(self.path).stem if self.is_file else _entry_point(self.path).module
+
+    def gone(self) -> bool:
+        """Whether the file is not on this machine, so that the text that the grid keeps stands for it."""
+        return self.is_file and not Path(self.path).is_file()
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Something of a user's own under a name.
+
+    Args:
+        module, defined: its definition's module, and the definition's name there.
+        module, defined: where its definition stands.
+        made: what a catalogue of ours holds of it.
+    """
+
+    name: str
+    module: str
+    defined: str
+    made: Any
+
+
+_offers: dict[str, list[Offer]] = {}
+"""What each module that was imported offers, by the module's name."""
+_present: dict[Use, list[Offer]] = {}
+"""What the present grid uses."""
+
+
+def objective(
+    name: str, *, on: On = "hardest", formula: str = "", source: str = "", **parameters: Parameter
+) -> Callable[[Equation], Equation]:
+    """Offer a function or class as an objective: `@goalgrid.objective("mine", tau=Parameter(10.0, "steepness"))`.
+
+    Args:
+        name: by which grids name it.
+        on: "hardest": triplets (`objectives.triplets.Triplets`) with the hardest negative; a grid may choose others.
+            "all": triplets with all negatives, -inf where there is none. Of both it returns the value of each triplet,
+            or of each anchor.
+            "scores": the matrix of scores, images by texts, pair k at (k, k). It returns the loss of the batch.
+        formula: one line; default: the first line of the docstring.
+        source: where the equation stands; default: the file's name.
+        parameters: every argument after the first. A class takes them in its constructor, and is called as a function.
+
+    Raises:
+        UserError: the signature has other parameters, or a declaration is wrong.
+    """
+
+    def offer(equation: Equation) -> Equation:
+        from_file = source or str(equation.__module__).removeprefix(PREFIX)
+        _offer(name, equation, entry_of(name, equation, on, parameters, formula, from_file))
+        return equation
+
+    return offer
+
+
+def _offer(name: str, equation: Callable[..., Any], made: Any) -> None:
+    try:
+        check_name(name)
+    except ValueError as error:
+        raise UserError(f"{name!r}: {error}") from None
+    if "." in equation.__qualname__:
+        raise UserError(f"{name!r}: {equation.__qualname__} has to stand at the top of the file, in no other function")
+    module = equation.__module__
+    _offers.setdefault(module, []).append(Offer(name, module, equation.__qualname__, made))
+
+
+def read(text: str, folder: Path) -> Use:
+    """What a grid file's `uses` names.
+
+    Args:
+        text: the path of a file, or the name of an entry point.
+        folder: where a path begins.
+
+    Raises:
+        UserError: there is no such file or package.
+    """
+    if not text.endswith(".py"):
+        return Use(path=text, source=_digest(text))
+    path = (folder / Path(text).expanduser()).absolute()
+    try:
+        return Use(path=str(path), source=path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        beside = [other.name for other in path.parent.glob("*.py")]
+        nearest = get_close_matches(path.name, beside, n=1)
+        hint = f" Did you mean {nearest[0]!r}, beside it?" if nearest else ""
+        raise UserError(f"uses {text!r}: no file {path}.{hint} A path begins at the grid file's folder.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"uses {text!r}: cannot read {path}: {error}") from None
+
+
+def again(use: Use) -> Use:
+    """The same as it is now; of a file that is gone, as it was."""
+    return use if use.gone() else read(use.path, Path())
+
+
+def uses_of(pairs: Iterable[Sequence[str]]) -> list[Use]:
+    """What pairs of path and text stand for, as a job carries them."""
+    return [Use(path=path, source=source) for path, source in pairs]
+
+
+def activate(uses: Iterable[Use]) -> None:
+    """Make known what these files and packages define, in place of what other files and packages define.
+
+    Raises:
+        UserError: a file does not import or offers nothing, or a name is taken.
+    """
+    global _present
+    wanted = list(uses)
+    if wanted == list(_present):
+        return
+    twice = [module for module, count in Counter(use.module for use in wanted).items() if count > 1]
+    if twice:
+        paths = [use.path for use in wanted if use.module == twice[0]]
+        raise UserError(f"uses: {' and '.join(paths)} have one name; rename one of the files.")
+    loaded = {use: _offered(use) for use in wanted}
+    found = dict[str, Offer]()
+    owners = dict[str, str]()
+    ours = {name for name, entry in objectives.CATALOGUE.items() if not entry.equation}
+    for use, offers in loaded.items():
+        for offer in offers:
+            owner = "goalgrid itself" if offer.name in ours else owners.get(offer.name)
+            if owner:
+                raise UserError(
+                    f"{use.path}: the name {offer.name!r} is taken, by {owner}. Give yours another name, e.g. "
+                    f"'my-{offer.name}'."
+                )
+            owners[offer.name], found[offer.name] = use.path, offer
+    objectives.take_over({name: offer.made for name, offer in found.items() if isinstance(offer.made, ObjectiveEntry)})
+    _present = loaded
+
+
+def present() -> tuple[Use, ...]:
+    """What the present grid uses."""
+    return tuple(_present)
+
+
+def place(name: str) -> str | None:
+    """The dotted name of a definition in a user's file, by the name that grids have for it; None of any other."""
+    places = {
+        offer.name: f"{use.module}.{offer.defined}"
+        for use, offers in _present.items()
+        for offer in offers
+        if use.is_file
+    }
+    return places.get(name)
+
+
+def package_of(name: str) -> Use | None:
+    """The installed package that defines what grids have this name for; None of any other name."""
+    return next(
+        (use for use, offers in _present.items() for offer in offers if offer.name == name and not use.is_file), None
+    )
+
+
+@cache
+def _offered(use: Use) -> list[Offer]:
+    """What the module offers when it is imported.
+
+    Raises:
+        UserError: with the line of the file.
+    """
+    if use.is_file:
+        _execute(use)
+        offers = _offers.get(use.module, [])
+    else:
+        _import(use)
+        top = use.module.partition(".")[0]
+        offers = [offer for name in _offers if name.partition(".")[0] == top for offer in _offers[name]]
+    if not offers:
+        raise UserError(f"{use.path} offers nothing. Put @goalgrid.objective(NAME) above a loss: docs/own.md.")
+    return offers
+
+
+def _execute(use: Use) -> None:
+    _check(use)
+    _offers.pop(use.module, None)
+    module = ModuleType(use.module)
+    module.__file__ = use.path
+    sys.modules[use.module] = module  # dataclasses and pickles look a module up by its name
+    try:
+        exec(compile(use.source, use.path, "exec"), module.__dict__)
+    except UserError as error:
+        raise UserError(f"{use.path}{_line(error, use.path)}: {error}") from None
+    except (Exception, SystemExit) as error:
+        said = f"{type(error).__name__}: {error}"
+        raise UserError(f"{use.path} does not import{_line(error, use.path)}: {said}") from None
+
+
+def _import(use: Use) -> None:
+    if _digest(use.path) != use.source:
+        raise UserError(f"another version of the package {use.path!r} is installed here than where the launch began.")
+    try:
+        _entry_point(use.path).load()
+    except UserError as error:
+        raise UserError(f"package {use.path!r}: {error}") from None
+    except Exception as error:
+        raise UserError(f"package {use.path!r} does not import: {type(error).__name__}: {error}") from None
+
+
+def _check(use: Use) -> None:
+    """Check that the file is Python, and imports nothing that would stay behind when its text goes to a worker."""
+    try:
+        tree = ast.parse(use.source, use.path)
+    except SyntaxError as error:
+        raise UserError(
+            f"{use.path} does not import, line {error.lineno}: {error.msg}: {error.text}".rstrip()
+        ) from None
+    for node in ast.walk(tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+        modules = [node.module or "."] if isinstance(node, ast.ImportFrom) else names
+        where = f"{use.path}, line {getattr(node, 'lineno', 0)}"
+        if isinstance(node, ast.ImportFrom) and (node.level or "*" in names):
+            said = "a relative import" if node.level else f"from {node.module} import *"
+            raise UserError(
+                f"{where}: {said} cannot be followed; import the names themselves from an installed module."
+            )
+        for module in modules:
+            top = module.partition(".")[0]
+            beside = Path(use.path).with_name(top)
+            if beside.with_suffix(".py").is_file() or (beside / "__init__.py").is_file():
+                raise UserError(
+                    f"{where}: {top!r} lies beside the file and would not go to the workers with it. Put all into one "
+                    f"file, or install a package with an entry point in {GROUP!r}: docs/own.md."
+                )
+
+
+def _line(error: BaseException, path: str) -> str:
+    """`, line 7: tau = 1 / 0`: the last line of the file that the error went through."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    return f", line {frames[-1].lineno}: {frames[-1].line}" if frames else ""
+
+
+def _entry_point(name: str) -> EntryPoint:
+    known = {point.name: point for point in entry_points(group=GROUP)}
+    if name not in known:
+        hint = f"A file ends in .py; a package has an entry point in {GROUP!r}."
+        raise UserError(unknown("package", name, sorted(known) or ["none is installed"], where="in uses", hint=hint))
+    return known[name]
+
+
+@cache
+def _digest(name: str) -> str:
+    """SHA-256 of all sources of a package, by its entry point."""
+    top = _entry_point(name).module.partition(".")[0]
+    spec = None
+    with suppress(ImportError):
+        spec = find_spec(top)
+    if spec is None or not spec.origin:
+        raise UserError(f"package {name!r}: its module {top} cannot be found. Install it again.")
+    origin = Path(spec.origin)
+    files: Sequence[Path] = sorted(origin.parent.rglob("*.py")) if spec.submodule_search_locations else [origin]
+    digest = sha256()
+    for file in files:
+        text = file.read_bytes()
+        digest.update(f"{file.relative_to(origin.parent)} {len(text)} ".encode() + text)
+    return digest.hexdigest()

@@ -1,0 +1,107 @@
+"""What is a user's own, beside ours: written into an empty folder, trained, shown, edited, and gone."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from grid import uses
+from grid.store.home import Home
+from runners.launch.jobs import Job, jobs_for
+
+from ..conftest import ROOT, Goalgrid, made_once
+
+PAGE = (ROOT / "docs" / "own.md").read_text(encoding="utf-8")
+(LOSSES,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+(GRID,) = re.findall(r"```toml\n(name.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def folder(goalgrid: Goalgrid, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder of a user's own, after three commands: `plan`, `run`, `table`."""
+
+    def train(folder: Path) -> None:
+        (folder / "losses.py").write_text(LOSSES, encoding="utf-8")
+        (folder / "mine.toml").write_text(GRID, encoding="utf-8")
+        for command in (("plan",), ("run", "--here", "--mlflow-uri", "")):
+            finished = goalgrid(command[0], str(folder / "mine.toml"), *command[1:], runs=folder / "runs")
+            assert finished.returncode == 0, finished.stderr
+
+    yield made_once("own", tmp_path_factory, train)
+    uses.activate([])
+
+
+def stale(folder: Path, goalgrid: Goalgrid) -> set[str]:
+    status = json.loads(goalgrid("status", "mine", "--json", runs=folder / "runs").stdout)
+    names = ("con_con", "soft-hinge", "two-way")
+    assert status["stale"].keys() <= {"code"}
+    return {
+        name for trials in status["stale"].get("code", {}).values() for name in names if any(name in t for t in trials)
+    }
+
+
+def test_the_table_shows_own_losses_by_name_from_any_folder(folder: Path, goalgrid: Goalgrid) -> None:
+    table = goalgrid("table", "mine", "--format", "csv", runs=folder / "runs")
+    assert table.returncode == 0, table.stderr
+    assert all(name in table.stdout for name in ("con_con", "soft-hinge", "two-way"))
+    assert stale(folder, goalgrid) == set()
+
+
+@pytest.mark.parametrize(
+    ("edit", "expected"),
+    [
+        (LOSSES.replace("/ tau", "/ (2 * tau)"), {"soft-hinge"}),
+        (LOSSES.replace("(scores, scores.T)", "(scores,)"), {"two-way"}),
+        (LOSSES.replace("Cross entropy of the scores", "Cross entropy") + "# the end\n", set()),
+        (LOSSES + '\n\n@goalgrid.objective("third")\ndef third(t):\n    return t.s_neg\n', set()),
+    ],
+    ids=["the first loss", "the second loss", "words", "a third loss"],
+)
+def test_an_edit_makes_exactly_the_trials_of_that_loss_stale(
+    edit: str, expected: set[str], folder: Path, goalgrid: Goalgrid
+) -> None:
+    (folder / "losses.py").write_text(edit, encoding="utf-8")
+    try:
+        assert stale(folder, goalgrid) == expected
+    finally:
+        (folder / "losses.py").write_text(LOSSES, encoding="utf-8")
+
+
+def test_a_file_that_is_gone_is_said_once_and_the_table_still_stands(folder: Path, goalgrid: Goalgrid) -> None:
+    (folder / "losses.py").rename(folder / "moved.py")
+    try:
+        table = goalgrid("table", "mine", "--format", "csv", runs=folder / "runs")
+        assert table.returncode == 0
+        assert table.stderr.count("losses.py, which grid 'mine' uses, is gone. Its text of the last run") == 1
+        planned = goalgrid("plan", str(folder / "mine.toml"), runs=folder / "runs")
+        assert planned.returncode == 2
+        assert "uses './losses.py': no file" in planned.stderr
+    finally:
+        (folder / "moved.py").rename(folder / "losses.py")
+
+
+def test_a_job_brings_the_file_to_a_process_that_lacks_it(folder: Path) -> None:
+    from grid.expansion import expand, trials_of
+    from grid.store.saved_grid import read_grid
+
+    home = Home(folder / "runs")
+    grid = read_grid("mine", home)
+    text = jobs_for(grid, trials_of(expand(grid)), home, gpus=0)[1].to_json().replace(str(folder), "/elsewhere")
+    uses.activate([])
+    job = Job.from_json(text)
+    assert job.trials[0].objective.name == "soft-hinge"
+    assert uses.place("soft-hinge") == "uses:losses.soft_hinge"
+
+
+def test_own_objectives_are_explained_and_drawn(folder: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
+    own = ("--uses", str(folder / "losses.py"))
+    assert "soft-hinge" in goalgrid("objectives", *own, runs=tmp_path).stdout
+    assert "steepness, per unit of similarity" in goalgrid("objectives", "soft-hinge", *own, runs=tmp_path).stdout
+    drawn = goalgrid("diagrams", "soft-hinge", *own, "--set", "tau=20", "-o", str(tmp_path), runs=tmp_path)
+    assert drawn.returncode == 0, drawn.stderr
+    assert (tmp_path / "soft-hinge.png").exists()
+    refused = goalgrid("diagrams", "two-way", *own, runs=tmp_path)
+    assert "'two-way' is a function of all scores of a batch" in refused.stderr
+    assert "unknown objective 'soft-hinge'" in goalgrid("objectives", "soft-hinge", runs=tmp_path).stderr

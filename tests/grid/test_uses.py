@@ -1,0 +1,165 @@
+"""A user's own files: what they add to the catalogue, whom that concerns, and every mistake in one message."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from grid import uses
+from grid.errors import UserError
+from grid.expansion import expand
+from grid.gridfile import Grid, check, load
+from grid.objectives import CATALOGUE, OBJECTIVES, resolve
+from grid.store.home import Home
+from grid.store.saved_grid import read_grid, save_grid
+
+HEAD = "import goalgrid\nfrom goalgrid import Parameter\n\n\n"
+LOSS = '@goalgrid.objective("mine", tau=Parameter(10.0, "steepness"))\ndef mine(t, *, tau):\n    """tau s_neg"""\n'
+MINE = HEAD + LOSS + "    return tau * t.s_neg\n"
+GRID = (
+    'name = "g"\ndatasets = "shapes"\nrecipes = "cnn-bow"\nobjectives = ["con_con", "mine"]\nseeds = 0\n'
+    'uses = "./losses.py"\n'
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_known() -> Iterator[None]:
+    yield
+    uses.activate([])
+
+
+def own_grid(folder: Path, text: str = MINE, *overrides: str) -> Grid:
+    (folder / "losses.py").write_text(text, encoding="utf-8")
+    (folder / "g.toml").write_text(GRID, encoding="utf-8")
+    return load(str(folder / "g.toml"), overrides)
+
+
+def ids(grid: Grid) -> dict[str, str]:
+    return {cell.objective: cell.trials[0].id for cell in expand(grid)}
+
+
+def test_a_loss_of_ones_own_is_an_objective_with_parameters(tmp_path: Path) -> None:
+    grid = own_grid(tmp_path, MINE, "sweep.objective.tau=[10, 5]")
+    swept = {cell.trials[0].id for cell in expand(grid) if cell.objective == "mine"}
+    assert len(swept) == 2
+    assert resolve("mine", tau=3)["tau"] == 3.0
+    assert CATALOGUE["mine"].formula == "tau s_neg"
+    assert CATALOGUE["mine"].source == "losses"
+    assert ids(own_grid(tmp_path))["mine"] in swept
+
+
+def test_a_loss_of_ones_own_moves_no_other_trial_and_goes_with_its_grid(tmp_path: Path) -> None:
+    content = {"name": "g", "datasets": "shapes", "recipes": "cnn-bow", "objectives": "con_con", "seeds": 0}
+    ours = ids(check(content, where="grid"))["con_con"]
+    assert ids(own_grid(tmp_path))["con_con"] == ours
+    check(content, where="grid")
+    assert "mine" not in CATALOGUE
+    assert "mine" not in OBJECTIVES
+
+
+def test_a_saved_grid_needs_its_file_no_more_and_sees_edits(tmp_path: Path) -> None:
+    grid, home = own_grid(tmp_path), Home(tmp_path / "runs")
+    before = ids(grid)
+    save_grid(grid, [cell.trials[0] for cell in expand(grid)], home)
+    (tmp_path / "losses.py").write_text(MINE.replace("tau * t", "2 * tau * t"), encoding="utf-8")
+    assert "2 * tau" in read_grid("g", home).uses[0].source
+    (tmp_path / "losses.py").unlink()
+    read = read_grid("g", home)
+    assert read == grid
+    assert read.uses[0].gone()
+    assert ids(read) == before
+
+
+def test_a_class_takes_its_parameters_in_its_constructor(tmp_path: Path) -> None:
+    own = '@goalgrid.objective("mine", tau=Parameter(10.0, "steepness"))\nclass Mine:\n'
+    body = "    def __init__(self, tau):\n        self.tau = tau\n"
+    call = "    def __call__(self, t):\n        return self.tau * t.s_neg\n"
+    assert expand(own_grid(tmp_path, HEAD + own + body + call))
+    with pytest.raises(UserError, match=r"class Mine has no __call__\(self, triplets\)"):
+        own_grid(tmp_path, HEAD + own + body)
+
+
+WRONG = {
+    "a missing module": ("import torhc\n", "losses.py does not import, line 1: import torhc: ModuleNotFoundError"),
+    "a wrong line": (f"{MINE}\n\nx = 1 / 0\n", "losses.py does not import, line 11: x = 1 / 0: ZeroDivisionError"),
+    "no Python": ("def mine(t:\n", "losses.py does not import, line 1: '(' was never closed"),
+    "nothing offered": ("x = 1\n", "losses.py offers nothing. Put @goalgrid.objective(NAME) above a loss"),
+    "a name of ours": (MINE.replace('"mine"', '"con_con"'), "the name 'con_con' is taken, by goalgrid itself"),
+    "a name twice": (
+        f'{MINE}\n\n@goalgrid.objective("mine")\ndef other(t):\n    return t.s_neg\n',
+        "the name 'mine' is taken, by",
+    ),
+    "a name that is none": (MINE.replace('"mine"', '"my loss"'), "'my loss': a name begins with a letter or digit"),
+    "declared, not taken": (MINE.replace("*, tau", ""), "losses.py, line 5: @goalgrid.objective"),
+    "taken, not declared": (
+        MINE.replace("*, tau", "*, tau, beta=1"),
+        "objective 'mine': mine takes beta, which is not declared; add beta = goalgrid.Parameter(default, meaning)",
+    ),
+    "a parameter of ours": (
+        MINE.replace("tau", "mining"),
+        "mining is a parameter that the program gives to objectives",
+    ),
+    "no Parameter": (MINE.replace('Parameter(10.0, "steepness")', "10.0"), "tau = 10.0 is no goalgrid.Parameter"),
+    "a text without choices": (MINE.replace("10.0", '"steep"'), "a parameter that is a text needs its choices"),
+    "a wrong on": (
+        MINE.replace('"mine",', '"mine", on="score",'),
+        "unknown value 'score' of on. Did you mean 'scores'?",
+    ),
+    "a module beside it": (f"import helper\n{MINE}", "line 1: 'helper' lies beside the file and would not go to the"),
+    "a star": (f"from math import *\n{MINE}", "line 1: from math import * cannot be followed"),
+    "a loss in a function": (
+        HEAD + "def make():\n    @goalgrid.objective('mine')\n    def mine(t):\n        return t.s_neg\n\n\nmake()\n",
+        "has to stand at the top of the file",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", WRONG)
+def test_a_mistake_in_a_file_is_one_message(mistake: str, tmp_path: Path) -> None:
+    text, said = WRONG[mistake]
+    (tmp_path / "helper.py").touch()
+    with pytest.raises(UserError) as caught:
+        own_grid(tmp_path, text)
+    assert said in str(caught.value)
+    assert str(tmp_path / "losses.py") in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named_with_the_nearest(tmp_path: Path) -> None:
+    own_grid(tmp_path)
+    (tmp_path / "losses.py").rename(tmp_path / "loses.py")
+    with pytest.raises(UserError, match=r"uses './losses.py': no file .* Did you mean 'loses.py', beside it\?"):
+        load(str(tmp_path / "g.toml"))
+
+
+def test_an_installed_package_is_used_by_the_name_of_its_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_grid(tmp_path)
+    (tmp_path / "g.toml").write_text(GRID.replace("./losses.py", "my-lab"), encoding="utf-8")
+    with pytest.raises(UserError, match=r"unknown package 'my-lab' in uses"):
+        load(str(tmp_path / "g.toml"))
+    package, installed = tmp_path / "site" / "lab_of_mine", tmp_path / "site" / "lab_of_mine-1.dist-info"
+    package.mkdir(parents=True)
+    installed.mkdir()
+    (package / "__init__.py").write_text("from . import losses as losses\n", encoding="utf-8")
+    (package / "losses.py").write_text(MINE, encoding="utf-8")
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: lab-of-mine\nVersion: 1\n", encoding="utf-8")
+    (installed / "entry_points.txt").write_text("[goalgrid.plugins]\nmy-lab = lab_of_mine\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    grid = load(str(tmp_path / "g.toml"))
+    assert uses.package_of("mine") == grid.uses[0]
+    assert CATALOGUE["mine"].source == "lab_of_mine.losses"
+    assert load(str(tmp_path / "g.toml")) == grid
+    elsewhere = grid.uses[0].model_copy(update={"source": "0"})
+    with pytest.raises(UserError, match="another version of the package 'my-lab' is installed here"):
+        uses.activate([elsewhere])
+
+
+def test_two_files_cannot_have_one_name_nor_define_one(tmp_path: Path) -> None:
+    own_grid(tmp_path)
+    (tmp_path / "below").mkdir()
+    for other, said in (("below/losses.py", "have one name; rename"), ("other.py", "the name 'mine' is taken, by")):
+        (tmp_path / other).write_text(MINE, encoding="utf-8")
+        (tmp_path / "g.toml").write_text(GRID.replace('"./losses.py"', f'["losses.py", "{other}"]'), encoding="utf-8")
+        with pytest.raises(UserError, match=said):
+            load(str(tmp_path / "g.toml"))
