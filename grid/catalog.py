@@ -1,19 +1,29 @@
-"""What is shipped: recipes, presets and data sets, one TOML file each. The folder is the list."""
+"""What is shipped: recipes, presets and data sets, one TOML file each, the folder is the list; and own recipes.
+
+A user's own recipe is a TOML file, or a table of a grid file. Both may extend another recipe. A grid keeps its own
+recipes whole; those of the present grid are known beside the shipped recipes.
+"""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from difflib import get_close_matches
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, Field, PositiveInt, ValidationError
 
 from grid.encoders import ModelSettings
-from grid.errors import UserError, unknown
+from grid.errors import UserError, several, unknown
 from grid.settings import TrainSettings
-from grid.settings_base import Settings
+from grid.settings_base import Settings, check_name
 
 Shelf = Literal["recipes", "presets", "datasets"]
+
+_own: dict[str, dict[str, Any]] = {}
+"""Whole contents of the present grid's own recipes."""
 
 
 class Recipe(Settings):
@@ -96,23 +106,45 @@ def recipe(name: str) -> Recipe:
     return Recipe.model_validate(content(name))
 
 
+def recipe_names() -> tuple[str, ...]:
+    """The shipped recipes and those of the present grid."""
+    return *names("recipes"), *_own
+
+
+def take_over(recipes: Mapping[str, dict[str, Any]]) -> None:
+    """Make a grid's own recipes known, in place of another grid's.
+
+    Args:
+        recipes: whole contents, by name.
+    """
+    if recipes != _own:
+        _own.clear()
+        _own.update(recipes)
+        recipe.cache_clear()
+
+
 def settings(name: str) -> dict[str, Any]:
     """All settings of a recipe by dotted name, defaults filled in.
 
     >>> settings("vse-2ad")["train.weight_decay"], settings("vse-inf-wsl")["model.text.init"]
     (0.0001, 'torch')
     """
-    flat: dict[str, Any] = {}
+    return flat(recipe(name))
+
+
+def flat(recipe: Recipe) -> dict[str, Any]:
+    """The settings of a recipe by dotted name, defaults filled in."""
+    found: dict[str, Any] = {}
 
     def walk(table: dict[str, Any], prefix: str) -> None:
         for key, value in table.items():
             if isinstance(value, dict) and key != "architecture":
                 walk(value, f"{prefix}{key}.")
             else:
-                flat[prefix + key] = value
+                found[prefix + key] = value
 
-    walk(recipe(name).model_dump(include={"model", "train"}), "")
-    return flat
+    walk(recipe.model_dump(include={"model", "train"}), "")
+    return found
 
 
 def lineage(name: str) -> list[str]:
@@ -123,13 +155,112 @@ def lineage(name: str) -> list[str]:
 
 def content(name: str) -> dict[str, Any]:
     """A recipe as its file gives it, over the content of the recipe that it extends; what no file says is left out."""
+    if name in _own:
+        return deepcopy(_own[name])
     own = read("recipes", name)
     base = own.pop("extends", None)
-    if base is None:
-        return own
-    inherited = content(base)
-    inherited.pop("starts_from", None)
-    return _over(inherited, own)
+    return own if base is None else _extended(content(base), own)
+
+
+class OwnRecipes:
+    """A grid file's own recipes: its tables, and the files that it names, each whole.
+
+    Args:
+        tables: contents of [recipe.NAME], by name.
+        folder: where the paths in the grid file begin.
+    """
+
+    def __init__(self, tables: Mapping[str, Any], folder: Path) -> None:
+        self._tables, self._folder = tables, folder
+        self.whole: dict[str, dict[str, Any]] = {}
+        """Whole contents by name."""
+        self._from: dict[str, str] = {}
+
+    def add(self, text: str) -> str:
+        """Read a recipe, with all recipes that it extends and starts from, and return its name.
+
+        Args:
+            text: the path of a file, which ends in .toml, or a name.
+
+        Raises:
+            UserError: no such recipe, a cycle, a wrong content, or a name that another recipe has.
+        """
+        return self._read(text, self._folder, ())[0]
+
+    def _read(self, text: str, folder: Path, before: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
+        """Name and whole content."""
+        path = (folder / Path(text).expanduser()).absolute()
+        in_grid = not before or before[-1].startswith("[")
+        if text.endswith(".toml"):
+            name, place, own, folder = path.stem, str(path), _read_recipe(path, text), path.parent
+        elif in_grid and text in self._tables:
+            name, place, own = text, f"[recipe.{text}]", dict(self._tables[text])
+        elif text in names("recipes"):
+            return text, content(text)
+        else:
+            known = [*names("recipes"), *(self._tables if in_grid else ())]
+            hint = "A recipe of your own is the path of a file that ends in .toml, or a table [recipe.NAME]."
+            raise UserError(unknown("recipe", text, known, where=f"in {before[-1]}" if before else "", hint=hint))
+        trail = *before, place
+        if place in before:
+            raise UserError(
+                f"recipes that extend or start from one another: {' -> '.join(trail[trail.index(place) :])}"
+            )
+        if base := own.pop("extends", None):
+            own = _extended(self._read(str(base), folder, trail)[1], own)
+        if parent := own.get("starts_from"):
+            own["starts_from"] = self._read(str(parent), folder, trail)[0]
+        self._keep(name, {"description": "your own", **own}, place)
+        return name, own
+
+    def _keep(self, name: str, whole: dict[str, Any], place: str) -> None:
+        """Check a recipe, and keep it unless it is a shipped one under the shipped name."""
+        try:
+            check_name(name)
+            made = Recipe.model_validate(whole)
+        except ValidationError as error:
+            raise several(f"recipe {place}", explain(error, Recipe)) from None
+        except ValueError as error:
+            raise UserError(f"recipe {place}: {error}, not {name!r}") from None
+        other = recipe(name) if name in names("recipes") else None
+        if name in self.whole:
+            other = Recipe.model_validate(self.whole[name])
+        if other is None:
+            self.whole[name], self._from[name] = whole, place
+        elif differs := _differences(made, other):
+            owner = self._from.get(name, "the recipe that is shipped")
+            raise UserError(
+                f"recipe {place}: {owner} has the name {name!r}, too, and other content: {', '.join(differs)}. "
+                "Give yours another name."
+            )
+
+
+def _read_recipe(path: Path, text: str) -> dict[str, Any]:
+    """The content of a user's recipe file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        nearest = get_close_matches(path.name, [other.name for other in path.parent.glob("*.toml")], n=1)
+        hint = f" Did you mean {nearest[0]!r}, beside it?" if nearest else ""
+        raise UserError(f"recipe {text!r}: no file {path}.{hint} A path begins at the folder of its file.") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UserError(f"recipe {text!r}: cannot read {path}: {error}") from None
+
+
+def _extended(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    """A recipe's own content over the content that it extends, which hands down no recipe to start from."""
+    base.pop("starts_from", None)
+    return _over(base, own)
+
+
+def _differences(made: Recipe, other: Recipe) -> list[str]:
+    """The settings in which two recipes differ, the description aside."""
+    (one, two) = ({**flat(each), "starts_from": each.starts_from, "gpu": each.gpu} for each in (made, other))
+    return [
+        f"{key} {one.get(key)} and {two.get(key)}"
+        for key in dict.fromkeys([*one, *two])
+        if one.get(key) != two.get(key)
+    ]
 
 
 def _over(base: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:

@@ -36,7 +36,7 @@ CHANGES = r"[A-Za-z0-9._+,=-]+"
 READABLE = 60
 """Characters of overrides that stand in a grid's name; of longer overrides, their hash."""
 
-TABLES = ("set", "sweep", "data", "weights", "resources", "reliability")
+TABLES = ("recipe", "set", "sweep", "data", "weights", "resources", "reliability")
 LISTS = ("datasets", "recipes", "objectives", "seeds", "tables", "uses")
 """Fields that hold lists; a single value stands for a list of one."""
 
@@ -88,6 +88,8 @@ class Grid(Settings):
     sweep: dict[str, Annotated[list[Value], Field(min_length=1)]] = {}
     data: dict[Name, Location] = {}
     weights: dict[str, str] = {}
+    recipe: dict[Name, dict[str, Any]] = {}
+    """The user's own recipes, whole; in a grid file, a table may extend another recipe."""
     uses: list[Use] = []
     """The user's own files and packages, which define objectives beside ours; in a grid file, their paths and names."""
     tables: list[str] = []
@@ -197,7 +199,7 @@ def changed_name(name: str, changes: Iterable[tuple[str, Any]]) -> str:
 
 
 def read_own(content: Mapping[str, Any], folder: Path, where: str) -> dict[str, Any]:
-    """The content with the text of each file that it uses, in place of the file's path.
+    """The content with the text of each file that it uses, and all recipes of the user's own, in place of paths.
 
     Args:
         folder: where paths begin.
@@ -206,23 +208,39 @@ def read_own(content: Mapping[str, Any], folder: Path, where: str) -> dict[str, 
         UserError: with every file that cannot be read.
     """
     content, problems = _normal(content, where), list[str]()
+    tables = _given(content, "recipe", dict)
+    own = catalog.OwnRecipes({name: table for name, table in tables.items() if isinstance(table, dict)}, folder)
 
-    def read(entry: Any) -> Any:
-        try:
-            return uses.read(entry, folder).model_dump() if isinstance(entry, str) else entry
-        except UserError as error:
-            problems.append(str(error))
+    def used(entry: Any) -> Any:
+        return uses.read(entry, folder).model_dump() if isinstance(entry, str) else entry
 
-    if "uses" in content:
-        content["uses"] = [read(entry) for entry in _given(content, "uses", list)] or content["uses"]
+    def recipe(entry: Any) -> Any:
+        is_own = isinstance(entry, str) and (entry.endswith(".toml") or isinstance(tables.get(entry), dict))
+        return own.add(entry) if is_own else entry
+
+    def each(read: Callable[[Any], Any], entries: Iterable[Any]) -> Iterator[Any]:
+        for entry in entries:
+            try:
+                yield read(entry)
+            except UserError as error:
+                problems.append(str(error))
+
+    for name, read in (("uses", used), ("recipes", recipe)):
+        if isinstance(content.get(name), list):
+            content[name] = list(each(read, content[name]))
+    list(each(recipe, tables))
+    others = {name: table for name, table in tables.items() if not isinstance(table, dict)}
+    if own.whole or tables:
+        content["recipe"] = {**others, **own.whole}
     if problems:
-        raise several(where, problems)
+        raise several(where, dict.fromkeys(problems))
     return content
 
 
 def make_known(grid: Grid) -> None:
     """Make what the grid uses of a user's own known to this process, in place of what another grid uses."""
     uses.activate(grid.uses)
+    catalog.take_over(grid.recipe)
 
 
 def check(content: Mapping[str, Any], *, where: str) -> Grid:
@@ -234,6 +252,7 @@ def check(content: Mapping[str, Any], *, where: str) -> Grid:
     content = _normal(content, where)
     if "objectives" in content:
         content["objectives"] = _spelled_out(content["objectives"])
+    catalog.take_over(_given(content, "recipe", dict))
     with suppress(ValidationError):  # which is reported below
         try:
             uses.activate(map(Use.model_validate, _given(content, "uses", list)))
@@ -302,7 +321,7 @@ def _given(content: Mapping[str, Any], field: str, kind: type[Collected]) -> Col
 
 
 def _unknown_names(content: Mapping[str, Any]) -> list[str]:
-    datasets, recipes = sorted({*catalog.names("datasets"), *_given(content, "data", dict)}), catalog.names("recipes")
+    datasets, recipes = sorted({*catalog.names("datasets"), *_given(content, "data", dict)}), catalog.recipe_names()
     hint = "For data of your own, add [data.NAME] with its root."
     axes: dict[str, tuple[Collection[str], Callable[[str, str], str]]] = {
         "datasets": (datasets, lambda name, where: unknown("dataset", name, datasets, where=where, hint=hint)),
@@ -432,7 +451,7 @@ def _name_and_folder(place: str) -> tuple[str, str]:
 
 def _weights_of(grid: Grid) -> set[str]:
     """The names of pretrained weights in all recipes, and in the settings of a grid."""
-    models = [catalog.recipe(name).model for name in catalog.names("recipes")]
+    models = [catalog.recipe(name).model for name in catalog.recipe_names()]
     chosen = {key: [value] for key, value in grid.set.items()} | grid.sweep
     given = [str(value) for key, values in chosen.items() for value in values if key.endswith(".weights")]
     parts = [part for model in models for part in (model.image, model.text)]

@@ -29,13 +29,19 @@ def grids() -> None:
 
 @verbs.command()
 def recipes(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="All settings of this one.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="All settings of this one, or of a file.")
+    ] = None,
 ) -> None:
     """What recipes are shipped: backbones with their training settings; or all settings of one."""
     if name is None:
         show_list({known: catalog.recipe(known).description for known in catalog.names("recipes")})
         return
-    all_known(("recipe", name, catalog.names("recipes")))
+    if name.endswith(".toml"):
+        own = catalog.OwnRecipes({}, Path())
+        name = own.add(name)
+        catalog.take_over(own.whole)
+    all_known(("recipe", name, catalog.recipe_names()))
     recipe = catalog.recipe(name)
     show(f"{name}: {recipe.description}\n")
     show_list({f"  {setting}": str(value) for setting, value in catalog.settings(name).items()})

@@ -16,6 +16,8 @@ from ..conftest import ROOT, Goalgrid, made_once
 PAGE = (ROOT / "docs" / "own.md").read_text(encoding="utf-8")
 (LOSSES,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 (GRID,) = re.findall(r"```toml\n(name.*?)```", PAGE, re.DOTALL)
+(RECIPE,) = re.findall(r"```toml\n(extends.*?)```", PAGE, re.DOTALL)
+(TABLE,) = re.findall(r"```toml\n(recipes.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +26,7 @@ def folder(goalgrid: Goalgrid, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
     def train(folder: Path) -> None:
         (folder / "losses.py").write_text(LOSSES, encoding="utf-8")
+        (folder / "small.toml").write_text(RECIPE, encoding="utf-8")
         (folder / "mine.toml").write_text(GRID, encoding="utf-8")
         for command in (("plan",), ("run", "--here", "--mlflow-uri", "")):
             finished = goalgrid(command[0], str(folder / "mine.toml"), *command[1:], runs=folder / "runs")
@@ -105,3 +108,14 @@ def test_own_objectives_are_explained_and_drawn(folder: Path, goalgrid: Goalgrid
     refused = goalgrid("diagrams", "two-way", *own, runs=tmp_path)
     assert "'two-way' is a function of all scores of a batch" in refused.stderr
     assert "unknown objective 'soft-hinge'" in goalgrid("objectives", "soft-hinge", runs=tmp_path).stderr
+
+
+def test_own_recipes_are_shown_and_are_an_axis(folder: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
+    shown = goalgrid("recipes", str(folder / "small.toml"), runs=tmp_path)
+    assert "small: cnn-bow, in a second" in shown.stdout
+    assert re.search(r"train.batch_size +250\n", shown.stdout)
+    lines = [line for line in GRID.splitlines() if not line.startswith("recipes")]
+    grid = folder / "axis.toml"
+    grid.write_text("\n".join([*lines, TABLE]), encoding="utf-8")
+    planned = goalgrid("plan", str(grid), runs=tmp_path)
+    assert "recipe       3  cnn-bow, small, slower" in planned.stdout, planned.stderr
