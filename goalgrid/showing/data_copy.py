@@ -36,6 +36,24 @@ def guide(name: str, known: catalog.Dataset) -> list[str]:
     return [*lines, "", f"Check your copy: goalgrid data check {name} --root DIR", *more]
 
 
+def own_guide() -> list[str]:
+    """How a folder with data of one's own may look, in each form."""
+    from retrieval.data import precomp_files
+    from retrieval.data.annotations import FORMATS
+
+    trees = {title: form.tree for title, form in FORMATS.items() if form.tree} | {"features": precomp_files.TREE}
+    lines = ["Data of your own have any name that `goalgrid datasets` does not list. How DIR may look: one of", ""]
+    for title, tree in trees.items():
+        lines += [f"  {title}", *(f"    {line}" for line in tree.strip().splitlines())]
+    grid = '[data.NAME] root = "DIR"'
+    return [
+        *lines,
+        "",
+        "Check it: goalgrid data check NAME --root DIR",
+        f"In a grid file: {grid}. More: docs/data/own.md",
+    ]
+
+
 def lines(report: "DataReport") -> list[str]:
     """The problems of a copy, then its parts."""
     parts = [line for part in report.parts for line in _part(part)]

@@ -27,10 +27,21 @@ DataName = Annotated[str, typer.Argument(metavar="NAME", help="A data set's name
 
 
 @verbs.command()
-def where(name: DataName) -> None:
-    """Where to get a data set, how its folder may look, and how large it is. Needs no network."""
+def where(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="A data set, see `goalgrid datasets`; none: data of your own."),
+    ] = None,
+) -> None:
+    """Say where to get a data set and how its folder may look.
+
+    It needs no network. Without a name: how a folder with data of your own may look.
+    """
+    if name is None:
+        show("\n".join(data_copy.own_guide()))
+        return
     if name not in catalog.names("datasets"):
-        hint = "Data of your own may have any other name, and any of these forms: goalgrid data where flickr30k."
+        hint = "Data of your own may have any other name; how they may look: goalgrid data where."
         raise UserError(unknown("data set", name, catalog.names("datasets"), hint=hint))
     show("\n".join(data_copy.guide(name, catalog.dataset(name))))
 
@@ -57,9 +68,8 @@ def check(
         say(f"{name} is made on the spot: there is no copy to check.")
         return
     if root is None:
-        raise UserError(
-            f"where is your copy of {name!r}? Give --root DIR. How it must look: goalgrid data where {name}"
-        )
+        known = f" {name}" if name in catalog.names("datasets") else ""
+        raise UserError(f"where is {name!r}? Give --root DIR. How it must look: goalgrid data where{known}")
     from retrieval.data.check import check as look
 
     with Bar(console=err, transient=True, disable=not err.is_terminal) as bar:

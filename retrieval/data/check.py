@@ -58,6 +58,6 @@ def _fingerprint(part: Part, name: str, root: Path) -> None:
 
 
 def _nothing(name: str, root: Path) -> Problem:
-    what = f"no data in a known form: neither {annotations.EXPECTED}, nor train_ims.npy with train_caps.txt"
-    hint = name if name in catalog.names("datasets") else "flickr30k"
-    return Problem(str(root), what, f"How it must look: goalgrid data where {hint}.")
+    what = f"no data in a known form: neither {annotations.EXPECTED}, nor train_ims.npy with train_caps.txt (features)"
+    hint = f" {name}" if name in catalog.names("datasets") else ""
+    return Problem(str(root), what, f"How it must look: goalgrid data where{hint}.")

@@ -202,7 +202,7 @@ class _Stamp:
 
 def _pictures(name: str, root: Path, stamp: _Stamp) -> Content:
     if found := annotations.find(name, root):
-        stamp.note(annotations.FORMATS[found[0]][2](found[1], root))
+        stamp.note(annotations.FORMATS[found[0]].files(found[1], root))
     annotated = annotations.Annotated.of(name, root)
     sums = iter(stamp.digests([file for _, file in annotated.files], _sum))
     marks, sizes, notes = dict[str, str](), dict[str, tuple[int, int]](), list(annotated.notes)
@@ -220,8 +220,7 @@ def _pictures(name: str, root: Path, stamp: _Stamp) -> Content:
 
 def _features(name: str, root: Path, stamp: _Stamp) -> Content:
     folder = package(name, root)
-    files = {"train": "train", "val": "dev"}
-    files |= {"test": precomp_files.split_for_test(folder, catalog.described(name).test_splits)}
+    files = precomp_files.splits(folder, catalog.described(name).test_splits)
     marks, sizes, notes = dict[str, str](), dict[str, tuple[int, int]](), list[Problem]()
     listed, keys = dict[str, Any](), dict[str, list[str]]()
     for split, file in files.items():

@@ -18,10 +18,10 @@ FORMAT = "precomputed features"
 def of_folder(folder: Path, test_splits: list[str], progress: CheckProgress) -> Part:
     """All three splits under one folder."""
     part = Part(FORMAT, folder)
-    test = precomp_files.split_for_test(folder, test_splits)
+    files = precomp_files.splits(folder, test_splits)
     shapes: dict[str, tuple[int, ...]] = {}
     keys: dict[str, list[str]] = {}
-    for split, file in (("train", "train"), ("val", "dev"), ("test", test)):
+    for split, file in files.items():
         array, captions, ids = precomp_files.read(folder, file, part.problems)
         part.problems += faults_of_captions(captions, str(folder / f"{file}_caps.txt"))
         keys[split] = list(dict.fromkeys(ids))
@@ -32,7 +32,7 @@ def of_folder(folder: Path, test_splits: list[str], progress: CheckProgress) -> 
             _values(array, folder / f"{file}_ims.npy", part.problems, progress)
             images = _aligned(part, split, folder / file, array, captions, ids) or images
         part.problems += faults_of_ids(ids, len(captions), images, f"{folder / file}_ids.txt") if ids else []
-    part.files = [path for file in ("train", "dev", test) for path in precomp_files.files(folder, file)]
+    part.files = [path for file in files.values() for path in precomp_files.files(folder, file)]
     part.problems += [*_widths(shapes, folder), *overlapping(keys, folder)]
     return part
 

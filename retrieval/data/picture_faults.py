@@ -64,7 +64,7 @@ def _fault(file: Path, *, whole: bool) -> str:
 def _captions(split: str, entries: list[Annotation], path: Path) -> list[Problem]:
     captions = [caption for entry in entries for caption in entry.captions]
     if not captions:
-        fix = "Take the annotations from their source again."
+        fix = "Each of train, val and test needs images: look at what the annotations say of splits."
         return [Problem(f"{split} split of {path}", "is empty: 0 images", fix)]
     return faults_of_captions(captions, f"captions of the {split} split of {path}")
 

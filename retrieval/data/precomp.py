@@ -53,7 +53,7 @@ def load(root: Path, *, test_splits: Sequence[str] = ("test",)) -> Pairs:
     Raises:
         DataError: a file is missing or unreadable, or captions and images do not match in number.
     """
-    return Pairs(*(_split(root, name) for name in ("train", "dev", precomp_files.split_for_test(root, test_splits))))
+    return Pairs(*(_split(root, name) for name in precomp_files.splits(root, test_splits).values()))
 
 
 def _split(root: Path, name: str) -> Split:

@@ -1,4 +1,5 @@
-"""Precomputed features as SCAN and VSE-infinity publish them: {train,dev,test[,testall]}_{ims.npy,caps.txt,ids.txt}.
+"""Precomputed features as SCAN and VSE-infinity publish them: {train,dev,test[,testall]}_{ims.npy,caps.txt,ids.txt};
+in data of one's own, `val` may stand for `dev`.
 
 The arrays are memory-mapped, float16 or float32, (n, d) or (n, regions, d). Public packages come with one row per
 image or with the row repeated for each of its captions; both are read, and seen as one row per image.
@@ -13,6 +14,12 @@ from retrieval.splits.pairs import DataError
 from retrieval.splits.problems import Problem, lines_of, refuse
 
 FLOATS = (np.float16, np.float32, np.float64)
+TREE = """
+DIR/train_ims.npy           float16 or float32, (images, d) or (images, regions, d); a row an image or a row a caption
+DIR/train_caps.txt          a caption a line, those of one image together; equally many an image, or train_ids.txt
+DIR/train_ids.txt           may be left out: the id of its image, a line a caption
+DIR/val_*, DIR/test_*       the same; or dev_* for val_*, and all of them in DIR/precomp/
+"""
 SHORT = {"flickr30k": "f30k", "flickr8k": "f8k"}
 """Names of data sets in the packages of VSE++ and SCAN."""
 
@@ -20,13 +27,17 @@ SHORT = {"flickr30k": "f30k", "flickr8k": "f8k"}
 def find(name: str, root: Path) -> Path | None:
     """The folder of the features: the root, `precomp/`, or one named after the data set, e.g. `f30k_precomp/`."""
     folders = (root, root / "precomp", root / f"{name}_precomp", root / f"{SHORT.get(name, name)}_precomp")
-    files = (folder / f"{split}_ims.npy" for folder in folders for split in ("train", "dev"))
+    files = (folder / f"{split}_ims.npy" for folder in folders for split in ("train", "dev", "val"))
     return next((file.parent for file in files if file.exists()), None)
 
 
-def split_for_test(root: Path, test_splits: Sequence[str]) -> str:
-    """The first of these names that has features here."""
-    return next((name for name in test_splits if (root / f"{name}_ims.npy").exists()), test_splits[0])
+def splits(root: Path, test_splits: Sequence[str]) -> dict[str, str]:
+    """What the files of each split begin with: of several names, the first that has features here."""
+    names = {"train": ["train"], "val": ["dev", "val"], "test": list(test_splits)}
+    return {
+        split: next((name for name in known if (root / f"{name}_ims.npy").exists()), known[0])
+        for split, known in names.items()
+    }
 
 
 def files(root: Path, name: str) -> list[Path]:

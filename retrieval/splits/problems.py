@@ -3,11 +3,14 @@
 Readers append the problems that they meet and go on. Loading then refuses the data; `data check` shows all problems.
 """
 
+import csv
+import io
 import json
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -17,6 +20,8 @@ SHOWN = 5
 """Problems that an error spells out, and ids or rows that a problem spells out."""
 BYTES = re.compile(r"""^b(['"]).*\1$""")
 """What python 2 code leaves when python 3 runs it: the text of a bytes object."""
+
+QUOTES = "Put quotation marks around a cell with a comma, a line break or a quotation mark, and double the last."
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -104,23 +109,69 @@ def object_of(path: Path, layout: str, problems: list[Problem]) -> dict[str, Any
 
 def lines_of(path: Path, what: str, problems: list[Problem]) -> list[str]:
     """The lines of a text file, without its last line end; bytes that are no UTF-8 are replaced and reported."""
+    text = _text_of(path, what, problems).replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
+    return text.split("\n") if text else []
+
+
+def rows_of(
+    path: Path, needed: Sequence[str], problems: list[Problem], *, optional: Sequence[str] = ()
+) -> list[tuple[int, dict[str, str]]]:
+    """The rows of a CSV file whose first line names its columns, each with the number of its line.
+
+    Columns with other names are left out; a name that is nearly that of an optional column is reported.
+    """
+    layout = (
+        f"Expected commas between the columns {', '.join([*needed, *optional])}, and their names in the first line."
+    )
+    reader = csv.reader(io.StringIO(_text_of(path, "a row a caption", problems), newline=""), strict=True)
+    rows = []
+    try:
+        columns = [name.strip() for name in next(reader, [])]
+        if faults := _faults_of_columns(columns, needed, optional):
+            problems += [Problem(f"{path}, line 1", fault, layout) for fault in faults]
+            return []
+        for cells in reader:
+            if cells and len(cells) != len(columns):
+                what = (
+                    f"has {counted(len(cells), 'cell')}, where the first line names {counted(len(columns), 'column')}"
+                )
+                problems.append(Problem(f"{path}, line {reader.line_num}", what, QUOTES))
+            elif cells:
+                rows.append((reader.line_num, dict(zip(columns, cells, strict=True))))
+    except csv.Error as error:
+        problems.append(Problem(f"{path}, line {reader.line_num}", f"is no CSV: {error}", QUOTES))
+    return rows
+
+
+def _faults_of_columns(columns: Sequence[str], needed: Sequence[str], optional: Sequence[str]) -> list[str]:
+    """Why these are not the columns of a table; none: they are."""
+    others = [name for name in columns if name not in (*needed, *optional)]
+    faults = [f"names column {name!r} more than once" for name in repeated(columns) if name not in others]
+    for name in [name for name in needed if name not in columns]:
+        near = get_close_matches(name, others, n=1)
+        hint = f"; the nearest is {near[0]!r}" if near else ""
+        faults.append(f"has no column {name!r}; its columns: {', '.join(map(repr, columns)) or 'none'}{hint}")
+    typos = [(name, near[0]) for name in others if (near := get_close_matches(name, optional, n=1))]
+    return faults + [f"has a column {name!r}; did you mean {near!r}?" for name, near in typos if near not in columns]
+
+
+def _text_of(path: Path, what: str, problems: list[Problem]) -> str:
+    """The text of a file, without a byte order mark; bytes that are no UTF-8 are replaced and reported."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
         problems.append(Problem(str(path), "is missing", f"It holds {what}; take it from the package of its peers."))
-        return []
+        return ""
     except OSError as error:
         problems.append(Problem(str(path), f"cannot be read: {error.strerror or error}", "Look at its permissions."))
-        return []
+        return ""
     try:
-        text = content.decode("utf-8")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         place, what = f"{path}, line {line}", f"is not UTF-8: byte {content[error.start]:#04x}"
         problems.append(Problem(place, what, f"Convert it: iconv -f latin1 -t utf-8 {path.name} > fixed.txt"))
-        text = content.decode("utf-8", errors="replace")
-    text = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n")
-    return text.split("\n") if text else []
+        return content.decode("utf-8", errors="replace")
 
 
 def faults_of_captions(captions: Sequence[str], place: str) -> list[Problem]:

@@ -91,3 +91,42 @@ def write_vse_infinity(root: Path, *, images: int = 6, repeated: bool = False, f
             write_image(root / folder / name, OFFSET[split] + i)
             mapping[str(OFFSET[split] + i)] = name
     (root / "id_mapping.json").write_text(json.dumps(mapping))
+
+
+def write_listed(root: Path) -> list[str]:
+    """Four images, and a list for each split: two train, one validates, one tests; the names of the images."""
+    names = [f"{number}.png" for number in range(4)]
+    for number, name in enumerate(names):
+        write_image(root / "images" / name, number * 60)
+    for split, images in (("train", names[:2]), ("val", names[2:3]), ("test", names[3:])):
+        (root / f"{split}.txt").write_text("".join(f"{image}\n" for image in images))
+    return names
+
+
+def write_csv(root: Path) -> None:
+    """A CSV file with a column of splits, as spreadsheets save it: byte order mark, CRLF, quotation marks."""
+    names, splits = write_listed(root), ("train", "train", "val", "test")
+    rows = "".join(f'{name},"a {name}, and\r\n""more""",{split}\r\n' for name, split in zip(names, splits, strict=True))
+    (root / "captions.csv").write_bytes(b"\xef\xbb\xbf" + f"image,caption,split\r\n{rows}".encode())
+
+
+def write_csv_with_lists(root: Path) -> None:
+    """A CSV file whose splits are lists."""
+    rows = "".join(f"{name},a {name}\n" for name in write_listed(root))
+    (root / "captions.csv").write_text(f"image,caption\n{rows}")
+
+
+def write_tokens(root: Path) -> None:
+    """Flickr's token file, two captions an image."""
+    lines = [f"{name}#{c}\ta {name} {c}\n" for name in write_listed(root) for c in range(2)]
+    (root / "mine.token.txt").write_text("".join(lines))
+
+
+def write_coco_in_one_file(root: Path) -> None:
+    """COCO's layout in one file, with a table of splits."""
+    names = write_listed(root)
+    listed = [{"id": number, "file_name": name} for number, name in enumerate(names)]
+    notes = [{"id": number, "image_id": number, "caption": f"a {name}"} for number, name in enumerate(names)]
+    (root / "captions.json").write_text(json.dumps({"images": listed, "annotations": notes}))
+    rows = zip(names, ("train", "train", "val", "test"), strict=True)
+    (root / "splits.csv").write_text("image,split\n" + "".join(f"{name},{split}\n" for name, split in rows))

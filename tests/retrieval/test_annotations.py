@@ -14,7 +14,16 @@ from retrieval.data import annotations
 from retrieval.data.annotations import find
 from retrieval.splits.pairs import DataError, Listing
 
-from .packages import write_coco, write_coco_splits, write_image, write_karpathy, write_vse_infinity
+from .packages import (
+    write_coco,
+    write_coco_splits,
+    write_csv,
+    write_csv_with_lists,
+    write_image,
+    write_karpathy,
+    write_tokens,
+    write_vse_infinity,
+)
 
 
 def change(path: Path, edit: Callable[[Any], object]) -> None:
@@ -181,6 +190,56 @@ class TestCocoSplits:
         (tmp_path / "annotations" / "coco_test_ids.npy").unlink()
         with pytest.raises(DataError, match=r"coco_test_ids\.npy: is missing.*splits of your own.*captions_test\.json"):
             annotations.load("coco", tmp_path)
+
+
+class TestOwnFiles:
+    def test_a_spreadsheet_s_csv_is_read(self, tmp_path: Path) -> None:
+        write_csv(tmp_path)
+        train, val, _ = annotations.load("mine", tmp_path)
+        assert train.captions == ['a 0.png, and "more"', 'a 1.png, and "more"']
+        assert [file.name for file in val.files] == ["2.png"]
+
+    def test_captions_of_an_image_may_stand_apart(self, tmp_path: Path) -> None:
+        write_csv(tmp_path)
+        with (tmp_path / "captions.csv").open("a") as file:
+            file.write("0.png,once more,train\n")
+        train = annotations.load("mine", tmp_path)[0]
+        assert train.captions[1] == "once more"
+        assert train.image_of_text.tolist() == [0, 0, 1]
+
+    def test_without_splits_a_name_says_its_split_and_further_images_move_none(self, tmp_path: Path) -> None:
+        def sizes(images: int) -> list[set[str]]:
+            names = [f"{number}.png" for number in range(images)]
+            (tmp_path / "captions.csv").write_text("image,caption\n" + "".join(f"{name},a\n" for name in names))
+            for number, name in enumerate(names):
+                write_image(tmp_path / "images" / name, number)
+            return [{file.name for file in listing.files} for listing in annotations.load("mine", tmp_path)]
+
+        few, many = sizes(30), sizes(60)
+        assert all(before <= after for before, after in zip(few, many, strict=True))
+        assert [len(names) for names in many] == [48, 7, 5]
+
+    @pytest.mark.parametrize("write", [write_csv_with_lists, write_tokens])
+    def test_lists_may_leave_endings_out_and_images_that_they_do_not_name_are_not_used(
+        self, write: Callable[[Path], object], tmp_path: Path
+    ) -> None:
+        write(tmp_path)
+        (tmp_path / "train.txt").write_text("\ufeff0\r\n\r\n", encoding="utf-8")
+        assert [[file.name for file in listing.files] for listing in annotations.load("mine", tmp_path)] == [
+            ["0.png"],
+            ["2.png"],
+            ["3.png"],
+        ]
+
+    def test_of_two_token_files_the_lemmatised_one_is_left(self, tmp_path: Path) -> None:
+        write_tokens(tmp_path)
+        (tmp_path / "mine.lemma.token.txt").write_text("0.png#0\tlemma\n")
+        assert annotations.load("mine", tmp_path)[0].captions[0] == "a 0.png 0"
+
+    def test_sentences_may_be_plain_texts(self, tmp_path: Path) -> None:
+        path = write_karpathy(tmp_path)
+        change(path, lambda content: content["images"][3].update(sentences=["a dog", {"raw": "a cat"}]))
+        assert annotations.load("mine", tmp_path)[2].captions == ["a dog", "a cat"]
 
 
 class TestVseInfinity:

@@ -12,7 +12,17 @@ import pytest
 from retrieval.data import feature_faults
 from retrieval.data.check import DataReport, check
 
-from .packages import write_coco, write_image, write_karpathy, write_precomp, write_vse_infinity
+from .packages import (
+    write_coco,
+    write_coco_in_one_file,
+    write_csv,
+    write_csv_with_lists,
+    write_image,
+    write_karpathy,
+    write_precomp,
+    write_tokens,
+    write_vse_infinity,
+)
 
 Plant = Callable[[Path], object]
 
@@ -135,11 +145,78 @@ COCO: dict[str, tuple[Plant, str]] = {
     "two splits": (copied("coco_dev_ids.npy", "coco_test_ids.npy"), "val and test share 2 images"),
 }
 
+CSV: dict[str, tuple[Plant, str]] = {
+    "column": (
+        line("captions.csv", 0, "image,captoin,split"),
+        "line 1: has no column 'caption'; its columns: 'image',",
+    ),
+    "nearest column": (line("captions.csv", 0, "image,caption,splt"), "has a column 'splt'; did you mean 'split'?"),
+    "column twice": (line("captions.csv", 0, "image,caption,image"), "names column 'image' more than once"),
+    "semicolons": (
+        lambda r: (r / "captions.csv").write_text("image;caption\n0.png;a dog\n"),
+        "has no column 'image'; its columns: 'image;caption'",
+    ),
+    "unquoted comma": (
+        lines("captions.csv", lambda t: t.append("0.png,a dog, and a cat,train")),
+        "captions.csv, line 10: has 4 cells, where the first line names 3 columns",
+    ),
+    "open quotation mark": (
+        lines("captions.csv", lambda t: t.append('0.png,"a dog,train')),
+        "is no CSV: unexpected end",
+    ),
+    "not utf-8": (
+        lambda r: (r / "captions.csv").write_bytes(b"image,caption,split\n0.png,caf\xe9,train\n"),
+        "captions.csv, line 2: is not UTF-8: byte 0xe9",
+    ),
+    "unknown split": (lines("captions.csv", lambda t: t.append("0.png,a,tset")), "unknown split 'tset'"),
+    "no image": (lines("captions.csv", lambda t: t.append(",a,train")), "captions.csv, line 10: names no image"),
+    "no caption": (lines("captions.csv", lambda t: t.append("0.png,,train")), "1 caption is empty"),
+    "caption of no image": (lines("captions.csv", lambda t: t.append("9.png,a,val")), "9.png: the image is missing"),
+    "outside": (lines("captions.csv", lambda t: t.append("../9.png,a,val")), "'../9.png' leads out of"),
+    "two splits": (lines("captions.csv", lambda t: t.append("0.png,a,test")), "train and test share 1 image"),
+    "only a header": (lambda r: (r / "captions.csv").write_text("image,caption,split\n"), "is empty: 0 images"),
+    "empty file": (lambda r: (r / "captions.csv").write_text(""), "has no column 'image'; its columns: none"),
+}
+
+LISTED: dict[str, tuple[Plant, str]] = {
+    "missing list": (lambda r: (r / "val.txt").unlink(), "says no split of its images, and val.txt is not beside it"),
+    "unknown image": (
+        lines("test.txt", lambda t: t.append("3.pgn")),
+        "test.txt: 1 image without a caption in captions.csv: 3.pgn; the nearest to the first is 3.png",
+    ),
+    "two splits": (lines("val.txt", lambda t: t.append("0.png")), "train and val share 1 image, the first is 0.png"),
+    "empty list": (lambda r: (r / "test.txt").write_text(""), "test split of"),
+}
+
+TOKENS: dict[str, tuple[Plant, str]] = {
+    "no tab": (line("mine.token.txt", 3, "1.png#1 a dog"), "line 4: is no caption with its image: '1.png#1 a dog'"),
+    "no number": (line("mine.token.txt", 0, "0.png\ta dog"), "line 1: is no caption with its image"),
+    "unknown image": (lines("train.txt", lambda t: t.append("7.png")), "1 image without a caption in mine.token.txt"),
+    "no lists": (
+        lambda r: [(r / f"{split}.txt").unlink() for split in ("train", "val", "test")],
+        "mine.token.txt: says no split of its images, and train.txt is not beside it",
+    ),
+}
+
+ONE_FILE: dict[str, tuple[Plant, str]] = {
+    "column": (line("splits.csv", 0, "image,spilt"), "splits.csv, line 1: has no column 'split'"),
+    "unknown split": (line("splits.csv", 2, "1.png,training"), "splits.csv, line 3: unknown split 'training'"),
+    "unknown image": (
+        lines("splits.csv", lambda t: t.append("7.png,val")),
+        "1 image without a caption in captions.json",
+    ),
+    "other layout": (lambda r: (r / "captions.json").write_text('{"images": []}'), "is not in COCO's layout"),
+}
+
 WRITERS: dict[str, tuple[Callable[[Path], object], dict[str, tuple[Plant, str]]]] = {
     "precomp": (write_precomp, PRECOMP),
     "karpathy": (write_karpathy, KARPATHY),
     "vse-infinity": (lambda root: write_vse_infinity(root, repeated=True), VSE),
     "coco": (write_coco, COCO),
+    "csv": (write_csv, CSV),
+    "csv with lists": (write_csv_with_lists, LISTED),
+    "tokens": (write_tokens, TOKENS),
+    "coco in one file": (write_coco_in_one_file, ONE_FILE),
 }
 FAULTS = [(form, name) for form, (_, faults) in WRITERS.items() for name in faults]
 
@@ -179,6 +256,7 @@ def test_a_planted_fault_is_found_and_named(form: str, fault: str, tmp_path: Pat
         ("karpathy", ("missing image", "torn image", "no image", "python bytes")),
         ("karpathy", ("outside", "no caption", "two splits")),
         ("vse-infinity", ("id without a file name", "captions apart", "too few ids")),
+        ("csv", ("unquoted comma", "unknown split", "caption of no image", "two splits")),
     ],
 )
 def test_several_faults_are_all_reported(form: str, together: tuple[str, ...], tmp_path: Path) -> None:

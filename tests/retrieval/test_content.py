@@ -15,7 +15,15 @@ from retrieval.data.opening import load
 from retrieval.splits.pairs import DataError
 
 from ..conftest import ROOT
-from .packages import write_coco, write_image, write_karpathy, write_precomp, write_vse_infinity
+from .packages import (
+    write_coco,
+    write_csv_with_lists,
+    write_image,
+    write_karpathy,
+    write_precomp,
+    write_tokens,
+    write_vse_infinity,
+)
 
 
 def of(root: Path, kept: Path | None = None, *, features: bool = False) -> Content:
@@ -57,6 +65,32 @@ def test_the_fingerprint_of_images_sees(what: str, tmp_path: Path) -> None:
     assert after.fingerprint != before.fingerprint
     assert after == of(root)
     assert (after.images == before.images) == (what == "a word of a caption")
+
+
+def swap_lists(root: Path) -> None:
+    """Let the image that validates test, and the image that tests validate."""
+    for split, name in (("val", "3.png"), ("test", "2.png")):
+        (root / f"{split}.txt").write_text(f"{name}\n")
+
+
+def add_a_table(root: Path) -> None:
+    """Let splits.csv, which counts before lists, name three images for training."""
+    rows = zip(range(4), ("train", "test", "val", "train"), strict=True)
+    (root / "splits.csv").write_text("image,split\n" + "".join(f"{number}.png,{split}\n" for number, split in rows))
+
+
+@pytest.mark.parametrize("write", [write_csv_with_lists, write_tokens])
+@pytest.mark.parametrize("change", [swap_lists, add_a_table])
+def test_the_fingerprint_sees_files_of_splits(
+    write: Callable[[Path], None], change: Callable[[Path], None], tmp_path: Path
+) -> None:
+    root, kept = tmp_path / "data", tmp_path / "kept"
+    write(root)
+    before = of(root, kept)
+    change(root)
+    after = of(root, kept)
+    assert after.fingerprint != before.fingerprint
+    assert after == of(root)
 
 
 def test_the_fingerprint_of_features_sees_each_value_and_each_caption(tmp_path: Path) -> None:

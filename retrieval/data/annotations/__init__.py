@@ -3,13 +3,25 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from grid import catalog
-from retrieval.data.annotations import coco_captions, coco_splits, karpathy, vse_infinity
+from retrieval.data.annotations import (
+    coco_captions,
+    coco_one_file,
+    coco_splits,
+    csv_captions,
+    flickr_tokens,
+    karpathy,
+    vse_infinity,
+)
 from retrieval.data.annotations.annotation import SPLITS, Annotation, owners
 from retrieval.data.annotations.locate import located
 from retrieval.splits.pairs import DataError, Listing
 from retrieval.splits.problems import Problem, refuse
+
+Find = Callable[[str, Path], Path | None]
+"""From the name of the data set and the root: the annotations' file or folder, if it is there."""
 
 Reading = Callable[[Path, Path, Sequence[str], list[Problem]], list[Annotation]]
 """From the annotations' file, the root, the names of the test split and a list for problems."""
@@ -17,29 +29,45 @@ Reading = Callable[[Path, Path, Sequence[str], list[Problem]], list[Annotation]]
 Files = Callable[[Path, Path], list[Path]]
 """From the annotations' file or folder and the root: the files, images apart, that may be read."""
 
-FORMATS: dict[str, tuple[Callable[[str, Path], Path | None], Reading, Files]] = {
-    "Karpathy's JSON": (karpathy.find, karpathy.entries, lambda path, root: [path]),
-    "COCO captions, a file a split": (coco_splits.find, coco_splits.entries, coco_splits.files),
-    "COCO captions with id files": (coco_captions.find, coco_captions.entries, coco_captions.files),
-    "captions by id, VSE-infinity": (vse_infinity.find, vse_infinity.entries, vse_infinity.files),
+
+class Format(NamedTuple):
+    """How the annotations of a format are found and read, from which files, and how a root of one's own looks."""
+
+    find: Find
+    entries: Reading
+    files: Files
+    tree: str = ""
+
+
+FORMATS = {
+    "Karpathy's JSON": Format(karpathy.find, karpathy.entries, lambda path, root: [path], karpathy.TREE),
+    "COCO captions, a file a split": Format(coco_splits.find, coco_splits.entries, coco_splits.files, coco_splits.TREE),
+    "COCO captions with id files": Format(coco_captions.find, coco_captions.entries, coco_captions.files),
+    "captions by id, VSE-infinity": Format(vse_infinity.find, vse_infinity.entries, vse_infinity.files),
+    "COCO captions in one file": Format(
+        coco_one_file.find, coco_one_file.entries, coco_one_file.files, coco_one_file.TREE
+    ),
+    "CSV": Format(csv_captions.find_with_splits, csv_captions.entries, csv_captions.files, csv_captions.TREE),
+    "CSV, split by a hash of the images' names": Format(csv_captions.find, csv_captions.entries, csv_captions.files),
+    "Flickr's token file": Format(flickr_tokens.find, flickr_tokens.entries, flickr_tokens.files, flickr_tokens.TREE),
 }
-"""How the annotations of each format are found and read, and from which files. The first format found counts."""
+"""The first format found counts."""
 EXPECTED = (
     "dataset.json or dataset_*.json (Karpathy), annotations/captions_train2014.json with id files or "
-    "annotations/captions_{train,val,test}.json (COCO), or id_mapping.json"
+    "annotations/captions_{train,val,test}.json or captions.json (COCO), id_mapping.json, captions.csv, or *.token.txt"
 )
 
 
 def find(name: str, root: Path) -> tuple[str, Path] | None:
     """The format of the annotations under this root, and their file or folder."""
-    return next(((title, path) for title, (find, _, _) in FORMATS.items() if (path := find(name, root))), None)
+    return next(((title, path) for title, form in FORMATS.items() if (path := form.find(name, root))), None)
 
 
 def read(title: str, path: Path, name: str, root: Path, problems: list[Problem]) -> dict[str, list[Annotation]]:
     """Annotated images by split, with their first captions alone where the protocols of the data set use only those."""
     known = catalog.described(name)
     by_split: dict[str, list[Annotation]] = {split: [] for split in SPLITS}
-    for entry in FORMATS[title][1](path, root, known.test_splits, problems):
+    for entry in FORMATS[title].entries(path, root, known.test_splits, problems):
         by_split[entry.split].append(replace(entry, captions=entry.captions[: known.captions_per_image]))
     return by_split
 

@@ -11,6 +11,11 @@ from retrieval.data.annotations.annotation import Annotation, grouped
 from retrieval.data.annotations.coco_captions import captions_of
 from retrieval.splits.problems import Problem
 
+TREE = """
+DIR/captions_{train,val,test}.json    {"images": [{"id", "file_name"}], "annotations": [{"id", "image_id", "caption"}]}
+    or in DIR/annotations/; no coco_*_ids.npy
+DIR/images/*.jpg            or in DIR, or in any other folder below it
+"""
 NAMES = {"train": ("train",), "val": ("val", "dev"), "test": ("test",)}
 """By split: what the names of its caption files begin with, after `captions_`."""
 

@@ -1,4 +1,7 @@
-"""Karpathy's JSON: {"images": [{"filename", "split", "sentences": [{"raw"}], "filepath"?}]}; `restval` trains."""
+"""Karpathy's JSON: {"images": [{"filename", "split", "sentences": [{"raw"}], "filepath"?}]}; `restval` trains.
+
+Sentences may be plain texts, too.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +12,11 @@ from retrieval.splits.problems import Problem, object_of
 
 SPLITS = {"train": "train", "restval": "train", "val": "val", "test": "test"}
 FOLDERS = (".", "karpathy", "annotations")
+TREE = """
+DIR/dataset.json            {"images": [{"filename": "1.jpg", "split": "train", "sentences": ["a dog", "a dog runs"]}]}
+    further fields are left out; a sentence may be {"raw": "a dog"}, as Karpathy has it
+DIR/images/*.jpg            or in DIR, or in any other folder below it
+"""
 LAYOUT = '{"images": [{"filename", "split", "sentences": [{"raw"}, ...]}, ...]}'
 
 
@@ -48,7 +56,7 @@ def _entry(item: Any, place: str) -> tuple[Annotation | None, str]:
     if not isinstance(item, dict) or not isinstance(item.get("filename"), str) or not item["filename"]:
         return None, "has no file name"
     sentences = item.get("sentences")
-    raw = [s.get("raw") if isinstance(s, dict) else None for s in sentences] if isinstance(sentences, list) else []
+    raw = [s.get("raw") if isinstance(s, dict) else s for s in sentences] if isinstance(sentences, list) else []
     captions = tuple(text for text in raw if isinstance(text, str))
     if not raw or len(captions) < len(raw):
         return None, f"image {item['filename']!r} has no caption, or one without its raw text"

@@ -1,0 +1,43 @@
+"""Flickr's token file, *.token.txt or *.token: lines `1000.jpg#0<TAB>a caption`; `split_files` says the splits."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from retrieval.data.annotations import split_files
+from retrieval.data.annotations.annotation import Annotation, grouped
+from retrieval.splits.problems import Problem, lines_of
+
+LAYOUT = "a line a caption: image file, #, number, tab, caption"
+FOLDERS = (".", "annotations", "Flickr8k_text")
+TREE = """
+DIR/NAME.token.txt          a line a caption, as in 1000.jpg#0<TAB>a dog runs; or NAME.token
+DIR/{train,val,test}.txt    the file names of each split, a name a line, with or without .jpg; or DIR/splits.csv
+DIR/images/*.jpg            or in DIR, or in any other folder below it
+"""
+
+
+def find(name: str, root: Path) -> Path | None:
+    """The token file; of several, as of plain and lemmatised captions, that of the shortest name."""
+    folders = [root / folder for folder in FOLDERS]
+    found = (sorted([*folder.glob("*.token.txt"), *folder.glob("*.token")]) for folder in folders)
+    return next((min(paths, key=lambda path: len(path.name)) for paths in found if paths), None)
+
+
+def files(path: Path, root: Path) -> list[Path]:
+    """The token file, and the files of splits."""
+    return [path, *split_files.files(path.parent)]
+
+
+def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
+    """Every image that the splits name, with its captions in their order."""
+    images, captions = [], []
+    for number, line in enumerate(lines_of(path, LAYOUT, problems), 1):
+        key, _, caption = line.partition("\t")
+        image, _, count = key.rpartition("#")
+        if image and count.isdigit() and "\t" in line:
+            images.append(image)
+            captions.append(caption)
+        elif line.strip():
+            what = f"is no caption with its image: {line[:40]!r}"
+            problems.append(Problem(f"{path}, line {number}", what, f"Expected {LAYOUT}."))
+    return split_files.entries(grouped(captions, images), path, problems)

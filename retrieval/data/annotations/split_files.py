@@ -1,0 +1,94 @@
+"""Which split each image is in, where its captions do not say: a file splits.csv, or a list of file names a split."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+
+from retrieval.data.annotations.annotation import SPLITS, Annotation
+from retrieval.splits.problems import Problem, counted, lines_of, rows_of, shortened
+
+NAMES = {"train": "train", "val": "val", "dev": "val", "test": "test"}
+"""How the splits may be called."""
+LISTS = {
+    "train": ("train.txt", "Flickr_8k.trainImages.txt"),
+    "val": ("val.txt", "dev.txt", "Flickr_8k.devImages.txt"),
+    "test": ("test.txt", "Flickr_8k.testImages.txt"),
+}
+TABLE = "splits.csv"
+EXPECTED = f"{TABLE} with the columns image,split, or train.txt, val.txt and test.txt with a file name a line"
+
+
+def files(folder: Path) -> list[Path]:
+    """The files that may say the splits."""
+    return [folder / TABLE, *(folder / name for names in LISTS.values() for name in names)]
+
+
+def given(folder: Path) -> bool:
+    """Whether any of these files is there."""
+    return any(file.exists() for file in files(folder))
+
+
+def entries(captions: Mapping[str, Sequence[str]], path: Path, problems: list[Problem]) -> list[Annotation]:
+    """The images that the splits name, split by split; an image that no split names is not used.
+
+    Args:
+        captions: by the file name of their image.
+        path: the file of the captions; the splits stand in its folder.
+    """
+    by_split = _of_table(path.parent / TABLE, problems) if (path.parent / TABLE).exists() else _of_lists(path, problems)
+    by_stem = {Path(name).stem: name for name in captions}
+    found = []
+    for split, (place, images) in by_split.items():
+        known = [(image if image in captions else by_stem.get(image, "")) for image in images]
+        found += [Annotation(split, (name,), tuple(captions[name]), f"{place}: image {name}") for name in known if name]
+        lost = [image for image, name in zip(images, known, strict=True) if not name]
+        if lost and captions:
+            near = get_close_matches(lost[0], list(captions), n=1)
+            hint = f"; the nearest to the first is {near[0]}" if near else ""
+            what = f"{counted(len(lost), 'image')} without a caption in {path.name}: {shortened(lost)}{hint}"
+            problems.append(Problem(str(place), what, f"Take it out, or give it captions in {path.name}."))
+    return found
+
+
+def by_hash(image: str) -> str:
+    """The split of an image by its name alone, so that further images move no image: 80, 10 and 10 percent.
+
+    >>> [by_hash(name) for name in ("1.jpg", "2.jpg", "5.jpg")]
+    ['test', 'train', 'val']
+    """
+    tenth = int(hashlib.sha256(image.encode(errors="surrogatepass")).hexdigest()[:8], 16) % 10
+    return {8: "val", 9: "test"}.get(tenth, "train")
+
+
+def split_of(name: str, place: str, problems: list[Problem]) -> str | None:
+    """The split of this name; None, and reported, where there is none."""
+    if name.strip() in NAMES:
+        return NAMES[name.strip()]
+    near = get_close_matches(name, list(NAMES), n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    problems.append(Problem(place, f"unknown split {name!r}", f"Known: {', '.join(NAMES)}.{hint}"))
+    return None
+
+
+def _of_table(path: Path, problems: list[Problem]) -> dict[str, tuple[Path, list[str]]]:
+    """The images of each split."""
+    images: dict[str, list[str]] = {split: [] for split in SPLITS}
+    for line, row in rows_of(path, ("image", "split"), problems):
+        if split := split_of(row["split"], f"{path}, line {line}", problems):
+            images[split].append(row["image"].strip())
+    return {split: (path, names) for split, names in images.items()}
+
+
+def _of_lists(captions: Path, problems: list[Problem]) -> dict[str, tuple[Path, list[str]]]:
+    """The images of each split, and its list."""
+    found = {}
+    for split, names in LISTS.items():
+        path = next((path for name in names if (path := captions.parent / name).exists()), None)
+        if path is None:
+            what = f"says no split of its images, and {names[0]} is not beside it"
+            problems.append(Problem(str(captions), what, f"Expected {EXPECTED}."))
+            continue
+        lines = lines_of(path, "a file name a line", problems)
+        found[split] = path, [line.strip() for line in lines if line.strip()]
+    return found
