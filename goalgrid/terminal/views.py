@@ -35,7 +35,15 @@ def say(message: str) -> None:
 
 def show_for(program: bool, content: Callable[[], Any], lines: Callable[[], Iterable[str]]) -> None:
     """Print the product as JSON for a program, or in lines for a reader."""
-    show(json.dumps(content(), indent=2) if program else "\n".join(line.replace("\n", "\\n") for line in lines()))
+    if program:
+        show_json(content())
+    else:
+        show("\n".join(line.replace("\n", "\\n") for line in lines()))
+
+
+def show_json(content: Any) -> None:
+    """Print one JSON document."""
+    show(json.dumps(content, indent=2))
 
 
 def show_table(table: "Table") -> None:

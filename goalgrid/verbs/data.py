@@ -17,7 +17,7 @@ from grid.expansion import expand
 from grid.settings_base import check_name
 
 verbs = typer.Typer(
-    help="Where to get data and how they must look; what is wrong with a copy.",
+    help="Say where to get data; check a copy; compute features.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -30,7 +30,7 @@ DataName = Annotated[str, typer.Argument(metavar="NAME", help="A data set's name
 def where(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="A data set, see `goalgrid datasets`; none: data of your own."),
+        typer.Argument(metavar="NAME", help="A data set, see `goalgrid datasets`; none: data of your own."),
     ] = None,
 ) -> None:
     """Say where to get a data set and how its folder may look.
@@ -56,9 +56,10 @@ def check(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Find everything that is wrong with a copy, each with its fix; exit code 2 where there is anything.
+    """Find all faults of a copy, each with its fix.
 
-    A NAME that is not shipped is checked as your own data: against itself, not against official sizes.
+    The exit code is 2 where there is any. A NAME that is not shipped is checked as your own data: against itself, not
+    against official sizes.
     """
     try:
         check_name(name)
@@ -93,7 +94,10 @@ def features(
     root: Root = [],
     weights: WeightPlaces = [],
 ) -> None:
-    """Run the frozen backbones of a grid ahead of its trials, which else do so when the grid is run."""
+    """Run the frozen backbones of a grid ahead of its trials.
+
+    Without it, the run of the grid does so.
+    """
     found = wanted(grid, home, set_, roots=root, weights=weights)
     from runners.launch.feature_extraction import compute_features, feature_jobs, sources
 

@@ -27,7 +27,7 @@ OtherProtocol = Annotated[
 def table(
     context: typer.Context,
     grid: Annotated[
-        str | None, typer.Argument(metavar="[GRID]", help="A grid, or with --reference a table or a paper.")
+        str | None, typer.Argument(metavar="GRID", help="A grid, or with --reference a table or a paper.")
     ] = None,
     home: Runs = RUNS,
     set_: Override = [],
@@ -78,7 +78,10 @@ def table(
         bool, typer.Option("--trials", help="With --check: from which trials each number comes.")
     ] = False,
 ) -> None:
-    """The paper's table of what is done so far, beside the paper's numbers, or as the paper printed it."""
+    """Print the paper's table of what is done so far.
+
+    --against paper sets the paper's numbers beside it; --reference prints the paper's own table.
+    """
     from results import renderers
     from results.export.table_request import TableRequest
     from results.reference.paper_source import listing
@@ -117,7 +120,10 @@ def effects(
     format_: Annotated[str, typer.Option("--format", help="terminal, markdown, latex or csv.")] = "terminal",
     as_json: Json = False,
 ) -> None:
-    """Which axis matters: main effects and interaction, what differs from a baseline, and how sure that is."""
+    """Say which axis matters, and how sure that is.
+
+    Main effects and interaction, and what differs from a baseline.
+    """
     from results.analysis import effects_text
     from results.analysis.block_analysis import DIRECTION_NAMES, analyse, metrics_of
     from results.analysis.query_bootstrap import QueryRanks
@@ -140,14 +146,17 @@ def figures(
     grid: GridName,
     kinds: Annotated[
         list[str],
-        typer.Argument(metavar="[KIND]...", help="E.g. matrix or curves, a wrong name lists all; default: all."),
+        typer.Argument(metavar="KIND", help="E.g. matrix or curves, a wrong name lists all; default: all."),
     ] = [],
     home: Runs = RUNS,
     set_: Override = [],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the pictures.")] = Path(),
     format_: Annotated[str, typer.Option("--format", help="png, pdf or svg.")] = "png",
 ) -> None:
-    """Draw the matrix, effects, learning curves, diagnostics and ours against the paper's of what is done so far."""
+    """Draw the figures of what is done so far.
+
+    The matrix, effects, learning curves, diagnostics, and ours against the paper's.
+    """
     from results import figures as draw
 
     all_known(("format", format_, draw.FORMATS), *(("figure", kind, draw.FIGURES) for kind in kinds))
@@ -170,7 +179,10 @@ def report(
     ] = False,
     every: Annotated[int, typer.Option(metavar="SECONDS", min=1, help="How often, with --watch.")] = 10,
 ) -> None:
-    """The whole grid as one HTML page that needs no network: tables, effects, figures, failures, provenance."""
+    """Write the whole grid as one HTML page.
+
+    Tables, effects, figures, failures and provenance; the page needs no network.
+    """
     from goalgrid.showing import report as page
 
     overview = Overview.of(recall(grid, home, set_), home)
@@ -193,7 +205,10 @@ def export(
     home: Runs = RUNS,
     set_: Override = [],
 ) -> None:
-    """Everything a paper needs into one folder: report, tables, figures, effects, records, settings, checksums."""
+    """Write everything that a paper needs into one folder.
+
+    Report, tables, figures, effects, records, settings and checksums.
+    """
     from goalgrid.showing import report as page
     from results.export.export_folder import export as write
 

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
+from goalgrid.showing import shipped
 from goalgrid.terminal.options import Uses, all_known, objective_settings, use
-from goalgrid.terminal.views import explain_objective, list_objectives, say, show, show_list
+from goalgrid.terminal.views import explain_objective, list_objectives, say, show, show_json, show_list
 from grid import catalog
 from grid.gridfile import load
 
@@ -17,8 +18,13 @@ PICTURES = ("png", "pdf", "svg")
 
 
 @verbs.command()
-def grids() -> None:
-    """What grids are shipped."""
+def grids(
+    as_json: Annotated[bool, typer.Option("--json", help=shipped.JSON_GRIDS)] = False,
+) -> None:
+    """List the shipped grids with their axes."""
+    if as_json:
+        show_json(shipped.grids())
+        return
     lines = {}
     for name in catalog.names("presets"):
         grid = load(name)
@@ -30,18 +36,26 @@ def grids() -> None:
 @verbs.command()
 def recipes(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="All settings of this one, or of a file.")
+        str | None, typer.Argument(metavar="NAME", help="All settings of this one, or of a file.")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help=shipped.JSON_RECIPES)] = False,
 ) -> None:
-    """What recipes are shipped: backbones with their training settings; or all settings of one."""
-    if name is None:
-        show_list({known: catalog.recipe(known).description for known in catalog.names("recipes")})
-        return
-    if name.endswith(".toml"):
+    """List the shipped recipes; or show all settings of one.
+
+    A recipe is a backbone with its training settings.
+    """
+    if name is not None and name.endswith(".toml"):
         own = catalog.OwnRecipes({}, Path())
         name = own.add(name)
         catalog.take_over(own.whole)
-    all_known(("recipe", name, catalog.recipe_names()))
+    if name is not None:
+        all_known(("recipe", name, catalog.recipe_names()))
+    if as_json:
+        show_json(shipped.recipe(name) if name else shipped.recipes())
+        return
+    if name is None:
+        show_list({known: catalog.recipe(known).description for known in catalog.names("recipes")})
+        return
     recipe = catalog.recipe(name)
     show(f"{name}: {recipe.description}\n")
     show_list({f"  {setting}": str(value) for setting, value in catalog.settings(name).items()})
@@ -50,8 +64,13 @@ def recipes(
 
 
 @verbs.command()
-def datasets() -> None:
-    """What data sets are known by name, and what they look like on disk."""
+def datasets(
+    as_json: Annotated[bool, typer.Option("--json", help=shipped.JSON_DATASETS)] = False,
+) -> None:
+    """List the data sets that are known by name."""
+    if as_json:
+        show_json(shipped.datasets())
+        return
     for name in catalog.names("datasets"):
         dataset = catalog.dataset(name)
         where = f"\n{'':12} {dataset.where} (goalgrid data where {name})" if dataset.where else ""
@@ -60,12 +79,18 @@ def datasets() -> None:
 
 @verbs.command()
 def objectives(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Explain this one.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Explain this one.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help=shipped.JSON_OBJECTIVES)] = False,
     uses: Uses = [],
 ) -> None:
-    """What objectives there are: family, parameters, known name, source; or all about one."""
+    """List the objectives with their sources; or explain one.
+
+    The explanation of one has its equation, and its parameters under both variants.
+    """
     use(uses)
-    if name is None:
+    if as_json:
+        show_json(shipped.objective(name) if name else shipped.objectives())
+    elif name is None:
         list_objectives()
     else:
         explain_objective(name)
@@ -74,7 +99,7 @@ def objectives(
 @verbs.command()
 def diagrams(
     cells: Annotated[
-        list[str], typer.Argument(metavar="[CELL]...", help="Draw how triplets move under these, e.g. sig-ms_cir.")
+        list[str], typer.Argument(metavar="CELL", help="Draw how triplets move under these, e.g. sig-ms_cir.")
     ] = [],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the pictures.")] = Path(),
     format_: Annotated[str, typer.Option("--format", help="png, pdf or svg.")] = "png",
@@ -83,7 +108,10 @@ def diagrams(
     ] = [],
     uses: Uses = [],
 ) -> None:
-    """Draw GOAL Figures 2 and 3 and the 15 update fields, or the update field of some cells, for any parameters."""
+    """Draw GOAL Figures 2 and 3, and update fields.
+
+    Without CELL the weights and the 15 update fields; with CELL the update field of each, for any parameters.
+    """
     all_known(("format", format_, PICTURES))
     use(uses)
     settings = objective_settings(set_)

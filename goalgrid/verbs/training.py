@@ -42,7 +42,10 @@ def plan(
     trials: Annotated[bool, typer.Option("--trials", help="A line a trial: why it would be trained, or not.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """How many trials a grid has, why each would be trained or not, what that will cost. Trains nothing."""
+    """Count trials, say why each would be trained, and the cost.
+
+    It trains nothing, but a few steps with --probe.
+    """
     overview = _overview(wanted(grid, home, set_, roots=root, weights=weights), home)
     choice = Choice(only, force=force, stale=stale)
     if probe:
@@ -67,7 +70,10 @@ def run(
     allow_leak: options.AllowLeak = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be trained.")] = False,
 ) -> None:
-    """Train what is not done, then print the table. The same command again goes on where it was cut off."""
+    """Train what is not done, then print the table.
+
+    The same command again goes on where it was cut off.
+    """
     overrides = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])]
     overview = _overview(wanted(grid, home, overrides, roots=root, weights=weights), home)
     choice = Choice(only, force=force, stale=stale)
@@ -90,7 +96,10 @@ def resume(
     mlflow_uri: options.MlflowUri = None,
     allow_leak: options.AllowLeak = False,
 ) -> None:
-    """Run again what failed or was cut off, with the grid as it was last run."""
+    """Run again what failed or was cut off.
+
+    The grid is as it was last run.
+    """
     found = recall(grid, home, set_)
     if not home.grid(found.name).grid.exists():
         raise UserError(f"grid {found.name!r} never ran under {home.path}. {start(grid, home, set_)}")
@@ -106,7 +115,10 @@ def status(
     set_: options.Override = [],
     as_json: options.Json = False,
 ) -> None:
-    """What is done, running, failed or planned, why each failure failed, and what is stale."""
+    """Say what is done, running, failed, planned or stale.
+
+    Of failures it says why, and what helps.
+    """
     overview = Overview.of(recall(grid, home, set_), home)
     show_for(as_json, lambda: standing.to_dict(overview), lambda: standing.lines(overview))
     raise typer.Exit(EXIT[exit_state([overview.reached(trial) for trial in overview.trials])])
@@ -120,7 +132,10 @@ def prune(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Move trials that no grid names to DIR/trash, and delete what broken runs left. It asks; --json only shows."""
+    """Move trials that no grid names to the trash, after asking.
+
+    The trash is DIR/trash. What broken runs left is deleted. --json only shows.
+    """
     if done and empty:
         raise UserError(
             "--done says what goes to the trash, --empty deletes what is there; give them one after the other."
@@ -141,7 +156,10 @@ def prune(
 
 @verbs.command()
 def selftest(home: options.Runs = options.RUNS, address: options.Address = None) -> None:
-    """Prove that nothing is lost here: kills, damages and doubles a tiny grid in a folder of its own below DIR."""
+    """Prove on this machine that kills lose nothing.
+
+    It kills, damages and doubles a tiny grid in a folder of its own below DIR.
+    """
     from runners.selftest.story import selftest as put_to_the_test
 
     say(f"takes about two minutes, in a folder of its own below {home.path}")

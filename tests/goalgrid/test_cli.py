@@ -5,7 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
 
+from goalgrid.app import app
 from grid import catalog
 from grid.objectives import OBJECTIVES
 from grid.store.home import Home
@@ -79,6 +82,37 @@ def test_lists_name_everything(verb: str, tmp_path: Path, goalgrid: Goalgrid) ->
     finished = goalgrid(verb, runs=tmp_path)
     assert finished.returncode == 0
     assert all(f"\n{name} " in f"\n{finished.stdout}" for name in known.get(verb, OBJECTIVES))
+
+
+@pytest.mark.parametrize("verb", ["grids", "recipes", "datasets", "objectives"])
+def test_lists_are_json_for_programs_with_the_keys_that_the_help_names(
+    verb: str, tmp_path: Path, goalgrid: Goalgrid
+) -> None:
+    told = json.loads(goalgrid(verb, "--json", runs=tmp_path).stdout)
+    assert len(told) == len(goalgrid(verb, runs=tmp_path).stdout.splitlines()) or verb == "datasets"
+    shown = goalgrid(verb, "--help", runs=tmp_path).stdout.partition("--json")[2].partition("--help")[0]
+    text = " ".join(shown.split())
+    assert told[0].keys() == set(re.findall(r"\w+", text.partition("with NAME")[0])) & told[0].keys()
+    assert all(entry.keys() == told[0].keys() for entry in told)
+    if verb in ("recipes", "objectives"):
+        one = json.loads(goalgrid(verb, told[0]["name"], "--json", runs=tmp_path).stdout)
+        assert {key: one[key] for key in told[0]} == told[0]
+        assert one.keys() - told[0].keys() == set(re.findall(r"\w+", text.partition("also ")[2])) - {"and"}
+
+
+VERBS = get_command(app).commands  # type: ignore[attr-defined]
+
+
+def test_the_first_line_of_every_verb_stands_whole_in_the_help(goalgrid: Goalgrid, tmp_path: Path) -> None:
+    for words in ([], ["data"]):
+        result = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"}, terminal_width=80)
+        assert "..." not in result.stdout.partition("Commands:")[2]
+        assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_every_option_says_what_it_does() -> None:
+    every = {**VERBS, **{f"data {name}": verb for name, verb in VERBS["data"].commands.items()}}
+    assert [(name, p.name) for name, verb in every.items() for p in verb.params if not getattr(p, "help", "")] == []
 
 
 def test_a_recipe_shows_all_its_settings(tmp_path: Path, goalgrid: Goalgrid) -> None:

@@ -1,0 +1,65 @@
+"""What is shipped, for programs: grids, recipes, objectives and data sets as JSON has them."""
+
+from dataclasses import asdict
+from typing import Any
+
+from grid import catalog
+from grid.errors import UserError
+from grid.gridfile import load
+from grid.objectives import CATALOGUE, unknown_objective
+
+JSON_GRIDS = "For programs: name, datasets, recipes, objectives, seeds and sweep of each grid."
+JSON_RECIPES = "For programs: name, description, gpu, starts_from; with NAME also words and settings."
+JSON_OBJECTIVES = "For programs: name, family, known_as, source, untrainable; with NAME also formula, parameters."
+JSON_DATASETS = "For programs: name, description, protocols, embedded and splits of each data set."
+
+
+def grids() -> list[dict[str, Any]]:
+    """The axes of every shipped grid."""
+    axes = {"name", "datasets", "recipes", "objectives", "seeds", "sweep"}
+    return [load(name).model_dump(include=axes) for name in catalog.names("presets")]
+
+
+def recipes() -> list[dict[str, Any]]:
+    """Every recipe, without its settings."""
+    return [_recipe(name) for name in catalog.names("recipes")]
+
+
+def recipe(name: str) -> dict[str, Any]:
+    """A recipe with its settings by dotted name."""
+    return {**_recipe(name), "words": catalog.recipe(name).words, "settings": catalog.settings(name)}
+
+
+def objectives() -> list[dict[str, Any]]:
+    """Every objective, without its parameters."""
+    return [_objective(name) for name in CATALOGUE]
+
+
+def objective(name: str) -> dict[str, Any]:
+    """An objective with its equation and parameters.
+
+    Raises:
+        UserError: no objective has this name.
+    """
+    if name not in CATALOGUE:
+        raise UserError(unknown_objective(name))
+    keys = ("meaning", "paper", "released", "choices", "only_with")
+    parameters = {key: asdict(parameter) for key, parameter in CATALOGUE[name].parameters.items()}
+    told = {key: {each: parameter[each] for each in keys} for key, parameter in parameters.items()}
+    return {**_objective(name), "formula": CATALOGUE[name].formula, "parameters": told}
+
+
+def datasets() -> list[dict[str, Any]]:
+    """Every data set that is known by name."""
+    keys = {"description", "protocols", "embedded", "splits"}
+    return [{"name": name, **catalog.dataset(name).model_dump(include=keys)} for name in catalog.names("datasets")]
+
+
+def _recipe(name: str) -> dict[str, Any]:
+    return {"name": name, **catalog.recipe(name).model_dump(include={"description", "gpu", "starts_from"})}
+
+
+def _objective(name: str) -> dict[str, Any]:
+    entry = CATALOGUE[name]
+    told = {"family": entry.family, "known_as": entry.known_as, "source": entry.source}
+    return {"name": name, **told, "untrainable": entry.untrainable}
