@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from grid.settings_base import IdentityDefault, ReadWhere, Settings
+from grid.settings_base import IdentityDefault, ReadWhere, Settings, Unit
 
 PoolingName = Literal["mean", "max", "kmax", "softmax", "gpo", "adpool", "adpool-released"]
 HeadName = Literal["linear", "linear-mlp", "mlp", "residual-mlp"]
@@ -18,6 +18,9 @@ DropRule = Literal["each", "graded"]
 
 RANDOM = "random"
 """The name of no weights: a network built from its architecture and started from a fixed seed."""
+
+IMAGE_ENCODER = "the image network; another choice drops the settings of the one before"
+TEXT_ENCODER = "the text network; another choice drops the settings of the one before"
 
 WeightsName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9._-]+)?$")]
 """A name as model hubs give it, `google-bert/bert-base-uncased`. The folder on this machine is no setting."""
@@ -59,9 +62,11 @@ class View:
 class Pretrained(Settings):
     """A `transformers` network: weights by name, or an architecture with random ones."""
 
-    weights: WeightsName = Field(description="name on the model hub; where it lies here is said by --weights")
+    weights: WeightsName = Field(
+        description="name on the model hub, or random; --weights says where it lies on this machine"
+    )
     architecture: dict[str, int | float | bool | str | list[int] | list[str]] = Field(
-        {}, description="of a network without pretrained weights: model_type and its sizes"
+        {}, description="a network without pretrained weights: model_type and its sizes; in a recipe only"
     )
 
     def __hash__(self) -> int:
@@ -89,9 +94,13 @@ _VIEWS = ReadWhere(lambda own, _: not own.frozen or own.crops != 1, "frozen = fa
 class PoolingSettings(Settings):
     """How a set of vectors becomes a single vector."""
 
-    pooling: Annotated[PoolingName, _SEVERAL] = "mean"
+    pooling: Annotated[PoolingName, _SEVERAL] = Field("mean", description="how several vectors become one")
     pool_k: Annotated[
-        PositiveInt, IdentityDefault(5), _SEVERAL, ReadWhere(lambda own, _: own.pooling == "kmax", "pooling = kmax")
+        PositiveInt,
+        Unit("values"),
+        IdentityDefault(5),
+        _SEVERAL,
+        ReadWhere(lambda own, _: own.pooling == "kmax", "pooling = kmax"),
     ] = Field(5, description="how many of the largest values k-max averages")
 
 
@@ -100,7 +109,10 @@ class HeadSettings(PoolingSettings):
 
     normalize: bool = Field(True, description="bring each input vector to unit length first, as VSE++ does")
     hidden: Annotated[
-        PositiveInt, IdentityDefault(512), ReadWhere(lambda own, _: own.head in MLP_HEADS, "a head with an MLP")
+        PositiveInt,
+        Unit("values"),
+        IdentityDefault(512),
+        ReadWhere(lambda own, _: own.head in MLP_HEADS, "a head with an MLP"),
     ] = Field(512, description="width of the head's MLP; half of model.dim unless it is set")
     init: Annotated[Literal["xavier", "torch"], IdentityDefault("torch")] = Field(
         "xavier", description="first weights of the projection: VSE++'s, or PyTorch's own"
@@ -127,10 +139,14 @@ class ImageEncoderSettings(Settings):
 class CnnSettings(PoolingSettings, ImageEncoderSettings):
     """A small convolutional network on raw images."""
 
-    encoder: Literal["cnn"]
-    size: Annotated[int, Field(ge=8)] = Field(description="side of the square that images are resized to, in pixels")
-    channels: PositiveInt = Field(32, description="of the first layer; each further one doubles it")
-    layers: PositiveInt = Field(3, description="each halves the side")
+    encoder: Literal["cnn"] = Field(description=IMAGE_ENCODER)
+    size: Annotated[int, Field(ge=8), Unit("pixels")] = Field(
+        description="side of the square that images are resized to"
+    )
+    channels: Annotated[PositiveInt, Unit("channels")] = Field(
+        32, description="channels of the first layer; each further layer doubles them"
+    )
+    layers: Annotated[PositiveInt, Unit("layers")] = Field(3, description="layers, each of which halves the side")
     flip: bool = Field(False, description="mirror half of the training images")
 
     @property
@@ -143,8 +159,8 @@ class FeatureSettings(HeadSettings, ImageEncoderSettings):
     """A head on precomputed features, pooled over regions if there are several. The encoder's name is the head's."""
 
     drop_rule: ClassVar[DropRule] = "each"
-    encoder: HeadName
-    dropout: Dropout = 0.0
+    encoder: HeadName = Field(description=IMAGE_ENCODER)
+    dropout: Dropout = Field(0.0, description="share of the values set to zero in training")
 
     @property
     def head(self) -> HeadName:
@@ -159,10 +175,10 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
     """A `transformers` vision network on raw images, under a head. Frozen, it runs once: its features are cached."""
 
     dropout: ClassVar[float] = 0.0
-    encoder: Literal["backbone"]
+    encoder: Literal["backbone"] = Field(description=IMAGE_ENCODER)
     output: Literal["pooled", "grid"] = Field("pooled", description="one vector an image, or one a cell")
-    frozen: bool = True
-    crops: Annotated[PositiveInt | Literal["online"], _CROPS] = Field(
+    frozen: bool = Field(True, description="the backbone does not learn, and its features are cached")
+    crops: Annotated[PositiveInt | Literal["online"], Unit("crops"), _CROPS] = Field(
         1,
         description="of a frozen backbone: random crops an image whose features are cached; 1: the evaluation view "
         "alone; online: drawn and computed anew at each step",
@@ -170,14 +186,20 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
     norm_eval: Annotated[bool, _LEARNS] = Field(
         True, description="batch norms of the backbone keep their pretrained statistics"
     )
-    size: Annotated[int, Field(ge=8)] = Field(224, description="side of the square that it sees, in pixels")
-    framing: Framing = Field("centre-crop", description="of evaluation")
-    augmentation: Annotated[Augmentation, _VIEWS] = Field("resized-crop", description="of training")
+    size: Annotated[int, Field(ge=8), Unit("pixels")] = Field(224, description="side of the square that it sees")
+    framing: Framing = Field(
+        "centre-crop", description="the square in evaluation: the picture squeezed, or its centre in its proportions"
+    )
+    augmentation: Annotated[Augmentation, _VIEWS] = Field(
+        "resized-crop",
+        description="the square in training: resized-crop is VSE++'s, scale-crop VSE-infinity's in the picture's "
+        "proportions, side-crop draws each side by itself",
+    )
     flip: Annotated[bool, _VIEWS] = Field(True, description="mirror half of the training images")
     statistics: Literal["imagenet", "clip", "half"] = Field(
         "imagenet", description="mean and deviation that pixels are brought to; half: 0.5 and 0.5"
     )
-    head: HeadName = "linear"
+    head: HeadName = Field("linear", description="the trained network on the backbone's vectors")
     drop_rule: Annotated[DropRule, _SEVERAL, ReadWhere(lambda own, _: own.drop > 0, "drop above 0")] = Field(
         "graded", description="each: every cell alike; graded: an image's own share, up to drop, drawn each time"
     )
@@ -210,35 +232,35 @@ class TextEncoderSettings(Settings):
 class WordSettings(TextEncoderSettings):
     """Settings of every encoder that embeds words of the training captions."""
 
-    word_dim: PositiveInt = 300
-    dropout: Dropout = 0.0
+    word_dim: Annotated[PositiveInt, Unit("values")] = Field(300, description="width of the word embeddings")
+    dropout: Dropout = Field(0.0, description="share of the values set to zero in training")
     boundaries: Annotated[bool, IdentityDefault(False)] = Field(False, description="mark a caption's <start> and <end>")
 
 
 class BowSettings(WordSettings, PoolingSettings):
     """Word embeddings, pooled: no order, and fast."""
 
-    encoder: Literal["bow"]
+    encoder: Literal["bow"] = Field(description=TEXT_ENCODER)
 
 
 class GruSettings(WordSettings):
     """VSE++'s text encoder: the last state of a one-layer GRU."""
 
-    encoder: Literal["gru"]
+    encoder: Literal["gru"] = Field(description=TEXT_ENCODER)
 
 
 class BiGruSettings(WordSettings, PoolingSettings):
     """A GRU read in both directions, its states averaged over directions and pooled over words."""
 
-    encoder: Literal["bigru"]
+    encoder: Literal["bigru"] = Field(description=TEXT_ENCODER)
 
 
 class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
     """A `transformers` text network, its token states projected and pooled. With random weights it reads words."""
 
     boundaries: ClassVar[bool] = True
-    encoder: Literal["transformer"]
-    frozen: bool = False
+    encoder: Literal["transformer"] = Field(description=TEXT_ENCODER)
+    frozen: bool = Field(False, description="the backbone does not learn")
     init: Annotated[Literal["xavier", "torch"], IdentityDefault("xavier")] = Field(
         "torch", description="first weights of the projection: PyTorch's own, or VSE++'s"
     )
@@ -258,7 +280,9 @@ class ModelSettings(Settings):
 
     image: ImageSettings
     text: TextSettings
-    dim: Annotated[int, Field(ge=2)] = Field(1024, description="of the joint space")
+    dim: Annotated[int, Field(ge=2), Unit("values")] = Field(
+        1024, description="width of the joint space: of the vector of an image or a caption"
+    )
 
     @model_validator(mode="before")
     @classmethod

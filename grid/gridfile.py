@@ -72,7 +72,7 @@ Value = Annotated[Scalar, PlainValidator(_scalar)]
 class Location(Settings):
     """The place of a data set on this machine: never part of a trial's identity."""
 
-    root: str
+    root: str = Field(description="folder of the data set on this machine")
 
 
 class Grid(Settings):

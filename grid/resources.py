@@ -1,30 +1,40 @@
 """How a grid runs on this machine or cluster: what a job asks for, and how failures are met. Never part of identity."""
 
-from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+from typing import Annotated
 
-from grid.settings_base import Settings
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
+
+from grid.settings_base import Settings, Unit
 
 
 class Resources(Settings):
     """[resources]: what a job asks of the machine."""
 
-    cpu: PositiveInt = 1
-    """CPUs of each process that trains."""
-    gpu: NonNegativeFloat | None = None
-    """Share of a GPU, or a whole number of GPUs; None: the share that the memory probe measured, 0 without a GPU."""
-    replicas: PositiveInt = 1
-    """Processes that train a trial together, each with a part of every batch, `cpu` CPUs and a GPU of its own.
-
-    The gradient is the gradient of the whole batch: replicas train a trial for which a GPU is too small.
-    """
-    custom: dict[str, PositiveFloat] = {}
-    """Further resources by the names that a Ray cluster's nodes give them, e.g. `"accelerator_type:A100" = 0.001`."""
-    concurrency: PositiveInt | None = None
-    """Jobs at a time; None: as many as the CPUs and GPUs hold."""
-    workers: PositiveInt = 2
-    """Threads that decode raw images, in each process that trains."""
-    features: str | None = None
-    """Folder of the features of frozen backbones; None: `features` in the runs folder."""
+    cpu: Annotated[PositiveInt, Unit("CPUs")] = Field(default=1, description="CPUs of each process that trains")
+    gpu: Annotated[NonNegativeFloat | None, Unit("GPUs")] = Field(
+        default=None,
+        description="share of a GPU, or a whole number of GPUs; none: the share that the memory probe measured, and 0 "
+        "without a GPU",
+    )
+    replicas: Annotated[PositiveInt, Unit("processes")] = Field(
+        default=1,
+        description="processes that train a trial together, each with a part of every batch, `cpu` CPUs and a GPU of "
+        "its own; the gradient is that of the whole batch, so they train a trial for which a GPU is too small",
+    )
+    custom: dict[str, PositiveFloat] = Field(
+        default={},
+        description="further resources by the names that a Ray cluster's nodes give them, e.g. "
+        '`"accelerator_type:A100" = 0.001`',
+    )
+    concurrency: Annotated[PositiveInt | None, Unit("jobs")] = Field(
+        default=None, description="jobs at a time; none: as many as the CPUs and GPUs hold"
+    )
+    workers: Annotated[PositiveInt, Unit("threads")] = Field(
+        default=2, description="threads that decode raw images, in each process that trains"
+    )
+    features: str | None = Field(
+        default=None, description="folder of the features of frozen backbones; none: `features` in the runs folder"
+    )
 
     @model_validator(mode="after")
     def _a_gpu_each(self) -> "Resources":
@@ -50,13 +60,19 @@ class Resources(Settings):
 class Reliability(Settings):
     """[reliability]: how much work a failure may cost, and how long to wait."""
 
-    checkpoint_minutes: PositiveFloat | None = 10
-    """Time between checkpoints; every epoch ends with a checkpoint, too."""
-    checkpoint_steps: PositiveInt | None = None
-    """Steps between checkpoints."""
-    stall_minutes: PositiveFloat = 30
-    """Time without any progress after which a trial is killed and tried again."""
-    grace_seconds: NonNegativeFloat = 25
-    """Time for the checkpoints of running trials when a launch is asked to end (SIGTERM, Ctrl-C)."""
-    folder_seconds: NonNegativeFloat = 60
-    """How long a node waits for a shared folder to appear."""
+    checkpoint_minutes: Annotated[PositiveFloat | None, Unit("minutes")] = Field(
+        default=10, description="time between checkpoints; every epoch ends with a checkpoint, too"
+    )
+    checkpoint_steps: Annotated[PositiveInt | None, Unit("steps")] = Field(
+        default=None, description="steps between checkpoints; none: only the time counts"
+    )
+    stall_minutes: Annotated[PositiveFloat, Unit("minutes")] = Field(
+        default=30, description="time without any progress after which a trial is killed and tried again"
+    )
+    grace_seconds: Annotated[NonNegativeFloat, Unit("seconds")] = Field(
+        default=25,
+        description="time for the checkpoints of running trials when a launch is asked to end (SIGTERM, Ctrl-C)",
+    )
+    folder_seconds: Annotated[NonNegativeFloat, Unit("seconds")] = Field(
+        default=60, description="how long a node waits for a shared folder to appear"
+    )

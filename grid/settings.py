@@ -9,7 +9,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from grid.encoders import ModelSettings
-from grid.settings_base import IdentityDefault, Name, ReadWhere, Settings
+from grid.settings_base import IdentityDefault, Name, ReadWhere, Settings, Unit
 
 
 class Reader(NamedTuple):
@@ -33,12 +33,12 @@ _REMINES = ReadWhere(lambda _, by: by.remines, "an objective that mines the hard
 class DatasetSettings(Settings):
     """Which pairs, by which protocol."""
 
-    name: Name
+    name: Name = Field(description="the data set, as an axis of the grid names it")
     protocol: str = Field(description="evaluation protocol, printed under tables, e.g. flickr8k-1k")
-    min_count: Annotated[PositiveInt, _WORDS, _OWN] = Field(
-        4, description="a word is known from this many training captions' uses"
+    min_count: Annotated[PositiveInt, Unit("uses"), _WORDS, _OWN] = Field(
+        4, description="a word belongs to the vocabulary if the training captions use it at least this often"
     )
-    max_words: PositiveInt = Field(60, description="longer captions are cut")
+    max_words: Annotated[PositiveInt, Unit("words or word pieces")] = Field(60, description="longer captions are cut")
     words: Annotated[Literal["plain", "nltk"], IdentityDefault("plain"), _WORDS] = Field(
         "plain", description="plain: words and numbers; nltk: its word tokenizer's, punctuation included, as the peers"
     )
@@ -47,48 +47,55 @@ class DatasetSettings(Settings):
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$",
         description="a peer's vocabulary, .pkl or .json, by its path in the data set's folder; none: the captions' own",
     )
-    val_images: Annotated[PositiveInt | None, IdentityDefault(None)] = Field(
-        default=None, description="validate on the first so many images; the papers' code takes 1,000"
+    val_images: Annotated[PositiveInt | None, Unit("images"), IdentityDefault(None)] = Field(
+        default=None, description="validate on the first so many images; none: on all; the papers' code takes 1,000"
     )
 
 
 class TrainSettings(Settings):
     """One loop for all recipes."""
 
-    epochs: PositiveInt
-    batch_size: Annotated[int, Field(ge=2)] = Field(128, description="pairs; a batch of one has no negatives")
+    epochs: Annotated[PositiveInt, Unit("epochs")] = Field(description="passes over the training captions")
+    batch_size: Annotated[int, Field(ge=2), Unit("pairs")] = Field(
+        128, description="pairs of image and caption in a batch; a batch of one has no negatives"
+    )
     optimizer: Annotated[
         Literal["adam", "adamw"], ReadWhere(lambda own, _: own.weight_decay > 0, "weight_decay above 0")
-    ] = "adam"
-    lr: PositiveFloat = 2e-4
-    weight_decay: NonNegativeFloat = 0.0
-    decay_every: PositiveInt = Field(15, description="epochs between two steps of the learning rate")
-    decay_factor: Annotated[float, Field(gt=0, le=1)] = 0.1
-    warmup_epochs: Annotated[NonNegativeInt, IdentityDefault(0), _REMINES] = Field(
+    ] = Field("adam", description="Adam, or AdamW, which keeps weight decay apart from the gradient")
+    lr: PositiveFloat = Field(2e-4, description="learning rate of the first epochs")
+    weight_decay: NonNegativeFloat = Field(0.0, description="strength of the weight decay; 0: none")
+    decay_every: Annotated[PositiveInt, Unit("epochs")] = Field(
+        15, description="epochs between two steps of the learning rate"
+    )
+    decay_factor: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.1, description="what the learning rate is multiplied by at each step"
+    )
+    warmup_epochs: Annotated[NonNegativeInt, Unit("epochs"), IdentityDefault(0), _REMINES] = Field(
         0, description="first epochs on all negatives instead of the hardest, for objectives that mine"
     )
     text_lr_factor: Annotated[PositiveFloat, IdentityDefault(1.0), _TEXT_LEARNS] = Field(
-        1.0, description="of the text backbone's learning rate, times lr"
+        1.0, description="the text backbone learns with lr times this"
     )
     image_lr_factor: Annotated[PositiveFloat, IdentityDefault(1.0), _IMAGE_LEARNS] = Field(
-        1.0, description="of the image backbone's learning rate, times lr"
+        1.0, description="the image backbone learns with lr times this"
     )
     frozen_epochs: Annotated[
         NonNegativeInt,
+        Unit("epochs"),
         IdentityDefault(0),
         _HELD,
     ] = Field(0, description="first epochs in which the image backbone stays as it is")
-    ramp_epochs: Annotated[NonNegativeInt, IdentityDefault(0)] = Field(
-        0, description="epochs after those in which the loss rises linearly from 0 to its full size"
+    ramp_epochs: Annotated[NonNegativeInt, Unit("epochs"), IdentityDefault(0)] = Field(
+        0, description="epochs after frozen_epochs in which the loss rises linearly from 0 to its full size"
     )
     drop_last: Annotated[bool, IdentityDefault(False)] = Field(
         False, description="leave out the last batch of an epoch when it is smaller"
     )
     precision: Annotated[Literal["fp32", "bf16"], IdentityDefault("fp32")] = Field(
-        "fp32", description="of the encoders' arithmetic; objectives always compute in fp32"
+        "fp32", description="number format of the encoders' arithmetic; objectives always compute in fp32"
     )
     compile: Annotated[bool, IdentityDefault(False)] = Field(
-        False, description="run the encoders through torch.compile: faster on a GPU, and rounded otherwise"
+        False, description="run the encoders through torch.compile: faster on a GPU; its rounding differs"
     )
     clip_norm: PositiveFloat = Field(2.0, description="bound on the norm of the whole gradient")
     selection: Literal["best-val-rsum", "last"] = Field(
@@ -100,7 +107,9 @@ class ObjectiveSettings(Settings):
     """An objective with all its parameters, defaults filled in."""
 
     name: str
-    variant: Literal["paper", "released"] = "paper"
+    variant: Literal["paper", "released"] = Field(
+        default="paper", description="the equations of the papers, or of the code that they released"
+    )
     parameters: dict[str, int | float | bool | str | None] = {}
 
 

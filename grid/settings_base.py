@@ -39,6 +39,17 @@ class ReadWhere:
         self.condition, self.words = condition, words
 
 
+class Unit:
+    """Marks a field with the unit that its number counts, in the plural: epochs, pixels.
+
+    Args:
+        words: the unit, for a user.
+    """
+
+    def __init__(self, words: str) -> None:
+        self.words = words
+
+
 class IdentityDefault:
     """Marks a field that was added after its peers: while it has this value, it is left out of a trial's identity.
 

@@ -1,13 +1,14 @@
 """What there is: grids, recipes, data sets, objectives, and pictures of these."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from goalgrid.showing import shipped
+from goalgrid.showing import settings_list, shipped
 from goalgrid.terminal.options import Uses, all_known, objective_settings, use
-from goalgrid.terminal.views import explain_objective, list_objectives, say, show, show_json, show_list
+from goalgrid.terminal.views import explain_objective, list_objectives, say, show, show_for, show_json, show_list
 from grid import catalog
 from grid.gridfile import load
 
@@ -94,6 +95,29 @@ def objectives(
         list_objectives()
     else:
         explain_objective(name)
+
+
+@verbs.command()
+def settings(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="A setting, or the beginning of several: train.lr, train."),
+    ] = None,
+    format_: Annotated[
+        str, typer.Option("--format", help="terminal, or markdown for the page docs/settings.md.")
+    ] = "terminal",
+    as_json: Annotated[bool, typer.Option("--json", help=settings_list.JSON)] = False,
+) -> None:
+    """List the settings of a grid file; or explain one.
+
+    Each with its type, default, unit and meaning, and with what a training needs to read it.
+    """
+    all_known(("format", format_, settings_list.FORMATS))
+    chosen = settings_list.named(name) if name else settings_list.settings()
+    if format_ == "markdown" and not as_json:
+        show("\n".join(settings_list.markdown(chosen)))
+    else:
+        show_for(as_json, lambda: list(map(asdict, chosen)), lambda: settings_list.lines(chosen))
 
 
 @verbs.command()

@@ -34,6 +34,8 @@ WRONG = [
     (("figures", "demo", "matix"), "unknown figure 'matix'. Did you mean 'matrix'?"),
     (("figures", "demo", "--format", "jpg"), "unknown format 'jpg'"),
     (("status", "dmeo"), "Did you mean 'demo'?"),
+    (("settings", "train.lrr"), "unknown setting 'train.lrr'. Did you mean 'train.lr'?"),
+    (("settings", "--format", "html"), "unknown format 'html'"),
     (("objectives", "slehn"), "Did you mean 'selhn'?"),
     (("diagrams", "--format", "jpg"), "unknown format 'jpg'"),
     (("diagrams", "--set", "taau=3"), "Did you mean 'tau'?"),

@@ -1,0 +1,276 @@
+"""Every setting of a grid file, from the models that check it: type, default, unit, meaning, and when it is read."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from grid.errors import UserError, unknown
+from grid.gridfile import SECTIONS, Location
+from grid.objectives import CATALOGUE
+from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives.parameters import Parameter
+from grid.resources import Reliability, Resources
+from grid.settings import ObjectiveSettings
+from grid.settings_base import ReadWhere, Unit
+
+TABLES: dict[str, type[BaseModel]] = {"data.NAME": Location, "resources": Resources, "reliability": Reliability}
+"""The tables of a grid file whose settings change no trial."""
+SWEEPABLE = "[set] or [sweep]"
+FORMATS = ("terminal", "markdown")
+JSON = "For programs: name, place, of, type, default, required, released, unit, meaning, allowed, read_with."
+TYPES = {"number": "float", "object": "table", "array": "list"}
+"""Types as TOML calls them, where JSON has another word."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting as a grid file names it.
+
+    Args:
+        place: the table of the grid file that it stands in.
+        of: encoders or objectives that have it; none: all.
+        default: the value without a recipe; None with `required` where there is none.
+        released: of an objective's parameter, the default under the released variant.
+        allowed: values and bounds, for a reader.
+        read_with: what a training needs to read it; none: it is always read.
+    """
+
+    name: str
+    place: str
+    of: tuple[str, ...]
+    type: str
+    default: Any
+    required: bool
+    released: Any
+    unit: str
+    meaning: str
+    allowed: str
+    read_with: tuple[str, ...]
+
+    @property
+    def default_text(self) -> str:
+        """The default for a reader, with that of the released variant where it is another."""
+        if self.required:
+            return {"dataset": "the data set's", "data": "required"}.get(self.name.split(".")[0], "the recipe's")
+        other = f" (released: {_shown(self.released)})" if self.released != self.default else ""
+        return _shown(self.default) + other
+
+
+def settings() -> list[Setting]:
+    """Every setting, in the order of the models."""
+    found = [setting for section, model in SECTIONS.items() for setting in _of_model(section, model, SWEEPABLE)]
+    found = [setting for setting in found if setting.name != "dataset.name"]
+    found += [s for s in _of_model("objective", ObjectiveSettings, SWEEPABLE) if s.name == "objective.variant"]
+    found += _of_objectives()
+    for table, model in TABLES.items():
+        found += _of_model(table, model, f"[{table}]")
+    return _together(found)
+
+
+def named(name: str) -> list[Setting]:
+    """The setting of this name, or all that begin with it and a dot.
+
+    Raises:
+        UserError: there is none.
+    """
+    every = settings()
+    chosen = [s for s in every if s.name == name] or [s for s in every if s.name.startswith(f"{name.rstrip('.')}.")]
+    if not chosen:
+        known = list(dict.fromkeys(setting.name for setting in every))
+        raise UserError(unknown("setting", name, known, hint="A beginning shows several, e.g. train or model.image."))
+    return chosen
+
+
+def lines(chosen: Sequence[Setting]) -> Iterator[str]:
+    """A line for each setting; of a single name, everything."""
+    if len({setting.name for setting in chosen}) == 1:
+        for setting in chosen:
+            yield from (*_details(setting), "")
+        return
+    often = Counter(setting.name for setting in chosen)
+    names, defaults = [setting.name for setting in chosen], [setting.default_text for setting in chosen]
+    for setting, name, default in zip(chosen, names, defaults, strict=True):
+        unit = f" [{setting.unit}]" if setting.unit else ""
+        of = f" (of {', '.join(setting.of)})" if often[name] > 1 and setting.of else ""
+        yield f"{name:{max(map(len, names))}}  {default:{max(map(len, defaults))}}  {setting.meaning}{unit}{of}"
+
+
+def markdown(chosen: Iterable[Setting]) -> Iterator[str]:
+    """The page docs/settings.md, with these settings."""
+    yield from PAGE.splitlines()
+    before = ""
+    for setting in chosen:
+        section = setting.place if setting.place != SWEEPABLE else _section(setting.name)
+        if section != before:
+            yield from (
+                "",
+                f"## {section}",
+                "",
+                "| setting | type | default | unit | meaning |",
+                "|---|---|---|---|---|",
+            )
+        before = section
+        kind = setting.type + (f": {setting.allowed}" if setting.allowed else "")
+        read = f" Read with {' and '.join(setting.read_with)}." if setting.read_with else ""
+        of = f" Of {', '.join(f'`{name}`' for name in setting.of)}." if setting.of else ""
+        cells = (f"`{setting.name}`", kind, setting.default_text, setting.unit, f"{setting.meaning}.{read}{of}")
+        yield "| " + " | ".join(cell.replace("|", "\\|").replace("<", "&lt;") for cell in cells) + " |"
+
+
+def _section(name: str) -> str:
+    """The heading above a setting: its model's name.
+
+    >>> _section("train.lr"), _section("model.image.size"), _section("model.dim")
+    ('train', 'model.image', 'model')
+    """
+    return name.rpartition(".")[0]
+
+
+PAGE = """# Settings
+
+After reading this page you know every setting that a grid file may set, with its type, default, unit and meaning. The
+program wrote it from the models that check grid files: `goalgrid settings --format markdown`. `goalgrid settings NAME`
+shows a single setting, or all that begin with NAME.
+
+A setting of a data set, a model, a training or an objective stands in `[set]`, or with a list of values in `[sweep]`;
+on the command line it is `--set NAME=VALUE`. A recipe may have another value than the default: `goalgrid recipes NAME`
+shows its values. "Of" names the encoders or objectives that have the setting. "Read with" says what a training needs to
+read it; a setting that no trial of a grid reads is refused. Settings of `[data.NAME]`, `[resources]` and
+`[reliability]` change no trial."""
+
+
+def _of_model(prefix: str, model: type[BaseModel], place: str, of: tuple[str, ...] = ()) -> Iterator[Setting]:
+    schema = model.model_json_schema()
+    for name, field in model.model_fields.items():
+        kinds = get_args(field.annotation) or [field.annotation]
+        inner = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        for kind in inner:
+            encoders = get_args(kind.model_fields["encoder"].annotation) if "encoder" in kind.model_fields else ()
+            yield from _of_model(f"{prefix}.{name}", kind, place, encoders)
+        if inner:
+            continue
+        told = schema["properties"][name]
+        marks = field.metadata
+        yield Setting(
+            name=f"{prefix}.{name}",
+            place=place,
+            of=of,
+            type=_type(told),
+            default=None if field.is_required() else told["default"],
+            required=field.is_required(),
+            released=None if field.is_required() else told["default"],
+            unit=next((mark.words for mark in marks if isinstance(mark, Unit)), ""),
+            meaning=field.description or "",
+            allowed=_allowed(told),
+            read_with=tuple(mark.words for mark in marks if isinstance(mark, ReadWhere)),
+        )
+
+
+def _of_objectives() -> Iterator[Setting]:
+    """A setting for each way in which objectives use a parameter's name."""
+    holders: dict[tuple[str, Parameter], list[str]] = {}
+    for objective, entry in CATALOGUE.items():
+        for name, parameter in entry.parameters.items():
+            holders.setdefault((name, replace(parameter, silent=())), []).append(objective)
+    for (name, parameter), objectives in sorted(holders.items(), key=lambda item: item[0][0]):
+        other = [f"objective.{parameter.only_with[0]} = {parameter.only_with[1]}"] if parameter.only_with else []
+        kind = type(parameter.paper if parameter.paper is not None else parameter.released)
+        kinds = {bool: "boolean", int: "integer", float: "float", str: "string"}
+        yield Setting(
+            name=f"objective.{name}",
+            place=SWEEPABLE,
+            of=tuple(_patterns(objectives)),
+            type=kinds[kind] + " or none" * parameter.optional,
+            default=parameter.paper,
+            required=False,
+            released=parameter.released,
+            unit="",
+            meaning=parameter.meaning,
+            allowed=", ".join(parameter.choices) or ("from 1" if kind is int else ""),
+            read_with=tuple(other),
+        )
+
+
+def _patterns(names: Sequence[str]) -> list[str]:
+    """The names, with a pattern for whole rows and columns of GOAL's matrix; none for all objectives."""
+    left, found = set(names), []
+    if len(names) == len(CATALOGUE):
+        return []
+    columns = {f"*_{triplet}": [f"{pair}_{triplet}" for pair in PAIR_WEIGHTS] for triplet in TRIPLET_WEIGHTS}
+    rows = {f"{pair}_*": [f"{pair}_{triplet}" for triplet in TRIPLET_WEIGHTS] for pair in PAIR_WEIGHTS}
+    whole = {"goal": [name for column in columns.values() for name in column]}
+    for pattern, members in (whole | columns | rows).items():
+        if left.intersection(members) and set(names).issuperset(members):
+            found.append(pattern)
+            left.difference_update(members)
+    return [*found, *(name for name in names if name in left)]
+
+
+def _together(found: Iterable[Setting]) -> list[Setting]:
+    """Settings that differ only in who has them as one setting; where all encoders have it, none is named."""
+    merged: dict[str, Setting] = {}
+    every: dict[str, set[str]] = {}
+    for setting in found:
+        every.setdefault(setting.name.rpartition(".")[0], set()).update(setting.of)
+        choice = setting.name.endswith(".encoder")
+        key = repr(replace(setting, of=(), allowed="" if choice else setting.allowed))
+        if before := merged.get(key):
+            allowed = f"{before.allowed}, {setting.allowed}" if choice else before.allowed
+            setting = replace(before, of=(*before.of, *setting.of), allowed=allowed)
+        merged[key] = setting
+    return [
+        replace(setting, of=()) if set(setting.of) == every[setting.name.rpartition(".")[0]] else setting
+        for setting in merged.values()
+    ]
+
+
+def _type(told: Mapping[str, Any]) -> str:
+    """The type as TOML calls it."""
+    if "anyOf" in told:
+        return " or ".join("none" if kind == "null" else kind for kind in dict.fromkeys(map(_type, told["anyOf"])))
+    kind = told.get("type", "string")
+    return TYPES.get(kind, kind)
+
+
+def _allowed(told: Mapping[str, Any]) -> str:
+    """Values and bounds."""
+    if "anyOf" in told:
+        return "; ".join(filter(None, map(_allowed, told["anyOf"])))
+    if "enum" in told or "const" in told:
+        return ", ".join(map(str, told.get("enum", [told.get("const")])))
+    words = [
+        f"{word} {told[key]}"
+        for key, word in (
+            ("minimum", "from"),
+            ("exclusiveMinimum", "above"),
+            ("maximum", "up to"),
+            ("exclusiveMaximum", "below"),
+        )
+        if key in told
+    ]
+    return ", ".join(words)
+
+
+def _shown(value: Any) -> str:
+    """A value as TOML has it; none where there is no value."""
+    if value is None or value == {}:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _details(setting: Setting) -> Iterator[str]:
+    told = {
+        "in": setting.place,
+        "of": ", ".join(setting.of),
+        "type": setting.type,
+        "allowed": setting.allowed,
+        "default": setting.default_text,
+        "unit": setting.unit,
+        "read with": " and ".join(setting.read_with),
+    }
+    yield setting.name
+    yield f"  {setting.meaning}"
+    yield from (f"  {key:9}  {value}" for key, value in told.items() if value)
