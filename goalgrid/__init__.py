@@ -3,8 +3,19 @@
 A file that a grid `uses` finds here what makes a loss of its own known: `objective` and `Parameter` (docs/own.md).
 """
 
+import sys
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from goalgrid import rooms
+
+if (_hidden := rooms.find_ours()) and sys.argv[:1] != ["-m"]:  # the user of `python -m goalgrid` imports nothing
+    warnings.warn(
+        f"goalgrid has packages of the same names, which `import` finds instead of {' and '.join(_hidden)}. "
+        "Rename these files if you import them.",
+        stacklevel=2,
+    )
 
 if TYPE_CHECKING:
     from grid.objectives.own import parameter as Parameter  # noqa: N812

@@ -7,6 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -110,7 +111,9 @@ def _measure(sample: Sample) -> Need:
 
 def apart(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in a new process: all GPU memory that it held, the context included, is free afterwards."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    # goalgrid is imported first: it finds our packages wherever a user's module has the name of one of them.
+    spawn = {"mp_context": get_context("spawn"), "initializer": import_module, "initargs": ("goalgrid",)}
+    with ProcessPoolExecutor(1, **spawn) as pool:
         return pool.submit(function, *arguments).result()
 
 

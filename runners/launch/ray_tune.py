@@ -33,6 +33,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from importlib.machinery import PathFinder
 from itertools import zip_longest
 from pathlib import Path
 from types import FrameType
@@ -76,6 +77,9 @@ REPORT_SECONDS = 0.25
 
 PENDING = 16
 """Jobs for which Ray reserves resources ahead. More would cost Ray time, and jobs would start in no order."""
+
+FINDER = "goalgrid.rooms.find_ours"
+"""What a worker calls first where the working folder, which Ray has it search first, hides packages of ours."""
 
 HEAD_SECONDS = {True: 2.0, False: 30.0}
 """Seconds without an answer after which a head counts as gone: our own (True), or a cluster's, which may come back."""
@@ -202,6 +206,8 @@ class RayTune:
             return
         logging.getLogger("ray").setLevel(logging.CRITICAL)
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
+        if _hides_ours(Path.cwd()):
+            quiet["runtime_env"] = {"worker_process_setup_hook": FINDER}
         if self.address is None:
             seconds = HEAD_SECONDS[True] + self.grace + 5
             os.environ |= {
@@ -248,6 +254,14 @@ def _show_token(address: str) -> None:
             f"the Ray cluster at {address} refuses this host's token. Copy ~/.ray/auth_token of the head to this host "
             "with mode 600, or set RAY_AUTH_TOKEN to the same on both; then export RAY_AUTH_MODE=token."
         ) from error
+
+
+def _hides_ours(folder: Path) -> bool:
+    """Whether a folder has a module of another program with the name of a package of ours."""
+    ours = provenance.rooms()
+    theirs = {room: PathFinder.find_spec(room, [str(folder)]) for room in ours}
+    files = {room: spec.origin for room, spec in theirs.items() if spec and spec.origin}
+    return any(Path(file).resolve().parent != ours[room].resolve() for room, file in files.items())
 
 
 def _tuner(

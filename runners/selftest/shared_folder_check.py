@@ -111,5 +111,6 @@ def _read(path: Path) -> list[str]:
     return [f"the last content of a file was not seen within {MEETING_SECONDS:g} s"]
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Check the folder that the command line names, together with as many other processes as it says."""
     sys.stdout.write(json.dumps(look(sys.argv[1], int(sys.argv[2]))))

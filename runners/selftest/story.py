@@ -113,7 +113,8 @@ class Nodes:
 
     def look(self, folder: Path) -> list[shared_folder_check.Seen]:
         """Have processes of this machine, and one on every node, check the folder together."""
-        command = [sys.executable, "-m", "runners.selftest.shared_folder_check", str(folder), str(self.onlookers)]
+        script = "import goalgrid; from runners.selftest import shared_folder_check as it; it.main()"
+        command = [sys.executable, "-c", script, str(folder), str(self.onlookers)]
         here = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(ONLOOKERS)]
         there = self._driver().everywhere(shared_folder_check.look, str(folder), self.onlookers) if self.address else []
         return [*(json.loads(process.communicate()[0]) for process in here), *there]

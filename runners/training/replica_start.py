@@ -1,7 +1,7 @@
 """The start and the end of a replica's process: it hears the first replica's orders, and ends with it.
 
-Started by `replicas` as `python -m runners.training.replica_start DESCRIPTOR`: the descriptor of its end of a
-connection, over which come the user's own files first, and then orders.
+`replicas` starts it with the descriptor of its end of a connection, over which come the user's own files first, and then
+orders.
 """
 
 import faulthandler
@@ -9,7 +9,6 @@ import os
 import pickle
 import queue
 import signal
-import sys
 import threading
 import traceback
 from contextlib import suppress
@@ -54,7 +53,3 @@ def _portable(error: BaseException) -> Exception:
         if isinstance(copy, Exception):
             return copy
     return RuntimeError("".join(traceback.format_exception_only(error)).strip())
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

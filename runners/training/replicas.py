@@ -64,10 +64,11 @@ class Replica:
             uses: path and text of each file of the user's own that the training needs.
         """
         ours, theirs = Pipe()
-        command = [sys.executable, "-P", "-m", "runners.training.replica_start", str(theirs.fileno())]
+        # goalgrid is imported first: it finds our packages wherever a user's module has the name of one of them.
+        script = f"import goalgrid; from runners.training import replica_start as it; it.main({theirs.fileno()})"
         path = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
         process = subprocess.Popen(
-            command,
+            [sys.executable, "-P", "-c", script],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=2,  # what is printed there is the product of a command

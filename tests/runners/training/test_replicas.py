@@ -68,7 +68,7 @@ def fit(
 
 def children() -> list[psutil.Process]:
     """The replicas that this process has started, and not yet ended."""
-    return [child for child in psutil.Process().children() if "runners.training.replica_start" in child.cmdline()]
+    return [child for child in psutil.Process().children() if "replica_start" in " ".join(child.cmdline())]
 
 
 NETWORKS = {
