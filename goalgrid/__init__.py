@@ -1,11 +1,14 @@
 """goalgrid: ablation grids for image-text retrieval objectives, from one command to the paper's table.
 
-A file that a grid `uses` finds here what makes a loss of its own known: `objective` and `Parameter` (docs/own.md).
+In Python, `goalgrid.load(GRID)` gives a grid that can be planned, run and shown (docs/python.md). A file that a grid
+`uses` finds here what makes a loss of its own known: `objective`, `Parameter` and `Triplets` (docs/own.md). Importing
+this package imports neither torch nor Ray nor pandas: a public name is imported when it is first used.
 """
 
 import sys
 import warnings
 from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from goalgrid import rooms
@@ -18,22 +21,36 @@ if (_hidden := rooms.find_ours()) and sys.argv[:1] != ["-m"]:  # the user of `py
     )
 
 if TYPE_CHECKING:
+    import objectives as objectives
+    from goalgrid.loaded_grid import LoadedGrid as LoadedGrid
+    from goalgrid.loaded_grid import load as load
+    from grid.errors import UserError as UserError
     from grid.objectives.own import parameter as Parameter  # noqa: N812
-    from grid.uses import objective
-    from objectives.triplets import Triplets
+    from grid.uses import objective as objective
+    from objectives.triplets import Triplets as Triplets
 
-__all__ = ["Parameter", "Triplets", "objective"]
-
-_PUBLIC = {
+PUBLIC = {
+    "LoadedGrid": ("goalgrid.loaded_grid", "LoadedGrid"),
     "Parameter": ("grid.objectives.own", "parameter"),
     "Triplets": ("objectives.triplets", "Triplets"),
+    "UserError": ("grid.errors", "UserError"),
+    "load": ("goalgrid.loaded_grid", "load"),
     "objective": ("grid.uses", "objective"),
+    "objectives": ("objectives", ""),
 }
-"""Where each public name is defined: module and name. A module is imported when the name is first used."""
+"""Public names, each with the module that defines it, and its name there; without a name, the module itself."""
+
+__all__ = [*PUBLIC, "__version__"]
+__version__ = version("goalgrid")
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'goalgrid' has no attribute {name!r}")
-    module, defined = _PUBLIC[name]
-    return getattr(import_module(module), defined)
+    if name not in PUBLIC:
+        raise AttributeError(f"module 'goalgrid' has no attribute {name!r}; it has {', '.join(PUBLIC)}")
+    place, defined = PUBLIC[name]
+    module = import_module(place)
+    return getattr(module, defined) if defined else module
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,11 +1,12 @@
 """What `goalgrid plan` says: axes, why each trial would be trained or not, tables that it fills, work left, cost."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from goalgrid.planning import gpu_costs, paper_coverage
-from goalgrid.planning.costs import GridCost
-from goalgrid.planning.decisions import TrialDecision, starting, to_train
+from goalgrid.planning.costs import GridCost, cost_of
+from goalgrid.planning.decisions import Choice, TrialDecision, decide, starting, to_replace, to_train
 from goalgrid.planning.overview import Overview, many, ranges
 from goalgrid.planning.work import work_of
 from grid.expansion import Trial
@@ -14,36 +15,58 @@ LABEL = 11
 """Width of the label before a group of lines."""
 
 
-def to_dict(overview: Overview, decisions: Sequence[TrialDecision], cost: GridCost) -> dict[str, Any]:
-    return {
-        **overview.to_dict(),
-        "left": [trial.id for trial in to_train(decisions)],
-        "reasons": [decision.to_dict() for decision in decisions],
-        "work": [part.to_dict() for part in work_of(overview, starting(decisions))],
-        "cost": cost.to_dict(),
-        "gpu_shares": {str(key): share for key, share in gpu_costs.shares(overview, starting(decisions)).items()},
-        "tables": [paper_coverage.to_dict(table) for table in paper_coverage.fills(overview)],
-    }
+@dataclass(frozen=True)
+class Plan:
+    """Why each trial of a grid would be trained or not, and what that costs."""
 
+    overview: Overview
+    decisions: Sequence[TrialDecision]
+    cost: GridCost
 
-def lines(overview: Overview, decisions: Sequence[TrialDecision], cost: GridCost, *, each: bool) -> list[str]:
-    """The plan for a reader; with `each`, a line for every trial, too."""
-    grid = overview.grid
-    axes = [f"{name:{LABEL}}{len(values):3}  {', '.join(ranges(values))}" for name, values in grid.axes().items()]
-    tables = [line for table in paper_coverage.fills(overview) for line in paper_coverage.lines(table)]
-    trials = starting(decisions)
-    work = _work(overview, trials)
-    return [
-        f"{grid.name}: {overview.headline()}",
-        *(f"  {line}" for line in axes),
-        *_labelled("trains", _grouped([decision for decision in decisions if decision.starts])),
-        *_labelled("leaves", _grouped([decision for decision in decisions if not decision.starts])),
-        *_labelled("tables", tables),
-        *_labelled("work", work),
-        *_labelled("costs", cost.lines() if work else [_nothing(overview)]),
-        *_labelled("GPU", [f"{key}: {need.text()}" for key, need in gpu_costs.measured(overview, trials).items()]),
-        *(_each(decisions) if each else ()),
-    ]
+    @classmethod
+    def of(cls, overview: Overview, choice: Choice = Choice(), *, jobs: int | None = None) -> "Plan":  # noqa: B008
+        """The plan for the chosen trials.
+
+        Args:
+            jobs: trials at a time; None: as the grid says, else the number that fits here.
+
+        Raises:
+            UserError: the filter names no trial, or the data of these trials cannot be read.
+        """
+        overview.data.check(overview.selected(choice.only))
+        decisions = decide(overview, choice)
+        return cls(overview, decisions, cost_of(overview, starting(decisions), to_replace(decisions), jobs=jobs))
+
+    def to_dict(self) -> dict[str, Any]:
+        trials = starting(self.decisions)
+        return {
+            **self.overview.to_dict(),
+            "left": [trial.id for trial in to_train(self.decisions)],
+            "reasons": [decision.to_dict() for decision in self.decisions],
+            "work": [part.to_dict() for part in work_of(self.overview, trials)],
+            "cost": self.cost.to_dict(),
+            "gpu_shares": {str(key): share for key, share in gpu_costs.shares(self.overview, trials).items()},
+            "tables": [paper_coverage.to_dict(table) for table in paper_coverage.fills(self.overview)],
+        }
+
+    def lines(self, *, each: bool = False) -> list[str]:
+        """The plan for a reader; with `each`, a line for every trial, too."""
+        overview, decisions = self.overview, self.decisions
+        axes = overview.grid.axes().items()
+        tables = [line for table in paper_coverage.fills(overview) for line in paper_coverage.lines(table)]
+        trials = starting(decisions)
+        work = _work(overview, trials)
+        return [
+            f"{overview.grid.name}: {overview.headline()}",
+            *(f"  {name:{LABEL}}{len(values):3}  {', '.join(ranges(values))}" for name, values in axes),
+            *_labelled("trains", _grouped([decision for decision in decisions if decision.starts])),
+            *_labelled("leaves", _grouped([decision for decision in decisions if not decision.starts])),
+            *_labelled("tables", tables),
+            *_labelled("work", work),
+            *_labelled("costs", self.cost.lines() if work else [_nothing(overview)]),
+            *_labelled("GPU", [f"{key}: {need.text()}" for key, need in gpu_costs.measured(overview, trials).items()]),
+            *(_each(decisions) if each else ()),
+        ]
 
 
 def _work(overview: Overview, trials: Sequence[Trial]) -> list[str]:

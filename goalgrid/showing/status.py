@@ -118,6 +118,12 @@ def lines(overview: Overview) -> list[str]:
     ]
 
 
+def ended(overview: Overview) -> list[str]:
+    """What a launch says at its end: the states, why trials failed, and which trials no table shows."""
+    headline = f"{overview.grid.name}: {overview.headline()}"
+    return [headline, *failure_lines(overview), *other_data_lines(overview)]
+
+
 def note_lines(overview: Overview) -> list[str]:
     """The trials that are collapsed or stale, the trials that left the grid, and its runs with overrides."""
     others = variants(overview.grid.name, overview.home)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import typer
 
 from goalgrid.planning.data_at_hand import DataAtHand, now
-from goalgrid.planning.overview import many, named_tables_exist, recall, variants
-from goalgrid.terminal import DIFFERENT, INCOMPLETE
+from goalgrid.planning.overview import Overview, many, named_tables_exist, recall, variants
+from goalgrid.terminal import DIFFERENT
 from goalgrid.terminal.options import all_known, runs_option
 from goalgrid.terminal.views import say, show, show_table
 from grid import catalog
 from grid.errors import UserError, unknown
 from grid.expansion import Cell, expand
 from grid.gridfile import Grid
-from grid.store.home import Home
+from grid.store.home import Home, State
 
 if TYPE_CHECKING:
     from results.export.table_request import TableRequest
@@ -25,11 +25,19 @@ if TYPE_CHECKING:
     from results.tables.table import Table
 
 
-def draw(request: "TableRequest", home: Home) -> "Table":
-    """The requested table; where no trial of the grid is done, the command ends here.
+class NothingDone(UserError):
+    """No trial of the grid is done, so that there is nothing to show."""
+
+
+def draw(request: "TableRequest", home: Home, grid: Grid | None = None) -> "Table":
+    """The requested table.
+
+    Args:
+        grid: the grid that the request names, if it is at hand.
 
     Raises:
         UserError: an unknown name, options that do not fit together, or records that cannot be read.
+        NothingDone: no trial is done.
     """
     from results.layouts import LAYOUTS
     from results.layouts.captions import METRIC_NAMES
@@ -42,29 +50,34 @@ def draw(request: "TableRequest", home: Home) -> "Table":
     )
     if request.reference:
         return _printed(request)
-    return request.draw(*measured(request.grid, home, request.protocol, request.set_, interval=request.interval))
+    grid = grid or recall(request.grid, home, request.set_)
+    anew = start(request.grid, home, request.set_)
+    return request.draw(*measured(grid, home, request.protocol, anew, interval=request.interval))
 
 
 def measured(
-    name: str, home: Home, protocol: str | None = None, overrides: Sequence[str] = (), *, interval: bool = False
+    grid: Grid, home: Home, protocol: str | None = None, anew: str = "", *, interval: bool = False
 ) -> "tuple[list[Cell], Scores]":
-    """The cells of a grid and what its finished trials measured; where no trial is done, the command ends here.
+    """The cells of a grid and what its finished trials measured.
+
+    Args:
+        anew: how to start the grid, for the message where no trial is done.
 
     Raises:
-        UserError: an unknown grid, table or protocol, or records that cannot be read.
+        UserError: an unknown table or protocol, or records that cannot be read.
+        NothingDone: no trial is done.
     """
     from results.records.missing import OTHER_DATA
 
-    grid = recall(name, home, overrides)
     named_tables_exist(grid)
     cells = expand(grid)
     scores = scores_of(grid, cells, home, protocol, interval=interval)
     if not scores.rows:
         other = sum(reason == OTHER_DATA for reason in scores.absent.values())
         done = f"all {many(other, 'trial')} that are done were {OTHER_DATA}" if other else "no trial is done"
-        anew = f"Train them anew: goalgrid resume {grid.name} --stale{runs_option(home)}"
-        say(f"grid {grid.name!r} under {home.path}: {done}. {anew if other else start(name, home, overrides)}")
-        raise typer.Exit(INCOMPLETE)
+        if other:
+            anew = f"Train them anew: goalgrid resume {grid.name} --stale{runs_option(home)}"
+        raise NothingDone(f"grid {grid.name!r} under {home.path}: {done}. {anew}")
     return cells, scores
 
 
@@ -93,6 +106,30 @@ def scores_of(
     for message in scores.unreadable:
         say(f"left out: {message}")
     return scores
+
+
+def kept(overview: Overview) -> "Table | None":
+    """The grid's table, after writing it and the records into the grid's folder; None where no trial is done.
+
+    A disk that takes none of it costs a warning.
+    """
+    if not overview.counts[State.DONE]:
+        return None
+    scores = scores_of(overview.grid, overview.cells, overview.home)
+    if not scores.rows:
+        return None
+    from results.export.export_folder import results
+    from results.export.table_request import TableRequest
+    from results.renderers import write_all
+
+    drawn = TableRequest(overview.grid.name).draw(overview.cells, scores)
+    folder = overview.home.grid(overview.grid.name)
+    try:
+        results(scores.rows, overview.home, folder.results)
+        write_all(drawn, folder.tables)
+    except UserError as error:
+        say(f"warning: the table is not kept: {error}")
+    return drawn
 
 
 def deliver(drawn: "Table", kind: str, output: Path | None, folder: Path) -> None:

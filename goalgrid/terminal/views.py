@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from results.tables.table import Table
     from runners.selftest.story import Claim
 
-out = PlainConsole()
-err = PlainConsole(stderr=True)
+out = PlainConsole(force_jupyter=False)  # a notebook's text output, too: Rich would make a picture of every line
+err = PlainConsole(stderr=True, force_jupyter=False)
 
 PIPED_WIDTH = 200
 """Columns of a table where stdout is no terminal."""

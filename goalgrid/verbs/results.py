@@ -1,5 +1,7 @@
 """What came out: table, effects, figures, report, export."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
@@ -7,8 +9,9 @@ from typing import Annotated
 import typer
 
 from goalgrid.planning.overview import Overview, recall
+from goalgrid.showing.effects import analysed
+from goalgrid.showing.tables import NothingDone, deliver, draw, measured, start
 from goalgrid.showing.tables import check as hold_against
-from goalgrid.showing.tables import deliver, draw, measured
 from goalgrid.terminal import INCOMPLETE
 from goalgrid.terminal.options import RUNS, GridName, Json, Override, Runs, all_known
 from goalgrid.terminal.views import say, show_for, show_list
@@ -91,7 +94,8 @@ def table(
     options = {field.name: context.params[field.name] for field in fields(TableRequest)}
     request = TableRequest(**options | {"grid": grid or "", "set_": tuple(set_)})
     if check:
-        hold_against(request, format_, check, home, trials=trials)
+        with _incomplete_without_trials():
+            hold_against(request, format_, check, home, trials=trials)
     elif trials:
         raise UserError("--trials says what is behind the numbers of a file; give --check FILE.")
     elif reference and (grid is None or grid in PAPERS):
@@ -100,7 +104,8 @@ def table(
         raise UserError(f"which grid? Known: {', '.join(catalog.names('presets'))}; or the path of a grid file.")
     else:
         folder = home.path / "reference" if reference else home.grid(recall(grid, home, set_).name).tables
-        deliver(draw(request, home), format_, output, folder)
+        with _incomplete_without_trials():
+            deliver(draw(request, home), format_, output, folder)
 
 
 @verbs.command()
@@ -125,18 +130,13 @@ def effects(
     Main effects and interaction, and what differs from a baseline.
     """
     from results.analysis import effects_text
-    from results.analysis.block_analysis import DIRECTION_NAMES, analyse, metrics_of
-    from results.analysis.query_bootstrap import QueryRanks
-    from results.layouts.captions import METRIC_NAMES
 
-    all_known(
-        ("metric", metric, METRIC_NAMES),
-        ("direction", direction, DIRECTION_NAMES),
-        ("format", format_, effects_text.FORMATS),
-    )
-    cells, scores = measured(grid, home, protocol, set_)
-    metrics = metrics_of(metric, direction)
-    found = analyse(cells, scores, QueryRanks.read(cells, home), metrics, baseline=baseline, across=across)
+    all_known(("format", format_, effects_text.FORMATS))
+    with _incomplete_without_trials():
+        found, cells = analysed(
+            recall(grid, home, set_), home, metric=metric, direction=direction, protocol=protocol,
+            baseline=baseline, across=across, anew=start(grid, home, set_),
+        )  # fmt: skip
     text = effects_text.write_out(found, cells, format_).rstrip("\n")
     show_for(as_json, lambda: effects_text.for_programs(found), text.splitlines)
 
@@ -160,7 +160,8 @@ def figures(
     from results import figures as draw
 
     all_known(("format", format_, draw.FORMATS), *(("figure", kind, draw.FIGURES) for kind in kinds))
-    cells, scores = measured(grid, home, overrides=set_)
+    with _incomplete_without_trials():
+        cells, scores = measured(recall(grid, home, set_), home, anew=start(grid, home, set_))
     studies = draw.Study.read(cells, scores, home)
     for path in draw.write(studies, output, kinds=kinds, formats=[format_]):
         say(f"written: {path}")
@@ -217,3 +218,13 @@ def export(
     overview = Overview.of(recall(grid, home, set_), home)
     write(overview.grid, overview.cells, home, target, report=page.render(overview), now=overview.now)
     say(f"written: {target}")
+
+
+@contextmanager
+def _incomplete_without_trials() -> Iterator[None]:
+    """End the command as incomplete where no trial is done."""
+    try:
+        yield
+    except NothingDone as error:
+        say(str(error))
+        raise typer.Exit(INCOMPLETE) from None

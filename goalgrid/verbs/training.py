@@ -6,21 +6,21 @@ from typing import Annotated
 
 import typer
 
-from goalgrid.planning import plan as planning
 from goalgrid.planning import prune as pruning
-from goalgrid.planning.costs import cost_of, unmeasured
-from goalgrid.planning.decisions import Choice, decide, starting, to_replace, to_train
-from goalgrid.planning.overview import Overview, many, named_tables_exist, recall, wanted
+from goalgrid.planning.costs import unmeasured
+from goalgrid.planning.decisions import Choice, decide, to_train
+from goalgrid.planning.overview import Overview, named_tables_exist, recall, wanted
+from goalgrid.planning.plan import Plan
+from goalgrid.planning.training import train
 from goalgrid.showing import status as standing
-from goalgrid.showing.tables import scores_of, start
+from goalgrid.showing.tables import kept, start
 from goalgrid.terminal import EXIT, exit_state, options
 from goalgrid.terminal.options import runs_option
-from goalgrid.terminal.views import err, out, say, show_for, show_table, show_verdicts
+from goalgrid.terminal.views import err, say, show_for, show_table, show_verdicts
 from grid.errors import UserError
 from grid.gridfile import Grid
 from grid.store import speed_probes
 from grid.store.home import Home, State
-from grid.store.saved_grid import save_grid
 
 verbs = typer.Typer()
 
@@ -50,7 +50,7 @@ def plan(
     choice = Choice(only, force=force, stale=stale)
     if probe:
         _probe(overview, choice)
-    _plan(overview, choice, jobs=jobs, each=trials, as_json=as_json)
+    _show_plan(overview, choice, jobs, each=trials, program=as_json)
 
 
 @verbs.command()
@@ -78,7 +78,7 @@ def run(
     overview = _overview(wanted(grid, home, overrides, roots=root, weights=weights), home)
     choice = Choice(only, force=force, stale=stale)
     if dry_run:
-        _plan(overview, choice, jobs=jobs)
+        _show_plan(overview, choice, jobs)
     else:
         _train(overview, choice, here=here, address=address, mlflow_uri=mlflow_uri, allow_leak=allow_leak)
 
@@ -173,12 +173,11 @@ def _overview(grid: Grid, home: Home) -> Overview:
     return Overview.of(grid, home)
 
 
-def _plan(overview: Overview, choice: Choice, *, jobs: int | None, each: bool = False, as_json: bool = False) -> None:
-    overview.data.check(overview.selected(choice.only))
-    verdicts = decide(overview, choice)
-    cost = cost_of(overview, starting(verdicts), to_replace(verdicts), jobs=jobs)
-    lines = partial(planning.lines, overview, verdicts, cost, each=each)
-    show_for(as_json, lambda: planning.to_dict(overview, verdicts, cost), lines)
+def _show_plan(
+    overview: Overview, choice: Choice, jobs: int | None, *, each: bool = False, program: bool = False
+) -> None:
+    found = Plan.of(overview, choice, jobs=jobs)
+    show_for(program, found.to_dict, partial(found.lines, each=each))
 
 
 def _probe(overview: Overview, choice: Choice) -> None:
@@ -198,61 +197,11 @@ def _train(
     overview: Overview, choice: Choice, *, here: bool, address: str | None, mlflow_uri: str | None, allow_leak: bool
 ) -> None:
     """Train what is chosen, print the table, exit with what was reached."""
-    overview.data.check(overview.selected(choice.only))
-    verdicts = decide(overview, choice)
-    todo, anew = to_train(verdicts), to_replace(verdicts)
-    save = partial(save_grid, overview.grid, overview.trials, overview.home)
-    uri = f"sqlite:///{overview.home.mlflow.absolute()}" if mlflow_uri is None else mlflow_uri
-    if not todo:
-        save()
-        _mirror(overview, uri)
-    else:
-        from runners.launch.launch import Launch
-
-        begun = f", {len(anew)} of them anew" if anew else ""
-        say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}{begun}")
-        live = out.is_terminal and err.is_terminal
-        launch = Launch(overview.home, err, here, address, uri or None, live, allow_leak)
-        launch.run(overview.grid, overview.cells, todo, anew, checked=save)
+    decisions = train(overview, choice, here=here, address=address, mlflow_uri=mlflow_uri, allow_leak=allow_leak)
     after = Overview.of(overview.grid, overview.home)
-    _finish(after)
-    reached = exit_state([after.reached(verdict.trial) for verdict in verdicts])
-    if any(after.states[verdict.trial.id] not in (State.DONE, State.FAILED) for verdict in verdicts):
-        say(f"not complete; go on with: goalgrid resume {overview.grid.name}{runs_option(overview.home)}")
-    raise typer.Exit(EXIT[reached])
-
-
-def _mirror(overview: Overview, uri: str) -> None:
-    """Copy finished trials into MLflow that an earlier launch could not copy."""
-    from runners.watching.mlflow_mirror import Mirror, unmirrored
-
-    home, held = overview.home, overview.home.grid(overview.grid.name).mirrored
-    late = unmirrored((home.trial(trial.id) for trial in overview.trials), uri, held) if uri else []
-    if late:
-        say(f"{overview.grid.name}: copying {many(len(late), 'trial')} to MLflow")
-        mirror = Mirror(uri, overview.grid.name, lambda message: say(f"warning: {message}"), held)
-        for folder in late:
-            mirror.sync(folder)
-        mirror.close()
-
-
-def _finish(overview: Overview) -> None:
-    """Print what there is, and write the grid's results and tables; a disk that takes none costs a warning."""
-    from results.export.export_folder import results
-    from results.export.table_request import TableRequest
-    from results.renderers import write_all
-
-    scores = None
-    if overview.counts[State.DONE]:
-        scores = scores_of(overview.grid, overview.cells, overview.home)
-    if scores and scores.rows:
-        drawn = TableRequest(overview.grid.name).draw(overview.cells, scores)
+    if drawn := kept(after):
         show_table(drawn)
-        folder = overview.home.grid(overview.grid.name)
-        try:
-            results(scores.rows, overview.home, folder.results)
-            write_all(drawn, folder.tables)
-        except UserError as error:
-            say(f"warning: the table is not kept: {error}")
-    told = [*standing.failure_lines(overview), *standing.other_data_lines(overview)]
-    say("\n".join([f"{overview.grid.name}: {overview.headline()}", *told]))
+    say("\n".join(standing.ended(after)))
+    if any(after.states[decision.trial.id] not in (State.DONE, State.FAILED) for decision in decisions):
+        say(f"not complete; go on with: goalgrid resume {overview.grid.name}{runs_option(overview.home)}")
+    raise typer.Exit(EXIT[exit_state([after.reached(decision.trial) for decision in decisions])])

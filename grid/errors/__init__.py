@@ -10,6 +10,10 @@ LISTED = 500
 class UserError(Exception):
     """A mistake that a user can correct. The command line prints its message alone and exits with 2."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the message alone."""
+        return [f"goalgrid.UserError: {self}"]
+
 
 def unknown(what: str, name: object, known: Collection[str], *, where: str = "", hint: str = "") -> str:
     """Say that `name` is no known `what`, with the nearest name, the known ones and the next step.

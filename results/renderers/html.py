@@ -12,6 +12,11 @@ def render(table: Table) -> str:
     return page("table.html", table=table)
 
 
+def fragment(table: Table) -> str:
+    """The table as a part of a page: what a notebook shows."""
+    return page("fragment.html", table=table)
+
+
 def lines(text: str) -> list[tuple[str, ...]]:
     """The rows and the caption of a page, as a reader sees them: the block's title, then the texts of the cells."""
     reader = _Reader()

@@ -112,8 +112,7 @@ def _measure(sample: Sample) -> Need:
 def apart(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in a new process: all GPU memory that it held, the context included, is free afterwards."""
     # goalgrid is imported first: it finds our packages wherever a user's module has the name of one of them.
-    spawn = {"mp_context": get_context("spawn"), "initializer": import_module, "initargs": ("goalgrid",)}
-    with ProcessPoolExecutor(1, **spawn) as pool:
+    with ProcessPoolExecutor(1, get_context("spawn"), initializer=import_module, initargs=("goalgrid",)) as pool:
         return pool.submit(function, *arguments).result()
 
 

@@ -1,0 +1,254 @@
+"""A grid in Python: `goalgrid.load` and what can be done with the grid that it gives."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from goalgrid.outputs import EffectsOutput, FigureOutput, TableOutput, TextOutput
+from goalgrid.planning.decisions import Choice
+from goalgrid.planning.overview import Overview, named_tables_exist, recall
+from goalgrid.planning.plan import Plan
+from goalgrid.planning.training import train
+from goalgrid.showing import status
+from goalgrid.showing.effects import analysed
+from goalgrid.showing.tables import draw, kept, measured, start
+from goalgrid.terminal.options import all_known
+from goalgrid.terminal.views import say
+from grid.errors import UserError, unknown
+from grid.gridfile import Grid
+from grid.store.home import Home
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Folder = str | Path
+Overrides = Mapping[str, object] | Sequence[str]
+"""Changes of a grid, `{"train.epochs": 2, "seeds": [0, 1]}`; or as on the command line, `["train.epochs=2"]`."""
+
+
+def load(
+    grid: Folder,
+    runs: Folder = "runs",
+    *,
+    set: Overrides = (),
+    root: Folder | Mapping[str, Folder] = "",
+    weights: Mapping[str, Folder] = {},
+) -> "LoadedGrid":
+    """A grid by name or file: as it was last run in this runs folder, else as it is shipped.
+
+    Args:
+        grid: the name of a shipped grid or of a grid that ran, or the path of a grid file.
+        runs: the runs folder.
+        set: changes of the grid: settings by dotted name, or fields of the grid file such as `seeds`.
+        root: the folder of the grid's data set, or the folders by data set.
+        weights: the folders of pretrained weights by name.
+
+    Raises:
+        UserError: no grid has this name, or the grid file is wrong; with every problem at once.
+    """
+    changes = [f"{key}={json.dumps(value)}" for key, value in set.items()] if isinstance(set, Mapping) else set
+    overrides = (changes,) if isinstance(changes, str) else tuple(changes)
+    named = [f"{name}={folder}" for name, folder in root.items()] if isinstance(root, Mapping) else [str(root)]
+    places = [f"{name}={folder}" for name, folder in weights.items()]
+    home = Home(Path(runs).expanduser())
+    found = recall(str(grid), home, overrides, roots=filter(None, named), weights=places)
+    named_tables_exist(found)
+    return LoadedGrid(str(grid), overrides, found, home)
+
+
+class LoadedGrid:
+    """A grid and its runs folder. States and records are read from the disk at each call.
+
+    Args:
+        source: the name or file that a user gave.
+        overrides: what `--set` would change, KEY=VALUE each.
+        grid: the grid with all of that.
+    """
+
+    def __init__(self, source: str, overrides: tuple[str, ...], grid: Grid, home: Home) -> None:
+        self._source, self._overrides, self._grid, self._home = source, overrides, grid, home
+
+    @property
+    def name(self) -> str:
+        """The name of the grid; overrides are part of it."""
+        return self._grid.name
+
+    @property
+    def trials(self) -> list[str]:
+        """The ids of all trials, parents before the trials that start from them."""
+        return [trial.id for trial in self._overview().trials]
+
+    @property
+    def states(self) -> dict[str, str]:
+        """The state of each trial by its id: planned, running, interrupted, failed or done."""
+        return {trial_id: state.value for trial_id, state in self._overview().states.items()}
+
+    def status(self) -> TextOutput:
+        """What is done, running, failed or planned, why each failure failed, and what is stale."""
+        overview = self._overview()
+        return TextOutput("\n".join(status.lines(overview)), status.to_dict(overview))
+
+    def records(self) -> "pd.DataFrame":
+        """The records of the finished trials, a row a trial id: metrics in percent, settings by dotted name.
+
+        The column `stale` says what changed since a trial was trained; it is empty where nothing did. A record that
+        cannot be read is left out with a warning.
+        """
+        from results.records.data_frame import data_frame
+
+        overview, unreadable = self._overview(), dict[Path, str]()
+        frame = data_frame(self._home, [row["trial_id"] for row in overview.records], unreadable)
+        for message in [*overview.unreadable.values(), *unreadable.values()]:
+            say(f"left out: {message}")
+        reasons = {own: ", ".join(reason.what for reason in reasons) for own, reasons in overview.stale.items()}
+        frame["stale"] = [reasons.get(str(trial_id), "") for trial_id in frame.index]
+        return frame
+
+    def plan(
+        self, only: str = "", *, force: bool = False, stale: bool = False, jobs: int | None = None, trials: bool = False
+    ) -> TextOutput:
+        """Why each trial would be trained or not, and what that costs. Trains nothing.
+
+        Args:
+            only: a filter of trials, "objective=*_cir seed=0".
+            force: plan to train from the beginning, whatever is there.
+            stale: plan to train from the beginning what other code, versions or data trained.
+            jobs: trials at a time; None: as the grid says, else the number that fits here.
+            trials: a line for every trial, too.
+
+        Raises:
+            UserError: the filter names no trial, or the data cannot be read.
+        """
+        plan = Plan.of(self._overview(), Choice(only, force=force, stale=stale), jobs=jobs)
+        return TextOutput("\n".join(plan.lines(each=trials)), plan.to_dict())
+
+    def run(
+        self,
+        only: str = "",
+        *,
+        failed: bool = False,
+        force: bool = False,
+        stale: bool = False,
+        here: bool = False,
+        address: str | None = None,
+        mlflow_uri: str | None = None,
+        allow_leak: bool = False,
+    ) -> "LoadedGrid":
+        """Train what is not done, by Ray; the same call again goes on where it was cut off.
+
+        An interrupt (Ctrl-C, or a notebook's stop button) has the running trials write a checkpoint; a second one
+        ends them at once.
+
+        Args:
+            only: a filter of trials, "objective=*_cir seed=0".
+            failed: train only the trials that failed.
+            force: train from the beginning, whatever is there.
+            stale: train from the beginning what other code, versions or data trained.
+            here: train in this process, without Ray.
+            address: of a Ray cluster; None: a Ray for this launch.
+            mlflow_uri: what to mirror to; None: a file in the runs folder; empty: no mirror.
+            allow_leak: train even if test images stand in the training split.
+
+        Raises:
+            UserError: the filter names no trial, or data, runs folder or cluster cannot be used; nothing was trained.
+        """
+        choice = Choice(only, failed=failed, force=force, stale=stale)
+        train(self._overview(), choice, here=here, address=address, mlflow_uri=mlflow_uri, allow_leak=allow_leak)
+        kept(self._overview())
+        return self
+
+    def table(
+        self,
+        *,
+        layout: str | None = None,
+        rows: str | None = None,
+        columns: str | None = None,
+        blocks: str | None = None,
+        metric: str = "r1",
+        protocol: str | None = None,
+        against: str | None = None,
+        marks: bool = False,
+        interval: bool = False,
+        averages: bool = False,
+        allow_partial: bool = False,
+    ) -> TableOutput:
+        """The paper's table of what is done so far. The options are those of `goalgrid table`.
+
+        Raises:
+            UserError: an unknown name, options that do not fit together, or no trial is done.
+        """
+        from results.export.table_request import TableRequest
+
+        request = TableRequest(
+            self._source, layout=layout, rows=rows, columns=columns, blocks=blocks, metric=metric, protocol=protocol,
+            against=against, marks=marks, interval=interval, averages=averages, allow_partial=allow_partial,
+            set_=self._overrides,
+        )  # fmt: skip
+        return TableOutput(draw(request, self._home, self._grid))
+
+    def effects(
+        self,
+        *,
+        metric: str = "r1",
+        direction: str = "both",
+        protocol: str | None = None,
+        baseline: str | None = None,
+        across: Sequence[str] = (),
+    ) -> EffectsOutput:
+        """Which axis matters: main effects and interaction, what differs from a baseline, and how sure that is.
+
+        Args:
+            metric: r1, r5, r10, medr or rsum.
+            direction: i2t, t2i or both.
+            protocol: another protocol of the data set.
+            baseline: an objective; None: con_con if the grid has it, else the first.
+            across: axes that are factors beside the objective, ["objective.tau"].
+
+        Raises:
+            UserError: an unknown name, or no trial is done.
+        """
+        found, cells = analysed(
+            self._grid, self._home, metric=metric, direction=direction, protocol=protocol,
+            baseline=baseline, across=across, anew=self._start(),
+        )  # fmt: skip
+        return EffectsOutput(found, cells)
+
+    def figure(self, kind: str = "matrix", *, block: str | None = None) -> FigureOutput:
+        """A figure of what is done so far.
+
+        Args:
+            kind: matrix, effects, curves, diagnostics or paper; a wrong name lists all.
+            block: the recipe on a data set, "cnn-bow on shapes"; None: the only block that has this figure.
+
+        Raises:
+            UserError: an unknown name, no trial is done, or several blocks have this figure and none is named.
+        """
+        from results import figures
+
+        all_known(("figure", kind, figures.FIGURES))
+        cells, scores = measured(self._grid, self._home, anew=self._start())
+        drawn = {
+            study.title: figure
+            for _, study, figure in figures.drawn(figures.Study.read(cells, scores, self._home), [kind])
+        }
+        if not drawn:
+            raise UserError(f"the finished trials of {self.name!r} have nothing to draw as {kind!r}.")
+        if block is None and len(drawn) > 1:
+            raise UserError(f"{len(drawn)} blocks have a figure {kind!r}; say block=, one of: {'; '.join(drawn)}.")
+        title = block or next(iter(drawn))
+        if title not in drawn:
+            raise UserError(unknown("block", title, list(drawn), where=f"of grid {self.name!r}"))
+        return FigureOutput(kind, title, drawn[title])
+
+    def __repr__(self) -> str:
+        return repr(self.status())
+
+    def _repr_html_(self) -> str:
+        return self.status()._repr_html_()
+
+    def _overview(self) -> Overview:
+        return Overview.of(self._grid, self._home)
+
+    def _start(self) -> str:
+        return start(self._source, self._home, self._overrides)

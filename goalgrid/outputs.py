@@ -1,0 +1,141 @@
+"""What a grid gives in Python: text, tables, effects and figures, which a notebook shows by themselves."""
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from goalgrid.terminal.characters import plain
+from goalgrid.terminal.options import all_known
+from grid.errors import UserError
+from grid.store.files import written_aside
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from grid.expansion import Cell
+    from results.analysis.block_analysis import Analysis
+    from results.tables.table import Table
+
+
+@dataclass(frozen=True, repr=False)
+class TextOutput:
+    """Lines for a reader, and the same as data.
+
+    Args:
+        data: as `--json` of the verb prints it.
+    """
+
+    text: str
+    data: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        return plain(self.text)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(plain(self.text))}</pre>"
+
+
+@dataclass(frozen=True, repr=False)
+class TableOutput:
+    """A table of scores."""
+
+    table: "Table"
+
+    def text(self, kind: str = "markdown") -> str:
+        """The table in a text format of `goalgrid table --format`: markdown, latex, csv or html.
+
+        Raises:
+            UserError: an unknown format.
+        """
+        from results import renderers
+
+        all_known(("format", kind, renderers.TEXT))
+        return renderers.text(self.table, kind)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """One row an entry: its axes, its metric, n, mean, std and the ids of the trials behind it, unrounded."""
+        from results.renderers import parquet
+
+        return parquet.tidy(self.table).to_pandas()
+
+    def __repr__(self) -> str:
+        from rich.console import Console
+
+        from results.renderers import terminal
+
+        target = io.StringIO()
+        Console(file=target, width=160, force_jupyter=False).print(terminal.render(self.table))
+        return plain(target.getvalue().rstrip())
+
+    def _repr_html_(self) -> str:
+        from results.renderers import html
+
+        return html.fragment(self.table)
+
+
+@dataclass(frozen=True, repr=False)
+class EffectsOutput:
+    """Which axis matters: an analysis for every block and metric."""
+
+    analyses: "Sequence[Analysis]"
+    cells: "Sequence[Cell]"
+
+    def text(self, kind: str = "terminal") -> str:
+        """The analyses in a format of `goalgrid effects --format`: terminal, markdown, latex or csv.
+
+        Raises:
+            UserError: an unknown format.
+        """
+        from results.analysis import effects_text
+
+        all_known(("format", kind, effects_text.FORMATS))
+        return effects_text.write_out(self.analyses, self.cells, kind)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """One row a number: block, metric, what it belongs to, name, quantity and value, unrounded."""
+        import pandas as pd
+
+        return pd.read_csv(io.StringIO(self.text("csv")))
+
+    def __repr__(self) -> str:
+        return plain(self.text().rstrip())
+
+    def _repr_markdown_(self) -> str:
+        return self.text("markdown")
+
+
+@dataclass(frozen=True, repr=False)
+class FigureOutput:
+    """A figure of a block of the grid, `figure` in Matplotlib's terms."""
+
+    kind: str
+    title: str
+    figure: "Figure"
+
+    def save(self, path: str | Path) -> Path:
+        """Write the figure, as png, pdf or svg by the ending of the path.
+
+        Raises:
+            UserError: another ending, or the disk is full or read-only.
+        """
+        from results.figures import FORMATS, encoded
+
+        target = Path(path).expanduser()
+        ending = target.suffix.removeprefix(".")
+        if ending not in FORMATS:
+            raise UserError(f"cannot draw into {target}: it must end in {', '.join(f'.{name}' for name in FORMATS)}.")
+        with written_aside(target) as aside:
+            aside.write_bytes(encoded(self.figure, ending))
+        return target
+
+    def __repr__(self) -> str:
+        return f"figure {self.kind!r} of {self.title}"
+
+    def _repr_png_(self) -> bytes:
+        from results.figures import encoded
+
+        return encoded(self.figure, "png")

@@ -1,0 +1,49 @@
+"""What `goalgrid effects` says of a grid: which axis matters, and how sure that is."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from goalgrid.showing.tables import measured
+from goalgrid.terminal.options import all_known
+from grid.expansion import Cell
+from grid.gridfile import Grid
+from grid.store.home import Home
+
+if TYPE_CHECKING:
+    from results.analysis.block_analysis import Analysis
+
+
+def analysed(
+    grid: Grid,
+    home: Home,
+    *,
+    metric: str = "r1",
+    direction: str = "both",
+    protocol: str | None = None,
+    baseline: str | None = None,
+    across: Sequence[str] = (),
+    anew: str = "",
+) -> "tuple[list[Analysis], list[Cell]]":
+    """An analysis for every block that has finished trials, and every metric; with the cells of the grid.
+
+    Args:
+        metric: r1, r5, r10, medr or rsum.
+        direction: i2t, t2i or both.
+        protocol: another protocol of the data set than the trials' own.
+        baseline: the objective that others are compared with; None: con_con if the grid has it, else the first.
+        across: axes that are factors beside the objective.
+        anew: how to start the grid, for the message where no trial is done.
+
+    Raises:
+        UserError: an unknown name, or records that cannot be read.
+        NothingDone: no trial is done.
+    """
+    from results.analysis.block_analysis import DIRECTION_NAMES, analyse, metrics_of
+    from results.analysis.query_bootstrap import QueryRanks
+    from results.layouts.captions import METRIC_NAMES
+
+    all_known(("metric", metric, METRIC_NAMES), ("direction", direction, DIRECTION_NAMES))
+    cells, scores = measured(grid, home, protocol, anew)
+    ranks = QueryRanks.read(cells, home)
+    found = analyse(cells, scores, ranks, metrics_of(metric, direction), baseline=baseline, across=across)
+    return found, cells
