@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from goalgrid.loaded_grid import LoadedGrid as LoadedGrid
     from goalgrid.loaded_grid import load as load
     from grid.errors import UserError as UserError
-    from grid.objectives.own import parameter as Parameter  # noqa: N812
+    from grid.objectives.own import parameter as Parameter  # noqa: F401, N812
     from grid.uses import objective as objective
     from objectives.triplets import Triplets as Triplets
 

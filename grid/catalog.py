@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, PositiveInt, ValidationError
 from grid.encoders import ModelSettings
 from grid.errors import UserError, several, unknown
 from grid.settings import TrainSettings
-from grid.settings_base import Settings, check_name
+from grid.settings_base import CHOICES, Settings, check_name
 
 Shelf = Literal["recipes", "presets", "datasets"]
 
@@ -264,8 +264,8 @@ def _differences(made: Recipe, other: Recipe) -> list[str]:
 
 
 def _over(base: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
-    """Tables are merged, values replaced; a table that names another encoder replaces the whole table."""
-    if base.get("encoder") != content.get("encoder", base.get("encoder")):
+    """Tables are merged, values replaced; a table that names another encoder or scorer replaces the whole table."""
+    if any(base.get(choice) != content.get(choice, base.get(choice)) for choice in CHOICES):
         return content
     merged = dict(base)
     for key, value in content.items():
@@ -314,20 +314,22 @@ def shorten(text: str, most: int = 80) -> str:
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
-    """The keys of a table within a model; of one of several encoders, which is named in the path, its keys."""
+    """The keys of a table within a model; of several encoders or scorers, the one that is named in the path."""
     models = [model]
     for part in path:
         if not any(part in each.model_fields for each in models):
-            models = [each for each in models if len(models) == 1 or part in _encoders(each)]
+            models = [each for each in models if len(models) == 1 or part in _chosen_by(each)]
             continue
         kinds = [each.model_fields[part].annotation for each in models if part in each.model_fields]
         models = [inner for kind in kinds for inner in _models_in(kind)]
     return list(models[0].model_fields) if len(models) == 1 else []
 
 
-def _encoders(model: type[BaseModel]) -> tuple[str, ...]:
-    """The names of encoders that have these settings."""
-    return get_args(model.model_fields["encoder"].annotation) if "encoder" in model.model_fields else ()
+def _chosen_by(model: type[BaseModel]) -> tuple[str, ...]:
+    """The names of encoders or scorers that have these settings."""
+    return tuple(
+        name for choice in CHOICES for name in get_args(getattr(model.model_fields.get(choice), "annotation", None))
+    )
 
 
 def _models_in(kind: Any) -> list[type[BaseModel]]:

@@ -7,9 +7,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
+from grid.scorers import AttentionSettings, ProductSettings, ScorerSettings, SgrafSettings
 from grid.settings_base import IdentityDefault, ReadWhere, Settings, Unit
 
-PoolingName = Literal["mean", "max", "kmax", "softmax", "gpo", "adpool", "adpool-released"]
+PoolingName = Literal["mean", "max", "kmax", "softmax", "gpo", "adpool", "adpool-released", "none"]
 HeadName = Literal["linear", "linear-mlp", "mlp", "residual-mlp"]
 MLP_HEADS: tuple[HeadName, ...] = ("linear-mlp", "mlp", "residual-mlp")
 Framing = Literal["square", "centre-crop"]
@@ -92,7 +93,7 @@ _VIEWS = ReadWhere(lambda own, _: not own.frozen or own.crops != 1, "frozen = fa
 
 
 class PoolingSettings(Settings):
-    """How a set of vectors becomes a single vector."""
+    """How a set of vectors becomes a single vector; `none` leaves it a set, for a scorer that reads sets."""
 
     pooling: Annotated[PoolingName, _SEVERAL] = Field("mean", description="how several vectors become one")
     pool_k: Annotated[
@@ -276,13 +277,37 @@ TextSettings = Annotated[
 
 
 class ModelSettings(Settings):
-    """Two encoders into a joint space of unit vectors."""
+    """Two encoders into a joint space of unit vectors, and the scorer of what they embed."""
 
     image: ImageSettings
     text: TextSettings
     dim: Annotated[int, Field(ge=2), Unit("values")] = Field(
         1024, description="width of the joint space: of the vector of an image or a caption"
     )
+    scorer: Annotated[ScorerSettings, IdentityDefault(ProductSettings())] = Field(
+        ProductSettings(), description="what makes scores of images by texts of what the encoders give"
+    )
+
+    @property
+    def of_sets(self) -> bool:
+        """Whether the scorer reads a set of vectors for each image and caption."""
+        return isinstance(self.scorer, AttentionSettings)
+
+    @model_validator(mode="after")
+    def _encoders_fit_the_scorer(self) -> Self:
+        if self.of_sets and self.text.encoder in ("bow", "gru"):
+            raise ValueError(f"scorer {self.scorer.kind} reads a state a word: set model.text.encoder = bigru")
+        for name, part in (("image", self.image), ("text", self.text)):
+            sets = getattr(part, "pooling", None) == "none"
+            if sets and not self.of_sets:
+                raise ValueError(f"{name}.pooling = none needs a scorer that reads sets, e.g. scan")
+            if self.of_sets and not sets:
+                raise ValueError(f"scorer {self.scorer.kind} reads sets of vectors: set model.{name}.pooling = none")
+            if sets and getattr(part, "output", "grid") != "grid":
+                raise ValueError(f"scorer {self.scorer.kind} reads sets of vectors: set model.{name}.output = grid")
+        if isinstance(self.scorer, SgrafSettings) and getattr(self.image, "drop", 0.0) > 0:
+            raise ValueError(f"scorer {self.scorer.kind} needs all regions of an image: set model.image.drop = 0")
+        return self
 
     @model_validator(mode="before")
     @classmethod

@@ -12,7 +12,7 @@ from grid.gridfile import SECTIONS, Grid, Scalar
 from grid.identity import canonical_json
 from grid.objectives import accepted, conditions, remines, resolve
 from grid.settings import DatasetSettings, ObjectiveSettings, Reader, TrainSettings
-from grid.settings_base import ReadWhere, Settings
+from grid.settings_base import CHOICES, ReadWhere, Settings
 
 Point = tuple[tuple[str, Scalar], ...]
 """A value of every swept setting, with its dotted name."""
@@ -125,13 +125,13 @@ class Resolver:
 
 
 def _made(section: str, dataset: str, recipe: str, overrides: Mapping[str, Scalar]) -> Settings:
-    """A section with these values, those that choose an encoder first.
+    """A section with these values, those that choose an encoder or a scorer first.
 
     Raises:
         ValidationError: values do not fit together.
     """
     content = _content(section, dataset, recipe)
-    for name, value in sorted(overrides.items(), key=lambda item: not item[0].endswith(".encoder")):
+    for name, value in sorted(overrides.items(), key=lambda item: item[0].rpartition(".")[2] not in CHOICES):
         _put(content, name.split("."), value)
     return SECTIONS[section].model_validate(content)
 
@@ -158,10 +158,10 @@ def _content(section: str, dataset: str, recipe: str) -> dict[str, Any]:
 
 
 def _put(table: dict[str, Any], path: list[str], value: Scalar) -> None:
-    """Set a value; choosing another encoder drops the settings of the encoder that it replaces."""
+    """Set a value; choosing another encoder or scorer drops the settings of the one that it replaces."""
     *parents, last = path
     for part in parents:
-        table = table[part]
-    if last == "encoder" and table["encoder"] != value:
+        table = table.setdefault(part, {})
+    if last in CHOICES and table.get(last) != value:
         table.clear()
     table[last] = value

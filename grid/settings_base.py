@@ -27,6 +27,10 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+CHOICES = ("encoder", "kind")
+"""The field by which a table of settings chooses its class: of an encoder, and of a scorer."""
+
+
 class ReadWhere:
     """Marks a field that a training reads only under a condition; elsewhere a grid cannot change it.
 

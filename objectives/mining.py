@@ -240,13 +240,20 @@ def hardest_of_embeddings(
     return replace(triplets, s_pos=s_pos, s_neg=s_neg)
 
 
-def hardest_of_similarity(sim: Float[Tensor, "b b"], pairs: BatchPairs, relative: Relative | None) -> Triplets:
-    """The same of a matrix of scores; differentiable with respect to it."""
+Again = Callable[[Int[Tensor, " p"], Int[Tensor, " p"]], Float[Tensor, " p"]]
+"""Scores the images of these rows with the texts of these columns."""
+
+
+def hardest_of_similarity(
+    sim: Float[Tensor, "b b"], pairs: BatchPairs, relative: Relative | None, again: Again | None = None
+) -> Triplets:
+    """The same of a matrix of scores; differentiable with respect to it, or to what `again` scores by."""
     with torch.no_grad():
         mined = mine_similarity(full(sim.detach()).clone(), pairs, relative)
         triplets, (text, image) = triplets_of(mined, pairs, relative)
         pair = torch.arange(pairs.size, device=sim.device)
-    values = full(sim[torch.cat([pair, pair, image]), torch.cat([pair, text, pair])]).reshape(3, -1, 1)
+    rows, columns = torch.cat([pair, pair, image]), torch.cat([pair, text, pair])
+    values = full(sim[rows, columns] if again is None else again(rows, columns)).reshape(3, -1, 1)
     s_neg = values[1:] if triplets.always else values[1:].where(triplets.exists, -torch.inf)
     return replace(triplets, s_pos=values[:1], s_neg=s_neg)
 

@@ -83,7 +83,7 @@ class Objective(torch.nn.Module):
         pairs = self._pairs(len(image), len(text), image_of_text)
         report = self._new_report()
         image, text = _watched(image, "grad_image", report), _watched(text, "grad_text", report)
-        if self.k == 1:
+        if self.learns_from_few:
             return self._value([mining.hardest_of_embeddings(image, text, pairs, self.relative)], clean)
         return self._value(mining.candidates(mining.product(image, text), pairs, self.relative, self.k), clean)
 
@@ -93,13 +93,23 @@ class Objective(torch.nn.Module):
         image_of_text: Int[Tensor, " t"] | None = None,
         *,
         clean: Float[Tensor, " t"] | None = None,
+        again: mining.Again | None = None,
     ) -> Float[Tensor, ""]:
-        """The same from a matrix of scores, images by texts, of any range: for cross-attention scorers."""
+        """The same from a matrix of scores, images by texts, of any range: for cross-attention scorers.
+
+        Args:
+            again: scores pairs again; for an objective that `learns_from_few`, the matrix then needs no graph.
+        """
         pairs = self._pairs(sim.shape[0], sim.shape[1], image_of_text)
         self._new_report()
-        if self.k == 1:
-            return self._value([mining.hardest_of_similarity(sim, pairs, self.relative)], clean)
+        if self.learns_from_few:
+            return self._value([mining.hardest_of_similarity(sim, pairs, self.relative, again)], clean)
         return self._value(mining.candidates(mining.full(sim), pairs, self.relative, self.k), clean)
+
+    @property
+    def learns_from_few(self) -> bool:
+        """Whether the gradient is 0 but for three scores a pair: its own, and those of its hardest negatives."""
+        return self.k == 1
 
     def with_all_negatives(self) -> "Objective":
         """The same objective on all negatives; itself, if its equation leaves no choice.

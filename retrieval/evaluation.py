@@ -1,9 +1,10 @@
 """Retrieval in both directions: ranks by counting, then recalls. Functions of matrices, without model or device."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -89,12 +90,21 @@ def recall(ranks: Int[np.ndarray, " q"], k: int) -> float:
     return 100.0 * float((ranks < k).mean())
 
 
+class Rows(Protocol):
+    """Images or texts as a scorer reads them: unit vectors (n, d), or what stands for sets of them."""
+
+    @property
+    def device(self) -> torch.device: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, rows: slice | Tensor, /) -> "Rows": ...
+
+
+Score = Callable[[Any, Any], Float[Tensor, "i t"]]
+"""Scores of all these images by all these texts."""
+
+
 def rank(
-    image: Float[Tensor, "i d"],
-    text: Float[Tensor, "t d"],
-    image_of_text: Int[np.ndarray, " t"],
-    *,
-    chunk: int = 256,
+    image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"], score: Score | None = None, *, chunk: int = 256
 ) -> Ranks:
     """Rank all texts for every image and all images for every text, `chunk` images at a time.
 
@@ -105,12 +115,15 @@ def rank(
 
     Args:
         image_of_text: row of each text's image, in any order.
+        score: of images and texts that are no single vectors.
     """
     owner = torch.from_numpy(np.ascontiguousarray(image_of_text)).to(text.device)
     order = torch.argsort(owner, stable=True)
-    best, own = image.new_full((len(image),), -torch.inf), text.new_empty(len(text))
+    kind = image.dtype if isinstance(image, Tensor) else torch.float32
+    best = torch.full((len(image),), -torch.inf, dtype=kind, device=text.device)
+    own = torch.empty(len(text), dtype=kind, device=text.device)
     i2t, t2i = (torch.zeros(len(queries), dtype=torch.long, device=text.device) for queries in (image, text))
-    for tile in tiles(image, text, order, owner[order], chunk):
+    for tile in tiles(image, text, order, owner[order], chunk, score):
         if tile.right is not None:
             right = tile.sim.masked_fill(~tile.right, -torch.inf)
             best[tile.images], own[tile.texts] = right.amax(dim=1), right.amax(dim=0)
@@ -119,7 +132,7 @@ def rank(
     wrong = len(text) - torch.bincount(owner, minlength=len(image))
     by_row = torch.empty_like(t2i)
     by_row[order] = (t2i + len(image) - 1) // 2
-    return Ranks(((i2t + wrong) // 2).cpu().numpy(), by_row.cpu().numpy(), spread(image, text))
+    return Ranks(((i2t + wrong) // 2).cpu().numpy(), by_row.cpu().numpy(), spread(image, text, score))
 
 
 def _lead(tile: Tile, score: Float[Tensor, "..."], dim: int) -> Int[Tensor, " q"]:
@@ -131,7 +144,13 @@ def _lead(tile: Tile, score: Float[Tensor, "..."], dim: int) -> Int[Tensor, " q"
 
 
 def rank_in_folds(
-    image: Float[Tensor, "i d"], text: Float[Tensor, "t d"], image_of_text: Int[np.ndarray, " t"], fold: int | None
+    image: Rows,
+    text: Rows,
+    image_of_text: Int[np.ndarray, " t"],
+    fold: int | None,
+    score: Score | None = None,
+    *,
+    chunk: int = 256,
 ) -> Ranks:
     """Rank within contiguous folds of `fold` images and their texts; the ranks of all queries in the split's order.
 
@@ -139,32 +158,42 @@ def rank_in_folds(
         fold: images of one fold; None: the split is ranked as a whole.
     """
     if fold is None:
-        return rank(image, text, image_of_text)
+        return rank(image, text, image_of_text, score, chunk=chunk)
     i2t, t2i = np.empty(len(image), dtype=np.int64), np.empty(len(text), dtype=np.int64)
     parts = []
     for start in range(0, len(image), fold):
         texts = np.flatnonzero((image_of_text >= start) & (image_of_text < start + fold))
-        part = rank(image[start : start + fold], text[torch.from_numpy(texts)], image_of_text[texts] - start)
+        own = image[start : start + fold], text[torch.from_numpy(texts)], image_of_text[texts] - start
+        part = rank(*own, score, chunk=chunk)
         i2t[start : start + fold], t2i[texts] = part.i2t, part.t2i
         parts.append(part)
-    return Ranks(i2t, t2i, spread(image, text), tuple(parts))
+    return Ranks(i2t, t2i, spread(image, text, score), tuple(parts))
 
 
-def spread(image: Float[Tensor, "i d"], text: Float[Tensor, "t d"], *, sample: int = 512) -> float:
-    """Standard deviation of the similarities of up to `sample` images and texts, spread evenly over the split."""
+def spread(image: Rows, text: Rows, score: Score | None = None, *, sample: int = 512) -> float:
+    """Standard deviation of the similarities of up to `sample` images and texts, spread evenly over the split.
+
+    With a scorer of sets, which takes longer, of a quarter as many.
+    """
+    sample = sample if score is None else sample // 4
     few = [
-        vectors[torch.linspace(0, len(vectors) - 1, min(sample, len(vectors)), device=vectors.device).long()]
-        for vectors in (image, text)
+        rows[torch.linspace(0, len(rows) - 1, min(sample, len(rows)), device=rows.device).long()]
+        for rows in (image, text)
     ]
-    return float((few[0] @ few[1].T).std(correction=0))
+    return float((score or _product)(*few).std(correction=0))
+
+
+def _product(image: Float[Tensor, "i d"], text: Float[Tensor, "t d"]) -> Float[Tensor, "i t"]:
+    return image @ text.T
 
 
 def tiles(
-    image: Float[Tensor, "i d"],
-    text: Float[Tensor, "t d"],
+    image: Rows,
+    text: Rows,
     order: Int[Tensor, " t"],
     owner: Int[Tensor, " t"],
     chunk: int,
+    score: Score | None = None,
 ) -> Iterator[Tile]:
     """Every image with every text once, by tiles of `chunk` images and the texts of as many.
 
@@ -176,16 +205,19 @@ def tiles(
         owner: row of each text's image, in this order.
     """
     height = _grained(min(chunk, len(image)))
-    rows = _slices([len(block) for block in image.split(height)])
+    rows = _slices([min(height, len(image) - start) for start in range(0, len(image), height)])
     columns = _slices(torch.bincount(owner // height, minlength=len(rows)).tolist())
     width = _grained(max(part.stop - part.start for part in columns))
-    blocks = [_filled(image[part], height) for part in rows]
+    filled = _filled if score is None else _as_they_are
+    blocks = [filled(image[part], height) for part in rows]
     described = [n for n, part in enumerate(columns) if part.stop > part.start]
     for own in (True, False):
         for n in described:
-            texts = _filled(text[order[columns[n]]], width)
+            texts = filled(text[order[columns[n]]], width)
             for m in [n] if own else [m for m in range(len(rows)) if m != n]:
-                sim = (blocks[m] @ texts.T)[: rows[m].stop - rows[m].start, : columns[n].stop - columns[n].start]
+                sim = (score or _product)(blocks[m], texts)[
+                    : rows[m].stop - rows[m].start, : columns[n].stop - columns[n].start
+                ]
                 places = torch.arange(rows[m].start, rows[m].stop, device=owner.device)
                 right = owner[columns[n]] == places[:, None] if own else None
                 yield Tile(rows[m], columns[n], sim, right)
@@ -199,6 +231,10 @@ def _slices(sizes: list[int]) -> list[slice]:
     """Parts of these sizes, one after another."""
     ends = torch.tensor([0, *sizes]).cumsum(0).tolist()
     return [slice(start, stop) for start, stop in pairwise(ends)]
+
+
+def _as_they_are(rows: Any, size: int) -> Any:
+    return rows
 
 
 def _filled(vectors: Float[Tensor, "n d"], size: int) -> Float[Tensor, "m d"]:

@@ -1,4 +1,4 @@
-"""VSE: two encoders into one space of unit vectors, where the similarity is the cosine."""
+"""VSE: two encoders into one space of unit vectors, scored by their product or by what a scorer makes of sets."""
 
 from collections.abc import Mapping
 
@@ -11,9 +11,16 @@ from grid.errors import UserError
 from retrieval.encoders import pretrained
 from retrieval.encoders.image import IMAGE_ENCODERS
 from retrieval.encoders.text import TEXT_ENCODERS
+from retrieval.scorers import SCORERS
+from retrieval.scorers.attention import SetScorer
+from retrieval.scorers.sets import Sets, gathered
 
 BACKBONES = {"image": "image.backbone.", "text": "text.backbone."}
 """Where the weights of the pretrained networks stand, by modality."""
+
+
+Embedded = Tensor | Sets
+"""Images or captions: unit vectors (b, d), or sets of them for a scorer of sets."""
 
 
 class Vse(nn.Module):
@@ -24,7 +31,13 @@ class Vse(nn.Module):
         words: number of indices that captions are made of.
         seed: determines the first weights; the global random state is left as it was.
         places: folder by name of pretrained weights.
+
+    Raises:
+        UserError: the scorer reads sets, and an image is a single vector.
     """
+
+    scorer: SetScorer | None
+    """What scores sets; None: the product of unit vectors."""
 
     def __init__(
         self,
@@ -41,14 +54,38 @@ class Vse(nn.Module):
             torch.default_generator.manual_seed(seed)  # of the processor alone: it is there that a model is built
             self.image = IMAGE_ENCODERS[image.encoder](image, image_shape, settings.dim, places)
             self.text = TEXT_ENCODERS[text.encoder](text, words, settings.dim, places)
+            self.scorer = None
+            if settings.of_sets:
+                check_sets(settings, image_shape)
+                regions = _regions(self.image, image_shape)
+                self.scorer = SCORERS[settings.scorer.kind](settings.scorer, regions, settings.dim)
+        self.drops = getattr(image, "drop", 0.0) > 0
         parts = {"image": image, "text": text}
         self.frozen = tuple(BACKBONES[name] for name, part in parts.items() if getattr(part, "frozen", False))
 
-    def embed_images(self, images: Tensor) -> Float[Tensor, "b d"]:
-        return nn.functional.normalize(self.image(images).float(), dim=-1)
+    def embed_images(self, images: Tensor) -> Embedded:
+        found = self.image(images)
+        if self.scorer is None:
+            return nn.functional.normalize(found.float(), dim=-1)
+        values, present = found
+        vectors = nn.functional.normalize(values.float(), dim=-1)
+        if self.training and self.drops:
+            return self.scorer.image_whole(Sets(gathered(vectors, present), present.sum(1).cpu()))
+        return self.scorer.image_whole(Sets(vectors, torch.full((len(vectors),), vectors.shape[1])))
 
-    def embed_texts(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
-        return nn.functional.normalize(self.text(ids, lengths).float(), dim=-1)
+    def embed_texts(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Embedded:
+        found = self.text(ids, lengths)
+        if self.scorer is None:
+            return nn.functional.normalize(found.float(), dim=-1)
+        values, present = found
+        vectors = nn.functional.normalize(values.float(), dim=-1) * present[..., None]
+        return self.scorer.text_whole(Sets(vectors, lengths.cpu()))
+
+    def scores(self, image: Embedded, text: Embedded) -> Float[Tensor, "i t"]:
+        """Scores of all images by all texts."""
+        if self.scorer is None:
+            return image @ text.T
+        return self.scorer(image, text)
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """Parameters that may learn, by learning rate: those of the heads, of the image and of the text backbone."""
@@ -87,6 +124,27 @@ class Vse(nn.Module):
                 "shape. A recipe and the one it starts from need the same head, text encoder and dim."
             )
         self.load_weights(weights)
+
+
+def check_sets(settings: ModelSettings, image_shape: tuple[int, ...]) -> None:
+    """Check that an image is a set of vectors, where the scorer reads sets.
+
+    Raises:
+        UserError: it is a single vector.
+    """
+    if settings.of_sets and len(image_shape) == 1:
+        raise UserError(
+            f"scorer {settings.scorer.kind!r} reads several vectors an image, e.g. (36, 2048) of BUTD regions; these "
+            f"features have one of {image_shape[0]:,} values. Take features of regions, or a recipe without a scorer."
+        )
+
+
+@torch.no_grad()
+def _regions(encoder: nn.Module, image_shape: tuple[int, ...]) -> int:
+    """How many vectors the encoder makes of an image of this shape."""
+    values, _ = encoder.eval()(torch.zeros(1, *image_shape))
+    encoder.train()
+    return int(values.shape[1])
 
 
 def pretrained_parts(settings: ModelSettings) -> list[Pretrained]:

@@ -36,9 +36,7 @@ def grids(
 
 @verbs.command()
 def recipes(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="All settings of this one, or of a file.")
-    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="All settings of this one, or of a file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help=shipped.JSON_RECIPES)] = False,
 ) -> None:
     """List the shipped recipes; or show all settings of one.

@@ -6,6 +6,7 @@ Each pooling takes values (b, n, d) and which of them are present (b, n); at lea
 import math
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -14,7 +15,15 @@ from torch import Tensor, nn
 from grid.encoders import PoolingName
 from retrieval.encoders.recurrent import PaddedGru
 
-Pooling = Callable[[Float[Tensor, "b n d"], Bool[Tensor, "b n"]], Float[Tensor, "b d"]]
+Pooling = Callable[[Float[Tensor, "b n d"], Bool[Tensor, "b n"]], Any]
+"""Gives a vector for each set, (b, d); `members` alone gives back the sets."""
+
+
+def members(
+    values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]
+) -> tuple[Float[Tensor, "b n d"], Bool[Tensor, "b n"]]:
+    """No pooling: the sets as they are, for scorers that read sets."""
+    return values, present
 
 
 def mean(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
@@ -120,5 +129,6 @@ POOLING: dict[PoolingName, Callable[[int, int], Pooling]] = {
     "gpo": lambda dim, k: Gpo(),
     "adpool": lambda dim, k: AdPool(dim, per_dimension=False),
     "adpool-released": lambda dim, k: AdPool(dim, per_dimension=True),
+    "none": lambda dim, k: members,
 }
 """Each pooling by name, made for vectors of `dim` values; k is k-max's."""

@@ -20,7 +20,7 @@ from retrieval.data.content import Content, content
 from retrieval.encoders import pretrained
 from retrieval.encoders.pretrained import Places
 from retrieval.features import FeatureSource
-from retrieval.model import pretrained_parts
+from retrieval.model import check_sets, pretrained_parts
 from retrieval.prefetch import ahead
 from retrieval.splits.pairs import Pairs
 from retrieval.words import text_readers
@@ -68,6 +68,25 @@ class Inputs:
         }
         return cls(pairs, reader, tokens, machine.device, machine.places, content)
 
+    def check_words(self, dataset: DatasetSettings) -> None:
+        """Check that every caption has a word to attend with.
+
+        Raises:
+            UserError: a caption has no known word.
+        """
+        if not isinstance(self.reader, Vocabulary):
+            return
+        for name, tokens in self.tokens.items():
+            known = (tokens.ids >= self.reader.first).any(dim=1)
+            if not bool(known.all()):
+                rows = (~known).nonzero()[:, 0].tolist()
+                caption = self.pairs.splits[name].captions[rows[0]]
+                raise UserError(
+                    f"caption {caption!r}, number {rows[0] + 1} of the {name} split of {dataset.name!r}, has no known "
+                    f"word, so nothing to attend with ({len(rows)} such captions). Lower dataset.min_count, now "
+                    f"{dataset.min_count}; name the peers' words by dataset.vocabulary; or take the caption out."
+                )
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -100,6 +119,9 @@ def prepare(settings: TrialSettings, machine: Machine) -> Inputs:
     held = content_of(settings, machine)
     inputs = _inputs(settings.dataset, settings.model.image, settings.model.text, machine, held)
     opening.check_protocol(inputs.pairs, settings.dataset.name, settings.dataset.protocol)
+    check_sets(settings.model, inputs.pairs.train.images.shape)
+    if settings.model.of_sets:
+        inputs.check_words(settings.dataset)
     return inputs
 
 

@@ -1,6 +1,7 @@
 """A model with its objective, optimiser and schedules, and the gradient of a batch; alone, or as one of replicas."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,7 +10,9 @@ from torch import Tensor, nn
 import objectives
 from grid.identity import derived_seed
 from grid.settings import TrainSettings, TrialSettings
+from objectives.objective import Objective
 from retrieval.model import Vse
+from retrieval.scorers.sets import Sets
 from runners.training import checkpoints
 from runners.training.collectives import ALONE, Exchange
 from runners.training.inputs import Batch, Epoch, Inputs, batches
@@ -62,13 +65,36 @@ class Learner:
         images, tokens, owners = batch.on(self.inputs.device)
         with precision(self.settings, self.inputs.device), synchronised(self.exchange):
             image, text = self.model.embed_images(images), self.model.embed_texts(*tokens)
-        image, text = (self.exchange.together(part, len(owners)) for part in (image, text))
-        loss = ramp(self.settings.train, self.epoch, passed) * objective(image, text, owners)
+        if isinstance(image, Sets) and isinstance(text, Sets):
+            value = self._value_of_sets(objective, image, text, owners)
+        else:
+            image, text = (self.exchange.together(part, len(owners)) for part in (image, text))
+            value = objective(image, text, owners)
+        loss = ramp(self.settings.train, self.epoch, passed) * value
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.exchange.sum_gradients(self.model.parameters())
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.train.clip_norm)
         return {"loss": loss.detach(), "grad_norm": norm, **objective.report}
+
+    def _value_of_sets(self, objective: Objective, image: Sets, text: Sets, owners: Tensor) -> Tensor:
+        """The loss of sets. Where few scores have a gradient, all are computed without a graph, then the few again."""
+        scorer = self.model.scorer
+        assert scorer is not None
+        image, text = (self._together(part, len(owners)) for part in (image, text))
+        if not (objective.learns_from_few and scorer.by_pair):
+            return objective.from_similarity(scorer(image, text), owners)
+        with torch.no_grad():
+            scores = scorer(image, text)
+        return objective.from_similarity(scores, owners, again=partial(scorer.pairs, image, text))
+
+    def _together(self, part: Sets, count: int) -> Sets:
+        """The sets of all replicas."""
+        if self.exchange.replicas == 1:
+            return part
+        whole = None if part.whole is None else self.exchange.together(part.whole, count)
+        sizes = self.exchange.together(part.sizes.to(part.device), count)
+        return Sets(self.exchange.together(part.vectors, count), sizes.cpu(), whole)
 
     def state(self) -> dict[str, Any]:
         """What the next update depends on besides the random states: "model" and "optimizer"."""

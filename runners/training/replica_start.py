@@ -1,7 +1,7 @@
 """The start and the end of a replica's process: it hears the first replica's orders, and ends with it.
 
-`replicas` starts it with the descriptor of its end of a connection, over which come the user's own files first, and then
-orders.
+`replicas` starts it with the descriptor of its end of a connection, over which come the user's own files first, and
+then orders.
 """
 
 import faulthandler

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,17 +13,12 @@ from grid.protocols import protocol
 from grid.settings import TrialSettings
 from grid.store.home import TrialFolder
 from retrieval import evaluation
-from retrieval.model import Vse
-from retrieval.prefetch import ahead
-from retrieval.splits.pairs import Split
 from runners.training import checkpoints
+from runners.training.embedding import embedded, ranked
 from runners.training.inputs import Batch, Inputs, data_fingerprint
-from runners.training.learner import Learner, precision
+from runners.training.learner import Learner
 from runners.training.progress import Cadence, Progress, best_of
 from runners.training.replicas import Replicas
-
-EMBED_BATCH = 512
-"""Feature vectors or captions embedded at a time when evaluating; pixels use the batch size of training."""
 
 
 class NonFinite(UserError):
@@ -114,11 +108,11 @@ class Trainer:
         if self.progress.selected is not self.progress.rows[-1]:
             self.model.load_weights(self.progress.selected_weights())
         embeddings = embedded(self.model, self.settings, self.inputs, "test")
-        return {name: evaluation.rank_in_folds(*embeddings, protocol(name).fold) for name in names}
+        return {name: ranked(self.model, *embeddings, protocol(name).fold) for name in names}
 
     def evaluate(self, split_name: str) -> evaluation.Ranks:
         """Ranks of a whole split with the current weights."""
-        return evaluation.rank(*embedded(self.model, self.settings, self.inputs, split_name))
+        return ranked(self.model, *embedded(self.model, self.settings, self.inputs, split_name))
 
     def _train_epoch(self) -> dict[str, float]:
         progress = self.progress
@@ -174,26 +168,6 @@ class Trainer:
                 self.hooks.warn(f"it goes on with resources.replicas = {now} after {before}: dropout draws differently")
         self.replicas.start(self.learner, others, self.progress.step)
         self.progress.replicas = max(self.progress.replicas, self.replicas.count)
-
-
-def embedded(model: Vse, settings: TrialSettings, inputs: Inputs, split_name: str) -> tuple[Tensor, Tensor, np.ndarray]:
-    """Embeddings of a split's images and captions, and the image that each caption describes.
-
-    The validation split is cut to `dataset.val_images`.
-    """
-    split: Split = getattr(inputs.pairs, split_name)
-    images, texts = split.first(settings.dataset.val_images if split_name == "val" else None)
-    device, tokens = inputs.device, inputs.tokens[split_name]
-    size = EMBED_BATCH if len(split.images.shape) < 3 else settings.train.batch_size
-    image, text = list[Tensor](), list[Tensor]()
-    model.eval()
-    with torch.inference_mode(), precision(settings, device):
-        for batch in ahead(lambda rows: split.images.gather(rows.numpy()), torch.arange(images).split(size)):
-            image.append(model.embed_images(batch.to(device)))
-        for rows in torch.from_numpy(texts).split(EMBED_BATCH):
-            ids, lengths = tokens.gather(rows)
-            text.append(model.embed_texts(ids.to(device), lengths))
-        return torch.cat(image), torch.cat(text), split.image_of_text[texts]
 
 
 def validation(ranks: evaluation.Ranks) -> dict[str, float]:

@@ -9,6 +9,7 @@ from grid.errors import UserError
 from grid.expansion import expand
 from grid.gridfile import Grid, check, dotted_names, load
 from grid.objectives.goal_matrix import GOAL
+from grid.scorers import BfanSettings
 
 MINIMAL = {"name": "g", "datasets": ["shapes"], "recipes": ["cnn-bow"], "objectives": "goal", "seeds": [0]}
 
@@ -222,6 +223,38 @@ class TestForms:
             UserError, match=r"unknown key 'size' in recipe 'fc-bow': model\.image\.linear\. Known: pooling"
         ):
             expand(load("demo", ["recipes=fc-bow", "model.image.size=16"]))
+
+    @pytest.mark.parametrize(
+        ("overrides", "message"),
+        [
+            (["recipes=fc-bigru", "model.scorer.kind=bfan"], r"model\.scorer\.bfan\.focal: Field required"),
+            (
+                ["recipes=fc-bigru", "model.image.pooling=none"],
+                "pooling = none needs a scorer that reads sets, e.g. scan",
+            ),
+            (
+                ["recipes=scan-t2i", "model.text.pooling=max"],
+                "scorer scan reads sets of vectors: set model.text.pooling",
+            ),
+            (["recipes=scan-t2i", "model.text.encoder=gru"], "set model.text.encoder = bigru"),
+            (
+                ["recipes=scan-t2i", "model.scorer.lse_sharpness=5"],
+                "no trial of this grid reads it; it needs pooling = lse",
+            ),
+            (
+                ["recipes=scan-t2i", "model.scorer.focal=equal"],
+                r"unknown key 'focal' in .*model\.scorer\.scan\. Known: s",
+            ),
+        ],
+        ids=str,
+    )
+    def test_a_scorer_and_encoders_that_do_not_fit_are_one_message(self, overrides: list[str], message: str) -> None:
+        with pytest.raises(UserError, match=message):
+            expand(load("flickr8k", overrides))
+
+    def test_another_scorer_brings_its_own_settings(self) -> None:
+        grid = load("flickr8k", ["recipes=scan-t2i", "model.scorer.kind=bfan", "model.scorer.focal=prob"])
+        assert expand(grid)[0].trials[0].settings.model.scorer == BfanSettings(kind="bfan", focal="prob")
 
 
 @pytest.mark.parametrize("name", ["../../x", "a/b", "my data", "x\x1b[31m", "x\n", "", ".hidden", "données", "x" * 81])

@@ -14,6 +14,7 @@ from grid.identity import canonical, digest
 PUBLISHED = [
     "vsepp-r152", "vsepp-r152-ft", "vsepp-vit-b16", "vsepp-vit-b16-ft", "vse-inf-butd", "vse-inf-butd-bigru",
     "vse-inf-wsl", "vsepp-butd", "vse-fc", "vse-mlp", "rvse-mlp", "rvsepp", "vse-2ad",
+    "scan-t2i", "scan-i2t", "bfan-equal", "bfan-prob",
 ]  # fmt: skip
 TINY = 'recipes=["vsepp-r152-tiny-ft"]'
 
@@ -63,6 +64,12 @@ def test_all_published_recipes_are_shipped() -> None:
         ("vse-2ad", "model.text.pooling", "adpool"),
         ("vse-2ad", "train.weight_decay", 1e-4),
         ("vse-inf-wsl", "model.image.augmentation", "scale-crop"),
+        ("scan-t2i", "model.scorer.sharpness", 9.0),
+        ("scan-i2t", "model.scorer.sharpness", 4.0),
+        ("scan-i2t", "model.scorer.lse_sharpness", 5.0),
+        ("scan-i2t", "train.lr", 2e-4),
+        ("bfan-prob", "model.scorer.sharpness", 20.0),
+        ("bfan-prob", "train.epochs", 15),
         *((name, "model.text.init", "torch") for name in ("vse-inf-butd", "vse-inf-wsl", "rvsepp", "vse-2ad")),
         *((name, "train.drop_last", True) for name in ("vse-2ad", "vse-fc", "vse-mlp", "rvse-mlp", "rvsepp")),
         *((name, "model.image.hidden", 512) for name in ("vse-inf-butd", "vse-mlp", "rvse-mlp", "rvsepp", "vse-2ad")),

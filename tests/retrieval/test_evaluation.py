@@ -5,7 +5,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn.functional import normalize
 
+from grid.scorers import ScanSettings
 from retrieval.evaluation import (
     CHANCE_DEVIATIONS,
     RECALLS,
@@ -16,6 +18,8 @@ from retrieval.evaluation import (
     recall,
     spread,
 )
+from retrieval.scorers.attention import Scan
+from retrieval.scorers.sets import Sets
 
 
 def literal(sim: np.ndarray, image_of_text: np.ndarray) -> Ranks:
@@ -177,3 +181,22 @@ def test_smaller_folds_are_easier_and_without_folds_nothing_changes() -> None:
     whole = rank(image, text, owner)
     assert rank_in_folds(image, text, owner, None).metrics() == whole.metrics()
     assert rank_in_folds(image, text, owner, 10).metrics()["rsum"] > whole.metrics()["rsum"]
+
+
+def test_sets_are_ranked_by_their_scorer_in_tiles_and_in_folds() -> None:
+    """The ranks of the whole matrix of scores, whatever the tile."""
+    generator = torch.Generator().manual_seed(0)
+    owner = np.repeat(np.arange(8), 3)
+    image, text = (
+        Sets(normalize(torch.randn(count, size, 6, generator=generator), dim=2), torch.full((count,), size))
+        for count, size in ((8, 4), (24, 3))
+    )
+    scorer = Scan(ScanSettings(kind="scan", direction="t2i", sharpness=9))
+    matrix = scorer(image, text).double().numpy()
+    for chunk in (3, 100):
+        ours, slow = rank(image, text, owner, scorer, chunk=chunk), literal(matrix, owner)
+        assert (ours.i2t.tolist(), ours.t2i.tolist()) == (slow.i2t.tolist(), slow.t2i.tolist())
+    folded = rank_in_folds(image, text, owner, 4, scorer)
+    first = literal(matrix[:4, :12], owner[:12])
+    assert (folded.i2t[:4].tolist(), folded.t2i[:12].tolist()) == (first.i2t.tolist(), first.t2i.tolist())
+    assert ours.spread > 0

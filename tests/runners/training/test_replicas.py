@@ -74,6 +74,7 @@ def children() -> list[psutil.Process]:
 NETWORKS = {
     "pixels": (2, ("model.image.size=16",)),
     "features": (3, ('recipes=["fc-gru"]', "model.image.encoder=linear-mlp", "model.image.hidden=16")),
+    "sets": (2, ('recipes=["scan-t2i"]',)),
 }
 """Replicas, and what overrides the recipe: batch norm of images, and of vectors beside a GRU."""
 

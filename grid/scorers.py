@@ -1,0 +1,68 @@
+"""Settings of the scorers: how a model turns what it embedded into scores of images by texts."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from grid.settings_base import ReadWhere, Settings
+
+Direction = Literal["t2i", "i2t"]
+"""t2i: words attend to regions; i2t: regions attend to words."""
+ScorePooling = Literal["mean", "lse", "max", "sum"]
+
+
+class ProductSettings(Settings):
+    """The product of unit vectors, one an image and one a caption: their cosine."""
+
+    kind: Literal["product"] = "product"
+
+
+class AttentionSettings(Settings):
+    """What the cross-attention scorers share. They read sets of vectors: regions of an image, words of a caption."""
+
+    sharpness: PositiveFloat = Field(description="lambda: what attention is multiplied by before its softmax")
+
+
+class ScanSettings(AttentionSettings):
+    """SCAN: one side attends to the other, and the cosines with what was attended to are pooled."""
+
+    kind: Literal["scan"]
+    direction: Direction = Field(description="t2i: words attend to regions; i2t: regions attend to words")
+    pooling: ScorePooling = Field("mean", description="of the cosines; lse: log-sum-exp, which may exceed 1")
+    lse_sharpness: Annotated[PositiveFloat, ReadWhere(lambda own, _: own.pooling == "lse", "pooling = lse")] = Field(
+        6.0, description="lambda of the log-sum-exp"
+    )
+
+
+class BfanSettings(AttentionSettings):
+    """BFAN: SCAN in both directions, added up, without attention that is no stronger than the rest."""
+
+    kind: Literal["bfan"]
+    focal: Literal["equal", "prob"] = Field(description="what attention is compared with: its mean, or a weighted mean")
+    sharpness: PositiveFloat = Field(20.0, description="lambda: what attention is multiplied by before its softmax")
+
+
+class SgrafSettings(AttentionSettings):
+    """What SGR and SAF share: vectors of similarity between words and what they attend to, and of the whole sets."""
+
+    sharpness: PositiveFloat = Field(9.0, description="lambda: what attention is multiplied by before its softmax")
+    width: PositiveInt = Field(256, description="of a vector of similarity")
+    dropout: Annotated[float, Field(ge=0, lt=1)] = Field(0.4, description="in the attention that sums up a whole set")
+
+
+class SgrSettings(SgrafSettings):
+    """SGR: the vectors of similarity reason over their full graph; the node of the whole sets is scored."""
+
+    kind: Literal["sgr"]
+    steps: PositiveInt = Field(3, description="of reasoning over the graph")
+
+
+class SafSettings(SgrafSettings):
+    """SAF: a learnt filter weighs the vectors of similarity; their sum is scored."""
+
+    kind: Literal["saf"]
+
+
+ScorerSettings = Annotated[
+    ProductSettings | ScanSettings | BfanSettings | SgrSettings | SafSettings, Field(discriminator="kind")
+]

@@ -1,0 +1,12 @@
+"""How a model turns what it embedded into scores of images by texts: scorers of sets; the product needs no module."""
+
+from collections.abc import Callable
+from typing import Any
+
+from retrieval.scorers.attention import Bfan, Scan, SetScorer
+
+SCORERS: dict[str, Callable[[Any, int, int], SetScorer]] = {
+    "scan": lambda settings, regions, dim: Scan(settings),
+    "bfan": lambda settings, regions, dim: Bfan(settings),
+}
+"""Each scorer of sets by the kind of its settings class in `grid/scorers.py`, for so many regions of `dim` values."""

@@ -1,0 +1,303 @@
+"""Cross attention of all images with all captions at once, without the attended vectors. SCAN, BFAN.
+
+The loops of the published code form, for every caption, what each of its words attends to in every image: 1,024 values
+for each word and image. Two identities make that unnecessary. With the products A of regions and words, the product of
+a query with what it attends to is the sum of a_j A_j, and the squared norm of what it attends to is a' G a with the
+products G of the context with itself. Captions are scored in groups of one length, so that nothing is padded.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu
+from torch.utils.checkpoint import checkpoint
+
+from grid.scorers import BfanSettings, ScanSettings
+from retrieval.scorers.sets import SameSize, Sets, by_size
+
+EPS = 1e-8
+"""The published code adds it to norms, and clamps the product of two norms to it."""
+SMALLEST = 1e-30
+"""Least square of a norm whose root is taken: below, the root has no gradient."""
+LEAK = 0.1
+BLOCK = {"cpu": 2**20, "cuda": 2**26}
+"""Products of regions and words that are worked on at once: on a CPU, what stays in the cache."""
+PAIRS = 16
+"""Pairs whose vectors are gathered at once."""
+
+Focus = Callable[[Float[Tensor, "b c q k"]], Float[Tensor, "b c q k"]]
+
+
+class SetScorer(nn.Module):
+    """Scores images by captions, both sets of vectors."""
+
+    by_pair = True
+    """Whether the score of a pair depends on that pair alone; then a few pairs can be scored again."""
+
+    def image_whole(self, images: Sets) -> Sets:
+        """The images with a vector of the whole, where the scorer reads it."""
+        return images
+
+    def text_whole(self, texts: Sets) -> Sets:
+        """The captions with a vector of the whole, where the scorer reads it."""
+        return texts
+
+    @abstractmethod
+    def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
+        """The scores of all images by all captions."""
+
+    @abstractmethod
+    def pairs(
+        self, images: Sets, texts: Sets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
+    ) -> Float[Tensor, " p"]:
+        """The scores of the images of these rows by the captions of these columns."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Products of regions and words, of all images with captions of one length; or of pairs, one caption an image.
+
+    Args:
+        dots: products of regions and words (i, n, g, l); of pairs (p, n, 1, l).
+        of_regions, of_words: products of the regions of an image, and of the words of a caption, with one another.
+        present: which regions there are; None: all.
+        paired: whether i and g are the same pairs.
+    """
+
+    dots: Float[Tensor, "i n #g l"]
+    of_regions: Float[Tensor, "i n n"]
+    of_words: Float[Tensor, "g l l"]
+    present: Bool[Tensor, "i n"] | None
+    paired: bool = False
+
+    def words_attend(self, sharpness: float, focus: Focus) -> Float[Tensor, "i g l"]:
+        """Cosine of each word with what it attends to in each image; of pairs (p, 1, l)."""
+        return cosines(self.dots, self.of_regions, self.beside(norms(self.of_words)), sharpness, focus, self.present)
+
+    def regions_attend(self, sharpness: float, focus: Focus) -> Float[Tensor, "g i n"]:
+        """Cosine of each region with what it attends to in each caption; of pairs (p, 1, n)."""
+        dots = self.dots.transpose(1, 3) if self.paired else self.dots.permute(2, 3, 0, 1)
+        lengths = self.beside(norms(self.of_regions))
+        return cosines(dots.contiguous(), self.of_words, lengths, sharpness, focus, None)
+
+    def beside(self, of_queries: Shaped[Tensor, "q k"]) -> Shaped[Tensor, "#b #q k"]:
+        """Values of the queries, in the shape in which they stand beside their contexts."""
+        return of_queries[:, None] if self.paired else of_queries[None]
+
+
+def norms(products: Float[Tensor, "b n n"]) -> Float[Tensor, "b n"]:
+    """Lengths of vectors, from their products with one another."""
+    return products.diagonal(dim1=1, dim2=2).clamp(min=SMALLEST).sqrt()
+
+
+def cosines(
+    dots: Float[Tensor, "b c q k"],
+    of_context: Float[Tensor, "b c c"],
+    norms: Float[Tensor, "#b #q k"],
+    sharpness: float,
+    focus: Focus,
+    present: Bool[Tensor, "b c"] | None,
+) -> Float[Tensor, "b q k"]:
+    """cos(q, sum of a_j c_j) = sum of a_j A_j / (|q| sqrt(a' G a)), for k queries of each of q sets and b contexts.
+
+    a is the softmax over the context of lambda A, after a leaky rectifier and brought to unit length over the queries
+    of a set. SCAN Eq. (1) to (5) and (8) to (10), with the clipping of its code.
+
+    Args:
+        dots: A. Queries that are not present have products of 0.
+        of_context: G.
+        norms: |q|.
+        present: which members of the context there are; None: all.
+    """
+    lengths = torch.linalg.vector_norm(leaky_relu(dots, LEAK), dim=-1, keepdim=True)
+    exponents = leaky_relu(dots, LEAK) * (sharpness / (lengths + EPS))
+    if present is not None:
+        exponents = exponents.masked_fill(~present[:, :, None, None], -torch.inf)
+    attention = focus(exponents.softmax(dim=1))
+    along = (attention * dots).sum(1)
+    flat = attention.flatten(2)
+    squares = (flat * (of_context @ flat)).sum(1).view(along.shape)
+    return along / (norms * squares.clamp(min=SMALLEST).sqrt()).clamp(min=EPS)
+
+
+def everything(attention: Float[Tensor, "b c q k"]) -> Float[Tensor, "b c q k"]:
+    """SCAN's focus: all of the context."""
+    return attention
+
+
+def above_mean(attention: Float[Tensor, "b c q k"]) -> Float[Tensor, "b c q k"]:
+    """BFAN equal: what is above the mean, which is sum of a / n > 0 members. BFAN Eq. (7) with equal weights.
+
+    A member that is not present has no attention, and does not count in n.
+    """
+    n = (attention > 0).sum(1, keepdim=True)
+    return above(attention, attention.sum(1, keepdim=True) / n)
+
+
+def above_weighted_mean(attention: Float[Tensor, "b c q k"]) -> Float[Tensor, "b c q k"]:
+    """BFAN prob: what is above sum of a^1.5 / sum of a^0.5.
+
+    The same as sum over k of (a_j - a_k) sqrt(a_k) > 0, for which the published code forms n x n differences.
+    BFAN Eq. (7).
+    """
+    roots = attention.detach().sqrt()
+    return above(attention, (roots * attention.detach()).sum(1, keepdim=True) / roots.sum(1, keepdim=True))
+
+
+def above(attention: Float[Tensor, "b c q k"], threshold: Float[Tensor, "b 1 q k"]) -> Float[Tensor, "b c q k"]:
+    """Attention above the threshold, the rest 0, without a gradient through the choice.
+
+    Where nothing is above, as in uniform attention, all stays: the published code divides 0 by 0 there. It also brings
+    what stays to a sum of 1, which no cosine notices.
+    """
+    stays = attention.detach() > threshold.detach()
+    return attention * (stays | ~stays.any(1, keepdim=True))
+
+
+FOCUS: dict[str, Focus] = {"equal": above_mean, "prob": above_weighted_mean}
+"""What BFAN keeps of the context, by `model.scorer.focal`."""
+
+
+def mean(scores: Float[Tensor, "b q k"], present: Bool[Tensor, "#b #q k"] | None, sharpness: float) -> Tensor:
+    """Mean over the queries. SCAN-AVG, Eq. (7)."""
+    return scores.mean(-1) if present is None else (scores * present).sum(-1) / present.sum(-1)
+
+
+def log_sum_exp(scores: Float[Tensor, "b q k"], present: Bool[Tensor, "#b #q k"] | None, sharpness: float) -> Tensor:
+    """log(sum of exp(lambda r)) / lambda, at most 1 + log(k) / lambda. SCAN-LSE, Eq. (6)."""
+    return (sharpness * _hidden(scores, present)).logsumexp(-1) / sharpness
+
+
+def maximum(scores: Float[Tensor, "b q k"], present: Bool[Tensor, "#b #q k"] | None, sharpness: float) -> Tensor:
+    """The largest of the queries."""
+    return _hidden(scores, present).amax(-1)
+
+
+def total(scores: Float[Tensor, "b q k"], present: Bool[Tensor, "#b #q k"] | None, sharpness: float) -> Tensor:
+    """Sum over the queries."""
+    return scores.sum(-1) if present is None else (scores * present).sum(-1)
+
+
+def _hidden(scores: Tensor, present: Tensor | None) -> Tensor:
+    return scores if present is None else scores.masked_fill(~present, -torch.inf)
+
+
+POOLS: dict[str, Callable[[Tensor, Tensor | None, float], Float[Tensor, "b q"]]] = {
+    "mean": mean,
+    "lse": log_sum_exp,
+    "max": maximum,
+    "sum": total,
+}
+"""From the cosines of queries to a score, by `model.scorer.pooling`."""
+
+
+class PairProducts(torch.autograd.Function):
+    """Products of regions and words of some pairs, a few pairs at a time: their vectors are never gathered at once."""
+
+    @staticmethod
+    def forward(ctx: Any, regions: Tensor, words: Tensor, rows: Tensor, columns: Tensor) -> Float[Tensor, "p n l"]:
+        ctx.save_for_backward(regions, words, rows, columns)
+        parts = zip(rows.split(PAIRS), columns.split(PAIRS), strict=True)
+        return torch.cat([regions[row] @ words[column].transpose(1, 2) for row, column in parts])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Float[Tensor, "p n l"]) -> Any:
+        regions, words, rows, columns = ctx.saved_tensors
+        to_regions, to_words = torch.zeros_like(regions), torch.zeros_like(words)
+        parts = (part.split(PAIRS) for part in (rows, columns, gradient))
+        for row, column, part in zip(*parts, strict=True):
+            to_regions.index_add_(0, row, part @ words[column])
+            to_words.index_add_(0, column, part.transpose(1, 2) @ regions[row])
+        return to_regions, to_words, None, None
+
+
+class CrossAttention(SetScorer):
+    """A scorer made of cosines between queries and what they attend to; it has no weights."""
+
+    def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
+        images, texts = images.full(), texts.full()
+        regions, present = images.vectors, images.present
+        count, n, _ = regions.shape
+        groups = list(by_size(texts.sizes, BLOCK.get(regions.device.type, BLOCK["cuda"]) // (count * n)))
+        words = [texts.vectors[rows.to(texts.device), :size] for rows, size in groups]
+        products = regions.flatten(0, 1) @ torch.cat([part.flatten(0, 1) for part in words]).T
+        of_regions = regions @ regions.transpose(1, 2)
+        scores = []
+        for part, dots in zip(words, products.split([len(rows) * size for rows, size in groups], 1), strict=True):
+            block = Block(dots.view(count, n, *part.shape[:2]), of_regions, part @ part.transpose(1, 2), present)
+            again = torch.is_grad_enabled() and products.requires_grad
+            scores.append(recomputed(self.scores, block) if again else self.scores(block))
+        return torch.cat(scores, 1).index_select(1, ordering(groups, texts.device))
+
+    def pairs(
+        self, images: Sets, texts: Sets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
+    ) -> Float[Tensor, " p"]:
+        images, texts = images.full(), texts.full()
+        regions, words, present = images.vectors, texts.vectors, images.present
+        of_regions, of_words = regions @ regions.transpose(1, 2), words @ words.transpose(1, 2)
+        products = PairProducts.apply(regions, words, rows, columns)
+        groups = list(by_size(texts.sizes[columns.cpu()], len(rows) * words.shape[1]))
+        scores = list[Tensor]()
+        for places, size in groups:
+            place = places.to(regions.device)
+            row, column = rows[place], columns[place]
+            dots = products[place, :, None, :size]
+            held = None if present is None else present[row]
+            block = Block(dots, of_regions[row], of_words[column, :size, :size], held, paired=True)
+            scores.append(self.scores(block)[:, 0])
+        return torch.cat(scores).index_select(0, ordering(groups, regions.device))
+
+    @abstractmethod
+    def scores(self, block: Block) -> Float[Tensor, "i g"]:
+        """The scores of a block; of pairs (p, 1)."""
+
+    def pooled(
+        self, cosines: Float[Tensor, "b q k"], block: Block, direction: str, pool: str, sharpness: float
+    ) -> Tensor:
+        """Scores of a block from the cosines of one direction."""
+        if direction == "t2i":
+            return POOLS[pool](cosines, None, sharpness)
+        present = None if block.present is None else block.beside(block.present)
+        scores = POOLS[pool](cosines, present, sharpness)
+        return scores if block.paired else scores.T
+
+
+class Scan(CrossAttention):
+    """Stacked cross attention. SCAN §3."""
+
+    def __init__(self, settings: ScanSettings) -> None:
+        super().__init__()
+        self.settings = settings
+
+    def scores(self, block: Block) -> Float[Tensor, "i g"]:
+        own = self.settings
+        attend = block.words_attend if own.direction == "t2i" else block.regions_attend
+        return self.pooled(attend(own.sharpness, everything), block, own.direction, own.pooling, own.lse_sharpness)
+
+
+class Bfan(CrossAttention):
+    """Bidirectional focal attention: mean over words plus mean over regions, from -2 to 2. BFAN §3."""
+
+    def __init__(self, settings: BfanSettings) -> None:
+        super().__init__()
+        self.settings = settings
+
+    def scores(self, block: Block) -> Float[Tensor, "i g"]:
+        sharpness, focus = self.settings.sharpness, FOCUS[self.settings.focal]
+        words = self.pooled(block.words_attend(sharpness, focus), block, "t2i", "mean", 1.0)
+        return words + self.pooled(block.regions_attend(sharpness, focus), block, "i2t", "mean", 1.0)
+
+
+def ordering(groups: Sequence[SameSize], device: torch.device) -> Int[Tensor, " b"]:
+    """Where each row is found in what the groups give, one after the other."""
+    return torch.cat([group.rows for group in groups]).argsort().to(device)
+
+
+def recomputed(work: Callable[..., Tensor], *given: Any) -> Tensor:
+    """Call it; its backward pass computes it again instead of keeping what lies between."""
+    return checkpoint(work, *given, use_reentrant=False, preserve_rng_state=False)

@@ -1,0 +1,100 @@
+"""What a model embeds of a split, and how it ranks it: vectors at once, sets of vectors a tile at a time."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from grid.settings import TrialSettings
+from retrieval import evaluation
+from retrieval.evaluation import Rows
+from retrieval.model import Vse
+from retrieval.prefetch import ahead
+from retrieval.scorers.sets import Sets
+from retrieval.splits.pairs import Split
+from runners.training.inputs import Inputs
+from runners.training.learner import precision
+
+EMBED_BATCH = 512
+"""Feature vectors or captions embedded at a time when evaluating; pixels use the batch size of training."""
+
+TILE = 64
+"""Images whose captions a scorer of sets scores at a time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Captions:
+    """Captions of a split that are embedded when they are scored: sets of words of all captions would fill memory."""
+
+    model: Vse
+    settings: TrialSettings
+    inputs: Inputs
+    split_name: str
+    rows: Int[Tensor, " t"]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, rows: slice | Tensor) -> "Captions":
+        part = self.rows[rows if isinstance(rows, slice) else rows.cpu()]
+        return Captions(self.model, self.settings, self.inputs, self.split_name, part)
+
+    @property
+    def device(self) -> torch.device:
+        return self.inputs.device
+
+    @cached_property
+    def sets(self) -> Sets:
+        ids, lengths = self.inputs.tokens[self.split_name].gather(self.rows)
+        with precision(self.settings, self.device):
+            embedded = self.model.embed_texts(ids.to(self.device), lengths)
+        assert isinstance(embedded, Sets)
+        return embedded
+
+
+def embedded(
+    model: Vse, settings: TrialSettings, inputs: Inputs, split_name: str
+) -> tuple[Rows, Rows, Int[np.ndarray, " t"]]:
+    """Embeddings of a split's images and captions, and the image that each caption describes.
+
+    The validation split is cut to `dataset.val_images`.
+    """
+    split: Split = getattr(inputs.pairs, split_name)
+    images, texts = split.first(settings.dataset.val_images if split_name == "val" else None)
+    device, tokens = inputs.device, inputs.tokens[split_name]
+    size = EMBED_BATCH if len(split.images.shape) < 3 else settings.train.batch_size
+    image, text = list[Any](), list[Any]()
+    model.eval()
+    with torch.inference_mode(), precision(settings, device):
+        for batch in ahead(lambda rows: split.images.gather(rows.numpy()), torch.arange(images).split(size)):
+            image.append(model.embed_images(batch.to(device)))
+        if model.scorer is not None:
+            captions = Captions(model, settings, inputs, split_name, torch.from_numpy(texts))
+            return Sets.joined(image), captions, split.image_of_text[texts]
+        for rows in torch.from_numpy(texts).split(EMBED_BATCH):
+            ids, lengths = tokens.gather(rows)
+            text.append(model.embed_texts(ids.to(device), lengths))
+        return torch.cat(image), torch.cat(text), split.image_of_text[texts]
+
+
+def ranked(
+    model: Vse, image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"], fold: int | None = None
+) -> evaluation.Ranks:
+    """Ranks of what `embedded` returned, by the model's scorer.
+
+    Args:
+        fold: images of a part that is ranked for itself; None: the split is ranked as a whole.
+    """
+    scorer = model.scorer
+    if scorer is None:
+        return evaluation.rank_in_folds(image, text, image_of_text, fold)
+
+    def score(images: Sets, captions: Captions) -> Tensor:
+        return scorer(images, captions.sets)
+
+    with torch.inference_mode():
+        return evaluation.rank_in_folds(image, text, image_of_text, fold, score, chunk=TILE)

@@ -1,0 +1,73 @@
+"""Training and evaluation of models with scorers of sets: what is refused, and that a resumed trial is the same."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from grid.errors import UserError
+from grid.expansion import expand, trials_of
+from grid.gridfile import load
+from grid.settings import TrialSettings
+from grid.store.home import TrialFolder
+from runners.training.inputs import prepare
+from runners.training.machine import Machine
+from runners.training.progress import Cadence
+from runners.training.trainer import Hooks, Preempted, Trainer
+
+SMALL = ("datasets=few", "objectives=con_con", "model.dim=8", "model.text.word_dim=8", "train.batch_size=80")
+
+
+def settings_of(root: Path, recipe: str, *overrides: str) -> TrialSettings:
+    words = [f'data.few.root="{root}"', f"recipes={recipe}", *SMALL, "train.epochs=2", *overrides]
+    return trials_of(expand(load("flickr8k", words)))[0].settings
+
+
+def machine_of(root: Path) -> Machine:
+    return Machine(roots=(("few", str(root)),))
+
+
+@pytest.mark.parametrize("recipe", ["scan-t2i", "bfan-prob"])
+def test_a_resumed_trial_of_sets_equals_an_uninterrupted_one_to_the_bit(
+    tmp_path: Path, few_of_flickr8k: Path, recipe: str
+) -> None:
+    settings = settings_of(few_of_flickr8k, recipe)
+    inputs = prepare(settings, machine_of(few_of_flickr8k))
+    trainers = []
+    for name, cut in (("whole", None), ("cut", 4), ("cut", None)):
+        folder = TrialFolder(tmp_path / name)
+        folder.path.mkdir(exist_ok=True)
+        hooks = Hooks(beat=lambda step, cut=cut: step == cut)
+        trainer = Trainer(settings, inputs, folder, hooks=hooks, cadence=Cadence(steps=1))
+        try:
+            trainer.fit()
+        except Preempted:
+            assert cut
+        trainers.append(trainer)
+    whole, _, resumed = trainers
+    assert whole.progress.step == resumed.progress.step == 6
+    ours, theirs = resumed.model.weights(), whole.model.weights()
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+    one, other = (trainer.by_protocols([settings.dataset.protocol]) for trainer in (whole, resumed))
+    for name in one:
+        assert np.array_equal(one[name].i2t, other[name].i2t)
+        assert np.array_equal(one[name].t2i, other[name].t2i)
+
+
+def test_images_of_one_vector_are_refused(tmp_path: Path, few_of_flickr8k: Path) -> None:
+    shutil.copytree(few_of_flickr8k / "precomp", tmp_path / "precomp")
+    for file in (tmp_path / "precomp").glob("*_ims.npy"):
+        np.save(file, np.load(file)[:, 0])
+    with pytest.raises(UserError, match=r"scorer 'scan' reads several vectors an image.* have one of 512 values"):
+        prepare(settings_of(tmp_path, "scan-t2i"), machine_of(tmp_path))
+
+
+def test_a_caption_of_no_known_word_is_named(tmp_path: Path, few_of_flickr8k: Path) -> None:
+    shutil.copytree(few_of_flickr8k / "precomp", tmp_path / "precomp")
+    file = tmp_path / "precomp" / "test_caps.txt"
+    lines = file.read_text(encoding="utf-8").splitlines()
+    file.write_text("\n".join([*lines[:2], "zzz qqq", *lines[3:]]) + "\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"caption 'zzz qqq', number 3 of the test split of 'few', has no known word"):
+        prepare(settings_of(tmp_path, "scan-t2i"), machine_of(tmp_path))
