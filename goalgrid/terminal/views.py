@@ -1,7 +1,7 @@
 """What a user reads: stdout carries the product, stderr the talk."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from grid.errors import UserError
 from grid.objectives import CATALOGUE, unknown_objective
 
 if TYPE_CHECKING:
+    from objectives.own_check import Verdict
     from results.tables.table import Table
     from runners.selftest.story import Claim
 
@@ -82,6 +83,14 @@ def explain_objective(name: str) -> None:
         show(f"  {key:18} {values[0]:>9} {values[1]:>9}  {parameter.meaning}{choices}{only}")
     if entry.untrainable:
         show(f"\nIt cannot be trained here: {entry.untrainable}.")
+
+
+def check_lines(found: "Mapping[str, Sequence[Verdict]]") -> list[str]:
+    """A line for each check of each objective."""
+    lines = []
+    for name, verdicts in found.items():
+        lines += [name, *(f"  {'ok' if v.holds else 'FAILED':8}{v.check}: {v.text}" for v in verdicts)]
+    return lines
 
 
 def show_verdicts(verdicts: "Iterable[Claim]", runs: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What there is: grids, recipes, data sets, objectives, and pictures of these."""
+"""What there is: grids, recipes, data sets, objectives, pictures of these, and the check of one's own objectives."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -7,10 +7,22 @@ from typing import Annotated
 import typer
 
 from goalgrid.showing import settings_list, shipped
-from goalgrid.terminal.options import Uses, all_known, objective_settings, use
-from goalgrid.terminal.views import explain_objective, list_objectives, say, show, show_for, show_json, show_list
+from goalgrid.terminal import EXIT
+from goalgrid.terminal.options import Json, Uses, all_known, objective_settings, use
+from goalgrid.terminal.views import (
+    check_lines,
+    explain_objective,
+    list_objectives,
+    say,
+    show,
+    show_for,
+    show_json,
+    show_list,
+)
 from grid import catalog
 from grid.gridfile import load
+from grid.objectives import CATALOGUE
+from grid.store.home import State
 
 verbs = typer.Typer()
 
@@ -149,3 +161,18 @@ def diagrams(
         draw.pair_weights(paths["pair-weights"], **settings)
         draw.cells(paths["cells"], **settings)
     say("\n".join(f"written: {path}" for path in paths.values()))
+
+
+@verbs.command()
+def check(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A file of your own that defines objectives.")],
+    as_json: Json = False,
+) -> None:
+    """Check a file's own losses: gradient, permutation, half precision, empty sets, speed. Exit code 4 if one fails."""
+    use([file])
+    from objectives.own_check import verdicts
+
+    found = {name: list(verdicts(name)) for name, entry in CATALOGUE.items() if entry.equation}
+    show_for(as_json, lambda: {name: list(map(asdict, own)) for name, own in found.items()}, lambda: check_lines(found))
+    if any(not verdict.holds for own in found.values() for verdict in own):
+        raise typer.Exit(EXIT[State.FAILED])

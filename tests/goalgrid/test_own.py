@@ -119,3 +119,16 @@ def test_own_recipes_are_shown_and_are_an_axis(folder: Path, goalgrid: Goalgrid,
     grid.write_text("\n".join([*lines, TABLE]), encoding="utf-8")
     planned = goalgrid("plan", str(grid), runs=tmp_path)
     assert "recipe       3  cnn-bow, small, slower" in planned.stdout, planned.stderr
+
+
+def test_a_check_ends_with_4_where_a_line_fails(folder: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
+    found = json.loads(goalgrid("check", str(folder / "losses.py"), "--json", runs=tmp_path).stdout)
+    assert {name: [verdict["holds"] for verdict in verdicts] for name, verdicts in found.items()} == {
+        "soft-hinge": 5 * [True],
+        "two-way": 5 * [True],
+    }
+    (tmp_path / "losses.py").write_text(LOSSES.replace("(t.s_neg - t", "(t.s_neg.detach() - t"), encoding="utf-8")
+    wrong = goalgrid("check", str(tmp_path / "losses.py"), runs=tmp_path)
+    assert wrong.returncode == 4
+    assert "\n  FAILED  gradient: mining = hardest: it is off by" in wrong.stdout
+    assert wrong.stdout.count("FAILED") == 1
