@@ -44,23 +44,26 @@ Goalgrid = Callable[..., subprocess.CompletedProcess[str]]
 def goalgrid() -> Goalgrid:
     """Give a command as a user does: `goalgrid("status", "demo", runs=folder)`.
 
-    Launches through Ray run in a process of their own. All other commands run in this process, which is faster.
+    `folder` is where the command is given. Launches through Ray run in a process of their own. All other commands run
+    in this process, which is faster.
     """
 
-    def call(*arguments: str, runs: Path, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+    def call(
+        *arguments: str, runs: Path, timeout: float = 240, folder: Path = ROOT
+    ) -> subprocess.CompletedProcess[str]:
         launches = arguments[0] == "selftest" or (arguments[0] in ("run", "resume") and "--here" not in arguments)
-        return _apart(arguments, runs, timeout) if launches else _in_process(arguments, runs)
+        return _apart(arguments, runs, timeout, folder) if launches else _in_process(arguments, runs, folder)
 
     return call
 
 
-def _apart(arguments: Sequence[str], runs: Path, timeout: float) -> subprocess.CompletedProcess[str]:
+def _apart(arguments: Sequence[str], runs: Path, timeout: float, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "goalgrid", *arguments]
     environment = {**os.environ, "GOALGRID_RUNS": str(runs), "COLUMNS": "160", "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, cwd=ROOT)
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment, cwd=folder)
 
 
-def _in_process(arguments: Sequence[str], runs: Path) -> subprocess.CompletedProcess[str]:
+def _in_process(arguments: Sequence[str], runs: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     from goalgrid.app import main
 
     out, err, code = io.StringIO(), io.StringIO(), 0
@@ -69,7 +72,7 @@ def _in_process(arguments: Sequence[str], runs: Path) -> subprocess.CompletedPro
         patch.setenv("GOALGRID_RUNS", str(runs))
         patch.setenv("COLUMNS", "160")
         patch.setattr(sys, "argv", ["goalgrid", *arguments])
-        patch.chdir(ROOT)
+        patch.chdir(folder)
         with redirect_stdout(out), redirect_stderr(err):
             try:
                 main()

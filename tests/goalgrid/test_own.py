@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -132,3 +133,21 @@ def test_a_check_ends_with_4_where_a_line_fails(folder: Path, goalgrid: Goalgrid
     assert wrong.returncode == 4
     assert "\n  FAILED  gradient: mining = hardest: it is off by" in wrong.stdout
     assert wrong.stdout.count("FAILED") == 1
+
+
+def test_what_the_first_page_shows_makes_a_table_in_an_empty_folder(goalgrid: Goalgrid, tmp_path: Path) -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Your own loss")[2].partition("\n## ")[0]
+    (losses,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (commands,) = re.findall(r"```\n(goalgrid .*?)```", page, re.DOTALL)
+    (base, epochs) = re.findall(r"`((?:extends|train.epochs) = [^`]*)`", page)
+    (tmp_path / "losses.py").write_text(losses, encoding="utf-8")
+    (tmp_path / "small.toml").write_text(f"{base}\n{epochs}\n", encoding="utf-8")
+    fast = ("--set", "train.batch_size=250", "--set", "seeds=0", "--set", "model.image.size=16")
+    assert len(commands.splitlines()) == 3
+    for command in commands.splitlines():
+        _, verb, *words = shlex.split(command)
+        words += ["--here", "--mlflow-uri", "", *fast] if verb == "run" else []
+        finished = goalgrid(verb, *words, runs=tmp_path / "runs", folder=tmp_path)
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert "soft-hinge" in finished.stdout
+    uses.activate([])
