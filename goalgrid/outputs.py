@@ -68,7 +68,7 @@ class TableOutput:
         from results.renderers import terminal
 
         target = io.StringIO()
-        Console(file=target, width=160, force_jupyter=False).print(terminal.render(self.table))
+        Console(file=target, width=160, force_jupyter=False, color_system=None).print(terminal.render(self.table))
         return plain(target.getvalue().rstrip())
 
     def _repr_html_(self) -> str:

@@ -1,6 +1,7 @@
 """What a user reads: stdout carries the product, stderr the talk."""
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,11 @@ if TYPE_CHECKING:
     from results.tables.table import Table
     from runners.selftest.story import Claim
 
-out = PlainConsole(force_jupyter=False)  # a notebook's text output, too: Rich would make a picture of every line
-err = PlainConsole(stderr=True, force_jupyter=False)
+_TERMINAL = False if "ipykernel" in sys.modules else None
+"""A notebook says that it is a terminal, and obeys none of the codes that move a cursor. None: Rich finds out."""
+
+out = PlainConsole(force_terminal=_TERMINAL, force_jupyter=False)
+err = PlainConsole(force_terminal=_TERMINAL, force_jupyter=False, stderr=True)
 
 PIPED_WIDTH = 200
 """Columns of a table where stdout is no terminal."""

@@ -29,6 +29,7 @@ import tempfile
 import threading
 import time
 import uuid
+import warnings
 from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -38,6 +39,9 @@ from itertools import zip_longest
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+warnings.filterwarnings("ignore", "IProgress not found")
+logging.getLogger("ray.widgets").setLevel(logging.CRITICAL)  # in a notebook, they ask for widgets that we do not use
 
 import ray
 import torch
@@ -295,6 +299,7 @@ def _tuner(
             name=uuid.uuid4().hex,
             storage_path=scratch,
             verbose=0,
+            progress_reporter=tune.CLIReporter(),  # says nothing; that of notebooks wipes out what we print
             stop=ending,
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
             failure_config=tune.FailureConfig(max_failures=-1),  # bounded by the tries of trials, and by `_Passing`

@@ -1,5 +1,6 @@
 """A grid in Python says the same as the command line."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import goalgrid
 from goalgrid.loaded_grid import LoadedGrid
 from grid.store.home import Home
 
+from ..conftest import ROOT
 from .conftest import Verb
 
 IDS = ["shapes_cnn-bow_con_con_s0-8002d59b", "shapes_cnn-bow_sig-ms_cir_s0-2b39c35d"]
@@ -128,3 +130,15 @@ def test_a_mistake_is_one_message(mistake, message: str, loaded: LoadedGrid, tmp
         mistake(loaded, tmp_path)
     assert message in str(error.value)
     assert error.value._render_traceback_() == [f"goalgrid.UserError: {error.value}"]
+
+
+def test_the_page_runs(pair: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All code of docs/python.md, in order, beside a runs folder where `demo` is done."""
+    monkeypatch.chdir(pair.path.parent)
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block, names)
+    assert Path("curves.pdf").exists()
+    assert isinstance(names["other"], LoadedGrid)
+    assert names["other"].name == "demo@seeds=0+1,train.epochs=2"
