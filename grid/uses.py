@@ -65,7 +65,6 @@ class Offer:
 
     Args:
         module, defined: its definition's module, and the definition's name there.
-        module, defined: where its definition stands.
         made: what a catalogue of ours holds of it.
     """
 

@@ -178,6 +178,7 @@ class ScoresObjective(Objective):
         image_of_text: Int[Tensor, " t"] | None = None,
         *,
         clean: Float[Tensor, " t"] | None = None,
+        again: mining.Again | None = None,
     ) -> Float[Tensor, ""]:
         self._new_report()
         return self._loss(mining.full(sim), self._pairs(sim.shape[0], sim.shape[1], image_of_text))

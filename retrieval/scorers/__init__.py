@@ -4,9 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from retrieval.scorers.attention import Bfan, Scan, SetScorer
+from retrieval.scorers.similarity import Saf, Sgr
 
 SCORERS: dict[str, Callable[[Any, int, int], SetScorer]] = {
     "scan": lambda settings, regions, dim: Scan(settings),
     "bfan": lambda settings, regions, dim: Bfan(settings),
+    "sgr": Sgr,
+    "saf": Saf,
 }
 """Each scorer of sets by the kind of its settings class in `grid/scorers.py`, for so many regions of `dim` values."""

@@ -105,58 +105,64 @@ def cosines(
 ) -> Float[Tensor, "b q k"]:
     """cos(q, sum of a_j c_j) = sum of a_j A_j / (|q| sqrt(a' G a)), for k queries of each of q sets and b contexts.
 
-    a is the softmax over the context of lambda A, after a leaky rectifier and brought to unit length over the queries
-    of a set. SCAN Eq. (1) to (5) and (8) to (10), with the clipping of its code.
-
     Args:
-        dots: A. Queries that are not present have products of 0.
+        dots: A, of which `attention` makes a.
         of_context: G.
         norms: |q|.
         present: which members of the context there are; None: all.
     """
-    lengths = torch.linalg.vector_norm(leaky_relu(dots, LEAK), dim=-1, keepdim=True)
-    exponents = leaky_relu(dots, LEAK) * (sharpness / (lengths + EPS))
-    if present is not None:
-        exponents = exponents.masked_fill(~present[:, :, None, None], -torch.inf)
-    attention = focus(exponents.softmax(dim=1))
-    along = (attention * dots).sum(1)
-    flat = attention.flatten(2)
+    weights = focus(attention(dots, sharpness, present))
+    along = (weights * dots).sum(1)
+    flat = weights.flatten(2)
     squares = (flat * (of_context @ flat)).sum(1).view(along.shape)
     return along / (norms * squares.clamp(min=SMALLEST).sqrt()).clamp(min=EPS)
 
 
-def everything(attention: Float[Tensor, "b c q k"]) -> Float[Tensor, "b c q k"]:
+def attention(
+    dots: Float[Tensor, "b c q k"], sharpness: float, present: Bool[Tensor, "b c"] | None
+) -> Float[Tensor, "b c q k"]:
+    """Softmax over the context of lambda A, after a leaky rectifier and brought to unit length over a set's queries.
+
+    As in the code of SCAN. Queries that are not present have products of 0.
+    """
+    leaking = leaky_relu(dots, LEAK)
+    exponents = leaking * (sharpness / (torch.linalg.vector_norm(leaking, dim=-1, keepdim=True) + EPS))
+    if present is not None:
+        exponents = exponents.masked_fill(~present[:, :, None, None], -torch.inf)
+    return exponents.softmax(dim=1)
+
+
+def everything(weights: Float[Tensor, "b c q k"]) -> Float[Tensor, "b c q k"]:
     """SCAN's focus: all of the context."""
-    return attention
+    return weights
 
 
-def above_mean(attention: Float[Tensor, "b c q k"]) -> Float[Tensor, "b c q k"]:
-    """BFAN equal: what is above the mean, which is sum of a / n > 0 members. BFAN Eq. (7) with equal weights.
+def above_mean(weights: Float[Tensor, "b c q k"]) -> Float[Tensor, "b c q k"]:
+    """BFAN equal: what is above the mean, which is sum of a / n > 0 members.
 
     A member that is not present has no attention, and does not count in n.
     """
-    n = (attention > 0).sum(1, keepdim=True)
-    return above(attention, attention.sum(1, keepdim=True) / n)
+    n = (weights > 0).sum(1, keepdim=True)
+    return above(weights, weights.sum(1, keepdim=True) / n)
 
 
-def above_weighted_mean(attention: Float[Tensor, "b c q k"]) -> Float[Tensor, "b c q k"]:
+def above_weighted_mean(weights: Float[Tensor, "b c q k"]) -> Float[Tensor, "b c q k"]:
     """BFAN prob: what is above sum of a^1.5 / sum of a^0.5.
 
     The same as sum over k of (a_j - a_k) sqrt(a_k) > 0, for which the published code forms n x n differences.
-    BFAN Eq. (7).
     """
-    roots = attention.detach().sqrt()
-    return above(attention, (roots * attention.detach()).sum(1, keepdim=True) / roots.sum(1, keepdim=True))
+    roots = weights.detach().sqrt()
+    return above(weights, (roots * weights.detach()).sum(1, keepdim=True) / roots.sum(1, keepdim=True))
 
 
-def above(attention: Float[Tensor, "b c q k"], threshold: Float[Tensor, "b 1 q k"]) -> Float[Tensor, "b c q k"]:
+def above(weights: Float[Tensor, "b c q k"], threshold: Float[Tensor, "b 1 q k"]) -> Float[Tensor, "b c q k"]:
     """Attention above the threshold, the rest 0, without a gradient through the choice.
 
     Where nothing is above, as in uniform attention, all stays: the published code divides 0 by 0 there. It also brings
     what stays to a sum of 1, which no cosine notices.
     """
-    stays = attention.detach() > threshold.detach()
-    return attention * (stays | ~stays.any(1, keepdim=True))
+    stays = weights.detach() > threshold.detach()
+    return weights * (stays | ~stays.any(1, keepdim=True))
 
 
 FOCUS: dict[str, Focus] = {"equal": above_mean, "prob": above_weighted_mean}
@@ -164,12 +170,12 @@ FOCUS: dict[str, Focus] = {"equal": above_mean, "prob": above_weighted_mean}
 
 
 def mean(scores: Float[Tensor, "b q k"], present: Bool[Tensor, "#b #q k"] | None, sharpness: float) -> Tensor:
-    """Mean over the queries. SCAN-AVG, Eq. (7)."""
+    """Mean over the queries. SCAN-AVG."""
     return scores.mean(-1) if present is None else (scores * present).sum(-1) / present.sum(-1)
 
 
 def log_sum_exp(scores: Float[Tensor, "b q k"], present: Bool[Tensor, "#b #q k"] | None, sharpness: float) -> Tensor:
-    """log(sum of exp(lambda r)) / lambda, at most 1 + log(k) / lambda. SCAN-LSE, Eq. (6)."""
+    """log(sum of exp(lambda r)) / lambda, at most 1 + log(k) / lambda. SCAN-LSE."""
     return (sharpness * _hidden(scores, present)).logsumexp(-1) / sharpness
 
 

@@ -47,7 +47,7 @@ import ray
 import torch
 from ray import tune
 from ray._private import ray_constants
-from ray._raylet import GcsClient
+from ray._raylet import GcsClient  # type: ignore[attr-defined]
 from ray.tune.search.basic_variant import BasicVariantGenerator
 from ray.util.placement_group import placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy

@@ -24,7 +24,7 @@ from retrieval.model import check_sets, pretrained_parts
 from retrieval.prefetch import ahead
 from retrieval.splits.pairs import Pairs
 from retrieval.words import text_readers
-from retrieval.words.text_readers import CaptionReader
+from retrieval.words.text_readers import CaptionReader, Vocabulary
 from retrieval.words.tokens import Tokens
 from runners.training.collectives import ALONE, Exchange
 from runners.training.machine import Machine

@@ -10,12 +10,14 @@ from matplotlib.figure import Figure
 
 import goalgrid
 from goalgrid.loaded_grid import LoadedGrid
+from grid.expansion import expand, trials_of
+from grid.gridfile import load
 from grid.store.home import Home
 
 from ..conftest import ROOT
-from .conftest import Verb
+from .conftest import PAIR, Verb
 
-IDS = ["shapes_cnn-bow_con_con_s0-8002d59b", "shapes_cnn-bow_sig-ms_cir_s0-2b39c35d"]
+IDS = [trial.id for trial in trials_of(expand(load("demo", [word for word in PAIR if word != "--set"])))]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from tests.networks import save
 
 RAW = ["vsepp-r152-ft", "vsepp-vit-b16-ft", "vse-inf-wsl"]
 FEATURES = ["vse-inf-butd", "vse-inf-butd-bigru", "vsepp-butd", "vse-fc", "vse-mlp", "rvse-mlp", "rvsepp", "vse-2ad"]
-SETS = ["scan-t2i", "scan-i2t", "bfan-equal", "bfan-prob"]
+SETS = ["scan-t2i", "scan-i2t", "bfan-equal", "bfan-prob", "sgr", "saf"]
 NETWORKS = {
     "microsoft/resnet-152": "resnet",
     "timm/resnext101_32x8d.fb_wsl_ig1b_ft_in1k": "resnet",

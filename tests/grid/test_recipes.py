@@ -14,7 +14,7 @@ from grid.identity import canonical, digest
 PUBLISHED = [
     "vsepp-r152", "vsepp-r152-ft", "vsepp-vit-b16", "vsepp-vit-b16-ft", "vse-inf-butd", "vse-inf-butd-bigru",
     "vse-inf-wsl", "vsepp-butd", "vse-fc", "vse-mlp", "rvse-mlp", "rvsepp", "vse-2ad",
-    "scan-t2i", "scan-i2t", "bfan-equal", "bfan-prob",
+    "scan-t2i", "scan-i2t", "bfan-equal", "bfan-prob", "sgr", "saf",
 ]  # fmt: skip
 TINY = 'recipes=["vsepp-r152-tiny-ft"]'
 

@@ -4,7 +4,7 @@ Nothing here is shared with `retrieval.scorers`.
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from grid.scorers import BfanSettings, ScanSettings
 
@@ -51,6 +51,47 @@ def bfan(images: Tensor, caption: Tensor, own: BfanSettings) -> Tensor:
         attention = focal(weights(query, context, own.sharpness), own.focal)
         score = score + cosine(query, attention @ context).mean(-1)
     return score
+
+
+def nodes(images: Tensor, caption: Tensor, model: nn.Module, of_image: Tensor, of_text: Tensor) -> Tensor:
+    """(b, 1 + l, w): the whole sets' vector of similarity, then the words'."""
+    query = caption.expand(len(images), -1, -1)
+    attended = l2(weights(query, images, model.sharpness) @ images, -1)
+    local = l2(model.local((attended - query).pow(2)), -1)
+    whole = l2(model.whole((of_image - of_text).pow(2)), -1)
+    return torch.cat([whole[:, None], local], 1)
+
+
+def whole(vectors: Tensor, own: nn.Module, images: bool) -> Tensor:
+    """Of images (b, n, d) or of a caption (1, l, d), by the modules of the published code one after the other."""
+    mean = vectors.mean(1)
+    local, raw = own.local(vectors), own.mean(mean)
+    if images:
+        local, raw = own.local_norm(local), own.mean_norm(raw)
+    common = own.common(local.tanh() * raw.tanh()[:, None]).squeeze(2)
+    return l2((torch.softmax(common, 1)[..., None] * vectors).sum(1), -1)
+
+
+def sgr(emb: Tensor, model: nn.Module) -> Tensor:
+    for query, key, graph in model.layers:
+        edge = torch.softmax(query(emb) @ key(emb).transpose(1, 2), dim=-1)
+        emb = torch.relu(graph(edge @ emb))
+    return torch.sigmoid(model.score(emb[:, 0]))[:, 0]
+
+
+def saf(emb: Tensor, model: nn.Module) -> Tensor:
+    attention = torch.sigmoid(model.norm(model.filter(emb).permute(0, 2, 1)))
+    attention = attention / (attention.abs().sum(-1, keepdim=True) + 1e-8)
+    return torch.sigmoid(model.score(l2((attention @ emb)[:, 0], -1)))[:, 0]
+
+
+def sgraf(model: nn.Module, images: Tensor, captions: list[Tensor]) -> Tensor:
+    """Scores of images (b, n, d) by captions of a scorer with weights."""
+    work = sgr if hasattr(model, "layers") else saf
+    of_image = whole(images, model.of_image, True)
+    of_texts = [whole(caption[None], model.of_text, False) for caption in captions]
+    pairs = zip(captions, of_texts, strict=True)
+    return torch.stack([work(nodes(images, caption, model, of_image, own), model) for caption, own in pairs], 1)
 
 
 def scores(settings: object, images: list[Tensor], captions: list[Tensor]) -> Tensor:

@@ -1,17 +1,18 @@
 """Scorers of sets equal the published loops, in scores and gradients, and in any batch."""
 
+import copy
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 import objectives
-from grid.scorers import BfanSettings, ScanSettings
+from grid.scorers import BfanSettings, SafSettings, ScanSettings, SgrSettings
 from retrieval.scorers import SCORERS
-from retrieval.scorers.attention import SetScorer
+from retrieval.scorers.attention import BLOCK, SetScorer
 from retrieval.scorers.sets import Sets, gathered
 from tests.retrieval import literal_scorers
 
@@ -22,7 +23,9 @@ SCAN = [
     for pooling in ("mean", "lse", "max", "sum")
 ]
 BFAN = [BfanSettings(kind="bfan", focal="equal"), BfanSettings(kind="bfan", focal="prob")]
-ALL = [*SCAN, *BFAN]
+ATTENTION = [*SCAN, *BFAN]
+SGRAF = [SgrSettings(kind="sgr", width=12), SafSettings(kind="saf", width=12)]
+ALL = [*ATTENTION, *SGRAF]
 Drawn = tuple[list[Tensor], list[Tensor]]
 
 
@@ -33,11 +36,21 @@ def name_of(settings: Any) -> str:
 
 
 of_all = pytest.mark.parametrize("settings", ALL, ids=name_of)
+of_attention = pytest.mark.parametrize("settings", ATTENTION, ids=name_of)
+of_weights = pytest.mark.parametrize("settings", SGRAF, ids=name_of)
 
 
 def scorer_of(settings: Any, regions: int = 7) -> SetScorer:
     torch.manual_seed(0)
-    return SCORERS[settings.kind](settings, regions, DIM).eval()
+    scorer = SCORERS[settings.kind](settings, regions, DIM).eval()
+    for bias in (weight for name, weight in scorer.named_parameters() if name.endswith("bias")):
+        nn.init.uniform_(bias, -0.2, 0.2)
+    return scorer
+
+
+def sets_of(scorer: SetScorer, given: "Drawn") -> tuple[Sets, Sets]:
+    """The drawn images and captions, with what the scorer reads of the whole."""
+    return scorer.image_whole(padded(given[0])), scorer.text_whole(padded(given[1]))
 
 
 def drawn(kind: torch.dtype, regions: list[int], words: list[int], seed: int = 0) -> Drawn:
@@ -56,10 +69,13 @@ def padded(parts: list[Tensor]) -> Sets:
     return Sets(torch.nn.utils.rnn.pad_sequence(parts, batch_first=True), torch.tensor([len(part) for part in parts]))
 
 
-def gradients(score: Tensor, given: Drawn) -> Tensor:
-    """Of a weighted sum of the scores, with respect to all vectors, in one."""
+def gradients(score: Tensor, given: Drawn, scorer: nn.Module | None = None) -> Tensor:
+    """Of a weighted sum of the scores, with respect to all vectors and weights, in one."""
+    own = [] if scorer is None else list(scorer.parameters())
     weight = torch.linspace(-1, 1, score.numel(), dtype=score.dtype).view_as(score)
-    found = torch.autograd.grad((weight * score).sum(), [*given[0], *given[1]], retain_graph=True)
+    found = torch.autograd.grad(
+        (weight * score).sum(), [*given[0], *given[1], *own], retain_graph=True, materialize_grads=True
+    )
     return torch.cat([part.flatten() for part in found])
 
 
@@ -67,7 +83,7 @@ def close(ours: Tensor, theirs: Tensor, relative: float) -> None:
     assert float((ours - theirs).detach().abs().max() / theirs.detach().abs().max()) < relative
 
 
-@of_all
+@of_attention
 @pytest.mark.parametrize(
     ("regions", "words"), [([7] * 5, [4, 1, 6, 4, 3]), ([7, 1, 5, 3], [2, 5, 1]), ([1, 1], [1, 1])], ids=str
 )
@@ -86,10 +102,31 @@ def test_scores_and_gradients_equal_the_published_loop(
         close(scorer(images, texts), theirs, score)
 
 
+@of_weights
+@pytest.mark.parametrize("mode", ["training", "evaluation", "blocks of a pair"])
+@pytest.mark.parametrize(("kind", "score", "gradient"), [(torch.float64, 1e-12, 1e-10), (torch.float32, 1e-6, 1e-5)])
+def test_similarity_vectors_equal_the_published_loop(
+    settings: Any, mode: str, kind: torch.dtype, score: float, gradient: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scores, gradients of vectors and of weights, and running statistics; all without dropout."""
+    settings = settings.model_copy(update={"dropout": 0.0})
+    if mode == "blocks of a pair":
+        monkeypatch.setitem(BLOCK, "cpu", 1)
+    given, scorer = drawn(kind, [7] * 5, [4, 1, 6, 4, 3]), scorer_of(settings).to(kind).train(mode == "training")
+    other = copy.deepcopy(scorer)
+    ours, theirs = scorer(*sets_of(scorer, given)), literal_scorers.sgraf(other, torch.stack(given[0]), given[1])
+    close(ours, theirs, score)
+    close(gradients(ours, given, scorer), gradients(theirs, given, other), gradient)
+    for one, two in zip(scorer.buffers(), other.buffers(), strict=True):
+        if one.numel() > 0 and (mode == "training" or not one.is_floating_point()):
+            torch.testing.assert_close(one, two)
+
+
 @of_all
 def test_pairs_that_are_scored_alone_have_the_same_scores_and_gradients(settings: Any) -> None:
-    given, scorer = drawn(torch.float64, [7, 3, 5, 7], [4, 2, 6, 2, 3]), scorer_of(settings)
-    images, texts = (padded(part) for part in given)
+    regions = [7] * 4 if settings in SGRAF else [7, 3, 5, 7]
+    given, scorer = drawn(torch.float64, regions, [4, 2, 6, 2, 3]), scorer_of(settings).double()
+    images, texts = sets_of(scorer, given)
     rows, columns = torch.tensor([0, 3, 3, 1, 2, 0, 0]), torch.tensor([4, 0, 0, 2, 1, 3, 4])
     ours, whole = scorer.pairs(images, texts, rows, columns), scorer(images, texts)[rows, columns]
     close(ours, whole, 1e-12)
@@ -98,15 +135,16 @@ def test_pairs_that_are_scored_alone_have_the_same_scores_and_gradients(settings
 
 @of_all
 def test_a_score_is_the_same_in_any_batch(settings: Any) -> None:
-    given, scorer = drawn(torch.float64, [7, 7, 4, 7], [4, 9, 1, 6, 4]), scorer_of(settings)
-    images, texts = (padded(part) for part in given)
+    regions = [7] * 4 if settings in SGRAF else [7, 7, 4, 7]
+    given, scorer = drawn(torch.float64, regions, [4, 9, 1, 6, 4]), scorer_of(settings).double()
     with torch.no_grad():
+        images, texts = sets_of(scorer, given)
         whole = scorer(images, texts)
         order, other = torch.tensor([2, 0, 3, 1]), torch.tensor([4, 1, 0, 3, 2])
         close(scorer(images[order], texts[other]), whole[order][:, other], 1e-12)
         for row in range(4):
             for column in range(5):
-                alone = scorer(padded([given[0][row]]), padded([given[1][column]]))
+                alone = scorer(*sets_of(scorer, ([given[0][row]], [given[1][column]])))
                 close(alone, whole[row : row + 1, column : column + 1], 1e-12)
 
 
@@ -118,8 +156,8 @@ def test_uniform_attention_and_half_precision_are_finite(settings: Any, kind: to
     across = torch.zeros(3, DIM)
     across[:, 0], across[:, 1] = 0.5**0.5, -(0.5**0.5)
     given = [part.to(kind).requires_grad_() for part in (alike, alike[:2], across, across[:1], alike[:1])]
-    images, texts = padded(given[:1] * 2), padded(given[1:])
     scorer = scorer_of(settings, 5)
+    images, texts = sets_of(scorer, (given[:1] * 2, given[1:]))
     score = scorer(images, texts)
     assert score.dtype == torch.float32
     assert torch.isfinite(score).all()

@@ -1,0 +1,203 @@
+"""Vectors of similarity in place of cosines: of words with what they attend to, and of the whole sets. SGRAF.
+
+A pair has 1 + l nodes, the whole sets' first. SGR lets them reason over their graph, SAF weighs them. Here the attended
+vectors are needed; what is saved is the graph: all pairs are scored in blocks that fit the cache.
+"""
+
+from abc import abstractmethod
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from grid.scorers import SafSettings, SgrafSettings, SgrSettings
+from retrieval.scorers.attention import BLOCK, EPS, PairProducts, SetScorer, attention, ordering, recomputed
+from retrieval.scorers.sets import Sets, by_size
+
+
+def unit(x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
+    """x / (|x| + 1e-8), as published."""
+    return x / (torch.linalg.vector_norm(x, dim=-1, keepdim=True) + EPS)
+
+
+def _linear(width: int, to: int) -> nn.Linear:
+    """With the published first weights: Xavier's, and no bias."""
+    layer = nn.Linear(width, to)
+    nn.init.xavier_uniform_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class Whole(nn.Module):
+    """A unit vector of a whole set: its members, weighted by how they agree with their mean. SGRAF §3.1.
+
+    Args:
+        members: how many members every set has, where batch norms are used (images); None: sets of any size.
+    """
+
+    def __init__(self, dim: int, dropout: float, members: int | None) -> None:
+        super().__init__()
+        self.local, self.mean, self.common = _linear(dim, dim), _linear(dim, dim), _linear(dim, 1)
+        self.local_norm = nn.BatchNorm1d(members) if members else nn.Identity()
+        self.mean_norm = nn.BatchNorm1d(dim) if members else nn.Identity()
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, sets: Sets) -> Float[Tensor, "b d"]:
+        vectors, present = sets.vectors, sets.present
+        sizes = sets.sizes.to(sets.device, non_blocking=True)[:, None]
+        mean = self.dropout(self.mean_norm(self.mean(vectors.sum(1) / sizes)).tanh())
+        local = self.dropout(self.local_norm(self.local(vectors)).tanh())
+        scores = self.common(local * mean[:, None])[..., 0].to(vectors.dtype)
+        if present is not None:
+            scores = scores.masked_fill(~present, -torch.inf)
+        return unit((scores.softmax(1)[..., None] * vectors).sum(1))
+
+
+class Sgraf(SetScorer):
+    """What SGR and SAF share: the nodes of a pair."""
+
+    def __init__(self, settings: SgrafSettings, regions: int, dim: int) -> None:
+        super().__init__()
+        self.sharpness = settings.sharpness
+        self.of_image, self.of_text = Whole(dim, settings.dropout, regions), Whole(dim, settings.dropout, None)
+        self.local, self.whole = _linear(dim, settings.width), _linear(dim, settings.width)
+        self.score = _linear(settings.width, 1)
+
+    def image_whole(self, images: Sets) -> Sets:
+        return Sets(images.vectors, images.sizes, self.of_image(images.full()))
+
+    def text_whole(self, texts: Sets) -> Sets:
+        return Sets(texts.vectors, texts.sizes, self.of_text(texts.full()))
+
+    def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
+        images, texts = images.full(), texts.full()
+        count, _, dim = images.vectors.shape
+        block = BLOCK.get(images.device.type, BLOCK["cuda"])
+        again = torch.is_grad_enabled() and (images.vectors.requires_grad or self.score.weight.requires_grad)
+        groups = list(by_size(texts.sizes, max(1, block // (count * dim))))
+        columns = list[Tensor]()
+        for rows, size in groups:
+            some = texts[rows.to(texts.device)]
+            words, whole = some.vectors[:, :size], some.whole
+            step = max(1, block // (words.numel())) if self.by_pair or not self.training else count
+            parts = [slice(start, start + step) for start in range(0, count, step)]
+            given = [(images.vectors[part], images.whole[part], words, whole) for part in parts]
+            columns.append(torch.cat([recomputed(self._all, *part) if again else self._all(*part) for part in given]))
+        order = ordering(groups, texts.device)
+        self.end(order)
+        return torch.cat(columns, 1).index_select(1, order)
+
+    def end(self, order: Int[Tensor, " t"]) -> None:
+        """Called when all captions are scored, with the place of each caption among the scored ones."""
+
+    def pairs(
+        self, images: Sets, texts: Sets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
+    ) -> Float[Tensor, " p"]:
+        images, texts = images.full(), texts.full()
+        products = PairProducts.apply(images.vectors, texts.vectors, rows, columns)
+        groups = list(by_size(texts.sizes[columns.cpu()], len(rows) * texts.vectors.shape[1]))
+        scores = list[Tensor]()
+        for places, size in groups:
+            place = places.to(rows.device)
+            row, column = rows[place], columns[place]
+            words, wholes = texts.vectors.index_select(0, column)[:, None, :size], texts.whole.index_select(0, column)
+            dots = products[place, :, None, :size]
+            regions, of_image = images.vectors.index_select(0, row), images.whole.index_select(0, row)
+            scores.append(self.scores(self.nodes(dots, regions, of_image, words, wholes[:, None]))[:, 0])
+        return torch.cat(scores).index_select(0, ordering(groups, rows.device))
+
+    def _all(self, regions: Tensor, of_image: Tensor, words: Tensor, of_text: Tensor) -> Float[Tensor, "i g"]:
+        dots = (regions.flatten(0, 1) @ words.flatten(0, 1).T).view(*regions.shape[:2], *words.shape[:2])
+        return self.scores(self.nodes(dots, regions, of_image, words[None], of_text[None]))
+
+    def nodes(
+        self,
+        dots: Float[Tensor, "i n g l"],
+        regions: Float[Tensor, "i n d"],
+        of_image: Float[Tensor, "i d"],
+        words: Float[Tensor, "#i g l d"],
+        of_text: Float[Tensor, "#i g d"],
+    ) -> Float[Tensor, "i g m w"]:
+        """L2(W (v - t)²) of the whole sets, then of each word t and what it attends to in the image."""
+        weights = attention(dots, self.sharpness, None).flatten(2).transpose(1, 2)
+        attended = unit(weights @ regions).unflatten(1, dots.shape[2:])
+        local = self.local((attended - words).square())
+        whole = self.whole((of_image[:, None] - of_text).square())
+        return unit(torch.cat([whole[:, :, None], local], 2))
+
+    @abstractmethod
+    def scores(self, nodes: Float[Tensor, "i g m w"]) -> Float[Tensor, "i g"]:
+        """The scores, between 0 and 1, from the nodes of all images with captions of one length."""
+
+
+class Sgr(Sgraf):
+    """Similarity graph reasoning. SGRAF §3.2."""
+
+    def __init__(self, settings: SgrSettings, regions: int, dim: int) -> None:
+        super().__init__(settings, regions, dim)
+        layers = [
+            nn.ModuleList([_linear(settings.width, settings.width) for _ in range(3)]) for _ in range(settings.steps)
+        ]
+        self.layers = nn.ModuleList(layers)
+
+    def scores(self, nodes: Float[Tensor, "i g m w"]) -> Float[Tensor, "i g"]:
+        """N <- ReLU(W softmax((Wq N)(Wk N)') N) at each step; the first node is scored.
+
+        Two identities save a third of the maps and nearly all of the last step: a softmax over keys does not notice
+        what all keys share, so Wk' (Wq N + b) N' are its exponents, and the bias of Wk has no gradient; and of the last
+        step the first node alone is read.
+        """
+        shape = nodes.shape
+        nodes = nodes.flatten(0, 1)
+        for number, (query, key, graph) in enumerate(self.layers, 1):
+            read = nodes[:, :1] if number == len(self.layers) else nodes
+            queries = nn.functional.linear(read, key.weight.T @ query.weight, key.weight.T @ query.bias)
+            nodes = graph((queries @ nodes.transpose(1, 2)).softmax(-1) @ nodes).relu()
+        return self.score(nodes[:, 0]).sigmoid().view(shape[:2])
+
+
+class Saf(Sgraf):
+    """Similarity attention filtration. SGRAF §3.3.
+
+    Its batch norm has, in training, the statistics of a caption's nodes with all images of the batch, as published: a
+    score depends on all images, so all scores need a graph. The running statistics take a caption after another.
+    """
+
+    by_pair = False
+
+    def __init__(self, settings: SafSettings, regions: int, dim: int) -> None:
+        super().__init__(settings, regions, dim)
+        self.filter = _linear(settings.width, 1)
+        self.norm = nn.BatchNorm1d(1)
+        self._seen = list[tuple[Tensor, Tensor]]()
+
+    def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
+        self._seen.clear()  # what a backward pass computed again
+        return super().forward(images, texts)
+
+    def scores(self, nodes: Float[Tensor, "i g m w"]) -> Float[Tensor, "i g"]:
+        """Sigmoid of the sum of the nodes, weighted by sigmoids of batch norms that are brought to a sum of 1."""
+        logits = self.filter(nodes)[..., 0]
+        norm, running = self.norm, (self.norm.running_mean, self.norm.running_var)
+        mean, var = running
+        if self.training:
+            count = logits.shape[0] * logits.shape[2]
+            var, mean = torch.var_mean(logits, (0, 2), correction=0, keepdim=True)
+            unbiased = var.detach().flatten() * count / max(1, count - 1)
+            self._seen.append((mean.detach().flatten(), unbiased))
+        weights = ((logits - mean) / (var + norm.eps).sqrt() * norm.weight + norm.bias).sigmoid()
+        weights = weights / (weights.sum(-1, keepdim=True) + EPS)
+        return self.score(unit((weights[..., None] * nodes).sum(2)))[..., 0].sigmoid()
+
+    @torch.no_grad()
+    def end(self, order: Int[Tensor, " t"]) -> None:
+        """Take each caption's statistics into the running ones, in the order of the captions, as published."""
+        if not self.training:
+            return
+        momentum, count = self.norm.momentum or 0.0, len(order)
+        shares = momentum * (1 - momentum) ** torch.arange(count - 1, -1, -1, device=order.device)
+        held = (self.norm.running_mean, self.norm.running_var)
+        for running, seen in zip(held, zip(*self._seen, strict=True), strict=True):
+            assert running is not None
+            running.mul_((1 - momentum) ** count).add_(torch.cat(seen)[order].to(running) @ shares.to(running))
+        self.norm.num_batches_tracked.add_(count)
