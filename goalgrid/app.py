@@ -18,7 +18,6 @@ COLLECT = (100_000, 50, 1_000)
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

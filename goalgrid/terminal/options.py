@@ -8,13 +8,19 @@ from typing import Annotated, Any
 
 import typer
 
+from goalgrid.terminal import completion
 from grid import uses
 from grid.errors import UserError, unknown
 from grid.gridfile import key_and_value
 from grid.objectives import known_parameters
 from grid.store.home import Home
 
-GridName = Annotated[str, typer.Argument(metavar="GRID", help="A shipped grid's name or the path of a grid file.")]
+GridName = Annotated[
+    str,
+    typer.Argument(
+        metavar="GRID", help="A shipped grid's name or the path of a grid file.", autocompletion=completion.grids
+    ),
+]
 Runs = Annotated[
     Home,
     typer.Option(
@@ -30,7 +36,12 @@ RUNS: Any = "runs"
 
 Override = Annotated[
     list[str],
-    typer.Option("--set", metavar="KEY=VALUE", help="Change the grid, e.g. train.epochs=2 or 'seeds=[0,1]'."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change the grid, e.g. train.epochs=2 or 'seeds=[0,1]'; all: goalgrid settings.",
+        autocompletion=completion.overrides,
+    ),
 ]
 Root = Annotated[
     list[str], typer.Option("--root", metavar="[DATASET=]DIR", help="Where a data set lies on this machine.")

@@ -9,6 +9,7 @@ from rich.progress import Progress as Bar
 
 from goalgrid.planning.overview import wanted
 from goalgrid.showing import data_copy
+from goalgrid.terminal import completion
 from goalgrid.terminal.options import RUNS, GridName, Json, Override, Root, Runs, WeightPlaces
 from goalgrid.terminal.views import err, say, show, show_for
 from grid import catalog
@@ -23,14 +24,23 @@ verbs = typer.Typer(
 )
 
 PROBLEMS = 2
-DataName = Annotated[str, typer.Argument(metavar="NAME", help="A data set's name, see `goalgrid datasets`.")]
+DataName = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="A data set's name, see `goalgrid datasets`.", autocompletion=completion.datasets
+    ),
+]
 
 
 @verbs.command()
 def where(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="A data set, see `goalgrid datasets`; none: data of your own."),
+        typer.Argument(
+            metavar="NAME",
+            help="A data set, see `goalgrid datasets`; none: data of your own.",
+            autocompletion=completion.datasets,
+        ),
     ] = None,
 ) -> None:
     """Say where to get a data set and how its folder may look.

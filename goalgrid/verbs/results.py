@@ -12,7 +12,7 @@ from goalgrid.planning.overview import Overview, recall
 from goalgrid.showing.effects import analysed
 from goalgrid.showing.tables import NothingDone, deliver, draw, measured, start
 from goalgrid.showing.tables import check as hold_against
-from goalgrid.terminal import INCOMPLETE
+from goalgrid.terminal import INCOMPLETE, completion
 from goalgrid.terminal.options import RUNS, GridName, Json, Override, Runs, all_known
 from goalgrid.terminal.views import say, show_for, show_list
 from grid import catalog
@@ -30,7 +30,10 @@ OtherProtocol = Annotated[
 def table(
     context: typer.Context,
     grid: Annotated[
-        str | None, typer.Argument(metavar="GRID", help="A grid, or with --reference a table or a paper.")
+        str | None,
+        typer.Argument(
+            metavar="GRID", help="A grid, or with --reference a table or a paper.", autocompletion=completion.grids
+        ),
     ] = None,
     home: Runs = RUNS,
     set_: Override = [],

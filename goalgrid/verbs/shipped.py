@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from goalgrid.showing import settings_list, shipped
-from goalgrid.terminal import EXIT
+from goalgrid.terminal import EXIT, completion
 from goalgrid.terminal.options import Json, Uses, all_known, objective_settings, use
 from goalgrid.terminal.views import (
     check_lines,
@@ -48,7 +48,12 @@ def grids(
 
 @verbs.command()
 def recipes(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="All settings of this one, or of a file.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="All settings of this one, or of a file.", autocompletion=completion.recipes
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help=shipped.JSON_RECIPES)] = False,
 ) -> None:
     """List the shipped recipes; or show all settings of one.
@@ -90,7 +95,9 @@ def datasets(
 
 @verbs.command()
 def objectives(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Explain this one.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Explain this one.", autocompletion=completion.objectives)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help=shipped.JSON_OBJECTIVES)] = False,
     uses: Uses = [],
 ) -> None:
@@ -111,7 +118,11 @@ def objectives(
 def settings(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="A setting, or the beginning of several: train.lr, train."),
+        typer.Argument(
+            metavar="NAME",
+            help="A setting, or the beginning of several: train.lr, train.",
+            autocompletion=completion.settings,
+        ),
     ] = None,
     format_: Annotated[
         str, typer.Option("--format", help="terminal, or markdown for the page docs/settings.md.")
@@ -133,7 +144,12 @@ def settings(
 @verbs.command()
 def diagrams(
     cells: Annotated[
-        list[str], typer.Argument(metavar="CELL", help="Draw how triplets move under these, e.g. sig-ms_cir.")
+        list[str],
+        typer.Argument(
+            metavar="CELL",
+            help="Draw how triplets move under these, e.g. sig-ms_cir.",
+            autocompletion=completion.objectives,
+        ),
     ] = [],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the pictures.")] = Path(),
     format_: Annotated[str, typer.Option("--format", help="png, pdf or svg.")] = "png",
