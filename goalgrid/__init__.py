@@ -15,7 +15,7 @@ from goalgrid import rooms
 
 if (_hidden := rooms.find_ours()) and sys.argv[:1] != ["-m"]:  # the user of `python -m goalgrid` imports nothing
     warnings.warn(
-        f"goalgrid has packages of the same names, which `import` finds instead of {' and '.join(_hidden)}. "
+        f"this package has others of the same names beside it, which `import` finds instead of {' and '.join(_hidden)}. "
         "Rename these files if you import them.",
         stacklevel=2,
     )

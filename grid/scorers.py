@@ -6,6 +6,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from grid.settings_base import ReadWhere, Settings
 
+KIND = "the scorer; another choice drops the settings of the one before"
 Direction = Literal["t2i", "i2t"]
 """t2i: words attend to regions; i2t: regions attend to words."""
 ScorePooling = Literal["mean", "lse", "max", "sum"]
@@ -14,7 +15,7 @@ ScorePooling = Literal["mean", "lse", "max", "sum"]
 class ProductSettings(Settings):
     """The product of unit vectors, one an image and one a caption: their cosine."""
 
-    kind: Literal["product"] = "product"
+    kind: Literal["product"] = Field("product", description=KIND)
 
 
 class AttentionSettings(Settings):
@@ -26,7 +27,7 @@ class AttentionSettings(Settings):
 class ScanSettings(AttentionSettings):
     """SCAN: one side attends to the other, and the cosines with what was attended to are pooled."""
 
-    kind: Literal["scan"]
+    kind: Literal["scan"] = Field(description=KIND)
     direction: Direction = Field(description="t2i: words attend to regions; i2t: regions attend to words")
     pooling: ScorePooling = Field("mean", description="of the cosines; lse: log-sum-exp, which may exceed 1")
     lse_sharpness: Annotated[PositiveFloat, ReadWhere(lambda own, _: own.pooling == "lse", "pooling = lse")] = Field(
@@ -37,7 +38,7 @@ class ScanSettings(AttentionSettings):
 class BfanSettings(AttentionSettings):
     """BFAN: SCAN in both directions, added up, without attention that is no stronger than the rest."""
 
-    kind: Literal["bfan"]
+    kind: Literal["bfan"] = Field(description=KIND)
     focal: Literal["equal", "prob"] = Field(description="what attention is compared with: its mean, or a weighted mean")
     sharpness: PositiveFloat = Field(20.0, description="lambda: what attention is multiplied by before its softmax")
 
@@ -53,14 +54,14 @@ class SgrafSettings(AttentionSettings):
 class SgrSettings(SgrafSettings):
     """SGR: the vectors of similarity reason over their full graph; the node of the whole sets is scored."""
 
-    kind: Literal["sgr"]
+    kind: Literal["sgr"] = Field(description=KIND)
     steps: PositiveInt = Field(3, description="of reasoning over the graph")
 
 
 class SafSettings(SgrafSettings):
     """SAF: a learnt filter weighs the vectors of similarity; their sum is scored."""
 
-    kind: Literal["saf"]
+    kind: Literal["saf"] = Field(description=KIND)
 
 
 ScorerSettings = Annotated[

@@ -172,7 +172,7 @@ def activate(uses: Iterable[Use]) -> None:
     ours = {name for name, entry in objectives.CATALOGUE.items() if not entry.equation}
     for use, offers in loaded.items():
         for offer in offers:
-            owner = "goalgrid itself" if offer.name in ours else owners.get(offer.name)
+            owner = "an objective of ours" if offer.name in ours else owners.get(offer.name)
             if owner:
                 raise UserError(
                     f"{use.path}: the name {offer.name!r} is taken, by {owner}. Give yours another name, e.g. "

@@ -14,7 +14,7 @@ from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.objectives.parameters import Parameter
 from grid.resources import Reliability, Resources
 from grid.settings import ObjectiveSettings
-from grid.settings_base import ReadWhere, Unit
+from grid.settings_base import CHOICES, ReadWhere, Unit
 
 TABLES: dict[str, type[BaseModel]] = {"data.NAME": Location, "resources": Resources, "reliability": Reliability}
 """The tables of a grid file whose settings change no trial."""
@@ -31,7 +31,7 @@ class Setting:
 
     Args:
         place: the table of the grid file that it stands in.
-        of: encoders or objectives that have it; none: all.
+        of: encoders, scorers or objectives that have it; none: all.
         default: the value without a recipe; None with `required` where there is none.
         released: of an objective's parameter, the default under the released variant.
         allowed: values and bounds, for a reader.
@@ -137,7 +137,7 @@ shows a single setting, or all that begin with NAME.
 
 A setting of a data set, a model, a training or an objective stands in `[set]`, or with a list of values in `[sweep]`;
 on the command line it is `--set NAME=VALUE`. A recipe may have another value than the default: `goalgrid recipes NAME`
-shows its values. "Of" names the encoders or objectives that have the setting. "Read with" says what a training needs to
+shows its values. "Of" names the encoders, scorers or objectives that have it. "Read with" says what a training needs to
 read it; a setting that no trial of a grid reads is refused. Settings of `[data.NAME]`, `[resources]` and
 `[reliability]` change no trial."""
 
@@ -148,8 +148,9 @@ def _of_model(prefix: str, model: type[BaseModel], place: str, of: tuple[str, ..
         kinds = get_args(field.annotation) or [field.annotation]
         inner = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
         for kind in inner:
-            encoders = get_args(kind.model_fields["encoder"].annotation) if "encoder" in kind.model_fields else ()
-            yield from _of_model(f"{prefix}.{name}", kind, place, encoders)
+            choices = [kind.model_fields[choice] for choice in CHOICES if choice in kind.model_fields]
+            values = [value for choice in choices for value in get_args(choice.annotation)]
+            yield from _of_model(f"{prefix}.{name}", kind, place, tuple(values))
         if inner:
             continue
         told = schema["properties"][name]
@@ -215,8 +216,8 @@ def _together(found: Iterable[Setting]) -> list[Setting]:
     every: dict[str, set[str]] = {}
     for setting in found:
         every.setdefault(setting.name.rpartition(".")[0], set()).update(setting.of)
-        choice = setting.name.endswith(".encoder")
-        key = repr(replace(setting, of=(), allowed="" if choice else setting.allowed))
+        choice = setting.name.rpartition(".")[2] in CHOICES
+        key = setting.name if choice else repr(replace(setting, of=()))
         if before := merged.get(key):
             allowed = f"{before.allowed}, {setting.allowed}" if choice else before.allowed
             setting = replace(before, of=(*before.of, *setting.of), allowed=allowed)

@@ -184,7 +184,11 @@ def check(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A file of your own that defines objectives.")],
     as_json: Json = False,
 ) -> None:
-    """Check a file's own losses: gradient, permutation, half precision, empty sets, speed. Exit code 4 if one fails."""
+    """Check losses of your own, and measure their speed.
+
+    Gradient by finite differences, permutation of the batch, half precision, empty sets, and time beside Triplet-HN.
+    The exit code is 4 if a check fails.
+    """
     use([file])
     from objectives.own_check import verdicts
 

@@ -26,7 +26,7 @@ from ..conftest import ROOT
 from ..states import attempt, fail
 from .conftest import PAIR, Verb
 
-COMMAND = re.compile(r"\bgoalgrid ((?:data )?[a-z]+)((?: (?:--?[a-z-]+|[A-Z]+|\'[^\']*\'|[\w.*=/-]+\b))*)")
+COMMAND = re.compile(r"(?<!\.)\bgoalgrid ((?:data )?[a-z]+)((?: (?:--?[a-z-]+|[A-Z]+|\'[^\']*\'|[\w.*=/-]+\b))*)")
 PROSE = ("can", "cannot", "is", "starts")
 """Words behind the program's name that are no verb of it."""
 ROOMS = ("goalgrid", "runners", "results", "retrieval", "grid")

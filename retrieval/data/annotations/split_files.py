@@ -37,10 +37,13 @@ def entries(captions: Mapping[str, Sequence[str]], path: Path, problems: list[Pr
         path: the file of the captions; the splits stand in its folder.
     """
     by_split = _of_table(path.parent / TABLE, problems) if (path.parent / TABLE).exists() else _of_lists(path, problems)
-    by_stem = {Path(name).stem: name for name in captions}
+    by_stem: dict[str, list[str]] = {}
+    for name in captions:
+        by_stem.setdefault(name.rpartition(".")[0], []).append(name)
+    names = {stem: alike[0] for stem, alike in by_stem.items() if len(alike) == 1}
     found = []
     for split, (place, images) in by_split.items():
-        known = [(image if image in captions else by_stem.get(image, "")) for image in images]
+        known = [(image if image in captions else names.get(image, "")) for image in images]
         found += [Annotation(split, (name,), tuple(captions[name]), f"{place}: image {name}") for name in known if name]
         lost = [image for image, name in zip(images, known, strict=True) if not name]
         if lost and captions:
