@@ -1,8 +1,9 @@
 """goalgrid: ablation grids for image-text retrieval objectives, from one command to the paper's table.
 
 In Python, `goalgrid.load(GRID)` gives a grid that can be planned, run and shown (docs/python.md). A file that a grid
-`uses` finds here what makes a loss of its own known: `objective`, `Parameter` and `Triplets` (docs/own.md). Importing
-this package imports neither torch nor Ray nor pandas: a public name is imported when it is first used.
+`uses` finds here what makes its losses and poolings known: `objective`, `pooling`, `Parameter` and `Triplets`
+(docs/own.md). Importing this package imports neither torch nor Ray nor pandas: a public name is imported when it is
+first used.
 """
 
 import sys
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from grid.errors import UserError as UserError
     from grid.objectives.own import parameter as Parameter  # noqa: F401, N812
     from grid.uses import objective as objective
+    from grid.uses import pooling as pooling
     from objectives.triplets import Triplets as Triplets
 
 PUBLIC = {
@@ -37,6 +39,7 @@ PUBLIC = {
     "load": ("goalgrid.loaded_grid", "load"),
     "objective": ("grid.uses", "objective"),
     "objectives": ("objectives", ""),
+    "pooling": ("grid.uses", "pooling"),
 }
 """Public names, each with the module that defines it, and its name there; without a name, the module itself."""
 

@@ -5,12 +5,26 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import AfterValidator, Field, PositiveInt, WithJsonSchema, model_validator
 
+from grid.errors import unknown
 from grid.scorers import AttentionSettings, ProductSettings, ScorerSettings, SgrafSettings
 from grid.settings_base import IdentityDefault, ReadWhere, Settings, Unit
 
-PoolingName = Literal["mean", "max", "kmax", "softmax", "gpo", "adpool", "adpool-released", "none"]
+POOLINGS = ("mean", "max", "kmax", "softmax", "gpo", "adpool", "adpool-released", "none")
+"""The poolings of ours."""
+own_poolings: dict[str, Any] = {}
+"""The functions and classes of the user's own poolings that the present grid uses, by name."""
+
+
+def _known_pooling(name: str) -> str:
+    known = [*POOLINGS, *own_poolings]
+    if name not in known:
+        raise ValueError(unknown("pooling", name, known))
+    return name
+
+
+PoolingName = Annotated[str, AfterValidator(_known_pooling), WithJsonSchema({"type": "string", "enum": POOLINGS})]
 HeadName = Literal["linear", "linear-mlp", "mlp", "residual-mlp"]
 MLP_HEADS: tuple[HeadName, ...] = ("linear-mlp", "mlp", "residual-mlp")
 Framing = Literal["square", "centre-crop"]

@@ -225,9 +225,11 @@ def read_own(content: Mapping[str, Any], folder: Path, where: str) -> dict[str, 
             except UserError as error:
                 problems.append(str(error))
 
-    for name, read in (("uses", used), ("recipes", recipe)):
-        if isinstance(content.get(name), list):
-            content[name] = list(each(read, content[name]))
+    if isinstance(content.get("uses"), list):
+        content["uses"] = list(each(used, content["uses"]))
+        _activate(content)  # a recipe may name a pooling
+    if isinstance(content.get("recipes"), list):
+        content["recipes"] = list(each(recipe, content["recipes"]))
     list(each(recipe, tables))
     others = {name: table for name, table in tables.items() if not isinstance(table, dict)}
     if own.whole or tables:
@@ -253,11 +255,10 @@ def check(content: Mapping[str, Any], *, where: str) -> Grid:
     if "objectives" in content:
         content["objectives"] = _spelled_out(content["objectives"])
     catalog.take_over(_given(content, "recipe", dict))
-    with suppress(ValidationError):  # which is reported below
-        try:
-            uses.activate(map(Use.model_validate, _given(content, "uses", list)))
-        except UserError as error:
-            raise several(where, [str(error)]) from None
+    try:
+        _activate(content)
+    except UserError as error:
+        raise several(where, [str(error)]) from None
     problems = _unknown_names(content) + _doubled(content) + _wrong_values(content)
     try:
         grid = Grid.model_validate(content)
@@ -266,6 +267,12 @@ def check(content: Mapping[str, Any], *, where: str) -> Grid:
     if problems:
         raise several(where, problems)
     return grid
+
+
+def _activate(content: Mapping[str, Any]) -> None:
+    """Make known what the content uses; a wrong entry is left to pydantic."""
+    with suppress(ValidationError):
+        uses.activate(map(Use.model_validate, _given(content, "uses", list)))
 
 
 def _normal(content: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ names that the present grid uses stand in our catalogues beside ours; another gr
 """
 
 import ast
+import inspect
 import sys
 import traceback
 from collections import Counter
@@ -18,12 +19,12 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-from grid import objectives
+from grid import encoders, objectives
 from grid.errors import UserError, unknown
 from grid.objectives.own import On, entry_of
-from grid.objectives.parameters import ObjectiveEntry, Parameter
+from grid.objectives.parameters import Parameter
 from grid.settings_base import Settings, check_name
 
 GROUP = "goalgrid.plugins"
@@ -68,6 +69,7 @@ class Offer:
         made: what a catalogue of ours holds of it.
     """
 
+    kind: Literal["objective", "pooling"]
     name: str
     module: str
     defined: str
@@ -101,13 +103,35 @@ def objective(
 
     def offer(equation: Equation) -> Equation:
         from_file = source or str(equation.__module__).removeprefix(PREFIX)
-        _offer(name, equation, entry_of(name, equation, on, parameters, formula, from_file))
+        _offer("objective", name, equation, entry_of(name, equation, on, parameters, formula, from_file))
         return equation
 
     return offer
 
 
-def _offer(name: str, equation: Callable[..., Any], made: Any) -> None:
+def pooling(name: str) -> Callable[[Equation], Equation]:
+    """Offer a pooling: a function of `values` (b, n, d) and `present` (b, n) that returns (b, d); or a class of such.
+
+    At least one member is present in each row; the value of a member that is not present must not count. A class is a
+    `torch.nn.Module` whose constructor takes d; its weights learn.
+
+    Raises:
+        UserError: the signature is another.
+    """
+
+    def offer(equation: Equation) -> Equation:
+        wanted = ["dim"] if isinstance(equation, type) else ["values", "present"]
+        taken = list(inspect.signature(equation).parameters)
+        if taken != wanted:
+            signature = f"{equation.__name__} takes ({', '.join(taken)})"
+            raise UserError(f"pooling {name!r}: {signature}; it should take ({', '.join(wanted)})")
+        _offer("pooling", name, equation, equation)
+        return equation
+
+    return offer
+
+
+def _offer(kind: Literal["objective", "pooling"], name: str, equation: Callable[..., Any], made: Any) -> None:
     try:
         check_name(name)
     except ValueError as error:
@@ -115,7 +139,7 @@ def _offer(name: str, equation: Callable[..., Any], made: Any) -> None:
     if "." in equation.__qualname__:
         raise UserError(f"{name!r}: {equation.__qualname__} has to stand at the top of the file, in no other function")
     module = equation.__module__
-    _offers.setdefault(module, []).append(Offer(name, module, equation.__qualname__, made))
+    _offers.setdefault(module, []).append(Offer(kind, name, module, equation.__qualname__, made))
 
 
 def read(text: str, folder: Path) -> Use:
@@ -169,17 +193,23 @@ def activate(uses: Iterable[Use]) -> None:
     loaded = {use: _offered(use) for use in wanted}
     found = dict[str, Offer]()
     owners = dict[str, str]()
-    ours = {name for name, entry in objectives.CATALOGUE.items() if not entry.equation}
+    ours = {
+        "objective": {name for name, entry in objectives.CATALOGUE.items() if not entry.equation},
+        "pooling": set(encoders.POOLINGS),
+    }
     for use, offers in loaded.items():
         for offer in offers:
-            owner = "an objective of ours" if offer.name in ours else owners.get(offer.name)
+            owner = "one of ours" if offer.name in ours[offer.kind] else owners.get(offer.name)
             if owner:
                 raise UserError(
                     f"{use.path}: the name {offer.name!r} is taken, by {owner}. Give yours another name, e.g. "
                     f"'my-{offer.name}'."
                 )
             owners[offer.name], found[offer.name] = use.path, offer
-    objectives.take_over({name: offer.made for name, offer in found.items() if isinstance(offer.made, ObjectiveEntry)})
+    made = {kind: {name: offer.made for name, offer in found.items() if offer.kind == kind} for kind in ours}
+    objectives.take_over(made["objective"])
+    encoders.own_poolings.clear()
+    encoders.own_poolings.update(made["pooling"])
     _present = loaded
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from grid.encoders import BackboneSettings, CnnSettings, FeatureSettings
 from retrieval.encoders import pretrained
-from retrieval.encoders.pooling import POOLING, mean
+from retrieval.encoders.pooling import mean, pooling
 from retrieval.encoders.vision import Vision
 
 UNDROPPED = 0.2
@@ -37,7 +37,7 @@ class Cnn(nn.Module):
             channels = width
         self.body = nn.Sequential(*blocks).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.project = nn.Linear(channels, dim)
-        self.pool = POOLING[settings.pooling](dim, settings.pool_k)
+        self.pool = pooling(settings.pooling, dim, settings.pool_k)
         self.flip = settings.flip
 
     def forward(self, images: UInt8[Tensor, "b 3 h w"]) -> Float[Tensor, "b d"]:
@@ -62,7 +62,7 @@ class FeatureHead(nn.Module):
         self.project = nn.Linear(width, dim)
         if self.kind != "linear":
             self.mlp = _mlp(width if self.kind == "linear-mlp" else dim, settings.hidden, dim)
-        self.pool = POOLING[settings.pooling](dim, settings.pool_k)
+        self.pool = pooling(settings.pooling, dim, settings.pool_k)
         self.drop, self.graded = settings.drop, settings.drop_rule == "graded"
         if settings.init == "xavier":
             nn.init.xavier_uniform_(self.project.weight)

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from grid.encoders import PoolingName
+from grid.encoders import own_poolings
 from retrieval.encoders.recurrent import PaddedGru
 
 Pooling = Callable[[Float[Tensor, "b n d"], Bool[Tensor, "b n"]], Any]
@@ -121,7 +121,7 @@ def positions(n: int, width: int) -> Float[Tensor, "n width"]:
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
 
 
-POOLING: dict[PoolingName, Callable[[int, int], Pooling]] = {
+POOLING: dict[str, Callable[[int, int], Pooling]] = {
     "mean": lambda dim, k: mean,
     "max": lambda dim, k: maximum,
     "kmax": lambda dim, k: partial(k_max, k=k),
@@ -132,3 +132,11 @@ POOLING: dict[PoolingName, Callable[[int, int], Pooling]] = {
     "none": lambda dim, k: members,
 }
 """Each pooling by name, made for vectors of `dim` values; k is k-max's."""
+
+
+def pooling(name: str, dim: int, k: int) -> Pooling:
+    """The pooling of this name, ours or a user's own, for vectors of `dim` values; k is k-max's."""
+    own = own_poolings.get(name)
+    if own is None:
+        return POOLING[name](dim, k)
+    return own(dim) if isinstance(own, type) else own

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from grid.encoders import RANDOM, BiGruSettings, BowSettings, GruSettings, TransformerSettings
 from retrieval.encoders import pretrained
-from retrieval.encoders.pooling import POOLING
+from retrieval.encoders.pooling import pooling
 from retrieval.encoders.recurrent import PaddedGru
 
 
@@ -21,7 +21,7 @@ class Bow(nn.Module):
         self.embed = _embedding(words, settings.word_dim)
         self.dropout = nn.Dropout(settings.dropout)
         self.project = nn.Linear(settings.word_dim, dim)
-        self.pool = POOLING[settings.pooling](settings.word_dim, settings.pool_k)
+        self.pool = pooling(settings.pooling, settings.word_dim, settings.pool_k)
 
     def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
         return self.project(self.pool(self.dropout(self.embed(ids)), _present(ids, lengths)))
@@ -48,7 +48,7 @@ class BiGru(nn.Module):
         self.embed = _embedding(words, settings.word_dim)
         self.dropout = nn.Dropout(settings.dropout)
         self.gru = PaddedGru(settings.word_dim, dim, bidirectional=True)
-        self.pool = POOLING[settings.pooling](dim, settings.pool_k)
+        self.pool = pooling(settings.pooling, dim, settings.pool_k)
 
     def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
         forward, backward = self.gru.states(self.dropout(self.embed(ids)), lengths).chunk(2, dim=-1)
@@ -68,7 +68,7 @@ class Transformer(nn.Module):
         if settings.init == "xavier":
             nn.init.xavier_uniform_(self.project.weight)
             nn.init.zeros_(self.project.bias)
-        self.pool = POOLING[settings.pooling](dim, settings.pool_k)
+        self.pool = pooling(settings.pooling, dim, settings.pool_k)
 
     def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
         present = _present(ids, lengths)

@@ -28,8 +28,8 @@ _ROOTS = frozenset(ROOTS)
 
 def code_fingerprint(settings: Shared | TrialSettings) -> str:
     """Fingerprint of the code that trains these settings, with only the objective and encoders that they name."""
-    own = uses.package_of(settings.objective.name)
-    return _fingerprint(sources(), *begun_by(settings), own.source if own else "")
+    packages = sorted({own.source for name in _chosen(settings) if (own := uses.package_of(name))})
+    return _fingerprint(sources(), *begun_by(settings), " ".join(packages))
 
 
 def begun_by(settings: Shared | TrialSettings) -> tuple[frozenset[str], frozenset[str]]:
@@ -37,8 +37,14 @@ def begun_by(settings: Shared | TrialSettings) -> tuple[frozenset[str], frozense
     parts = (settings.dataset, settings.model, settings.train, settings.objective)
     looked = [_looked_through(_Itself(part)) for part in parts]
     classes, held = (frozenset[str]().union(*found) for found in zip(*looked, strict=True))
-    own = uses.place(settings.objective.name)
-    return classes | _ROOTS | ({own} if own else set()), held.union(catalog.protocols(settings.dataset.name))
+    own = {place for name in _chosen(settings) if (place := uses.place(name))}
+    return classes | _ROOTS | own, held.union(catalog.protocols(settings.dataset.name))
+
+
+def _chosen(settings: Shared | TrialSettings) -> set[str]:
+    """The names in settings that may be of something of a user's own."""
+    poolings = {getattr(part, "pooling", "") for part in (settings.model.image, settings.model.text)}
+    return {settings.objective.name, *poolings}
 
 
 def sources() -> Sources:
@@ -65,10 +71,10 @@ def names() -> frozenset[str]:
 
 
 @cache
-def _fingerprint(sources: Sources, roots: frozenset[str], named: frozenset[str], package: str) -> str:
-    """Of the code that is followed and, of an installed package that is not ours, of all its sources."""
+def _fingerprint(sources: Sources, roots: frozenset[str], named: frozenset[str], packages: str) -> str:
+    """Of the code that is followed and, of installed packages that are not ours, of all their sources."""
     found = sources.fingerprint(roots, named)
-    return provenance.versioned(sha256(f"{found} {package}".encode()).hexdigest() if package else found)
+    return provenance.versioned(sha256(f"{found} {packages}".encode()).hexdigest() if packages else found)
 
 
 class _Itself:

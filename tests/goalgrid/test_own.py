@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from runners.launch.jobs import Job, jobs_for
 from ..conftest import ROOT, Goalgrid, made_once
 
 PAGE = (ROOT / "docs" / "own.md").read_text(encoding="utf-8")
-(LOSSES,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+(LOSSES, POOLING) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 (GRID,) = re.findall(r"```toml\n(name.*?)```", PAGE, re.DOTALL)
 (RECIPE,) = re.findall(r"```toml\n(extends.*?)```", PAGE, re.DOTALL)
 (TABLE,) = re.findall(r"```toml\n(recipes.*?)```", PAGE, re.DOTALL)
@@ -120,6 +121,21 @@ def test_own_recipes_are_shown_and_are_an_axis(folder: Path, goalgrid: Goalgrid,
     grid.write_text("\n".join([*lines, TABLE]), encoding="utf-8")
     planned = goalgrid("plan", str(grid), runs=tmp_path)
     assert "recipe       3  cnn-bow, small, slower" in planned.stdout, planned.stderr
+
+
+def test_an_own_pooling_learns_and_is_stale_by_itself(folder: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
+    for name in ("losses.py", "mine.toml", "small.toml"):
+        shutil.copy(folder / name, tmp_path)
+    (tmp_path / "pooling.py").write_text(POOLING, encoding="utf-8")
+    content = GRID.replace('"./losses.py"', '"losses.py", "pooling.py"') + '[set]\n"model.text.pooling" = "weighed"\n'
+    (tmp_path / "mine.toml").write_text(content, encoding="utf-8")
+    run = ("run", str(tmp_path / "mine.toml"), "--only", "objective=con_con", "--here", "--mlflow-uri", "")
+    finished = goalgrid(*run, runs=tmp_path / "runs")
+    assert "1 done" in finished.stderr, finished.stderr
+    (tmp_path / "losses.py").write_text(LOSSES.replace("/ tau", "/ (2 * tau)"), encoding="utf-8")
+    assert stale(tmp_path, goalgrid) == set()
+    (tmp_path / "pooling.py").write_text(POOLING.replace("dim, 1)", "dim, 1, bias=False)"), encoding="utf-8")
+    assert stale(tmp_path, goalgrid) == {"con_con"}
 
 
 def test_a_check_ends_with_4_where_a_line_fails(folder: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:

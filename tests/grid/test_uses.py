@@ -57,6 +57,16 @@ def test_a_loss_of_ones_own_moves_no_other_trial_and_goes_with_its_grid(tmp_path
     assert "mine" not in OBJECTIVES
 
 
+def test_an_own_pooling_is_named_by_recipes_and_settings_and_by_no_other_grid(tmp_path: Path) -> None:
+    pooling = '\n\n@goalgrid.pooling("first")\ndef first(values, present):\n    return values[:, 0]\n'
+    recipe = ('recipe={r={extends="cnn-bow", model.text.pooling="first"}}', "recipes=r")
+    grid = own_grid(tmp_path, MINE + pooling, *recipe, 'sweep.model.image.pooling=["mean", "first"]')
+    models = [cell.trials[0].shared.model for cell in expand(grid)]
+    assert {(model.image.pooling, model.text.pooling) for model in models} == {("mean", "first"), ("first", "first")}
+    with pytest.raises(UserError, match=r"unknown pooling 'first'. Known: mean, max, kmax"):
+        expand(own_grid(tmp_path, MINE, "model.image.pooling=first"))
+
+
 def test_a_saved_grid_needs_its_file_no_more_and_sees_edits(tmp_path: Path) -> None:
     grid, home = own_grid(tmp_path), Home(tmp_path / "runs")
     before = ids(grid)
@@ -84,7 +94,7 @@ WRONG = {
     "a wrong line": (f"{MINE}\n\nx = 1 / 0\n", "losses.py does not import, line 11: x = 1 / 0: ZeroDivisionError"),
     "no Python": ("def mine(t:\n", "losses.py does not import, line 1: '(' was never closed"),
     "nothing offered": ("x = 1\n", "losses.py offers nothing. Put @goalgrid.objective(NAME) above a loss"),
-    "a name of ours": (MINE.replace('"mine"', '"con_con"'), "the name 'con_con' is taken, by an objective of ours"),
+    "a name of ours": (MINE.replace('"mine"', '"con_con"'), "the name 'con_con' is taken, by one of ours"),
     "a name twice": (
         f'{MINE}\n\n@goalgrid.objective("mine")\ndef other(t):\n    return t.s_neg\n',
         "the name 'mine' is taken, by",
@@ -101,6 +111,14 @@ WRONG = {
     ),
     "no Parameter": (MINE.replace('Parameter(10.0, "steepness")', "10.0"), "tau = 10.0 is no goalgrid.Parameter"),
     "a text without choices": (MINE.replace("10.0", '"steep"'), "a parameter that is a text needs its choices"),
+    "a pooling of other arguments": (
+        HEAD + '@goalgrid.pooling("mine")\ndef mine(x, mask):\n    return x\n',
+        "pooling 'mine': mine takes (x, mask); it should take (values, present)",
+    ),
+    "a pooling of ours": (
+        HEAD + '@goalgrid.pooling("max")\ndef mine(values, present):\n    return values\n',
+        "the name 'max' is taken, by one of ours",
+    ),
     "a wrong on": (
         MINE.replace('"mine",', '"mine", on="score",'),
         "unknown value 'score' of on. Did you mean 'scores'?",
