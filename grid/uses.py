@@ -194,7 +194,7 @@ def activate(uses: Iterable[Use]) -> None:
     found = dict[str, Offer]()
     owners = dict[str, str]()
     ours = {
-        "objective": {name for name, entry in objectives.CATALOGUE.items() if not entry.equation},
+        "objective": {"goal", *(name for name, entry in objectives.CATALOGUE.items() if not entry.equation)},
         "pooling": set(encoders.POOLINGS),
     }
     for use, offers in loaded.items():
@@ -218,15 +218,15 @@ def present() -> tuple[Use, ...]:
     return tuple(_present)
 
 
+def names() -> list[str]:
+    """The names of all that the present grid's files and packages define."""
+    return [offer.name for offers in _present.values() for offer in offers]
+
+
 def place(name: str) -> str | None:
     """The dotted name of a definition in a user's file, by the name that grids have for it; None of any other."""
-    places = {
-        offer.name: f"{use.module}.{offer.defined}"
-        for use, offers in _present.items()
-        for offer in offers
-        if use.is_file
-    }
-    return places.get(name)
+    found = ((use, offer) for use, offers in _present.items() for offer in offers if offer.name == name and use.is_file)
+    return next((f"{use.module}.{offer.defined}" for use, offer in found), None)
 
 
 def package_of(name: str) -> Use | None:

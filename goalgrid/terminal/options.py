@@ -78,7 +78,7 @@ MlflowUri = Annotated[
     typer.Option("--mlflow-uri", metavar="URI", help="MLflow to mirror to; default: DIR/mlflow.db; '' for none."),
 ]
 Uses = Annotated[
-    list[str], typer.Option("--uses", metavar="FILE", help="A file of your own that defines objectives: docs/own.md.")
+    list[str], typer.Option("--uses", metavar="FILE", help="A file of your own, with your objectives: docs/own.md.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 

@@ -11,8 +11,8 @@ from grid.errors import UserError
 from grid.objectives import CATALOGUE, unknown_objective
 
 if TYPE_CHECKING:
-    from objectives.own_check import Verdict
     from results.tables.table import Table
+    from runners.selftest.own_check import Verdict
     from runners.selftest.story import Claim
 
 _TERMINAL = False if "ipykernel" in sys.modules else None

@@ -19,9 +19,8 @@ from goalgrid.terminal.views import (
     show_json,
     show_list,
 )
-from grid import catalog
+from grid import catalog, uses
 from grid.gridfile import load
-from grid.objectives import CATALOGUE
 from grid.store.home import State
 
 verbs = typer.Typer()
@@ -99,13 +98,13 @@ def objectives(
         str | None, typer.Argument(metavar="NAME", help="Explain this one.", autocompletion=completion.objectives)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help=shipped.JSON_OBJECTIVES)] = False,
-    uses: Uses = [],
+    files: Uses = [],
 ) -> None:
     """List the objectives with their sources; or explain one.
 
     The explanation of one has its equation, and its parameters under both variants.
     """
-    use(uses)
+    use(files)
     if as_json:
         show_json(shipped.objective(name) if name else shipped.objectives())
     elif name is None:
@@ -156,14 +155,14 @@ def diagrams(
     set_: Annotated[
         list[str], typer.Option("--set", metavar="KEY=VALUE", help="A parameter or the variant, e.g. tau=5.")
     ] = [],
-    uses: Uses = [],
+    files: Uses = [],
 ) -> None:
     """Draw GOAL Figures 2 and 3, and update fields.
 
     Without CELL the weights and the 15 update fields; with CELL the update field of each, for any parameters.
     """
     all_known(("format", format_, PICTURES))
-    use(uses)
+    use(files)
     settings = objective_settings(set_)
     from objectives import diagrams as draw
 
@@ -181,18 +180,18 @@ def diagrams(
 
 @verbs.command()
 def check(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A file of your own that defines objectives.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A file of your own, or a package by name.")],
     as_json: Json = False,
 ) -> None:
-    """Check losses of your own, and measure their speed.
+    """Check losses and poolings of your own, and their speed.
 
-    Gradient by finite differences, permutation of the batch, half precision, empty sets, and time beside Triplet-HN.
+    Gradient by finite differences, permutation of the batch, half precision, empty sets, and time beside one of ours.
     The exit code is 4 if a check fails.
     """
     use([file])
-    from objectives.own_check import verdicts
+    from runners.selftest.own_check import verdicts
 
-    found = {name: list(verdicts(name)) for name, entry in CATALOGUE.items() if entry.equation}
+    found = {name: list(verdicts(name)) for name in uses.names()}
     show_for(as_json, lambda: {name: list(map(asdict, own)) for name, own in found.items()}, lambda: check_lines(found))
     if any(not verdict.holds for own in found.values() for verdict in own):
         raise typer.Exit(EXIT[State.FAILED])

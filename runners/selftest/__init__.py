@@ -1,1 +1,1 @@
-"""Faults on purpose: what `goalgrid selftest` does to a small grid, and what it checks."""
+"""Checks on demand: what `goalgrid selftest` does to a small grid, and what `goalgrid check` checks."""

@@ -138,6 +138,13 @@ def test_an_own_pooling_learns_and_is_stale_by_itself(folder: Path, goalgrid: Go
     assert stale(tmp_path, goalgrid) == {"con_con"}
 
 
+def test_own_poolings_are_checked(goalgrid: Goalgrid, tmp_path: Path) -> None:
+    (tmp_path / "pooling.py").write_text(POOLING, encoding="utf-8")
+    checked = goalgrid("check", str(tmp_path / "pooling.py"), runs=tmp_path)
+    assert checked.returncode == 0, checked.stdout
+    assert "  ok      empty sets: a member that is not present counts for nothing" in checked.stdout
+
+
 def test_a_check_ends_with_4_where_a_line_fails(folder: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
     found = json.loads(goalgrid("check", str(folder / "losses.py"), "--json", runs=tmp_path).stdout)
     assert {name: [verdict["holds"] for verdict in verdicts] for name, verdicts in found.items()} == {
@@ -167,3 +174,20 @@ def test_what_the_first_page_shows_makes_a_table_in_an_empty_folder(goalgrid: Go
         assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "soft-hinge" in finished.stdout
     uses.activate([])
+
+
+@pytest.mark.slow
+def test_workers_of_ray_and_replicas_get_the_file_from_the_runs_folder_where_it_is_gone(
+    folder: Path, goalgrid: Goalgrid, tmp_path: Path
+) -> None:
+    for name in ("losses.py", "mine.toml", "small.toml"):
+        shutil.copy(folder / name, tmp_path)
+    goals = ("--set", "reliability.checkpoint_steps=5", "--set", "resources.replicas=2", "--mlflow-uri", "")
+    first = goalgrid("run", str(tmp_path / "mine.toml"), "--only", "objective=con_con", *goals, runs=tmp_path / "runs")
+    assert first.returncode == 0, first.stderr
+    for name in ("losses.py", "small.toml"):
+        (tmp_path / name).unlink()
+    resumed = goalgrid("resume", "mine", *goals[2:], runs=tmp_path / "runs")
+    assert resumed.returncode == 0, resumed.stderr
+    assert "losses.py, which grid 'mine' uses, is gone" in resumed.stderr
+    assert "mine: 3 trials: 3 done" in resumed.stderr

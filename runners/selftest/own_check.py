@@ -1,19 +1,22 @@
-"""The check of a user's own loss: gradient, permutation, half precision, empty sets, and speed beside the hinge."""
+"""The check of a user's own losses and poolings: gradient, permutation, half precision, empty sets, and speed."""
 
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from grid.encoders import own_poolings
 from grid.objectives import OBJECTIVES
 from objectives import build
 from objectives.objective import Objective
+from retrieval.encoders.pooling import pooling
 
 PAIRS, DIMENSIONS = 7, 12
 """Of the batches that are checked."""
@@ -45,8 +48,8 @@ class Verdict:
 
 
 def verdicts(name: str) -> Iterator[Verdict]:
-    """Every check of the objective of this name, one after the other."""
-    for check, function in CHECKS.items():
+    """Every check of the user's own objective or pooling of this name, one after the other."""
+    for check, function in (OF_POOLINGS if name in own_poolings else OF_OBJECTIVES).items():
         try:
             yield Verdict(check, True, function(name))
         except Broken as found:
@@ -138,13 +141,92 @@ def speed(name: str) -> str:
     return f"{own / hinge:.1f} times the hinge of triplet-hn ({1e3 * own:.2f} ms for {TIMED_PAIRS} pairs, on one CPU)"
 
 
-CHECKS: dict[str, Callable[[str], str]] = {
+def gradient_of_pooling(name: str) -> str:
+    """The gradient with respect to the vectors equals finite differences, in float64."""
+    pool, (values, present) = _pooling(name), _sets()
+    made, expected = tuple(pool(values, present).shape), (len(values), values.shape[2])
+    if made != expected:
+        sets = f"{values.shape[0]} sets of {values.shape[1]} vectors with {values.shape[2]} values"
+        raise Broken(f"it returned {made} for {sets}, not {expected}")
+    if not torch.autograd.gradcheck(lambda v: pool(v, present), values.requires_grad_(), raise_exception=False):
+        raise Broken("it is no derivative of the value. A detached part is the usual cause")
+    return "equals finite differences"
+
+
+def permutation_of_pooling(name: str) -> str:
+    """A set's vector does not depend on the other sets of the batch, nor on the call."""
+    pool, (values, present) = _pooling(name), _sets()
+    found = pool(values, present)
+    if not torch.equal(found, pool(values, present)):
+        raise Broken("the same sets give other vectors at the second call")
+    if not torch.allclose(found.flip(0), pool(values.flip(0), present.flip(0)), rtol=1e-9, atol=1e-12):
+        raise Broken("a set's vector depends on its place in the batch")
+    return "the order of the sets changes nothing"
+
+
+def half_precision_of_pooling(name: str) -> str:
+    """Vectors of bfloat16, as encoders give under `train.precision`, give finite vectors and gradients."""
+    pool, (values, present) = _pooling(name), _sets()
+    values = values.to(torch.bfloat16).requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = pool.float()(values, present) if isinstance(pool, torch.nn.Module) else pool(values, present)
+    found.sum().backward()
+    if not found.isfinite().all() or (values.grad is not None and not values.grad.isfinite().all()):
+        raise Broken("bfloat16 vectors: the value or the gradient is not finite")
+    return "finite for bfloat16"
+
+
+def empty_sets_of_pooling(name: str) -> str:
+    """What is not present counts for nothing, also where a single member is present."""
+    pool, (values, present) = _pooling(name), _sets()
+    found = pool(values, present)
+    for what, others in (("another value", values + 7 * ~present[..., None]), ("0", values * present[..., None])):
+        if not torch.allclose(found, pool(others, present), rtol=1e-9, atol=1e-12):
+            raise Broken(f"it depends on a member that is not present: with {what} there, the vector is another")
+    return "a member that is not present counts for nothing"
+
+
+def speed_of_pooling(name: str) -> str:
+    """Forward and backward beside mean pooling; no ratio is wrong."""
+    random = torch.Generator().manual_seed(SEED)
+    values = torch.randn(TIMED_PAIRS, 36, TIMED_DIMENSIONS, generator=random).requires_grad_()
+    present = torch.ones(values.shape[:2], dtype=torch.bool)
+
+    def learn(pool: Callable[..., Tensor]) -> None:
+        pool(values, present).sum().backward()
+
+    pools = (pooling(each, TIMED_DIMENSIONS, 1) for each in (name, "mean"))
+    own, mean = _seconds(*(partial(learn, pool) for pool in pools))
+    return f"{own / mean:.1f} times mean pooling ({1e3 * own:.2f} ms for {TIMED_PAIRS} sets of 36, on one CPU)"
+
+
+OF_OBJECTIVES: dict[str, Callable[[str], str]] = {
     "gradient": gradient,
     "permutation": permutation,
     "half precision": half_precision,
     "empty sets": empty_sets,
     "speed": speed,
 }
+OF_POOLINGS: dict[str, Callable[[str], str]] = {
+    "gradient": gradient_of_pooling,
+    "permutation": permutation_of_pooling,
+    "half precision": half_precision_of_pooling,
+    "empty sets": empty_sets_of_pooling,
+    "speed": speed_of_pooling,
+}
+
+
+def _pooling(name: str) -> Any:
+    """The pooling for vectors of 6 values, in float64 and in evaluation where it has weights."""
+    torch.manual_seed(SEED)
+    made = pooling(name, 6, 1)
+    return made.double().eval() if isinstance(made, torch.nn.Module) else made
+
+
+def _sets() -> tuple[Float[Tensor, "b n d"], Bool[Tensor, "b n"]]:
+    """Four sets of 5, 3, 2 and 1 vectors of 6 values, padded with random values."""
+    values = torch.randn(4, 5, 6, generator=torch.Generator().manual_seed(SEED), dtype=torch.float64)
+    return values, torch.arange(5) < torch.tensor([5, 3, 2, 1])[:, None]
 
 
 def _ways(name: str, **parameters: bool) -> Iterator[tuple[str, Objective]]:

@@ -1,4 +1,4 @@
-"""The check of a user's own loss: ours pass it, and a loss that is wrong fails the line that says so."""
+"""The check of a user's own: what is right passes it, and what is wrong fails the line that says so."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from grid import uses
-from objectives.own_check import CHECKS, verdicts
+from runners.selftest.own_check import OF_OBJECTIVES, verdicts
 
 HEAD = "import torch\nimport goalgrid\n\n\n"
 TRIPLETS = '@goalgrid.objective("mine")\ndef mine(t):\n    return '
@@ -68,7 +68,7 @@ def test_a_wrong_loss_fails_the_line_that_says_so(mistake: str, tmp_path: Path) 
 
 def test_an_error_of_the_loss_is_told_with_its_line(tmp_path: Path) -> None:
     found = failing(tmp_path, f"{SCORES}scores @ torch.ones(3)")
-    assert found.keys() == CHECKS.keys()
+    assert found.keys() == OF_OBJECTIVES.keys()
     assert found["gradient"].endswith(f"({tmp_path / 'losses.py'}, line 7)")
 
 
@@ -77,3 +77,24 @@ def test_a_loss_on_scores_that_returns_no_scalar_is_told(tmp_path: Path) -> None
         "returns the loss of the batch, a scalar; this one returned (7,)"
         in failing(tmp_path, f"{SCORES}scores.sum(1)")["gradient"]
     )
+
+
+POOLING = '@goalgrid.pooling("mine")\ndef mine(values, present):\n    '
+SUM = "(values * present[..., None]).sum(1)"
+
+
+@pytest.mark.parametrize(
+    ("body", "check", "said"),
+    [
+        (f"return {SUM}", "", ""),
+        ("return values.mean(1)", "empty sets", "it depends on a member that is not present"),
+        (f"return {SUM}.detach() * values[:, 0]", "gradient", "it is no derivative of the value"),
+        (f"return {SUM} + values[:1, 0]", "permutation", "a set's vector depends on its place in the batch"),
+        (f"return {SUM}.exp().pow(99)", "half precision", "not finite"),
+        (f"return {SUM}.sum(1)", "gradient", "it returned (4,) for 4 sets of 5 vectors with 6 values, not (4, 6)"),
+    ],
+    ids=["right", "padding", "gradient", "permutation", "overflow", "shape"],
+)
+def test_a_pooling_is_checked_too(body: str, check: str, said: str, tmp_path: Path) -> None:
+    found = failing(tmp_path, POOLING + body)
+    assert said in found[check] if check else found == {}
