@@ -29,6 +29,8 @@ from grid.settings_base import Settings, check_name
 
 GROUP = "goalgrid.plugins"
 """The entry points by which an installed package offers a module."""
+ROOMS = ("goalgrid", "grid", "objectives", "retrieval", "results", "runners")
+"""The packages of this program: every worker has them, also where a file lies beside them."""
 PREFIX = "uses:"
 """Begins the module names of users' files, so that none hides a module of ours or of a library."""
 
@@ -300,6 +302,8 @@ def _check(use: Use) -> None:
             )
         for module in modules:
             top = module.partition(".")[0]
+            if top in ROOMS:
+                continue
             beside = Path(use.path).with_name(top)
             if beside.with_suffix(".py").is_file() or (beside / "__init__.py").is_file():
                 raise UserError(

@@ -3,13 +3,16 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from pydantic import ValidationError
+
+from grid import uses
 from grid.errors import UserError
 from grid.expansion import Trial
 from grid.gridfile import Grid, build, check, parse
 from grid.resources import Reliability, Resources
 from grid.store.files import write_text
 from grid.store.home import Home
-from grid.uses import Use, again
+from grid.uses import Use
 
 
 def save_grid(grid: Grid, trials: Sequence[Trial], home: Home) -> None:
@@ -40,18 +43,23 @@ def read_grid(
     path = home.grid(name).grid
     where = f"grid {str(path)!r}"
     known = {"resources": Resources.model_fields, "reliability": Reliability.model_fields}
+    again = f"Run the grid {name!r} again, by its file or as shipped: that writes this copy anew."
     try:
         content = parse(path)
         for table in known:
             if isinstance(content.get(table), dict):
                 content[table] = {key: value for key, value in content[table].items() if key in known[table]}
-        if isinstance(content.get("uses"), list):  # a file may have been edited since
-            content["uses"] = [again(Use.model_validate(entry)).model_dump() for entry in content["uses"]]
+        kept = [Use.model_validate(entry) for entry in content.get("uses", [])]
+    except (UserError, ValidationError, TypeError) as error:
+        raise UserError(f"{error}\n{again}") from error
+    now = [uses.again(use) for use in kept]  # a file may have been edited since
+    uses.activate(now)
+    if now:
+        content["uses"] = [use.model_dump() for use in now]
+    try:
         check(content, where=where)
     except UserError as error:
-        raise UserError(
-            f"{error}\nRun the grid {name!r} again, by its file or as shipped: that writes this copy anew."
-        ) from error
+        raise UserError(f"{error}\n{again}") from error
     return build(content, overrides, roots=roots, weights=weights, where=where)
 
 

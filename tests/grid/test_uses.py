@@ -73,11 +73,20 @@ def test_a_saved_grid_needs_its_file_no_more_and_sees_edits(tmp_path: Path) -> N
     save_grid(grid, [cell.trials[0] for cell in expand(grid)], home)
     (tmp_path / "losses.py").write_text(MINE.replace("tau * t", "2 * tau * t"), encoding="utf-8")
     assert "2 * tau" in read_grid("g", home).uses[0].source
+    (tmp_path / "losses.py").write_text("x = 1 / 0\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"does not import, line 1: x = 1 / 0: ZeroDivisionError: division by zero$"):
+        read_grid("g", home)
     (tmp_path / "losses.py").unlink()
     read = read_grid("g", home)
     assert read == grid
     assert read.uses[0].gone()
     assert ids(read) == before
+
+
+def test_a_file_may_lie_beside_the_packages_of_this_program(tmp_path: Path) -> None:
+    (tmp_path / "goalgrid").mkdir()
+    (tmp_path / "goalgrid" / "__init__.py").touch()
+    assert expand(own_grid(tmp_path))
 
 
 def test_a_class_takes_its_parameters_in_its_constructor(tmp_path: Path) -> None:
