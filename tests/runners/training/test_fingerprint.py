@@ -55,7 +55,7 @@ SAME = {
     "what an error says": ("runners/training/inputs.py", "Use at most", "Take at most"),
     "a diagram's colour": ("objectives/diagrams.py", 'cmap="cividis"', 'cmap="viridis"'),
     "the colours of all pictures": ("grid/palette.py", '"#0072B2"', '"#0072B3"'),
-    "a setting's description": ("grid/settings.py", "pairs; a batch of one", "a batch of one"),
+    "a setting's description": ("grid/settings.py", "in a batch; a batch of one", "in a batch. A batch of one"),
     "another triplet weight": ("objectives/triplet_weights.py", "torch.sigmoid(tau * (t.s_neg - t.s_pos))", "t.s_neg"),
     "another pair weight": ("objectives/pair_weights.py", "return 1 - t.s_pos, t.s_neg", "return 2 - t.s_pos, t.s_neg"),
     "another loss": ("objectives/hinge.py", ".abs() <= epsilon", ".abs() < epsilon"),
