@@ -1,11 +1,11 @@
 """What is needed to use, cite and install the package: licence, citation, changes, a wheel that runs alone."""
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
 import venv
-import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
@@ -40,22 +40,80 @@ def test_the_four_papers_are_cited() -> None:
         assert all(author.keys() == {"family-names", "given-names"} for author in reference["authors"])
 
 
+def instructions() -> list[tuple[str, str]]:
+    """The instructions of the Dockerfile with what they say, lines joined."""
+    text = re.sub(r"^#.*\n", "", (ROOT / "Dockerfile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    lines = text.replace("\\\n", " ").splitlines()
+    return [(line.split()[0], line.partition(" ")[2].strip()) for line in lines if line.strip()]
+
+
+def test_the_image_has_a_user_of_its_own_and_copies_what_is_here() -> None:
+    said = instructions()
+    last = said[max(place for place, (name, _) in enumerate(said) if name == "FROM") :]
+    assert [user for name, user in last if name == "USER"] == ["1000"]
+    assert ("ARG", "TORCH=cpu") in said
+    copied = [source for name, text in said if name == "COPY" and "--from" not in text for source in text.split()[:-1]]
+    assert all((ROOT / source).exists() for source in copied)
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+    packed = {"LICENSE", "README.md", "pyproject.toml", "constraints.txt", "goalgrid", "grid", "runners"}
+    assert not packed.intersection(ignored)
+    assert {".git", ".venv", "tests"} <= set(ignored)
+
+
+def test_hadolint_finds_nothing_in_the_dockerfile() -> None:
+    linter = Path(sys.executable).with_name("hadolint")
+    if not linter.exists():
+        pytest.skip("hadolint is not installed")
+    finished = subprocess.run([linter, ROOT / "Dockerfile"], capture_output=True, text=True)
+    assert (finished.returncode, finished.stdout) == (0, "")
+
+
 @pytest.mark.slow
-def test_a_wheel_trains_in_an_environment_and_a_folder_without_the_sources(tmp_path: Path) -> None:
-    """The requirements are those of this environment; the program is the wheel's."""
-    build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet", "--wheel-dir", str(tmp_path), str(ROOT)]
-    subprocess.run(build, check=True)
-    (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        assert {f"{room}/py.typed" for room in ("goalgrid", "grid", "objectives")} <= set(archive.namelist())
+def test_the_image_is_built_and_trains(tmp_path: Path) -> None:
+    if subprocess.run(["docker", "info"], capture_output=True).returncode:
+        pytest.skip("no Docker daemon answers")
+    subprocess.run(["docker", "build", "--tag", "goalgrid-test", str(ROOT)], check=True)
+    tmp_path.chmod(0o777)
+    run = ["docker", "run", "--rm", "--shm-size=1g", f"--volume={tmp_path}:/work", "goalgrid-test", "run", "demo"]
+    assert (
+        "Recall"
+        in subprocess.run([*run, "--only", "objective=con_con seed=0"], check=True, stdout=-1, text=True).stdout
+    )
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A source distribution, and a wheel that was built from it."""
+    folder = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, "-m", "build", "--outdir", str(folder), str(ROOT)], check=True, capture_output=True)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
+def test_a_distribution_trains_where_a_user_has_modules_of_the_same_names(
+    kind: str, built: Path, tmp_path: Path
+) -> None:
+    """The requirements are those of this environment; the program is that of the distribution."""
+    (file,) = built.glob(kind)
     venv.create(tmp_path / "env", with_pip=True)
-    python = tmp_path / "env" / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "--no-deps", "--quiet", wheel], check=True)
-    requirements = next(path for path in sys.path if path.endswith("site-packages"))
-    environment = {**os.environ, "PYTHONPATH": requirements}
-    where = "import goalgrid; print(goalgrid.__file__)"
-    run = {"cwd": tmp_path, "env": environment, "check": True, "capture_output": True, "text": True}
-    assert str(tmp_path) in subprocess.run([python, "-c", where], **run).stdout
-    few = ["--set", "seeds=[0]", "--set", 'objectives=["con_con"]', "--set", "train.epochs=1"]
-    assert "Recall" in subprocess.run([python, "-m", "goalgrid", "run", "demo", *few], **run).stdout
-    assert len(list(tmp_path.glob("runs/trials/*/record.parquet"))) == 1
+    programs = tmp_path / "env" / "bin"
+    alone = {**os.environ, "PYTHONPATH": ""}
+    subprocess.run([programs / "pip", "install", "--no-deps", "--quiet", file], check=True, env=alone)
+    work = tmp_path / "work"
+    (work / "results").mkdir(parents=True)
+    for hiding in (work / "grid.py", work / "results" / "__init__.py"):
+        hiding.write_text("raise RuntimeError('a module of the user')\n", encoding="utf-8")
+    requirements = os.pathsep.join(path for path in sys.path if path.endswith("site-packages"))
+    environment = {**os.environ, "PYTHONPATH": requirements, "OMP_NUM_THREADS": "1"}
+    run = {"cwd": work, "env": environment, "check": True, "capture_output": True, "text": True}
+    rooms = (
+        "import goalgrid, grid.catalog, results.renderers; print(goalgrid.__file__, grid.__file__, results.__file__)"
+    )
+    where = subprocess.run([programs / "python", "-c", rooms], **run).stdout.split()
+    assert [str(tmp_path / "env") in path for path in where] == [True, True, True]
+    assert all((Path(where[0]).parents[1] / room / "py.typed").exists() for room in ("goalgrid", "grid", "objectives"))
+    few = ["--set", "seeds=[0]", "--set", 'objectives=["con_con"]', "--set", "train.epochs=1", "--mlflow-uri", ""]
+    for command in ([programs / "goalgrid"], [programs / "python", "-m", "goalgrid"]):
+        assert "Recall" in subprocess.run([*command, "run", "demo", *few], **run).stdout
+    assert len(list(work.glob("runs/trials/*/record.parquet"))) == 1
