@@ -2,13 +2,14 @@
 # make test   install, then format check, lint, types and all tests but the slow ones; the shapes and types of tensors
 #             are checked at each call of the rooms that name them
 # make slow   the slow ones: whole launches under faults, on this machine and on a cluster of several nodes here
+# make docs   the pages as a site, in site/
 # make tour   run docs/tour.ipynb again and keep its outputs
 # make bench  every benchmark in short form, as one table; ROOT=DIR: Flickr8k, as docs/flickr8k.md says
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.installed
 
-.PHONY: demo test check types tests slow tour bench clean
+.PHONY: demo test check types tests slow tour docs bench clean
 
 demo: $(READY)
 	$(BIN)/goalgrid run demo
@@ -32,12 +33,15 @@ bench: $(READY)
 slow: $(READY)
 	$(BIN)/pytest -n 0 -m slow
 
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 tour: $(READY)
 	cd docs && ../$(BIN)/jupyter-execute --inplace tour.ipynb
 
 $(READY): pyproject.toml constraints.txt
 	python3 -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test,docs]'
 	touch $(READY)
 
 clean:

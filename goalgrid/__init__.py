@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from objectives.triplets import Triplets as Triplets
 
 PUBLIC = {
+    "load": ("goalgrid.loaded_grid", "load"),
     "LoadedGrid": ("goalgrid.loaded_grid", "LoadedGrid"),
+    "objective": ("grid.uses", "objective"),
+    "pooling": ("grid.uses", "pooling"),
     "Parameter": ("grid.objectives.own", "parameter"),
     "Triplets": ("objectives.triplets", "Triplets"),
-    "UserError": ("grid.errors", "UserError"),
-    "load": ("goalgrid.loaded_grid", "load"),
-    "objective": ("grid.uses", "objective"),
     "objectives": ("objectives", ""),
-    "pooling": ("grid.uses", "pooling"),
+    "UserError": ("grid.errors", "UserError"),
 }
 """Public names, each with the module that defines it, and its name there; without a name, the module itself."""
 

@@ -22,18 +22,17 @@ from grid.store.home import Home
 if TYPE_CHECKING:
     import pandas as pd
 
-Folder = str | Path
 Overrides = Mapping[str, object] | Sequence[str]
 """Changes of a grid, `{"train.epochs": 2, "seeds": [0, 1]}`; or as on the command line, `["train.epochs=2"]`."""
 
 
 def load(
-    grid: Folder,
-    runs: Folder = "runs",
+    grid: str | Path,
+    runs: str | Path = "runs",
     *,
     set: Overrides = (),
-    root: Folder | Mapping[str, Folder] = "",
-    weights: Mapping[str, Folder] = {},
+    root: str | Path | Mapping[str, str | Path] = "",
+    weights: Mapping[str, str | Path] = {},
 ) -> "LoadedGrid":
     """A grid by name or file: as it was last run in this runs folder, else as it is shipped.
 
@@ -58,15 +57,10 @@ def load(
 
 
 class LoadedGrid:
-    """A grid and its runs folder. States and records are read from the disk at each call.
-
-    Args:
-        source: the name or file that a user gave.
-        overrides: what `--set` would change, KEY=VALUE each.
-        grid: the grid with all of that.
-    """
+    """A grid and its runs folder, from `load`. States and records are read from the disk at each call."""
 
     def __init__(self, source: str, overrides: tuple[str, ...], grid: Grid, home: Home) -> None:
+        """Args: the name or file that the user gave, its changes as KEY=VALUE, and the grid with these changes."""
         self._source, self._overrides, self._grid, self._home = source, overrides, grid, home
 
     @property

@@ -1,8 +1,11 @@
 """The documents: short, without dead links, and with commands that this version has."""
 
+import importlib.util
+import os
 import re
 import shlex
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -150,3 +153,18 @@ def test_what_clusters_are_told_can_be_read() -> None:
         assert yaml.safe_load(content)["spec"]["rayClusterSpec"]["workerGroupSpecs"]
     for content in shown("toml", "docs/clusters.md"):
         Resources.model_validate(tomllib.loads(content)["resources"])
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    if not importlib.util.find_spec("mkdocs"):
+        pytest.skip("the extra `docs` is not installed")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT)}
+    built = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    start, api = ((tmp_path / name).read_text(encoding="utf-8") for name in ("index.html", "api/index.html"))
+    for link in ("benchmarks/RESULTS/", "CONTRIBUTING/", "LICENSE", "data/coco/", "pictures/table.png"):
+        assert f'"{link}"' in start
+    assert 'id="goalgrid.loaded_grid.load"' in api
+    assert 'id="objectives.build"' in api

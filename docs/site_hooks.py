@@ -1,0 +1,56 @@
+"""Makes the site of more than docs/: the README as its start, the pages beside it, and the API from the docstrings.
+
+In the site, a page of docs/ stands at the top and any other file where it stands in the repository; links follow.
+"""
+
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+import goalgrid
+
+ROOT = Path(__file__).parent.parent
+START = "README.md"
+OUTSIDE = (START, "CONTRIBUTING.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "benchmarks/RESULTS.md")
+MODULES = ("goalgrid.outputs",)
+"""Modules whose classes the public names give."""
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages from outside docs/, and list the pages that the navigation lacks at its end."""
+    from mkdocs.structure.files import File
+
+    for name in OUTSIDE:
+        files.append(File.generated(config, _place(name), content=(ROOT / name).read_text(encoding="utf-8")))
+    files.append(File.generated(config, "api.md", content=_api()))
+    listed = str(config.nav)
+    config.nav += [file.src_uri for file in files.documentation_pages() if f"'{file.src_uri}'" not in listed]
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Lead the links of a page to where the site has their targets."""
+    here = page.file.src_uri
+    source = START if here == "index.md" else here if here in OUTSIDE else f"docs/{here}"
+
+    def moved(link: re.Match[str]) -> str:
+        target, hash_, part = link[1].partition("#")
+        if not target or re.match(r"[a-z]+:", target):
+            return link[0]
+        found = _place(posixpath.normpath(posixpath.join(posixpath.dirname(source), target)))
+        return f"]({posixpath.relpath(found, posixpath.dirname(here) or '.')}{hash_}{part})"
+
+    return re.sub(r"\]\(([^)\s]+)\)", moved, markdown)
+
+
+def _place(name: str) -> str:
+    """The path in the site of a file of the repository."""
+    return "index.md" if name == START else name.removeprefix("docs/")
+
+
+def _api() -> str:
+    """A page of all public names."""
+    names = [module if module == name else f"{module}.{name}" for name, module in goalgrid.PUBLIC.items()]
+    text = "# API\n\nWhat `import goalgrid` gives. [Python and notebooks](python.md) shows it at work.\n"
+    return text + "".join(f"\n::: {name}\n" for name in (*names, *MODULES))
