@@ -16,7 +16,7 @@ from goalgrid import rooms
 
 if (_hidden := rooms.find_ours()) and sys.argv[:1] != ["-m"]:  # the user of `python -m goalgrid` imports nothing
     warnings.warn(
-        f"this package has others of the same names beside it, which `import` finds instead of {' and '.join(_hidden)}. "
+        f"`import` finds packages of goalgrid, which have the same names, instead of {' and '.join(_hidden)}. "
         "Rename these files if you import them.",
         stacklevel=2,
     )

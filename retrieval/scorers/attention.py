@@ -30,7 +30,8 @@ BLOCK = {"cpu": 2**20, "cuda": 2**26}
 PAIRS = 16
 """Pairs whose vectors are gathered at once."""
 
-Focus = Callable[[Float[Tensor, "b c q k"]], Float[Tensor, "b c q k"]]
+Focus = Callable[[Float[Tensor, "b c q k"], Int[Tensor, "b 1 1 1"] | int], Float[Tensor, "b c q k"]]
+"""What is kept of the attention to a context of so many members."""
 
 
 class SetScorer(nn.Module):
@@ -46,6 +47,10 @@ class SetScorer(nn.Module):
     def text_whole(self, texts: Sets) -> Sets:
         """The captions with a vector of the whole, where the scorer reads it."""
         return texts
+
+    def pair_weights(self) -> list[nn.Parameter]:
+        """The weights that score pairs; the others make vectors of whole sets, an image or a caption at a time."""
+        return []
 
     @abstractmethod
     def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
@@ -63,13 +68,15 @@ class Block:
     """Products of regions and words, of all images with captions of one length; or of pairs, one caption an image.
 
     Args:
-        dots: products of regions and words (i, n, g, l); of pairs (p, n, 1, l).
+        dots: products of regions and words (i, n, g, l); of pairs (p, n, 1, l). None: words do not attend.
+        across: the same with words first (g, l, i, n); of pairs (p, l, 1, n). None: regions do not attend.
         of_regions, of_words: products of the regions of an image, and of the words of a caption, with one another.
         present: which regions there are; None: all.
         paired: whether i and g are the same pairs.
     """
 
-    dots: Float[Tensor, "i n #g l"]
+    dots: Float[Tensor, "i n #g l"] | None
+    across: Float[Tensor, "g l #i n"] | None
     of_regions: Float[Tensor, "i n n"]
     of_words: Float[Tensor, "g l l"]
     present: Bool[Tensor, "i n"] | None
@@ -77,13 +84,13 @@ class Block:
 
     def words_attend(self, sharpness: float, focus: Focus) -> Float[Tensor, "i g l"]:
         """Cosine of each word with what it attends to in each image; of pairs (p, 1, l)."""
+        assert self.dots is not None
         return cosines(self.dots, self.of_regions, self.beside(norms(self.of_words)), sharpness, focus, self.present)
 
     def regions_attend(self, sharpness: float, focus: Focus) -> Float[Tensor, "g i n"]:
         """Cosine of each region with what it attends to in each caption; of pairs (p, 1, n)."""
-        dots = self.dots.transpose(1, 3) if self.paired else self.dots.permute(2, 3, 0, 1)
-        lengths = self.beside(norms(self.of_regions))
-        return cosines(dots.contiguous(), self.of_words, lengths, sharpness, focus, None)
+        assert self.across is not None
+        return cosines(self.across, self.of_words, self.beside(norms(self.of_regions)), sharpness, focus, None)
 
     def beside(self, of_queries: Shaped[Tensor, "q k"]) -> Shaped[Tensor, "#b #q k"]:
         """Values of the queries, in the shape in which they stand beside their contexts."""
@@ -111,7 +118,8 @@ def cosines(
         norms: |q|.
         present: which members of the context there are; None: all.
     """
-    weights = focus(attention(dots, sharpness, present))
+    count = dots.shape[1] if present is None else present.sum(1)[:, None, None, None]
+    weights = focus(attention(dots, sharpness, present), count)
     along = (weights * dots).sum(1)
     flat = weights.flatten(2)
     squares = (flat * (of_context @ flat)).sum(1).view(along.shape)
@@ -132,21 +140,20 @@ def attention(
     return exponents.softmax(dim=1)
 
 
-def everything(weights: Float[Tensor, "b c q k"]) -> Float[Tensor, "b c q k"]:
+def everything(weights: Float[Tensor, "b c q k"], count: Tensor | int) -> Float[Tensor, "b c q k"]:
     """SCAN's focus: all of the context."""
     return weights
 
 
-def above_mean(weights: Float[Tensor, "b c q k"]) -> Float[Tensor, "b c q k"]:
+def above_mean(weights: Float[Tensor, "b c q k"], count: Tensor | int) -> Float[Tensor, "b c q k"]:
     """BFAN equal: what is above the mean, which is sum of a / n > 0 members.
 
     A member that is not present has no attention, and does not count in n.
     """
-    n = (weights > 0).sum(1, keepdim=True)
-    return above(weights, weights.sum(1, keepdim=True) / n)
+    return above(weights, weights.sum(1, keepdim=True) / count)
 
 
-def above_weighted_mean(weights: Float[Tensor, "b c q k"]) -> Float[Tensor, "b c q k"]:
+def above_weighted_mean(weights: Float[Tensor, "b c q k"], count: Tensor | int) -> Float[Tensor, "b c q k"]:
     """BFAN prob: what is above sum of a^1.5 / sum of a^0.5.
 
     The same as sum over k of (a_j - a_k) sqrt(a_k) > 0, for which the published code forms n x n differences.
@@ -161,8 +168,9 @@ def above(weights: Float[Tensor, "b c q k"], threshold: Float[Tensor, "b 1 q k"]
     Where nothing is above, as in uniform attention, all stays: the published code divides 0 by 0 there. It also brings
     what stays to a sum of 1, which no cosine notices.
     """
-    stays = weights.detach() > threshold.detach()
-    return weights * (stays | ~stays.any(1, keepdim=True))
+    constant, threshold = weights.detach(), threshold.detach()
+    some = constant.amax(1, keepdim=True) > threshold
+    return weights.masked_fill(constant <= threshold.where(some, -1.0), 0.0)
 
 
 FOCUS: dict[str, Focus] = {"equal": above_mean, "prob": above_weighted_mean}
@@ -231,14 +239,30 @@ class CrossAttention(SetScorer):
         count, n, _ = regions.shape
         groups = list(by_size(texts.sizes, BLOCK.get(regions.device.type, BLOCK["cuda"]) // (count * n)))
         words = [texts.vectors[rows.to(texts.device), :size] for rows, size in groups]
-        products = regions.flatten(0, 1) @ torch.cat([part.flatten(0, 1) for part in words]).T
+        listed, widths = torch.cat([part.flatten(0, 1) for part in words]), [len(rows) * size for rows, size in groups]
+        dots, across = self.products(regions.flatten(0, 1), listed)
         of_regions = regions @ regions.transpose(1, 2)
+        again = torch.is_grad_enabled() and (regions.requires_grad or listed.requires_grad)
+        parts = [None] * len(words) if dots is None else dots.split(widths, 1)
+        crossed = [None] * len(words) if across is None else across.split(widths)
         scores = []
-        for part, dots in zip(words, products.split([len(rows) * size for rows, size in groups], 1), strict=True):
-            block = Block(dots.view(count, n, *part.shape[:2]), of_regions, part @ part.transpose(1, 2), present)
-            again = torch.is_grad_enabled() and products.requires_grad
+        for part, along, back in zip(words, parts, crossed, strict=True):
+            own, images_by = part.shape[:2], (count, n)
+            block = Block(
+                None if along is None else along.view(*images_by, *own),
+                None if back is None else back.view(*own, *images_by),
+                of_regions,
+                part @ part.transpose(1, 2),
+                present,
+            )
             scores.append(recomputed(self.scores, block) if again else self.scores(block))
         return torch.cat(scores, 1).index_select(1, ordering(groups, texts.device))
+
+    @abstractmethod
+    def products(
+        self, regions: Float[Tensor, "r d"], words: Float[Tensor, "w d"]
+    ) -> tuple[Float[Tensor, "r w"] | None, Float[Tensor, "w r"] | None]:
+        """Products with regions first, where words attend, and with words first, where regions attend."""
 
     def pairs(
         self, images: Sets, texts: Sets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
@@ -254,7 +278,8 @@ class CrossAttention(SetScorer):
             row, column = rows[place], columns[place]
             dots = products[place, :, None, :size]
             held = None if present is None else present[row]
-            block = Block(dots, of_regions[row], of_words[column, :size, :size], held, paired=True)
+            across = dots.transpose(1, 3).contiguous()
+            block = Block(dots, across, of_regions[row], of_words[column, :size, :size], held, paired=True)
             scores.append(self.scores(block)[:, 0])
         return torch.cat(scores).index_select(0, ordering(groups, regions.device))
 
@@ -280,6 +305,9 @@ class Scan(CrossAttention):
         super().__init__()
         self.settings = settings
 
+    def products(self, regions: Tensor, words: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        return (regions @ words.T, None) if self.settings.direction == "t2i" else (None, words @ regions.T)
+
     def scores(self, block: Block) -> Float[Tensor, "i g"]:
         own = self.settings
         attend = block.words_attend if own.direction == "t2i" else block.regions_attend
@@ -292,6 +320,10 @@ class Bfan(CrossAttention):
     def __init__(self, settings: BfanSettings) -> None:
         super().__init__()
         self.settings = settings
+
+    def products(self, regions: Tensor, words: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        products = regions @ words.T
+        return products, products.T.contiguous()
 
     def scores(self, block: Block) -> Float[Tensor, "i g"]:
         sharpness, focus = self.settings.sharpness, FOCUS[self.settings.focal]

@@ -5,13 +5,23 @@ vectors are needed; what is saved is the graph: all pairs are scored in blocks t
 """
 
 from abc import abstractmethod
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from grid.scorers import SafSettings, SgrafSettings, SgrSettings
-from retrieval.scorers.attention import BLOCK, EPS, PairProducts, SetScorer, attention, ordering, recomputed
+from retrieval.scorers.attention import (
+    BLOCK,
+    EPS,
+    SMALLEST,
+    PairProducts,
+    SetScorer,
+    attention,
+    ordering,
+    recomputed,
+)
 from retrieval.scorers.sets import Sets, by_size
 
 
@@ -53,6 +63,51 @@ class Whole(nn.Module):
         return unit((scores.softmax(1)[..., None] * vectors).sum(1))
 
 
+class SquaredDifferences(torch.autograd.Function):
+    """W (c - t)² of words t and what they attend to, c, a few images at a time; c is formed again for the gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        weights: Float[Tensor, "i q n"],
+        regions: Float[Tensor, "i n d"],
+        words: Float[Tensor, "#i q d"],
+        matrix: Float[Tensor, "w d"],
+    ) -> Float[Tensor, "i q w"]:
+        ctx.save_for_backward(weights, regions, words, matrix)
+        words = words.expand(len(regions), -1, -1)
+        parts = zip(*(x.split(_step(words)) for x in (weights, regions, words)), strict=True)
+        return torch.cat([_differences(*part).square_() @ matrix.T for part in parts])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Float[Tensor, "i q w"]) -> Any:
+        weights, regions, words, matrix = ctx.saved_tensors
+        every = words.expand(len(regions), -1, -1)
+        to_weights, to_regions, to_words = torch.empty_like(weights), torch.empty_like(regions), list[Tensor]()
+        to_matrix = torch.zeros_like(matrix)
+        for start in range(0, len(regions), _step(every)):
+            part = slice(start, start + _step(every))
+            apart = _differences(weights[part], regions[part], every[part])
+            to_matrix += gradient[part].flatten(0, 1).T @ apart.square().flatten(0, 1)
+            to_apart = (gradient[part] @ matrix).mul_(apart).mul_(2)
+            to_weights[part] = to_apart @ regions[part].transpose(1, 2)
+            to_regions[part] = weights[part].transpose(1, 2) @ to_apart
+            to_words.append(-to_apart if len(words) > 1 else -to_apart.sum(0, keepdim=True))
+        of_words = torch.cat(to_words)
+        return to_weights, to_regions, of_words if len(words) > 1 else of_words.sum(0, keepdim=True), to_matrix
+
+
+def _step(words: Float[Tensor, "i q d"]) -> int:
+    return max(1, BLOCK.get(words.device.type, BLOCK["cuda"]) // words[0].numel())
+
+
+def _differences(
+    weights: Float[Tensor, "i q n"], regions: Float[Tensor, "i n d"], words: Float[Tensor, "i q d"]
+) -> Float[Tensor, "i q d"]:
+    """c - t."""
+    return torch.baddbmm(words, weights, regions, beta=-1)
+
+
 class Sgraf(SetScorer):
     """What SGR and SAF share: the nodes of a pair."""
 
@@ -69,20 +124,27 @@ class Sgraf(SetScorer):
     def text_whole(self, texts: Sets) -> Sets:
         return Sets(texts.vectors, texts.sizes, self.of_text(texts.full()))
 
+    def pair_weights(self) -> list[nn.Parameter]:
+        of_wholes = ("of_image.", "of_text.")
+        return [weight for name, weight in self.named_parameters() if not name.startswith(of_wholes)]
+
     def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
         images, texts = images.full(), texts.full()
         count, _, dim = images.vectors.shape
         block = BLOCK.get(images.device.type, BLOCK["cuda"])
-        again = torch.is_grad_enabled() and (images.vectors.requires_grad or self.score.weight.requires_grad)
+        regions, of_regions = images.vectors, images.vectors @ images.vectors.transpose(1, 2)
         groups = list(by_size(texts.sizes, max(1, block // (count * dim))))
         columns = list[Tensor]()
         for rows, size in groups:
             some = texts[rows.to(texts.device)]
             words, whole = some.vectors[:, :size], some.whole
-            step = max(1, block // (words.numel())) if self.by_pair or not self.training else count
-            parts = [slice(start, start + step) for start in range(0, count, step)]
-            given = [(images.vectors[part], images.whole[part], words, whole) for part in parts]
-            columns.append(torch.cat([recomputed(self._all, *part) if again else self._all(*part) for part in given]))
+            step = max(1, block // words.numel()) if self.by_pair or not self.training else count
+            parts = list[Tensor]()
+            for part in (slice(start, start + step) for start in range(0, count, step)):
+                own = regions[part]
+                dots = (own.flatten(0, 1) @ words.flatten(0, 1).T).view(*own.shape[:2], *words.shape[:2])
+                parts.append(self.block(dots, own, of_regions[part], images.whole[part], words[None], whole[None]))
+            columns.append(torch.cat(parts))
         order = ordering(groups, texts.device)
         self.end(order)
         return torch.cat(columns, 1).index_select(1, order)
@@ -94,6 +156,7 @@ class Sgraf(SetScorer):
         self, images: Sets, texts: Sets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
     ) -> Float[Tensor, " p"]:
         images, texts = images.full(), texts.full()
+        products_of = images.vectors @ images.vectors.transpose(1, 2)
         products = PairProducts.apply(images.vectors, texts.vectors, rows, columns)
         groups = list(by_size(texts.sizes[columns.cpu()], len(rows) * texts.vectors.shape[1]))
         scores = list[Tensor]()
@@ -103,27 +166,34 @@ class Sgraf(SetScorer):
             words, wholes = texts.vectors.index_select(0, column)[:, None, :size], texts.whole.index_select(0, column)
             dots = products[place, :, None, :size]
             regions, of_image = images.vectors.index_select(0, row), images.whole.index_select(0, row)
-            scores.append(self.scores(self.nodes(dots, regions, of_image, words, wholes[:, None]))[:, 0])
+            of_regions = products_of[row]
+            scores.append(self.block(dots, regions, of_regions, of_image, words, wholes[:, None])[:, 0])
         return torch.cat(scores).index_select(0, ordering(groups, rows.device))
 
-    def _all(self, regions: Tensor, of_image: Tensor, words: Tensor, of_text: Tensor) -> Float[Tensor, "i g"]:
-        dots = (regions.flatten(0, 1) @ words.flatten(0, 1).T).view(*regions.shape[:2], *words.shape[:2])
-        return self.scores(self.nodes(dots, regions, of_image, words[None], of_text[None]))
-
-    def nodes(
+    def block(
         self,
         dots: Float[Tensor, "i n g l"],
         regions: Float[Tensor, "i n d"],
+        of_regions: Float[Tensor, "i n n"],
         of_image: Float[Tensor, "i d"],
         words: Float[Tensor, "#i g l d"],
         of_text: Float[Tensor, "#i g d"],
-    ) -> Float[Tensor, "i g m w"]:
-        """L2(W (v - t)²) of the whole sets, then of each word t and what it attends to in the image."""
-        weights = attention(dots, self.sharpness, None).flatten(2).transpose(1, 2)
-        attended = unit(weights @ regions).unflatten(1, dots.shape[2:])
-        local = self.local((attended - words).square())
+    ) -> Float[Tensor, "i g"]:
+        """Scores by L2(W (v - t)²) of the whole sets, and of each word t and what it attends to in the image.
+
+        What a word attends to is brought to unit length by sqrt(a' G a), before it is formed.
+        """
+        weights = attention(dots, self.sharpness, None).flatten(2)
+        lengths = (weights * (of_regions @ weights)).sum(1, keepdim=True).clamp(min=SMALLEST).sqrt()
+        aimed = (weights / (lengths + EPS)).transpose(1, 2)
+        local = SquaredDifferences.apply(aimed, regions, words.flatten(1, 2), self.local.weight) + self.local.bias
         whole = self.whole((of_image[:, None] - of_text).square())
-        return unit(torch.cat([whole[:, :, None], local], 2))
+        given = whole[:, :, None], local.unflatten(1, dots.shape[2:])
+        return recomputed(self.of_nodes, *given) if local.requires_grad else self.of_nodes(*given)
+
+    def of_nodes(self, whole: Float[Tensor, "i g 1 w"], local: Float[Tensor, "i g l w"]) -> Float[Tensor, "i g"]:
+        """Scores from the vectors of similarity before they are brought to unit length."""
+        return self.scores(unit(torch.cat([whole, local], 2)))
 
     @abstractmethod
     def scores(self, nodes: Float[Tensor, "i g m w"]) -> Float[Tensor, "i g"]:

@@ -151,12 +151,16 @@ def train(settings: TrialSettings, inputs: Inputs) -> None:
 
 
 def _heaviest_objective(settings: TrialSettings, device: torch.device) -> ObjectiveSettings:
-    """The objective that takes the most memory: a kind's need then covers all its trials."""
+    """The objective that takes the most memory: a kind's need then covers all its trials.
 
-    def cost(goal: ObjectiveSettings) -> int:
+    Where a scorer reads sets, an objective on all negatives: its scores need a graph.
+    """
+
+    def cost(goal: ObjectiveSettings) -> tuple[bool, int]:
         objective = objectives.build(goal.name, variant=goal.variant, **goal.parameters).to(device)
         shape, owners = (settings.train.batch_size, settings.model.dim), torch.arange(settings.train.batch_size)
         image, text = (normalize(torch.randn(shape, device=device)).requires_grad_() for _ in range(2))
-        return peak_of(lambda: objective(image, text, owners.to(device)).backward())
+        dense = settings.model.of_sets and not objective.learns_from_few
+        return dense, peak_of(lambda: objective(image, text, owners.to(device)).backward())
 
     return max([settings.objective, *(ObjectiveSettings(name=name) for name in TRAINABLE)], key=cost)

@@ -73,6 +73,9 @@ class Learner:
         loss = ramp(self.settings.train, self.epoch, passed) * value
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        for weight in self.model.scorer.pair_weights() if self.model.scorer and self.exchange.replicas > 1 else ():
+            if weight.grad is not None:
+                weight.grad /= self.exchange.replicas  # every replica scored all pairs
         self.exchange.sum_gradients(self.model.parameters())
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.train.clip_norm)
         return {"loss": loss.detach(), "grad_norm": norm, **objective.report}

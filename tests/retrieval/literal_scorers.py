@@ -19,8 +19,15 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
 
 def weights(query: Tensor, context: Tensor, sharpness: float) -> Tensor:
     """Attention of queries (b, q, d) over their context (b, c, d): (b, q, c)."""
-    attention = torch.nn.functional.leaky_relu(context @ query.transpose(1, 2), 0.1)
-    return torch.softmax(l2(attention, 2).transpose(1, 2) * sharpness, dim=-1)
+    attention = torch.nn.functional.leaky_relu(torch.bmm(context, query.transpose(1, 2)), 0.1)
+    attention = l2(attention, 2).transpose(1, 2).contiguous()
+    return torch.softmax(attention * sharpness, dim=-1)
+
+
+def attended(attention: Tensor, context: Tensor) -> Tensor:
+    """What each query attends to (b, q, d), from the transposed product of the published code."""
+    context, attention = context.transpose(1, 2), attention.transpose(1, 2).contiguous()
+    return torch.bmm(context, attention).transpose(1, 2)
 
 
 def focal(attention: Tensor, kind: str) -> Tensor:
@@ -40,24 +47,30 @@ def pool(cosines: Tensor, kind: str, sharpness: float) -> Tensor:
 
 
 def scan(images: Tensor, caption: Tensor, own: ScanSettings) -> Tensor:
+    caption = caption.repeat(len(images), 1, 1)
     query, context = (caption, images) if own.direction == "t2i" else (images, caption)
-    cosines = cosine(query, weights(query, context, own.sharpness) @ context)
+    cosines = cosine(query, attended(weights(query, context, own.sharpness), context))
     return pool(cosines, own.pooling, own.lse_sharpness)
 
 
 def bfan(images: Tensor, caption: Tensor, own: BfanSettings) -> Tensor:
+    caption = caption.repeat(len(images), 1, 1)
     score = torch.zeros(len(images), dtype=images.dtype)
     for query, context in ((caption, images), (images, caption)):
         attention = focal(weights(query, context, own.sharpness), own.focal)
-        score = score + cosine(query, attention @ context).mean(-1)
+        score = score + cosine(query, attended(attention, context)).mean(-1)
     return score
+
+
+WORK = {ScanSettings: scan, BfanSettings: bfan}
+"""The loop's work for a caption (1, l, d) and all images (b, n, d), by the settings' class."""
 
 
 def nodes(images: Tensor, caption: Tensor, model: nn.Module, of_image: Tensor, of_text: Tensor) -> Tensor:
     """(b, 1 + l, w): the whole sets' vector of similarity, then the words'."""
-    query = caption.expand(len(images), -1, -1)
-    attended = l2(weights(query, images, model.sharpness) @ images, -1)
-    local = l2(model.local((attended - query).pow(2)), -1)
+    query = caption.repeat(len(images), 1, 1)
+    context = l2(attended(weights(query, images, model.sharpness), images), -1)
+    local = l2(model.local((context - query).pow(2)), -1)
     whole = l2(model.whole((of_image - of_text).pow(2)), -1)
     return torch.cat([whole[:, None], local], 1)
 
@@ -96,7 +109,7 @@ def sgraf(model: nn.Module, images: Tensor, captions: list[Tensor]) -> Tensor:
 
 def scores(settings: object, images: list[Tensor], captions: list[Tensor]) -> Tensor:
     """Scores of images by captions, (i, t). Images of other sizes than the rest are taken alone."""
-    work = {ScanSettings: scan, BfanSettings: bfan}[type(settings)]
+    work = WORK[type(settings)]
     columns = []
     for caption in captions:
         one = [work(image[None], caption[None], settings) for image in images]

@@ -74,12 +74,15 @@ def children() -> list[psutil.Process]:
 NETWORKS = {
     "pixels": (2, ("model.image.size=16",)),
     "features": (3, ('recipes=["fc-gru"]', "model.image.encoder=linear-mlp", "model.image.hidden=16")),
-    "sets": (2, ('recipes=["scan-t2i"]',)),
+    "sets": (2, ('recipes=["saf"]', "model.scorer.width=8", "model.scorer.dropout=0", "model.text.dropout=0")),
 }
 """Replicas, and what overrides the recipe: batch norm of images, and of vectors beside a GRU."""
 
-UNDETERMINED = ("image.mlp.0.bias", "image.mlp.1.running_mean")
-"""A bias that batch norm takes out again: its gradient is a rounding error, of which Adam makes whole steps."""
+UNDETERMINED = (
+    "image.mlp.0.bias", "image.mlp.1.running_mean", "scorer.of_image.mean.bias",
+    "scorer.of_image.mean_norm.running_mean", "scorer.filter.bias", "scorer.norm.running_mean",
+)  # fmt: skip
+"""Biases that batch norm takes out again: their gradient is a rounding error, of which Adam makes whole steps."""
 
 
 @pytest.mark.parametrize(("count", "overrides"), NETWORKS.values(), ids=NETWORKS)
@@ -110,7 +113,7 @@ def test_replicas_learn_what_one_process_learns(
     assert several.progress.replicas == count
     for after, alone in zip(several.progress.rows, one.progress.rows, strict=True):
         assert after["loss"] == pytest.approx(alone["loss"], rel=1e-3)
-        assert after["grad_image"] == pytest.approx(alone["grad_image"], rel=1e-3)
+        assert after.get("grad_image", 0) == pytest.approx(alone.get("grad_image", 0), rel=1e-3)
 
 
 def test_parts_of_a_batch_are_those_of_the_whole() -> None:

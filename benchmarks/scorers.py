@@ -1,0 +1,180 @@
+"""How long cross-attention scorers take beside the loops of their own code: `python benchmarks/scorers.py`.
+
+One thread, CPU time, same weights and inputs: random unit vectors, 36 regions an image, captions of 8 to 17 words. The
+peer is the published loop over captions, each with all images, written again in `tests/retrieval/literal_scorers.py`.
+A step is scores, objective and backward pass: of hardest negatives (Triplet-HN) and of all negatives (InfoNCE).
+Evaluation is a sample of the 1,000 x 5,000 scores; each pair costs the same. Memory is the growth of the peak resident
+set in a process of its own.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import measuring
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+import objectives
+from grid.scorers import BfanSettings, SafSettings, ScanSettings, ScorerSettings, SgrSettings
+from retrieval.scorers import SCORERS
+from retrieval.scorers.sets import Sets
+from tests.retrieval import literal_scorers
+
+REGIONS, DIM, SHORTEST, LONGEST = 36, 1024, 8, 17
+CASES: dict[str, tuple[ScorerSettings, float, float]] = {
+    "scan t2i": (ScanSettings(kind="scan", direction="t2i", sharpness=9), 20, 8),
+    "scan i2t, LSE": (ScanSettings(kind="scan", direction="i2t", sharpness=4, pooling="lse", lse_sharpness=5), 20, 8),
+    "bfan equal": (BfanSettings(kind="bfan", focal="equal"), 20, 8),
+    "bfan prob": (BfanSettings(kind="bfan", focal="prob"), 20, 8),
+    "sgr": (SgrSettings(kind="sgr", dropout=0.0), 3, 1),
+    "saf": (SafSettings(kind="saf", dropout=0.0), 1.3, 1.3),
+}
+"""Settings, and how many times faster a step is to be: of hardest negatives, and of all negatives."""
+EVALUATION = 8
+MEMORY = 0.2
+
+
+class Case:
+    """A scorer with inputs, in our form and in the published one."""
+
+    def __init__(self, name: str, batch: int, *, training: bool = True) -> None:
+        torch.set_num_threads(1)
+        torch.manual_seed(0)
+        self.settings = CASES[name][0]
+        self.scorer = SCORERS[self.settings.kind](self.settings, REGIONS, DIM).train(training)
+        self.lengths = torch.randint(SHORTEST, LONGEST + 1, (batch,))
+        self.images = normalize(torch.randn(batch, REGIONS, DIM), dim=2).requires_grad_(training)
+        words = normalize(torch.randn(batch, LONGEST, DIM), dim=2)
+        words *= (torch.arange(LONGEST) < self.lengths[:, None])[..., None]
+        self.words = words.requires_grad_(training)
+
+    def sets(self) -> tuple[Sets, Sets]:
+        images = Sets(self.images, torch.full((len(self.images),), REGIONS))
+        return self.scorer.image_whole(images), self.scorer.text_whole(Sets(self.words, self.lengths))
+
+    def ours(self) -> Tensor:
+        return self.scorer(*self.sets())
+
+    def theirs(self) -> Tensor:
+        captions = [self.words[row, :length] for row, length in enumerate(self.lengths.tolist())]
+        if isinstance(self.settings, SgrSettings | SafSettings):
+            return literal_scorers.sgraf(self.scorer, self.images, captions)
+        work = literal_scorers.WORK[type(self.settings)]
+        return torch.stack([work(self.images, caption[None], self.settings) for caption in captions], 1)
+
+    def step(self, objective: str, *, literal: bool) -> Tensor:
+        """The gradient of the objective with respect to all vectors, in one."""
+        goal = objectives.build(objective)
+        if literal:
+            loss = goal.from_similarity(self.theirs())
+        else:
+            images, texts = self.sets()
+            few = goal.learns_from_few and self.scorer.by_pair
+            with torch.set_grad_enabled(not few):
+                scores = self.scorer(images, texts)
+            loss = goal.from_similarity(scores, again=partial(self.scorer.pairs, images, texts) if few else None)
+        found = torch.autograd.grad(loss, [self.images, self.words])
+        return torch.cat([part.flatten() for part in found])
+
+
+def memory(name: str, batch: int, objective: str, literal: bool) -> float:
+    """Megabytes that a step takes at its peak; call it in a process of its own."""
+    case = Case(name, batch)
+    Case(name, 4).step(objective, literal=literal)
+    return measuring.peak_megabytes(lambda: case.step(objective, literal=literal))
+
+
+def apart(work: Callable[..., float], *given: object) -> float:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(work, *given).result()
+
+
+def steps(name: str, batch: int, rounds: int) -> list[str]:
+    """A row for each objective, of time and of memory."""
+    rows, case = list[str](), Case(name, batch)
+    _, few, every = CASES[name]
+    with torch.no_grad():
+        case.scorer.eval()
+        ours, theirs = case.ours(), case.theirs()
+        case.scorer.train()
+    differ = float((ours - theirs).abs().max() / theirs.abs().max())
+    rows.append(
+        measuring.row(f"{name}: scores differ", f"{differ:.0e} of the largest", goal="<= 1e-06", met=differ <= 1e-6)
+    )
+    for objective, goal in (("triplet-hn", few), ("infonce", every)):
+        Case(name, 4).step(objective, literal=False)
+        cases = {
+            "ours": partial(case.step, objective, literal=False),
+            "theirs": partial(case.step, objective, literal=True),
+        }
+        times = measuring.interleaved(cases, rounds)
+        ratio = times["theirs"] / times["ours"]
+        what = f"{name}: step of {batch} pairs, {objective}"
+        rows.append(
+            measuring.row(
+                what,
+                f"{times['ours']:.2f} s",
+                peer=f"{times['theirs']:.2f} s, its own loop",
+                ratio=f"{ratio:.1f}x",
+                goal=f">= {goal}x",
+                met=ratio >= goal,
+            )
+        )
+        if objective == "triplet-hn":
+            held = [apart(memory, name, batch, objective, literal) for literal in (False, True)]
+            share = held[0] / held[1]
+            goals = not name.startswith("s") or name.startswith("scan")
+            rows.append(
+                measuring.row(
+                    f"{what}: memory",
+                    f"{held[0]:.0f} MB",
+                    peer=f"{held[1]:.0f} MB",
+                    ratio=f"{share:.2f}",
+                    goal=f"<= {MEMORY}" if goals else "",
+                    met=share <= MEMORY if goals else None,
+                )
+            )
+    return rows
+
+
+def evaluation(name: str, batch: int, rounds: int) -> str:
+    """A row of scores without a graph, times what 1,000 x 5,000 are of the sample."""
+    case, share = Case(name, batch, training=False), 1000 * 5000 / batch**2
+    with torch.inference_mode():
+        cases = {"ours": case.ours, "theirs": case.theirs}
+        times = measuring.interleaved(cases, rounds)
+    ratio = times["theirs"] / times["ours"]
+    return measuring.row(
+        f"{name}: evaluation of 1,000 x 5,000, from {batch} x {batch}",
+        f"{share * times['ours']:.0f} s",
+        peer=f"{share * times['theirs']:.0f} s, its own loop",
+        ratio=f"{ratio:.1f}x",
+        goal=f">= {EVALUATION}x",
+        met=ratio >= EVALUATION,
+    )
+
+
+def main() -> None:
+    """Measure and print a table for RESULTS.md."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="+", choices=list(CASES), default=list(CASES))
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    measuring.begin("torch", note=f"1 thread, d = {DIM}, {REGIONS} regions, captions of {SHORTEST} to {LONGEST} words")
+    for name in given.only:
+        measuring.show(steps(name, given.batch, given.rounds))
+        measuring.show([evaluation(name, given.batch, given.rounds)])
+
+
+if __name__ == "__main__":
+    main()
