@@ -29,11 +29,12 @@ import torch
 from torch import nn
 
 from benchmarks import objectives as cells
-from grid.encoders import FeatureSettings, GruSettings, ModelSettings
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.objectives.goal_matrix import GOAL
 from grid.settings import TrialSettings
+from grid.settings.encoders import FeatureSettings, GruSettings
+from grid.settings.model import ModelSettings
 from grid.store.gpu_needs import MARGIN
 from grid.store.home import TrialFolder
 from retrieval.data.content import Content

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 import objectives
-from grid.scorers import BfanSettings, SafSettings, ScanSettings, ScorerSettings, SgrSettings
+from grid.settings.scorers import BfanSettings, SafSettings, ScanSettings, ScorerSettings, SgrSettings
 from retrieval.scorers import SCORERS
 from retrieval.scorers.sets import Sets
 from tests.retrieval import literal_scorers

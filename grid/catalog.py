@@ -15,10 +15,10 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, Field, PositiveInt, ValidationError
 
-from grid.encoders import ModelSettings
 from grid.errors import UserError, several, unknown
 from grid.settings import TrainSettings
-from grid.settings_base import CHOICES, Settings, check_name
+from grid.settings.base import CHOICES, Settings, check_name
+from grid.settings.model import ModelSettings
 
 Shelf = Literal["recipes", "presets", "datasets"]
 

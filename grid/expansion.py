@@ -7,12 +7,12 @@ from itertools import product, zip_longest
 from typing import Any, NamedTuple
 
 from grid import catalog
-from grid.encoders import ModelSettings
 from grid.errors import UserError, several, unknown
 from grid.gridfile import Grid, Scalar, make_known
 from grid.identity import cell_ids
 from grid.resolution import Common, Point, Resolver, Section
 from grid.settings import DatasetSettings, ObjectiveSettings, TrainSettings, TrialSettings
+from grid.settings.model import ModelSettings
 
 
 class Shared(NamedTuple):

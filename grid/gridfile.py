@@ -15,14 +15,15 @@ from pydantic import AfterValidator, BaseModel, Field, NonNegativeInt, PlainVali
 
 from grid import catalog, uses
 from grid.catalog import explain
-from grid.encoders import RANDOM, ModelSettings, Pretrained
 from grid.errors import UserError, several, unknown
 from grid.objectives import CATALOGUE, OBJECTIVES, known_parameters, unknown_objective
 from grid.objectives.goal_matrix import GOAL
 from grid.objectives.parameters import VARIANTS
 from grid.resources import Reliability, Resources
 from grid.settings import DatasetSettings, TrainSettings
-from grid.settings_base import Name, Settings, check_name
+from grid.settings.base import Name, Settings, check_name
+from grid.settings.encoders import RANDOM, Pretrained
+from grid.settings.model import ModelSettings
 from grid.uses import Use
 
 Scalar = bool | int | float | str

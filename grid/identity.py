@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from grid.objectives import identifying
 from grid.settings import ObjectiveSettings, TrialSettings
-from grid.settings_base import IdentityDefault
+from grid.settings.base import IdentityDefault
 
 SCHEMA_VERSION: int = TrialSettings.model_fields["schema_version"].default
 

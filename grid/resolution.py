@@ -7,12 +7,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from grid import catalog
-from grid.encoders import ModelSettings
 from grid.gridfile import SECTIONS, Grid, Scalar
 from grid.identity import canonical_json
 from grid.objectives import accepted, conditions, remines, resolve
 from grid.settings import DatasetSettings, ObjectiveSettings, Reader, TrainSettings
-from grid.settings_base import CHOICES, ReadWhere, Settings
+from grid.settings.base import CHOICES, ReadWhere, Settings
+from grid.settings.model import ModelSettings
 
 Point = tuple[tuple[str, Scalar], ...]
 """A value of every swept setting, with its dotted name."""

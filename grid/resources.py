@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from grid.settings_base import Settings, Unit
+from grid.settings.base import Settings, Unit
 
 
 class Resources(Settings):

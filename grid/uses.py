@@ -21,11 +21,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, TypeVar
 
-from grid import encoders, objectives
+from grid import objectives
 from grid.errors import UserError, unknown
 from grid.objectives.own import On, entry_of
 from grid.objectives.parameters import Parameter
-from grid.settings_base import Settings, check_name
+from grid.settings import encoders
+from grid.settings.base import Settings, check_name
 
 GROUP = "goalgrid.plugins"
 """The entry points by which an installed package offers a module."""
@@ -201,7 +202,7 @@ def activate(uses: Iterable[Use]) -> None:
     }
     for use, offers in loaded.items():
         for offer in offers:
-            owner = "one of ours" if offer.name in ours[offer.kind] else owners.get(offer.name)
+            owner = "this program" if offer.name in ours[offer.kind] else owners.get(offer.name)
             if owner:
                 raise UserError(
                     f"{use.path}: the name {offer.name!r} is taken, by {owner}. Give yours another name, e.g. "

@@ -26,9 +26,9 @@ from jaxtyping import Float, Int
 from numpy.lib import format as npy
 from torch import Tensor
 
-from grid.encoders import RANDOM, BackboneSettings
 from grid.errors import UserError
 from grid.identity import digest
+from grid.settings.encoders import RANDOM, BackboneSettings
 from grid.store.files import write_json
 from retrieval.encoders import pretrained
 from retrieval.encoders.vision import Vision

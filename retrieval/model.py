@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from grid.encoders import ModelSettings, Pretrained
 from grid.errors import UserError
+from grid.settings.encoders import Pretrained
+from grid.settings.model import ModelSettings
 from retrieval.encoders import pretrained
 from retrieval.encoders.image import IMAGE_ENCODERS
 from retrieval.encoders.text import TEXT_ENCODERS

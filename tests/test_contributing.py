@@ -235,7 +235,7 @@ ADDITIONS = [
                 ("def k_max(", POOLING),
                 ('    "mean": lambda', '    "midrange": lambda dim, k: midrange,\n'),
             ],
-            "grid/encoders.py": [('"max", "kmax"', '"midrange", ')],
+            "grid/settings/encoders.py": [('"max", "kmax"', '"midrange", ')],
         },
     ),
     Addition(
@@ -246,7 +246,10 @@ ADDITIONS = [
                 ("def _embedding(", TEXT_ENCODER),
                 ('    "gru": ', '    "max-bow": lambda settings, words, dim, places: MaxBow(settings, words, dim),\n'),
             ],
-            "grid/encoders.py": [("class GruSettings(", TEXT_SETTINGS), ("GruSettings | BiGru", "MaxBowSettings | ")],
+            "grid/settings/encoders.py": [
+                ("class GruSettings(", TEXT_SETTINGS),
+                ("GruSettings | BiGru", "MaxBowSettings | "),
+            ],
         },
     ),
     Addition(
@@ -260,7 +263,7 @@ ADDITIONS = [
                     '    "thumbnail": lambda settings, shape, dim, places: Thumbnail(settings, shape, dim),\n',
                 ),
             ],
-            "grid/encoders.py": [
+            "grid/settings/encoders.py": [
                 ("class FeatureSettings(", IMAGE_SETTINGS),
                 ("FeatureSettings | Backbone", "ThumbnailSettings | "),
             ],

@@ -14,7 +14,7 @@ from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.objectives.parameters import Parameter
 from grid.resources import Reliability, Resources
 from grid.settings import ObjectiveSettings
-from grid.settings_base import CHOICES, ReadWhere, Unit
+from grid.settings.base import CHOICES, ReadWhere, Unit
 
 TABLES: dict[str, type[BaseModel]] = {"data.NAME": Location, "resources": Resources, "reliability": Reliability}
 """The tables of a grid file whose settings change no trial."""

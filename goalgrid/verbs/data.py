@@ -15,7 +15,7 @@ from goalgrid.terminal.views import err, say, show, show_for
 from grid import catalog
 from grid.errors import UserError, unknown
 from grid.expansion import expand
-from grid.settings_base import check_name
+from grid.settings.base import check_name
 
 verbs = typer.Typer(
     help="Say where to get data; check a copy; compute features.",

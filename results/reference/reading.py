@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from importlib import resources
 
-from grid.settings_base import Settings
+from grid.settings.base import Settings
 from results.records.scores import TableValue
 
 PAPERS = ("goal", "selhn", "unified", "2ad")

@@ -9,7 +9,7 @@ from jaxtyping import Int, UInt8
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from grid.encoders import View
+from grid.settings.encoders import View
 from retrieval.data.picture_faults import TOO_LARGE
 from retrieval.splits.pairs import WHOLE, DataError
 

@@ -4,8 +4,8 @@ from functools import lru_cache
 from pathlib import Path
 
 from grid import catalog, protocols
-from grid.encoders import View
 from grid.errors import UserError
+from grid.settings.encoders import View
 from retrieval.data import annotations, precomp, shapes
 from retrieval.data.content import checked_root, package
 from retrieval.data.images import ImageFiles

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from grid.encoders import BackboneSettings, CnnSettings, FeatureSettings
+from grid.settings.encoders import BackboneSettings, CnnSettings, FeatureSettings
 from retrieval.encoders import pretrained
 from retrieval.encoders.pooling import mean, pooling
 from retrieval.encoders.vision import Vision
@@ -131,7 +131,7 @@ IMAGE_ENCODERS: dict[str, Callable[[Any, tuple[int, ...], int, pretrained.Places
         FeatureHead(settings, shape[-1], dim) if settings.feature_network else Backbone(settings, places, dim)
     ),
 }
-"""Each encoder by the name of its settings class in `grid/encoders.py`, for images of this shape.
+"""Each encoder by the name of its settings class in `grid/settings/encoders.py`, for images of this shape.
 
 Shapes are (3, h, w) of pixels, and (k) or (n, k) of features.
 """

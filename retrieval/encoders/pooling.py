@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from grid.encoders import own_poolings
+from grid.settings.encoders import own_poolings
 from retrieval.encoders.recurrent import PaddedGru
 
 Pooling = Callable[[Float[Tensor, "b n d"], Bool[Tensor, "b n"]], Any]

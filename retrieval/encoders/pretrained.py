@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from grid.encoders import RANDOM, Pretrained
 from grid.errors import UserError
 from grid.identity import digest
+from grid.settings.encoders import RANDOM, Pretrained
 
 Places = Mapping[str, Path]
 """Folder by name of weights."""

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from grid.encoders import RANDOM, BiGruSettings, BowSettings, GruSettings, TransformerSettings
+from grid.settings.encoders import RANDOM, BiGruSettings, BowSettings, GruSettings, TransformerSettings
 from retrieval.encoders import pretrained
 from retrieval.encoders.pooling import pooling
 from retrieval.encoders.recurrent import PaddedGru
@@ -101,4 +101,4 @@ TEXT_ENCODERS: dict[str, Callable[[Any, int, int, pretrained.Places], nn.Module]
     "bigru": lambda settings, words, dim, places: BiGru(settings, words, dim),
     "transformer": Transformer,
 }
-"""Each encoder by the name of its settings class in `grid/encoders.py`, for indices below `words`."""
+"""Each encoder by the name of its settings class in `grid/settings/encoders.py`, for indices below `words`."""

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from grid.encoders import BackboneSettings
 from grid.errors import UserError
+from grid.settings.encoders import BackboneSettings
 from retrieval.encoders import pretrained
 
 STATISTICS = {

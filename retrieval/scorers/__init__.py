@@ -12,4 +12,4 @@ SCORERS: dict[str, Callable[[Any, int, int], SetScorer]] = {
     "sgr": Sgr,
     "saf": Saf,
 }
-"""Each scorer of sets by the kind of its settings class in `grid/scorers.py`, for so many regions of `dim` values."""
+"""Each scorer of sets by the kind in `grid/settings/scorers.py`, for so many regions of `dim` values."""

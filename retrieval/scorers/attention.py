@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 from torch.utils.checkpoint import checkpoint
 
-from grid.scorers import BfanSettings, ScanSettings
+from grid.settings.scorers import BfanSettings, ScanSettings
 from retrieval.scorers.sets import SameSize, Sets, by_size
 
 EPS = 1e-8

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from grid.scorers import SafSettings, SgrafSettings, SgrSettings
+from grid.settings.scorers import SafSettings, SgrafSettings, SgrSettings
 from retrieval.scorers.attention import (
     BLOCK,
     EPS,

@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from grid.encoders import own_poolings
 from grid.objectives import OBJECTIVES
+from grid.settings.encoders import own_poolings
 from objectives import build
 from objectives.objective import Objective
 from retrieval.encoders.pooling import pooling

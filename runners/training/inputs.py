@@ -11,10 +11,11 @@ from jaxtyping import Int
 from torch import Tensor
 
 from grid import catalog
-from grid.encoders import BackboneSettings, ImageSettings, ModelSettings, TextSettings
 from grid.errors import UserError
 from grid.identity import derived_seed, digest
 from grid.settings import DatasetSettings, TrainSettings, TrialSettings
+from grid.settings.encoders import BackboneSettings, ImageSettings, TextSettings
+from grid.settings.model import ModelSettings
 from retrieval.data import opening
 from retrieval.data.content import Content, content
 from retrieval.encoders import pretrained

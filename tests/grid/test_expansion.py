@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grid.encoders import BiGruSettings
 from grid.errors import UserError
 from grid.expansion import expand, select, trials_of
 from grid.gridfile import load
 from grid.objectives.goal_matrix import GOAL
+from grid.settings.encoders import BiGruSettings
 
 
 def test_the_demo_has_15_cells_and_45_trials() -> None:

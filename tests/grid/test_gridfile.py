@@ -9,7 +9,7 @@ from grid.errors import UserError
 from grid.expansion import expand
 from grid.gridfile import Grid, check, dotted_names, load
 from grid.objectives.goal_matrix import GOAL
-from grid.scorers import BfanSettings
+from grid.settings.scorers import BfanSettings
 
 MINIMAL = {"name": "g", "datasets": ["shapes"], "recipes": ["cnn-bow"], "objectives": "goal", "seeds": [0]}
 

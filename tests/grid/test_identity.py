@@ -13,7 +13,7 @@ from grid.gridfile import Grid, check, load
 from grid.identity import canonical, derived_seed, digest
 from grid.objectives import TRAINABLE
 from grid.settings import TrialSettings
-from grid.settings_base import IdentityDefault, Settings
+from grid.settings.base import IdentityDefault, Settings
 
 JSON = st.recursive(
     st.none()

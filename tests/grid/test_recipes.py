@@ -5,11 +5,11 @@ from importlib import resources
 import pytest
 
 from grid import catalog
-from grid.encoders import BackboneSettings, FeatureSettings
 from grid.errors import UserError
 from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import load
 from grid.identity import canonical, digest
+from grid.settings.encoders import BackboneSettings, FeatureSettings
 
 PUBLISHED = [
     "vsepp-r152", "vsepp-r152-ft", "vsepp-vit-b16", "vsepp-vit-b16-ft", "vse-inf-butd", "vse-inf-butd-bigru",

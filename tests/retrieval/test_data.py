@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from grid.encoders import View
 from grid.errors import UserError
+from grid.settings.encoders import View
 from retrieval.data import opening, precomp, shapes
 from retrieval.splits.pairs import DataError
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
-from grid.scorers import ScanSettings
+from grid.settings.scorers import ScanSettings
 from retrieval.evaluation import (
     CHANCE_DEVIATIONS,
     RECALLS,

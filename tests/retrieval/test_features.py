@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from grid import catalog
-from grid.encoders import BackboneSettings
 from grid.errors import UserError
+from grid.settings.encoders import BackboneSettings
 from retrieval import features
 from retrieval.data import opening
 from retrieval.encoders.vision import Vision

@@ -9,16 +9,9 @@ import torch
 from torch import Tensor
 
 from grid import catalog
-from grid.encoders import (
-    BiGruSettings,
-    BowSettings,
-    FeatureSettings,
-    ImageSettings,
-    ModelSettings,
-    Pretrained,
-    TextSettings,
-)
 from grid.errors import UserError
+from grid.settings.encoders import BiGruSettings, BowSettings, FeatureSettings, ImageSettings, Pretrained, TextSettings
+from grid.settings.model import ModelSettings
 from retrieval.encoders.image import IMAGE_ENCODERS
 from retrieval.encoders.pooling import POOLING
 from retrieval.encoders.pretrained import Places

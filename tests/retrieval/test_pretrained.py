@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from grid.encoders import TransformerSettings
 from grid.errors import UserError
+from grid.settings.encoders import TransformerSettings
 from retrieval.encoders import pretrained
 from tests.networks import save
 

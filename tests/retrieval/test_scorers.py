@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 import objectives
-from grid.scorers import BfanSettings, SafSettings, ScanSettings, SgrSettings
+from grid.settings.scorers import BfanSettings, SafSettings, ScanSettings, SgrSettings
 from retrieval.scorers import SCORERS
 from retrieval.scorers.attention import BLOCK, SetScorer
 from retrieval.scorers.sets import Sets, gathered

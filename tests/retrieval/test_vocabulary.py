@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grid.encoders import BiGruSettings
 from grid.errors import UserError
+from grid.settings.encoders import BiGruSettings
 from retrieval.words import text_readers, vocabulary_files
 from retrieval.words.text_readers import UNKNOWN, Vocabulary, words
 

@@ -55,7 +55,11 @@ SAME = {
     "what an error says": ("runners/training/inputs.py", "Use at most", "Take at most"),
     "a diagram's colour": ("objectives/diagrams.py", 'cmap="cividis"', 'cmap="viridis"'),
     "the colours of all pictures": ("grid/palette.py", '"#0072B2"', '"#0072B3"'),
-    "a setting's description": ("grid/settings.py", "in a batch; a batch of one", "in a batch. A batch of one"),
+    "a setting's description": (
+        "grid/settings/__init__.py",
+        "in a batch; a batch of one",
+        "in a batch. A batch of one",
+    ),
     "another triplet weight": ("objectives/triplet_weights.py", "torch.sigmoid(tau * (t.s_neg - t.s_pos))", "t.s_neg"),
     "another pair weight": ("objectives/pair_weights.py", "return 1 - t.s_pos, t.s_neg", "return 2 - t.s_pos, t.s_neg"),
     "another loss": ("objectives/hinge.py", ".abs() <= epsilon", ".abs() < epsilon"),
@@ -274,7 +278,7 @@ def test_whatever_runs_when_a_trial_is_trained_is_part_of_its_code(overrides: li
         trainer.by_protocols([settings.dataset.protocol])
     reached = {definition.name for definition in sources().reached(*begun_by(settings))}
     nameless = {name for name in watched.names if name.endswith(">")}  # lambdas in tables; what importing runs
-    paths = {"grid.store.home.TrialFolder", "grid.store.home.Below"}
+    paths = {"grid.store.home.TrialFolder", "grid.store.home.Below", "goalgrid.rooms._Beside"}  # of files and modules
     assert len(watched.names) > 60
     assert watched.names - nameless - reached - paths == set()
 

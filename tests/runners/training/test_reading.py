@@ -12,7 +12,7 @@ from PIL import Image
 
 from grid.resolution import lacking
 from grid.settings import Reader, TrialSettings
-from grid.settings_base import ReadWhere
+from grid.settings.base import ReadWhere
 from runners.training.inputs import data_fingerprint, prepare
 from runners.training.learner import Learner
 from runners.training.machine import Machine

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from grid.settings_base import ReadWhere, Settings
+from grid.settings.base import ReadWhere, Settings
 
 KIND = "the scorer; another choice drops the settings of the one before"
 Direction = Literal["t2i", "i2t"]

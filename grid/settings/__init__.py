@@ -8,8 +8,8 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from grid.encoders import ModelSettings
-from grid.settings_base import IdentityDefault, Name, ReadWhere, Settings, Unit
+from grid.settings.base import IdentityDefault, Name, ReadWhere, Settings, Unit
+from grid.settings.model import ModelSettings
 
 
 class Reader(NamedTuple):

@@ -1,0 +1,53 @@
+"""Settings of a model: its two encoders, the width of the joint space, and its scorer."""
+
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from grid.settings.base import IdentityDefault, Settings, Unit
+from grid.settings.encoders import MLP_HEADS, ImageSettings, TextSettings
+from grid.settings.scorers import AttentionSettings, ProductSettings, ScorerSettings, SgrafSettings
+
+
+class ModelSettings(Settings):
+    """Two encoders into a joint space of unit vectors, and the scorer of what they embed."""
+
+    image: ImageSettings
+    text: TextSettings
+    dim: Annotated[int, Field(ge=2), Unit("values")] = Field(
+        1024, description="width of the joint space: of the vector of an image or a caption"
+    )
+    scorer: Annotated[ScorerSettings, IdentityDefault(ProductSettings())] = Field(
+        ProductSettings(), description="what makes scores of images by texts of what the encoders give"
+    )
+
+    @property
+    def of_sets(self) -> bool:
+        """Whether the scorer reads a set of vectors for each image and caption."""
+        return isinstance(self.scorer, AttentionSettings)
+
+    @model_validator(mode="after")
+    def _encoders_fit_the_scorer(self) -> Self:
+        if self.of_sets and self.text.encoder in ("bow", "gru"):
+            raise ValueError(f"scorer {self.scorer.kind} reads a state a word: set model.text.encoder = bigru")
+        for name, part in (("image", self.image), ("text", self.text)):
+            sets = getattr(part, "pooling", None) == "none"
+            if sets and not self.of_sets:
+                raise ValueError(f"{name}.pooling = none needs a scorer that reads sets, e.g. scan")
+            if self.of_sets and not sets:
+                raise ValueError(f"scorer {self.scorer.kind} reads sets of vectors: set model.{name}.pooling = none")
+            if sets and getattr(part, "output", "grid") != "grid":
+                raise ValueError(f"scorer {self.scorer.kind} reads sets of vectors: set model.{name}.output = grid")
+        if isinstance(self.scorer, SgrafSettings) and getattr(self.image, "drop", 0.0) > 0:
+            raise ValueError(f"scorer {self.scorer.kind} needs all regions of an image: set model.image.drop = 0")
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hidden_is_half_of_dim(cls, content: Any) -> Any:
+        """As VSE-infinity's and SelHN's code have it, whatever the dim is."""
+        image = content.get("image") if isinstance(content, dict) else None
+        if not isinstance(image, dict) or image.get("head", image.get("encoder")) not in MLP_HEADS:
+            return content
+        dim = content.get("dim", cls.model_fields["dim"].default)
+        return {**content, "image": {"hidden": dim // 2, **image}} if isinstance(dim, int) else content
