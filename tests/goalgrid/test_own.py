@@ -14,6 +14,7 @@ from grid.store.home import Home
 from runners.launch.jobs import Job, jobs_for
 
 from ..conftest import ROOT, Goalgrid, made_once
+from ..retrieval.packages import write_image
 
 PAGE = (ROOT / "docs" / "own.md").read_text(encoding="utf-8")
 (LOSSES, POOLING) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -191,3 +192,34 @@ def test_workers_of_ray_and_replicas_get_the_file_from_the_runs_folder_where_it_
     assert resumed.returncode == 0, resumed.stderr
     assert "losses.py, which grid 'mine' uses, is gone" in resumed.stderr
     assert "mine: 3 trials: 3 done" in resumed.stderr
+
+
+def test_a_loss_a_recipe_and_a_csv_in_an_empty_folder_are_a_table_after_three_commands(
+    goalgrid: Goalgrid, tmp_path: Path
+) -> None:
+    """The loss of the README, nothing of the package changed."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (loss,) = re.findall(r"```python\n(# losses\.py.*?)```", readme, re.DOTALL)
+    (tmp_path / "losses.py").write_text(loss, encoding="utf-8")
+    (tmp_path / "small.toml").write_text('extends = "cnn-bow"\ntrain.epochs = 2\n', encoding="utf-8")
+    splits = ["train"] * 8 + ["val"] * 4 + ["test"] * 4
+    rows = [f"{number}.png,picture {number} of {split},{split}" for number, split in enumerate(splits)]
+    (tmp_path / "captions.csv").write_text("\n".join(["image,caption,split", *rows]), encoding="utf-8")
+    for number in range(len(splits)):
+        write_image(tmp_path / f"{number}.png", 15 * number)
+    (tmp_path / "mine.toml").write_text(
+        'name = "mine"\nuses = ["losses.py"]\ndatasets = ["ours"]\nrecipes = ["small.toml"]\nseeds = [0]\n'
+        f'objectives = ["con_con", "soft-hinge"]\n[data.ours]\nroot = "{tmp_path}"\n'
+        '[set]\n"dataset.min_count" = 1\n',
+        encoding="utf-8",
+    )
+    runs = tmp_path / "runs"
+    for command in (
+        ("data", "check", "ours", "--root", str(tmp_path)),
+        ("run", str(tmp_path / "mine.toml"), "--here", "--mlflow-uri", ""),
+        ("table", "mine", "--format", "csv"),
+    ):
+        finished = goalgrid(*command, runs=runs)
+        assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert all(f",{name}," in finished.stdout for name in ("small", "con_con", "soft-hinge"))
+    uses.activate([])
