@@ -6,7 +6,6 @@ In Python, `goalgrid.load(GRID)` gives a grid that can be planned, run and shown
 first used.
 """
 
-import sys
 import warnings
 from importlib import import_module
 from importlib.metadata import version
@@ -14,12 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from goalgrid import rooms
 
-if (_hidden := rooms.find_ours()) and sys.argv[:1] != ["-m"]:  # the user of `python -m goalgrid` imports nothing
-    warnings.warn(
-        f"`import` finds packages of goalgrid, which have the same names, instead of {' and '.join(_hidden)}. "
-        "Rename these files if you import them.",
-        stacklevel=2,
-    )
+_hidden = rooms.find_ours()
 
 if TYPE_CHECKING:
     import objectives as objectives
@@ -50,6 +44,13 @@ __version__ = version("goalgrid")
 def __getattr__(name: str) -> Any:
     if name not in PUBLIC:
         raise AttributeError(f"module 'goalgrid' has no attribute {name!r}; it has {', '.join(PUBLIC)}")
+    if _hidden:  # said to who uses Python, not by the command line and its processes
+        warnings.warn(
+            f"`import` finds packages of goalgrid, which have the same names, instead of {' and '.join(_hidden)}. "
+            "Rename these files if you import them.",
+            stacklevel=2,
+        )
+        _hidden.clear()
     place, defined = PUBLIC[name]
     module = import_module(place)
     return getattr(module, defined) if defined else module
