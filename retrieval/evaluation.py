@@ -176,7 +176,7 @@ def spread(image: Rows, text: Rows, score: Score | None = None, *, sample: int =
     With a scorer of sets, which takes longer, of a quarter as many.
     """
     sample = sample if score is None else sample // 4
-    few = [
+    few: list[Any] = [
         rows[torch.linspace(0, len(rows) - 1, min(sample, len(rows)), device=rows.device).long()]
         for rows in (image, text)
     ]
@@ -208,7 +208,7 @@ def tiles(
     rows = _slices([min(height, len(image) - start) for start in range(0, len(image), height)])
     columns = _slices(torch.bincount(owner // height, minlength=len(rows)).tolist())
     width = _grained(max(part.stop - part.start for part in columns))
-    filled = _filled if score is None else _as_they_are
+    filled: Callable[[Any, int], Any] = _filled if score is None else _as_they_are
     blocks = [filled(image[part], height) for part in rows]
     described = [n for n, part in enumerate(columns) if part.stop > part.start]
     for own in (True, False):

@@ -30,6 +30,12 @@ def unit(x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
     return x / (torch.linalg.vector_norm(x, dim=-1, keepdim=True) + EPS)
 
 
+def wholes(sets: Sets) -> Float[Tensor, "b d"]:
+    """The vectors of the whole sets."""
+    assert sets.whole is not None
+    return sets.whole
+
+
 def _linear(width: int, to: int) -> nn.Linear:
     """With the published first weights: Xavier's, and no bias."""
     layer = nn.Linear(width, to)
@@ -132,18 +138,18 @@ class Sgraf(SetScorer):
         images, texts = images.full(), texts.full()
         count, _, dim = images.vectors.shape
         block = BLOCK.get(images.device.type, BLOCK["cuda"])
-        regions, of_regions = images.vectors, images.vectors @ images.vectors.transpose(1, 2)
+        regions, of_regions, of_image = images.vectors, images.vectors @ images.vectors.transpose(1, 2), wholes(images)
         groups = list(by_size(texts.sizes, max(1, block // (count * dim))))
         columns = list[Tensor]()
         for rows, size in groups:
             some = texts[rows.to(texts.device)]
-            words, whole = some.vectors[:, :size], some.whole
+            words, whole = some.vectors[:, :size], wholes(some)
             step = max(1, block // words.numel()) if self.by_pair or not self.training else count
             parts = list[Tensor]()
             for part in (slice(start, start + step) for start in range(0, count, step)):
                 own = regions[part]
                 dots = (own.flatten(0, 1) @ words.flatten(0, 1).T).view(*own.shape[:2], *words.shape[:2])
-                parts.append(self.block(dots, own, of_regions[part], images.whole[part], words[None], whole[None]))
+                parts.append(self.block(dots, own, of_regions[part], of_image[part], words[None], whole[None]))
             columns.append(torch.cat(parts))
         order = ordering(groups, texts.device)
         self.end(order)
@@ -163,11 +169,11 @@ class Sgraf(SetScorer):
         for places, size in groups:
             place = places.to(rows.device)
             row, column = rows[place], columns[place]
-            words, wholes = texts.vectors.index_select(0, column)[:, None, :size], texts.whole.index_select(0, column)
+            words, whole = texts.vectors.index_select(0, column)[:, None, :size], wholes(texts).index_select(0, column)
             dots = products[place, :, None, :size]
-            regions, of_image = images.vectors.index_select(0, row), images.whole.index_select(0, row)
+            regions, of_image = images.vectors.index_select(0, row), wholes(images).index_select(0, row)
             of_regions = products_of[row]
-            scores.append(self.block(dots, regions, of_regions, of_image, words, wholes[:, None])[:, 0])
+            scores.append(self.block(dots, regions, of_regions, of_image, words, whole[:, None])[:, 0])
         return torch.cat(scores).index_select(0, ordering(groups, rows.device))
 
     def block(
@@ -205,10 +211,9 @@ class Sgr(Sgraf):
 
     def __init__(self, settings: SgrSettings, regions: int, dim: int) -> None:
         super().__init__(settings, regions, dim)
-        layers = [
-            nn.ModuleList([_linear(settings.width, settings.width) for _ in range(3)]) for _ in range(settings.steps)
-        ]
-        self.layers = nn.ModuleList(layers)
+        self.queries, self.keys, self.graphs = (
+            nn.ModuleList([_linear(settings.width, settings.width) for _ in range(settings.steps)]) for _ in range(3)
+        )
 
     def scores(self, nodes: Float[Tensor, "i g m w"]) -> Float[Tensor, "i g"]:
         """N <- ReLU(W softmax((Wq N)(Wk N)') N) at each step; the first node is scored.
@@ -219,9 +224,11 @@ class Sgr(Sgraf):
         """
         shape = nodes.shape
         nodes = nodes.flatten(0, 1)
-        for number, (query, key, graph) in enumerate(self.layers, 1):
-            read = nodes[:, :1] if number == len(self.layers) else nodes
-            queries = nn.functional.linear(read, key.weight.T @ query.weight, key.weight.T @ query.bias)
+        last = len(self.graphs) - 1
+        for step, (query, key, graph) in enumerate(zip(self.queries, self.keys, self.graphs, strict=True)):
+            read = nodes[:, :1] if step == last else nodes
+            keys: Tensor = key.weight.T  # type: ignore[assignment, operator, union-attr]
+            queries = nn.functional.linear(read, keys @ query.weight, keys @ query.bias)  # type: ignore[operator]
             nodes = graph((queries @ nodes.transpose(1, 2)).softmax(-1) @ nodes).relu()
         return self.score(nodes[:, 0]).sigmoid().view(shape[:2])
 
@@ -248,14 +255,16 @@ class Saf(Sgraf):
     def scores(self, nodes: Float[Tensor, "i g m w"]) -> Float[Tensor, "i g"]:
         """Sigmoid of the sum of the nodes, weighted by sigmoids of batch norms that are brought to a sum of 1."""
         logits = self.filter(nodes)[..., 0]
-        norm, running = self.norm, (self.norm.running_mean, self.norm.running_var)
-        mean, var = running
+        mean, var = self.norm.running_mean, self.norm.running_var
         if self.training:
             count = logits.shape[0] * logits.shape[2]
             var, mean = torch.var_mean(logits, (0, 2), correction=0, keepdim=True)
             unbiased = var.detach().flatten() * count / max(1, count - 1)
             self._seen.append((mean.detach().flatten(), unbiased))
-        weights = ((logits - mean) / (var + norm.eps).sqrt() * norm.weight + norm.bias).sigmoid()
+        assert mean is not None
+        assert var is not None
+        weights = (logits - mean) / (var + self.norm.eps).sqrt() * self.norm.weight + self.norm.bias
+        weights = weights.sigmoid()
         weights = weights / (weights.sum(-1, keepdim=True) + EPS)
         return self.score(unit((weights[..., None] * nodes).sum(2)))[..., 0].sigmoid()
 
@@ -270,4 +279,5 @@ class Saf(Sgraf):
         for running, seen in zip(held, zip(*self._seen, strict=True), strict=True):
             assert running is not None
             running.mul_((1 - momentum) ** count).add_(torch.cat(seen)[order].to(running) @ shares.to(running))
+        assert self.norm.num_batches_tracked is not None
         self.norm.num_batches_tracked.add_(count)

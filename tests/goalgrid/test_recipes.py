@@ -28,7 +28,9 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "recipes", [pytest.param(RAW, marks=pytest.mark.slow), FEATURES, SETS], ids=["raw", "features", "sets"]
+    "recipes",
+    [pytest.param(RAW, marks=pytest.mark.slow), FEATURES, pytest.param(SETS, marks=pytest.mark.slow)],
+    ids=["raw", "features", "sets"],
 )
 def test_every_published_recipe_trains_two_epochs_and_is_evaluated(
     recipes: list[str], weights: list[str], goalgrid: Goalgrid, few_of_flickr8k: Path, tmp_path: Path

@@ -86,7 +86,7 @@ def whole(vectors: Tensor, own: nn.Module, images: bool) -> Tensor:
 
 
 def sgr(emb: Tensor, model: nn.Module) -> Tensor:
-    for query, key, graph in model.layers:
+    for query, key, graph in zip(model.queries, model.keys, model.graphs, strict=True):
         edge = torch.softmax(query(emb) @ key(emb).transpose(1, 2), dim=-1)
         emb = torch.relu(graph(edge @ emb))
     return torch.sigmoid(model.score(emb[:, 0]))[:, 0]
@@ -100,7 +100,7 @@ def saf(emb: Tensor, model: nn.Module) -> Tensor:
 
 def sgraf(model: nn.Module, images: Tensor, captions: list[Tensor]) -> Tensor:
     """Scores of images (b, n, d) by captions of a scorer with weights."""
-    work = sgr if hasattr(model, "layers") else saf
+    work = sgr if hasattr(model, "graphs") else saf
     of_image = whole(images, model.of_image, True)
     of_texts = [whole(caption[None], model.of_text, False) for caption in captions]
     pairs = zip(captions, of_texts, strict=True)
