@@ -51,6 +51,6 @@ def _place(name: str) -> str:
 
 def _api() -> str:
     """A page of all public names."""
-    names = [module if module == name else f"{module}.{name}" for name, module in goalgrid.PUBLIC.items()]
+    names = [f"{module}.{defined}" if defined else module for module, defined in goalgrid.PUBLIC.values()]
     text = "# API\n\nWhat `import goalgrid` gives. [Python and notebooks](python.md) shows it at work.\n"
     return text + "".join(f"\n::: {name}\n" for name in (*names, *MODULES))

@@ -84,8 +84,9 @@ class Vse(nn.Module):
 
     def scores(self, image: Embedded, text: Embedded) -> Float[Tensor, "i t"]:
         """Scores of all images by all texts."""
-        if self.scorer is None:
+        if isinstance(image, Tensor) and isinstance(text, Tensor):
             return image @ text.T
+        assert self.scorer is not None
         return self.scorer(image, text)
 
     def groups(self) -> dict[str, list[nn.Parameter]]:

@@ -15,7 +15,7 @@ ScorePooling = Literal["mean", "lse", "max", "sum"]
 class ProductSettings(Settings):
     """The product of unit vectors, one an image and one a caption: their cosine."""
 
-    kind: Literal["product"] = Field("product", description=KIND)
+    kind: Literal["product"] = Field(default="product", description=KIND)
 
 
 class AttentionSettings(Settings):

@@ -227,7 +227,7 @@ class Sgr(Sgraf):
         last = len(self.graphs) - 1
         for step, (query, key, graph) in enumerate(zip(self.queries, self.keys, self.graphs, strict=True)):
             read = nodes[:, :1] if step == last else nodes
-            keys: Tensor = key.weight.T  # type: ignore[assignment, operator, union-attr]
+            keys: Tensor = key.weight.T  # type: ignore[assignment]
             queries = nn.functional.linear(read, keys @ query.weight, keys @ query.bias)  # type: ignore[operator]
             nodes = graph((queries @ nodes.transpose(1, 2)).softmax(-1) @ nodes).relu()
         return self.score(nodes[:, 0]).sigmoid().view(shape[:2])

@@ -11,7 +11,7 @@ import objectives
 from grid.identity import derived_seed
 from grid.settings import TrainSettings, TrialSettings
 from objectives.objective import Objective
-from retrieval.model import Vse
+from retrieval.model import Embedded, Vse
 from retrieval.scorers.sets import Sets
 from runners.training import checkpoints
 from runners.training.collectives import ALONE, Exchange
@@ -65,11 +65,11 @@ class Learner:
         images, tokens, owners = batch.on(self.inputs.device)
         with precision(self.settings, self.inputs.device), synchronised(self.exchange):
             image, text = self.model.embed_images(images), self.model.embed_texts(*tokens)
-        if isinstance(image, Sets) and isinstance(text, Sets):
-            value = self._value_of_sets(objective, image, text, owners)
-        else:
+        if isinstance(image, Tensor) and isinstance(text, Tensor):
             image, text = (self.exchange.together(part, len(owners)) for part in (image, text))
             value = objective(image, text, owners)
+        else:
+            value = self._value_of_sets(objective, image, text, owners)
         loss = ramp(self.settings.train, self.epoch, passed) * value
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -80,10 +80,12 @@ class Learner:
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.train.clip_norm)
         return {"loss": loss.detach(), "grad_norm": norm, **objective.report}
 
-    def _value_of_sets(self, objective: Objective, image: Sets, text: Sets, owners: Tensor) -> Tensor:
+    def _value_of_sets(self, objective: Objective, image: Embedded, text: Embedded, owners: Tensor) -> Tensor:
         """The loss of sets. Where few scores have a gradient, all are computed without a graph, then the few again."""
         scorer = self.model.scorer
         assert scorer is not None
+        assert isinstance(image, Sets)
+        assert isinstance(text, Sets)
         image, text = (self._together(part, len(owners)) for part in (image, text))
         if not (objective.learns_from_few and scorer.by_pair):
             return objective.from_similarity(scorer(image, text), owners)
