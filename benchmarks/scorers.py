@@ -34,8 +34,8 @@ CASES: dict[str, tuple[ScorerSettings, float, float]] = {
     "scan i2t, LSE": (ScanSettings(kind="scan", direction="i2t", sharpness=4, pooling="lse", lse_sharpness=5), 20, 8),
     "bfan equal": (BfanSettings(kind="bfan", focal="equal"), 20, 8),
     "bfan prob": (BfanSettings(kind="bfan", focal="prob"), 20, 8),
-    "sgr": (SgrSettings(kind="sgr", dropout=0.0), 3, 1),
-    "saf": (SafSettings(kind="saf", dropout=0.0), 1.3, 1.3),
+    "sgr": (SgrSettings(kind="sgr", dropout=0.0), 3, 8),
+    "saf": (SafSettings(kind="saf", dropout=0.0), 1.3, 8),
 }
 """Settings, and how many times faster a step is to be: of hardest negatives, and of all negatives."""
 EVALUATION = 8
