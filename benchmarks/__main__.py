@@ -19,6 +19,7 @@ SHORT: dict[str, list[str]] = {
     "objectives": ["--batch", "128", "1024", "4096", "--rounds", "3", "--no-pml"],
     "evaluation": ["--rounds", "3"],
     "step": [],
+    "scorers": ["--rounds", "1", "--batch", "32"],
     "grids": ["--epochs", "1", "--sample", "2"],
     "orchestration": ["--trials", "2000", "6000"],
     "scale": [],
