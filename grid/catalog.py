@@ -33,10 +33,17 @@ class Recipe(Settings):
     gpu: float = 1.0
     starts_from: str | None = None
     """The recipe whose best checkpoint of the same data set, objective and seed this one fine-tunes."""
+    ensemble: tuple[str, ...] = ()
+    """The recipes whose scores, of the same data set, objective and seed, it averages; it trains nothing itself."""
     words: str = ""
     """The words of the published setting, where they are others than by default: settings of the data set."""
     model: ModelSettings
     train: TrainSettings
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """The recipes whose trials come first: its members, or the recipe that it starts from."""
+        return self.ensemble or ((self.starts_from,) if self.starts_from else ())
 
 
 class Download(Settings):
@@ -148,9 +155,8 @@ def flat(recipe: Recipe) -> dict[str, Any]:
 
 
 def lineage(name: str) -> list[str]:
-    """The recipe, after the recipes that it starts from; the first ancestor comes first."""
-    parent = recipe(name).starts_from
-    return [*(lineage(parent) if parent else ()), name]
+    """The recipe, after its members or the recipes that it starts from; the first ancestor comes first."""
+    return [*(ancestor for parent in recipe(name).parents for ancestor in lineage(parent)), name]
 
 
 def content(name: str) -> dict[str, Any]:
@@ -158,6 +164,8 @@ def content(name: str) -> dict[str, Any]:
     if name in _own:
         return deepcopy(_own[name])
     own = read("recipes", name)
+    if "ensemble" in own:
+        return _combined(own, [content(member) for member in own["ensemble"]], name)
     base = own.pop("extends", None)
     return own if base is None else _extended(content(base), own)
 
@@ -206,6 +214,10 @@ class OwnRecipes:
             raise UserError(
                 f"recipes that extend or start from one another: {' -> '.join(trail[trail.index(place) :])}"
             )
+        if "ensemble" in own:
+            members = [self._read(member, folder, trail) for member in _members(own, place)]
+            own["ensemble"] = [member for member, _ in members]
+            own = _combined(own, [whole for _, whole in members], place)
         if base := own.pop("extends", None):
             own = _extended(self._read(str(base), folder, trail)[1], own)
         if parent := own.get("starts_from"):
@@ -248,14 +260,46 @@ def _read_recipe(path: Path, text: str) -> dict[str, Any]:
 
 
 def _extended(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """A recipe's own content over the content that it extends, which hands down no recipe to start from."""
+    """A recipe's own content over the content that it extends, which hands down no parents."""
     base.pop("starts_from", None)
+    base.pop("ensemble", None)
     return _over(base, own)
+
+
+def _members(own: Mapping[str, Any], place: str) -> list[str]:
+    """The names in a recipe's `ensemble`.
+
+    Raises:
+        UserError: it does not list two recipes or more, each once.
+    """
+    members = own["ensemble"]
+    names = isinstance(members, list) and all(isinstance(member, str) for member in members)
+    if not names or len(members) < 2 or len(set(members)) < len(members):
+        raise UserError(f"recipe {place}: ensemble = {members!r} is no list of two or more recipes, each named once.")
+    return list(members)
+
+
+def _combined(own: dict[str, Any], members: Sequence[dict[str, Any]], place: str) -> dict[str, Any]:
+    """An ensemble's content: data are read as its first member reads them, on a GPU share that every member fits in.
+
+    Raises:
+        UserError: the ensemble has settings of a training, or a member is an ensemble itself.
+    """
+    first = members[0]
+    trains = [name for name in ("extends", "starts_from") if name in own]
+    trains += [name for name in ("model", "train") if own.get(name, first[name]) != first[name]]
+    if trains:
+        raise UserError(f"recipe {place}: an ensemble trains nothing, so it has no {' and no '.join(trains)}.")
+    for name, member in zip(own["ensemble"], members, strict=True):
+        if "ensemble" in member:
+            raise UserError(f"recipe {place}: its member {name!r} is an ensemble itself; name the members of that.")
+    share = max(float(member.get("gpu", 1.0)) for member in members)
+    return {"gpu": share, **own, "model": first["model"], "train": first["train"]}
 
 
 def _differences(made: Recipe, other: Recipe) -> list[str]:
     """The settings in which two recipes differ, the description aside."""
-    (one, two) = ({**flat(each), "starts_from": each.starts_from, "gpu": each.gpu} for each in (made, other))
+    (one, two) = ({**flat(each), "parents": each.parents, "gpu": each.gpu} for each in (made, other))
     return [
         f"{key} {one.get(key)} and {two.get(key)}"
         for key in dict.fromkeys([*one, *two])

@@ -23,24 +23,35 @@ class Shared(NamedTuple):
     model: ModelSettings
     train: TrainSettings
     objective: ObjectiveSettings
+    members: tuple[ModelSettings, ...] = ()
+    """The models of an ensemble's members."""
 
 
 class Trial(NamedTuple):
     """A cell with a seed. It is small, since a grid may have a million: the settings of a cell are kept once.
 
     Args:
-        parent: id of the trial that this one starts from.
+        parents: ids of the trials that come first: the members of an ensemble, or the trial that this one starts from.
     """
 
     id: str
     shared: Shared
     seed: int
-    parent: str | None = None
+    parents: tuple[str, ...] = ()
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of its training; 0: an ensemble, which trains nothing."""
+        return 0 if self.shared.members else self.shared.train.epochs
 
     @property
     def settings(self) -> TrialSettings:
         """All settings that its result depends on, put together at each call."""
-        return TrialSettings(**self.shared._asdict(), seed=self.seed, starts_from=self.parent)
+        *shared, members = self.shared
+        sections = dict(zip(Shared._fields, shared, strict=False))
+        if members:
+            return TrialSettings(**sections, seed=self.seed, ensemble=self.parents)
+        return TrialSettings(**sections, seed=self.seed, starts_from=self.parents[0] if self.parents else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +71,7 @@ class Cell:
 
 
 def expand(grid: Grid) -> list[Cell]:
-    """All cells of the grid, in the order of its axes; before a recipe comes the recipe that it starts from.
+    """All cells of the grid, in the order of its axes; before a recipe come its members, or the recipe it starts from.
 
     Two cells share a trial if they differ in a setting that their training does not read: `con_con` has no tau, and
     GPO reads no `pool_k`.
@@ -71,7 +82,7 @@ def expand(grid: Grid) -> list[Cell]:
     make_known(grid)
     cells: list[Cell] = []
     recipes = list(dict.fromkeys(name for recipe in grid.recipes for name in catalog.lineage(recipe)))
-    parents = {catalog.recipe(name).starts_from for name in recipes}
+    parents = {parent for name in recipes for parent in catalog.recipe(name).parents}
     begun: dict[tuple[Any, ...], tuple[Trial, ...]] = {}
     points = [tuple(zip(grid.sweep, values, strict=True)) for values in product(*grid.sweep.values())]
     resolver = Resolver(grid)
@@ -80,7 +91,9 @@ def expand(grid: Grid) -> list[Cell]:
         common = resolver.common(dataset, recipe, point, objective.settings)
         if common is None:
             continue
-        before = begun.get((dataset, catalog.recipe(recipe).starts_from, name, point), ())
+        before = [begun.get((dataset, parent, name, point), ()) for parent in catalog.recipe(recipe).parents]
+        if not all(before):
+            continue  # a parent's settings do not fit together, which is among the problems
         trials = _trials(common, recipe, objective, grid.seeds, before)
         if recipe in parents:
             begun[dataset, recipe, name, point] = trials
@@ -97,16 +110,20 @@ def trials_of(cells: Iterable[Cell]) -> list[Trial]:
 
 
 def chains(trials: Sequence[Trial]) -> list[list[Trial]]:
-    """The trials in chains, in order; a parent that is not among these trials is done."""
-    ordered = list[list[Trial]]()
-    chain_of: dict[str | None, list[Trial]] = {}
+    """The trials in chains, in order; a parent that is not among these trials is done.
+
+    An ensemble joins the chains of its members.
+    """
+    chain_of: dict[str, list[Trial]] = {}
     for trial in trials:
-        chain = chain_of.get(trial.parent)
-        if chain is None:
-            ordered.append(chain := [])
+        before = {id(chain_of[parent]): chain_of[parent] for parent in trial.parents if parent in chain_of}
+        chain, *others = before.values() or [list[Trial]()]
+        for other in others:
+            chain += other
+            chain_of.update(dict.fromkeys([moved.id for moved in other], chain))
         chain.append(trial)
         chain_of[trial.id] = chain
-    return ordered
+    return list({id(chain): chain for chain in chain_of.values()}.values())
 
 
 def select(cells: Sequence[Cell], only: str, also: Mapping[str, Mapping[str, str]] = {}) -> list[Trial]:
@@ -149,12 +166,23 @@ def _meets(trial: Trial, axis: str, pattern: str, also: Mapping[str, Mapping[str
 
 
 def _trials(
-    common: Common, recipe: str, objective: Section[ObjectiveSettings], seeds: Sequence[int], parents: Sequence[Trial]
+    common: Common,
+    recipe: str,
+    objective: Section[ObjectiveSettings],
+    seeds: Sequence[int],
+    before: Sequence[Sequence[Trial]],
 ) -> tuple[Trial, ...]:
-    """A cell's trials, each from the parent of its seed where there are parents."""
-    shared = Shared(common.dataset.settings, recipe, common.model.settings, common.train.settings, objective.settings)
+    """A cell's trials, each after the parents of its seed.
+
+    Args:
+        before: the trials of each parent.
+    """
+    ensemble = len(before) > 1
+    members = tuple(trials[0].shared.model for trials in before) if ensemble else ()
+    data, model, train = (section.settings for section in common)
+    shared = Shared(data, recipe, model, train, objective.settings, members)
     readable = f"{shared.dataset.name}_{recipe}_{shared.objective.name}"
     texts = {name: section.text for name, section in common._asdict().items()}
-    starts: Sequence[str | None] = [parent.id for parent in parents] or [None] * len(seeds)
-    ids = cell_ids(readable, recipe, seeds, starts, **texts, objective=objective.text)
-    return tuple([Trial(own, shared, seed, start) for own, seed, start in zip(ids, seeds, starts, strict=True)])
+    parents = list(zip(*([trial.id for trial in trials] for trials in before), strict=True)) or [()] * len(seeds)
+    ids = cell_ids(readable, recipe, seeds, parents, **texts, objective=objective.text, ensemble=ensemble)
+    return tuple([Trial(own, shared, seed, named) for own, seed, named in zip(ids, seeds, parents, strict=True)])

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import Any
 
@@ -42,12 +42,13 @@ def cell_ids(
     readable: str,
     recipe: str,
     seeds: Iterable[int],
-    parents: Iterable[str | None],
+    parents: Iterable[Sequence[str]],
     *,
     dataset: str,
     model: str,
     train: str,
     objective: str,
+    ensemble: bool = False,
 ) -> list[str]:
     """Readable, plus a hash of everything: `flickr8k_fc-bow_sig-ms_cir_s0-3fa94c21`, for each seed of a cell.
 
@@ -55,15 +56,19 @@ def cell_ids(
 
     Args:
         readable: what all ids begin with: `flickr8k_fc-bow_sig-ms_cir`.
-        parents: ids of the trials that they start from, seed by seed.
+        parents: ids of the members of an ensemble, seed by seed; else the id of the trial that it starts from, or none.
         dataset, model, train, objective: canonical JSON of these settings.
     """
-    before = f'"dataset":{dataset},"model":{model},"objective":{objective},"recipe":{_quoted(recipe)}'
-    begun = hashlib.sha256(f'{{{before},"schema_version":{SCHEMA_VERSION},"seed":'.encode())
+    before = f'"model":{model},"objective":{objective},"recipe":{_quoted(recipe)}'
+    before += f',"schema_version":{SCHEMA_VERSION},"seed":'
+    begun = hashlib.sha256(f'{{"dataset":{dataset},{before}'.encode())
     rest, ids = f',"train":{train}}}'.encode(), list[str]()
-    for seed, parent in zip(seeds, parents, strict=True):
-        starts_from = b"" if parent is None else f',"starts_from":{_quoted(parent)}'.encode()
-        hashed = begun.copy()
+    for seed, named in zip(seeds, parents, strict=True):
+        starts_from, hashed = b"", begun.copy()
+        if ensemble:
+            hashed = hashlib.sha256(f'{{"dataset":{dataset},"ensemble":{canonical_json(named)},{before}'.encode())
+        elif named:
+            starts_from = f',"starts_from":{_quoted(named[0])}'.encode()
         hashed.update(b"%d%b%b" % (seed, starts_from, rest))
         ids.append(f"{readable}_s{seed}-{hashed.hexdigest()[:8]}")
     return ids

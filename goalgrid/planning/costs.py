@@ -132,7 +132,7 @@ def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str]
         replaced: ids of the trials that begin anew.
         jobs: trials at a time; None: as the grid says, else the number that fits here.
     """
-    keys = dict.fromkeys(map(Key.of, trials))
+    keys = dict.fromkeys(Key.of(trial) for trial in trials if trial.epochs)  # an ensemble costs an evaluation
     bases = {key: basis for key in keys if (basis := _from_records(overview, key) or _from_probe(overview, key))}
     anew = set(replaced)
     known = [trial for trial in trials if Key.of(trial) in bases] if bases else []
@@ -142,7 +142,7 @@ def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str]
         seconds[trial.id] = basis.step * _steps_left(overview, trial, basis, trial.id in anew)
     shares = {key: share for key, share in gpu_costs.shares(overview, known).items() if bases[key].gpu}
     asked, said = _jobs(overview.grid.resources, shares, jobs)
-    in_order = chains(known)
+    in_order = [span for chain in chains(trials) if (span := [trial for trial in chain if trial.id in seconds])]
     together = max(1, min(asked, len(in_order)))
     return GridCost(
         _hours(in_order, seconds, shares, overview.grid.resources.cpus),
@@ -158,7 +158,7 @@ def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str]
 
 def unmeasured(overview: Overview, trials: Iterable[Trial]) -> list[Trial]:
     """A trial of every data set and recipe that have no finished trial, from which the cost would be known."""
-    first = {Key.of(trial): trial for trial in reversed(list(trials))}
+    first = {Key.of(trial): trial for trial in reversed(list(trials)) if trial.epochs}
     return [trial for key, trial in first.items() if not _from_records(overview, key)]
 
 

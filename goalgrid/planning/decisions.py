@@ -13,8 +13,6 @@ from grid.store.home import State
 Why = Literal["new", "interrupted", "failed", "running", "done", "stale", "forced"]
 """The kind of a reason."""
 
-_ASTRAY: tuple[Why, str, str] = ("stale", "what it starts from is done on other data; --stale trains both", "")
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -75,12 +73,12 @@ def decide(overview: Overview, choice: Choice = Choice()) -> list[TrialDecision]
     for trial in reversed(overview.trials):  # children come before their parents
         state, forced, shown = overview.states[trial.id], anew.get(trial.id), trial.id in asked
         needed = forced is not None or (shown and state in chosen) or trial.id in parents
-        if needed and trial.parent:
-            parents.add(trial.parent)
-        astray = needed and trial.parent in overview.states and _astray(overview, str(trial.parent), anew)
+        if needed:
+            parents.update(trial.parents)
+        astray = needed and any(_astray(overview, parent, anew) for parent in trial.parents)
         trains = needed and (forced is not None or (state is not done and not astray))
         if trains or shown:
-            why = _reason(overview, trial, forced) if trains or state is done or not astray else _ASTRAY
+            why = _reason(overview, trial, forced) if trains or state is done or not astray else _of_astray(trial)
             decisions.append(TrialDecision(trial, *why, trains))
     decisions.reverse()
     return decisions
@@ -110,21 +108,30 @@ def _anew(overview: Overview, choice: Choice, wanted: Sequence[Trial]) -> dict[s
         stale = [trial.id for trial in wanted if trial.id in overview.stale]
         anew |= {trial_id: f"stale: {_causes(overview, trial_id)}" for trial_id in stale}
     for trial in overview.trials:
-        if trial.parent not in anew:
+        replaced = [parent for parent in trial.parents if parent in anew]
+        if not replaced:
             continue
         if overview.states[trial.id] is State.RUNNING:
             raise UserError(
-                f"cannot train {trial.parent} anew: {trial.id}, which starts from it, is running on "
+                f"cannot train {replaced[0]} anew: {trial.id}, which {_needs(trial)} it, is running on "
                 f"{_host(overview, trial)}. Wait for that, or leave it out with --only."
             )
         if overview.states[trial.id] in begun:
-            anew.setdefault(trial.id, "what it starts from is trained anew")
+            anew.setdefault(trial.id, f"what it {_needs(trial)} is trained anew")
     return anew
+
+
+def _needs(trial: Trial) -> str:
+    return "averages" if trial.shared.members else "starts from"
+
+
+def _of_astray(trial: Trial) -> tuple[Why, str, str]:
+    return "stale", f"what it {_needs(trial)} is done on other data; --stale trains both", ""
 
 
 def _astray(overview: Overview, parent: str, anew: dict[str, str]) -> bool:
     """Whether a parent is done on other data than are here now, and stays so."""
-    return parent not in anew and overview.states[parent] is State.DONE and parent in overview.of_other_data
+    return parent not in anew and overview.states.get(parent) is State.DONE and parent in overview.of_other_data
 
 
 def _causes(overview: Overview, trial_id: str) -> str:
@@ -146,7 +153,7 @@ def _reason(overview: Overview, trial: Trial, anew: str | None) -> tuple[Why, st
     if state is State.FAILED:
         return "failed", f"failed: {overview.folder(trial).failure() or 'of unknown class'}", ""
     epoch, step = reached(overview.folder(trial))
-    return "interrupted", "interrupted", f"at epoch {epoch} of {trial.shared.train.epochs} (step {step:,})"
+    return "interrupted", "interrupted", f"at epoch {epoch} of {trial.epochs} (step {step:,})" if trial.epochs else ""
 
 
 def _host(overview: Overview, trial: Trial) -> str:

@@ -11,7 +11,7 @@ from goalgrid.planning.data_at_hand import DataAtHand, now
 from goalgrid.terminal.views import say
 from grid import catalog
 from grid.errors import UserError, unknown
-from grid.expansion import Cell, Trial, expand, select, trials_of
+from grid.expansion import Cell, Trial, chains, expand, select, trials_of
 from grid.gridfile import Grid, changed_name, key_and_value, load, make_known
 from grid.store.home import Home, State, TrialFolder
 from grid.store.saved_grid import read_grid
@@ -75,8 +75,8 @@ class Overview:
     def headline(self) -> str:
         """`45 trials: 40 done, 1 running, 1 failed, 3 planned`."""
         counts = ", ".join(f"{self.counts[state]:,} {state}" for state in ORDER if self.counts[state])
-        chains = sum(trial.parent is None for trial in self.trials)
-        chained = f" in {many(chains, 'chain')}" if chains < len(self.trials) else ""
+        together = len(chains(self.trials)) if any(trial.parents for trial in self.trials) else len(self.trials)
+        chained = f" in {many(together, 'chain')}" if together < len(self.trials) else ""
         return f"{many(len(self.trials), 'trial')}{chained}: {counts}"
 
     def former(self) -> list[str]:

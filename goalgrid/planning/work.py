@@ -16,9 +16,10 @@ class Work:
     """The work that is left of a recipe on a data set.
 
     Args:
+        epochs: of a trial; 0: an ensemble, which trains nothing.
         steps: of an epoch; None: the size of the data set is not known before it is opened.
         views: that a frozen backbone has to see once, for all trials together.
-        after: the recipe that this recipe starts from.
+        after: the recipes of its members, or the recipe that this recipe starts from.
     """
 
     dataset: str
@@ -27,7 +28,7 @@ class Work:
     epochs: int
     steps: int | None
     views: int | None
-    after: str | None
+    after: tuple[str, ...]
 
     @property
     def all_steps(self) -> int | None:
@@ -38,10 +39,12 @@ class Work:
 
     def line(self) -> str:
         """`45 x vsepp-r152 on coco: 30 epochs of 4,426 steps, 5,975,100 together; its backbone sees ... views`."""
+        after = f", each after its {' and '.join(self.after)}" if self.after else ""
+        if not self.epochs:
+            return f"{self.trials} x {self.recipe} on {self.dataset}{after}: trains nothing"
         epochs = many(self.epochs, "epoch")
         steps = f" of {self.steps:,} steps, {self.all_steps:,} together" if self.steps is not None else ""
         views = f"; its backbone sees {self.views:,} views, once for all" if self.views else ""
-        after = f", each after its {self.after}" if self.after else ""
         return f"{self.trials} x {self.recipe} on {self.dataset}{after}: {epochs}{steps}{views}"
 
 
@@ -50,7 +53,7 @@ def work_of(overview: Overview, trials: Iterable[Trial]) -> list[Work]:
     groups: dict[tuple[str, str, int], list[Trial]] = {}
     for trial in trials:
         shared = trial.shared
-        groups.setdefault((shared.dataset.name, shared.recipe, shared.train.epochs), []).append(trial)
+        groups.setdefault((shared.dataset.name, shared.recipe, trial.epochs), []).append(trial)
     return [_work(overview, *key, members) for key, members in groups.items()]
 
 
@@ -75,9 +78,11 @@ def reached(folder: TrialFolder) -> tuple[int, int]:
 
 
 def _work(overview: Overview, dataset: str, recipe: str, epochs: int, trials: list[Trial]) -> Work:
-    shared = trials[0].shared
+    shared, after = trials[0].shared, catalog.recipe(recipe).parents
+    if not epochs:
+        return Work(dataset, recipe, len(trials), 0, 0, None, after)
     network, sizes, views = shared.model.image.feature_network, overview.data.sizes(shared), None
     if sizes and network:
         views = int(network.crops) * sizes["train"][0] + sizes["val"][0] + sizes["test"][0]
     steps = epoch_steps(overview, shared)
-    return Work(dataset, recipe, len(trials), epochs, steps, views, catalog.recipe(recipe).starts_from)
+    return Work(dataset, recipe, len(trials), epochs, steps, views, after)

@@ -66,16 +66,23 @@ def failures(overview: Overview) -> list[FailureGroup]:
     return [_group(overview, failure, trials) for (failure, _), trials in ordered]
 
 
+def waiting(overview: Overview) -> dict[str, list[str]]:
+    """The planned trials that come after trials that failed, with these."""
+    failed = {trial.id for trial in overview.having(State.FAILED)}
+    named = {trial.id: [parent for parent in trial.parents if parent in failed] for trial in overview.left()}
+    return {trial_id: parents for trial_id, parents in named.items() if parents}
+
+
 def running(overview: Overview) -> list[RunningTrial]:
     trials = []
     for trial in overview.having(State.RUNNING):
-        folder, train = overview.folder(trial), trial.shared.train
+        folder = overview.folder(trial)
         latest = folder.latest()
         lease = latest.content() if latest else {}
         of_epoch = epoch_steps(overview, trial.shared)
-        steps, epoch = of_epoch and of_epoch * train.epochs, len(list(folder.rows()))
+        steps, epoch = of_epoch and of_epoch * trial.epochs, len(list(folder.rows()))
         host, step = str(lease.get("host", "?")), int(lease.get("step", 0))
-        trials.append(RunningTrial(trial.id, host, step, steps, epoch, train.epochs))
+        trials.append(RunningTrial(trial.id, host, step, steps, epoch, trial.epochs))
     return trials
 
 
@@ -101,6 +108,7 @@ def to_dict(overview: Overview) -> dict[str, Any]:
         **overview.to_dict(),
         "running": [asdict(trial) for trial in running(overview)],
         "failed": [group.to_dict() for group in failures(overview)],
+        "waiting": waiting(overview),
         "collapsed": [trial.id for trial in collapsed(overview)],
         "stale": stale(overview),
         "former": overview.former(),
@@ -144,7 +152,10 @@ def running_lines(overview: Overview) -> list[str]:
 
 
 def failure_lines(overview: Overview) -> list[str]:
-    """Failures by class with advice, then by message, with a log and the command that runs a trial alone."""
+    """Failures by class with advice, then by message, with a log and the command that runs a trial alone.
+
+    Then the trials that wait for a trial that failed.
+    """
     told: list[str] = []
     for failure, members in groupby(failures(overview), key=lambda group: group.failure):
         groups = list(members)
@@ -153,7 +164,8 @@ def failure_lines(overview: Overview) -> list[str]:
         told.append(f"failed: {count} x {failure} ({many(attempts, 'attempt')}). {advice}.")
         for group in groups:
             told += [f"  {len(group.trials)} x {group.message}", f"    log:   {group.log}", f"    alone: {group.alone}"]
-    return told
+    waits = [f"{trial} ({', '.join(failed)})" for trial, failed in waiting(overview).items()]
+    return [*told, *([f"waiting for trials that failed: {listed(waits)}"] if waits else [])]
 
 
 def _stale_lines(overview: Overview) -> list[str]:

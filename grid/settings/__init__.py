@@ -139,3 +139,11 @@ class TrialSettings(Settings):
     starts_from: Annotated[str | None, IdentityDefault(None)] = Field(
         default=None, description="id of the trial whose best checkpoint this one fine-tunes"
     )
+    ensemble: Annotated[tuple[str, ...], IdentityDefault(())] = Field(
+        default=(), description="ids of the trials whose scores this one averages; it trains nothing"
+    )
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """Ids of the trials that come first: its members, or the trial that it starts from."""
+        return self.ensemble or ((self.starts_from,) if self.starts_from else ())

@@ -66,8 +66,8 @@ SCHEMA = pa.schema([
     _column("starts_from", pa.string(), "id of the trial whose best checkpoint it fine-tunes", nullable=True),
     _column("settings", pa.string(), "all settings of the trial, as JSON"),
     _column("selection", pa.string(), "rule that picked the checkpoint whose test metrics count"),
-    _column("selected_epoch", pa.int32(), "epoch of that checkpoint", "epochs, from 1"),
-    _column("epochs", pa.int32(), "epochs trained", "epochs"),
+    _column("selected_epoch", pa.int32(), "epoch of that checkpoint; 0: an ensemble has none", "epochs, from 1"),
+    _column("epochs", pa.int32(), "epochs trained; 0: an ensemble trains nothing", "epochs"),
     _column("steps", pa.int64(), "updates of the weights", "steps"),
     *_metrics("val"),
     *_metrics("test"),
@@ -108,8 +108,8 @@ class Trained:
     """What a finished training gives its record.
 
     Args:
-        rows: the history, a row an epoch.
-        selected: the row of the epoch whose checkpoint counts.
+        rows: the history, a row an epoch; an ensemble has none.
+        selected: the row of the epoch whose checkpoint counts; of an ensemble, its validation.
         metrics: on the test split, by protocol.
         ranks: of the test queries by the trial's own protocol, for `i2t` and `t2i`.
         image_of_text: row of each test caption's image.
@@ -144,9 +144,9 @@ class Trained:
             "starts_from": settings.starts_from,
             "settings": settings.model_dump_json(),
             "selection": settings.train.selection,
-            "selected_epoch": selected["epoch"],
-            "epochs": self.rows[-1]["epoch"],
-            "steps": self.rows[-1]["step"],
+            "selected_epoch": selected.get("epoch", 0),
+            "epochs": self.rows[-1]["epoch"] if self.rows else 0,
+            "steps": self.rows[-1]["step"] if self.rows else 0,
             **{f"val_{name}": selected[f"val_{name}"] for name in METRICS},
             **{f"test_{name}": value for name, value in self.metrics[own].items()},
             "other_metrics": others or None,

@@ -157,9 +157,14 @@ def samples(jobs: Sequence[Job], resources: Resources) -> list[Sample]:
         return []
     by_kind = dict[str, Sample]()
     for job in jobs:
-        for settings in job.trials if job.machine.gpu else ():
+        for settings in _training(job) if job.machine.gpu else ():
             by_kind.setdefault(speed_of(settings), Sample(settings, job.machine))
     return list(by_kind.values())
+
+
+def _training(job: Job) -> list[TrialSettings]:
+    """The trials that train: an ensemble evaluates models that were trained on the share before."""
+    return [settings for settings in job.trials if not settings.ensemble]
 
 
 def sized(jobs: Sequence[Job], needs: Needs) -> list[Job]:
@@ -168,8 +173,8 @@ def sized(jobs: Sequence[Job], needs: Needs) -> list[Job]:
 
 
 def _sized(job: Job, needs: Needs) -> Job:
-    kinds = [speed_of(settings) for settings in job.trials]
-    if not needs.keys() >= set(kinds):
+    kinds = [speed_of(settings) for settings in _training(job)]
+    if not kinds or not needs.keys() >= set(kinds):
         return job
     largest = max((needs[kind] for kind in kinds), key=Need.share)
     return replace(job, request=replace(job.request, gpu=largest.share(), memory=largest.bound(largest.share())))

@@ -69,8 +69,8 @@ def work(job: Job, report: Listener, stop: Stop, *, node: str = "", capture: boo
         if stop.asked():
             return
         folder = home.trial(trial_id)
-        if settings.starts_from in job.ids and not home.trial(settings.starts_from).done.exists():
-            continue  # its parent failed and reported that; this trial stays planned
+        if any(parent in job.ids and not home.trial(parent).done.exists() for parent in settings.parents):
+            continue  # a parent failed and reported that; this trial stays planned
         if job.tried and len(folder.attempts()) > job.tried[number] and not decision(job, trial_id).policy.at_once:
             continue  # an attempt of this round failed; the next attempt waits for the next round
         run_trial(settings, folder, report, job.machine, origin=origin, cadence=job.launched.cadence, stop=stop)
@@ -89,8 +89,8 @@ def left(job: Job) -> Job | None:
     """
     home, kept = job.home, list[str]()
     for trial_id, settings in zip(job.ids, job.trials, strict=True):
-        waits = settings.starts_from in job.ids and settings.starts_from not in kept
-        orphan = waits and not home.trial(str(settings.starts_from)).done.exists()
+        lost = [parent for parent in settings.parents if parent in job.ids and parent not in kept]
+        orphan = any(not home.trial(parent).done.exists() for parent in lost)
         state = home.trial(trial_id).state()
         worth = state is not State.FAILED or decision(job, trial_id).given_up is None
         if state not in (State.DONE, State.RUNNING) and worth and not orphan:

@@ -1,12 +1,12 @@
 """What a model embeds of a split, and how it ranks it: vectors at once, sets of vectors a tile at a time."""
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from grid.settings import TrialSettings
@@ -89,12 +89,14 @@ def ranked(
     Args:
         fold: images of a part that is ranked for itself; None: the split is ranked as a whole.
     """
-    scorer = model.scorer
-    if scorer is None:
+    if model.scorer is None:
         return evaluation.rank_in_folds(image, text, image_of_text, fold)
-
-    def score(images: Sets, captions: Captions) -> Tensor:
-        return scorer(images, captions.sets)
-
     with torch.inference_mode():
-        return evaluation.rank_in_folds(image, text, image_of_text, fold, score, chunk=TILE)
+        return evaluation.rank_in_folds(image, text, image_of_text, fold, partial(scored, model), chunk=TILE)
+
+
+def scored(model: Vse, image: Rows, text: Rows) -> Float[Tensor, "i t"]:
+    """The model's scores of what `embedded` returned."""
+    found: Any = text.sets if isinstance(text, Captions) else text
+    images: Any = image
+    return model.scores(images, found)

@@ -1,6 +1,6 @@
 """The fingerprint of the code that decides a trial's numbers, read from the sources without importing them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from hashlib import sha256
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from grid import catalog, uses
+from grid.encoders import ModelSettings
 from grid.expansion import Shared
 from grid.objectives import CATALOGUE
 from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
@@ -23,28 +24,40 @@ ROOTS = (
 )
 """Where training begins, in the trial's process and in a replica's. All code that these reach counts."""
 
+ENSEMBLE = "runners.trial.ensemble.Ensemble"
+"""Where the evaluation of an ensemble begins."""
+
 _ROOTS = frozenset(ROOTS)
 
 
-def code_fingerprint(settings: Shared | TrialSettings) -> str:
-    """Fingerprint of the code that trains these settings, with only the objective and encoders that they name."""
-    packages = sorted({own.source for name in _chosen(settings) if (own := uses.package_of(name))})
-    return _fingerprint(sources(), *begun_by(settings), " ".join(packages))
+def code_fingerprint(settings: Shared | TrialSettings, members: Sequence[ModelSettings] = ()) -> str:
+    """Fingerprint of the code that trains these settings, with only the objective and encoders that they name.
+
+    Args:
+        members: the models of an ensemble's members, which `Shared` holds itself.
+    """
+    packages = sorted({own.source for name in _chosen(settings, members) if (own := uses.package_of(name))})
+    return _fingerprint(sources(), *begun_by(settings, members), " ".join(packages))
 
 
-def begun_by(settings: Shared | TrialSettings) -> tuple[frozenset[str], frozenset[str]]:
+def begun_by(
+    settings: Shared | TrialSettings, members: Sequence[ModelSettings] = ()
+) -> tuple[frozenset[str], frozenset[str]]:
     """Where a training of these settings begins, and the names in the settings, as `Sources` takes them."""
-    parts = (settings.dataset, settings.model, settings.train, settings.objective)
+    members = settings.members if isinstance(settings, Shared) else members
+    parts = (settings.dataset, settings.model, settings.train, settings.objective, *members)
     looked = [_looked_through(_Itself(part)) for part in parts]
     classes, held = (frozenset[str]().union(*found) for found in zip(*looked, strict=True))
-    own = {place for name in _chosen(settings) if (place := uses.place(name))}
-    return classes | _ROOTS | own, held.union(catalog.protocols(settings.dataset.name))
+    own = {place for name in _chosen(settings, members) if (place := uses.place(name))}
+    roots = _ROOTS | ({ENSEMBLE} if members else set())
+    return classes | roots | own, held.union(catalog.protocols(settings.dataset.name))
 
 
-def _chosen(settings: Shared | TrialSettings) -> set[str]:
+def _chosen(settings: Shared | TrialSettings, members: Sequence[ModelSettings]) -> set[str]:
     """The names in settings that may be of something of a user's own."""
-    poolings = {getattr(part, "pooling", "") for part in (settings.model.image, settings.model.text)}
-    return {settings.objective.name, *poolings}
+    members = settings.members if isinstance(settings, Shared) else members
+    encoders = [part for model in (settings.model, *members) for part in (model.image, model.text)]
+    return {settings.objective.name, *(getattr(part, "pooling", "") for part in encoders)}
 
 
 def sources() -> Sources:

@@ -33,8 +33,7 @@ class Learner:
     def __init__(self, settings: TrialSettings, inputs: Inputs) -> None:
         self.settings, self.inputs = settings, inputs
         checkpoints.seed_torch(derived_seed(settings, "dropout"), inputs.device)
-        shape, words, seed = inputs.pairs.train.images.shape, len(inputs.reader), derived_seed(settings, "weights")
-        self.model = Vse(settings.model, shape, words, seed=seed, places=inputs.places).to(inputs.device)
+        self.model = model_of(settings, inputs)
         if settings.train.compile:
             self.model.image.compile()
             self.model.text.compile()
@@ -109,6 +108,12 @@ class Learner:
         """Restore what `state` returned."""
         self.model.load_weights(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+
+
+def model_of(settings: TrialSettings, inputs: Inputs) -> Vse:
+    """The trial's model as it starts, on the device that trains."""
+    shape, words, seed = inputs.pairs.train.images.shape, len(inputs.reader), derived_seed(settings, "weights")
+    return Vse(settings.model, shape, words, seed=seed, places=inputs.places).to(inputs.device)
 
 
 def learning_rate(train: TrainSettings, epoch: int) -> float:

@@ -191,6 +191,22 @@ def best_of(folder: TrialFolder, device: torch.device) -> dict[str, Any]:
     return content
 
 
+def chosen(folder: TrialFolder, train: TrainSettings, device: torch.device) -> tuple[dict[str, Tensor], str]:
+    """The weights of a finished trial that its selection rule picks, and the fingerprint of the data it read.
+
+    Raises:
+        UserError: the best checkpoint is missing or damaged, or the rule picks weights that are not kept.
+    """
+    content = best_of(folder, device)
+    epoch = content["row"]["epoch"]
+    if train.selection == "last" and epoch != train.epochs:
+        raise UserError(
+            f"{folder.trial_id} keeps its weights of epoch {epoch}, which validated best, and train.selection = 'last' "
+            f"picks epoch {train.epochs}. Leave train.selection at 'best-val-rsum' for the members of an ensemble."
+        )
+    return dict(content["model"]), str(content["sources"]["data"])
+
+
 def _own(folder: TrialFolder, path: Path, device: torch.device) -> dict[str, Any] | None:
     """The checkpoint at `path`, of this trial and kind; None without a file.
 

@@ -1,6 +1,7 @@
 """A trial from start to record, in its folder. Knows neither Ray nor the command line."""
 
 import traceback
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,13 +19,14 @@ from grid.store.home import State, TrialFolder
 from results.records import provenance, record
 from retrieval.evaluation import Ranks
 from runners.training.fingerprint import code_fingerprint
-from runners.training.inputs import Inputs, prepare, protocols_of
+from runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of
 from runners.training.machine import Machine
-from runners.training.progress import Cadence, Progress
+from runners.training.progress import Cadence
 from runners.training.replicas import Replicas
-from runners.training.trainer import Hooks, Preempted, Trainer
+from runners.training.trainer import Hooks, Preempted, Trainer, validation
 from runners.trial import holding, move_aside
 from runners.trial.endings import classify, given_up
+from runners.trial.ensemble import Ensemble, settings_of
 from runners.trial.events import Event, EventKind, Listener
 from runners.trial.holding import Hold, Origin
 from runners.trial.stopping import Stop
@@ -88,24 +90,58 @@ class TrialRun:
         """Train to the last epoch, evaluate, and write the record.
 
         Raises:
-            UserError: the trial that it starts from is not done.
+            UserError: the trial that it starts from, or a member of the ensemble, is not done.
         """
         settings, folder = self.settings, self.folder
-        parent = TrialFolder(folder.path.parent / settings.starts_from) if settings.starts_from else None
+        if settings.ensemble:
+            return self.combine()
         hooks = Hooks(self.hold.begin, self._epoch, self.hold.beat, self._warn, self._begin_anew)
         with Replicas(settings, self.machine) as replicas:
             inputs = self.start()
-            if parent and not parent.done.exists():
-                raise UserError(
-                    f"it starts from {parent.trial_id}, which is not done. Run the grid: parents come first."
-                )
+            parent = next(iter(self.parents()), None)
             if replicas.count > 1:
                 self.hold.log(replicas.said())
             trainer = Trainer(
                 settings, inputs, folder, hooks=hooks, cadence=cadence, code=self.code, start=parent, replicas=replicas
             )
             trainer.fit()
-        return self.finish(trainer.progress, inputs, trainer.by_protocols(protocols_of(settings)))
+        progress = trainer.progress
+        return self.finish(
+            inputs,
+            trainer.by_protocols(protocols_of(settings)),
+            selected=progress.selected,
+            data=progress.sources["data"],
+            rows=progress.rows,
+            replicas=progress.replicas,
+        )
+
+    def combine(self) -> State:
+        """Evaluate the mean of the members' scores, and write the record.
+
+        Raises:
+            UserError: a member is not done, or its weights cannot be read.
+            Preempted: it was asked to end.
+        """
+        folders = self.parents()
+        inputs = self.start()
+        self.hold.begin(0)
+        ensemble = Ensemble.load(folders, self.machine, self._beat)
+        selected = validation(ensemble.evaluate("val"))
+        by_protocol = ensemble.by_protocols(protocols_of(self.settings))
+        return self.finish(inputs, by_protocol, selected=selected, data=data_fingerprint(inputs, self.settings.model))
+
+    def parents(self) -> list[TrialFolder]:
+        """The folders of the ensemble's members, or of the trial that it starts from.
+
+        Raises:
+            UserError: a trial among them is not done.
+        """
+        folders = [TrialFolder(self.folder.path.parent / name) for name in self.settings.parents]
+        if undone := [folder for folder in folders if not folder.done.exists()]:
+            does = "averages" if self.settings.ensemble else "starts from"
+            state = "failed" if undone[0].error.exists() else "is not done"
+            raise UserError(f"it {does} {undone[0].trial_id}, which {state}. Run the grid: parents come first.")
+        return folders
 
     def start(self) -> Inputs:
         """Log the start, write settings and environment to the folder, and open the data.
@@ -134,13 +170,25 @@ class TrialRun:
     @cached_property
     def code(self) -> str:
         """Fingerprint of the code that trains it, taken at the start: later edits take no part."""
-        return code_fingerprint(self.settings)
+        members = [settings_of(folder).model for folder in self.parents()] if self.settings.ensemble else []
+        return code_fingerprint(self.settings, members)
 
-    def finish(self, progress: Progress, inputs: Inputs, by_protocol: dict[str, Ranks]) -> State:
+    def finish(
+        self,
+        inputs: Inputs,
+        by_protocol: dict[str, Ranks],
+        *,
+        selected: dict[str, Any],
+        data: str,
+        rows: Sequence[dict[str, Any]] = (),
+        replicas: int = 1,
+    ) -> State:
         """Write the record, and then that the trial is done.
 
         Args:
             by_protocol: ranks of the test split by each of `protocols_of`.
+            selected, rows, replicas: as `record.Trained` has them.
+            data: fingerprint of the data that were read.
 
         Raises:
             Fenced: another process holds the trial now.
@@ -152,13 +200,13 @@ class TrialRun:
         trained = record.Trained(
             trial_id=folder.trial_id,
             settings=self.settings,
-            rows=progress.rows,
-            selected=progress.selected,
+            rows=rows,
+            selected=selected,
             metrics=metrics,
             ranks={direction: getattr(by_protocol[own], direction).tolist() for direction in ("i2t", "t2i")},
             image_of_text=inputs.pairs.test.image_of_text.tolist(),
-            replicas=progress.replicas,
-            data_fingerprint=progress.sources["data"],
+            replicas=replicas,
+            data_fingerprint=data,
             code_fingerprint=self.code,
             environment=self.environment | noted,
         )
@@ -210,6 +258,10 @@ class TrialRun:
     def _epoch(self, epoch: int, metrics: dict[str, float]) -> None:
         self.hold.log(f"epoch {epoch}: " + ", ".join(f"{name} {metrics[name]:.4g}" for name in LOGGED))
         self._tell("epoch", epoch=epoch, metrics=metrics)
+
+    def _beat(self) -> None:
+        if self.hold.beat(0):
+            raise Preempted
 
     def _tell(self, kind: EventKind, message: str = "", **details: Any) -> None:
         self.report(Event(self.folder.trial_id, kind, message=message, **details))

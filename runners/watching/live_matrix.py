@@ -68,9 +68,7 @@ class Board:
         self.cells = cells
         self.started = time.monotonic()
         self.trials: dict[str, TrialProgress] = {
-            trial.id: TrialProgress(states[trial.id], trial.settings.train.epochs)
-            for cell in cells
-            for trial in cell.trials
+            trial.id: TrialProgress(states[trial.id], trial.epochs) for cell in cells for trial in cell.trials
         }
         self.blocks: dict[MatrixKey, dict[str, Cell]] = {}
         """The cells of each matrix, by objective."""

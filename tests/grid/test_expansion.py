@@ -27,9 +27,9 @@ def test_first_seeds_come_first() -> None:
 def test_a_parent_comes_before_those_that_start_from_it() -> None:
     found = trials_of(expand(load("goal-table3-coco", ["sweep.objective.tau=[1, 10]"])))
     place = {trial.id: number for number, trial in enumerate(found)}
-    started = [trial for trial in found if trial.parent]
+    started = [trial for trial in found if trial.parents]
     assert started
-    assert all(place[trial.parent or ""] < place[trial.id] for trial in started)
+    assert all(place[parent] < place[trial.id] for trial in started for parent in trial.parents)
 
 
 def test_cells_without_the_swept_parameter_share_their_trials() -> None:

@@ -7,8 +7,9 @@ import pytest
 
 from grid import catalog
 from grid.errors import UserError
-from grid.expansion import expand
+from grid.expansion import chains, expand
 from grid.gridfile import Grid, load
+from grid.identity import digest
 from grid.store.home import Home
 from grid.store.saved_grid import read_grid, save_grid
 
@@ -69,7 +70,7 @@ def test_an_own_recipe_starts_from_another(tmp_path: Path) -> None:
     grid = own_grid(tmp_path, 'recipes = "./tuned.toml"\n', short=SHORT, tuned=tuned)
     first, second = expand(grid)
     assert (first.recipe, second.recipe) == ("short", "tuned")
-    assert second.trials[0].parent == first.trials[0].id
+    assert second.trials[0].parents == (first.trials[0].id,)
 
 
 def test_a_saved_grid_keeps_its_recipes_whole(tmp_path: Path) -> None:
@@ -119,3 +120,36 @@ def test_a_mistake_in_an_own_recipe_is_one_message(mistake: str, tmp_path: Path)
     files = {"short": SHORT, "broken": "x = \n", "a": 'extends = "b.toml"\n', "b": 'extends = "a.toml"\n'}
     with pytest.raises(UserError, match=said):
         own_grid(tmp_path, content, **files)
+
+
+def test_an_own_ensemble_waits_for_its_members(tmp_path: Path) -> None:
+    tables = '[recipe.both]\nensemble = ["./short.toml", "cnn-gru"]\n'
+    grid = own_grid(tmp_path, f'recipes = "both"\n{tables}', short=SHORT)
+    first, second, both = expand(grid)
+    assert (first.recipe, second.recipe, both.recipe) == ("short", "cnn-gru", "both")
+    (trial,) = both.trials
+    assert trial.parents == trial.settings.ensemble == (first.trials[0].id, second.trials[0].id)
+    assert trial.id.endswith(digest(trial.settings)[:8])
+    assert chains([first.trials[0], second.trials[0], trial]) == [[first.trials[0], second.trials[0], trial]]
+    save_grid(grid, [trial], Home(tmp_path / "runs"))
+    assert [cell.trials for cell in expand(read_grid("g", Home(tmp_path / "runs")))] == [
+        first.trials, second.trials, both.trials
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ('ensemble = ["cnn-bow"]', r"ensemble = \['cnn-bow'\] is no list of two or more recipes, each named once"),
+        ('ensemble = "cnn-bow"', "ensemble = 'cnn-bow' is no list of two or more recipes"),
+        ('ensemble = ["cnn-bow", "cnn-bow"]', "each named once"),
+        ('ensemble = ["cnn-bow", "cnn-gruu"]', "unknown recipe 'cnn-gruu'.*Did you mean 'cnn-gru'"),
+        ('ensemble = ["cnn-bow", "scan-tiny"]', "its member 'scan-tiny' is an ensemble itself"),
+        ('ensemble = ["cnn-bow", "cnn-gru"]\ntrain.epochs = 3', "trains nothing, so it has no train"),
+        ('ensemble = ["cnn-bow", "cnn-gru"]\nextends = "cnn-gru"', "trains nothing, so it has no extends"),
+        ('ensemble = ["cnn-bow", "both"]', "extend or start from one another"),
+    ],
+)
+def test_a_wrong_ensemble_is_told(tmp_path: Path, table: str, said: str) -> None:
+    with pytest.raises(UserError, match=f"(?s){said}"):
+        expand(own_grid(tmp_path, f'recipes = "both"\n[recipe.both]\n{table}\n'))

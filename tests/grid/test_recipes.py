@@ -122,7 +122,7 @@ class TestChains:
     def test_a_parent_is_added_and_comes_first(self) -> None:
         ours = trials(TINY, "seeds=[0]")
         assert [trial.settings.recipe for trial in ours] == ["vsepp-r152-tiny"] * 15 + ["vsepp-r152-tiny-ft"] * 15
-        assert [trial.parent for trial in ours[15:]] == [trial.id for trial in ours[:15]]
+        assert [trial.parents for trial in ours[15:]] == [(trial.id,) for trial in ours[:15]]
 
     def test_naming_the_parent_changes_nothing(self) -> None:
         both = 'recipes=["vsepp-r152-tiny-ft","vsepp-r152-tiny"]'
@@ -134,10 +134,10 @@ class TestChains:
 
     def test_parents_have_the_childs_objective_seed_and_sweep_point(self) -> None:
         ours = {trial.id: trial for trial in trials(TINY, "sweep.train.clip_norm=[1.0, 2.0]")}
-        children = [trial for trial in ours.values() if trial.parent]
+        children = [trial for trial in ours.values() if trial.parents]
         assert len(children) == 90
         for child in children:
-            parent = ours[child.parent].settings  # type: ignore[index]
+            parent = ours[child.parents[0]].settings
             assert parent.objective == child.settings.objective
             assert parent.seed == child.settings.seed
             assert parent.train.clip_norm == child.settings.train.clip_norm

@@ -92,7 +92,7 @@ class TestReasons:
         found = decide(Overview.of(load("demo", CHAIN), Home(tmp_path)), Choice("recipe=*-ft"))
         parent, child = to_train(found)
         assert [trial.shared.recipe for trial in (parent, child)] == ["vsepp-r152-tiny", "vsepp-r152-tiny-ft"]
-        assert child.parent == parent.id
+        assert child.parents == (parent.id,)
 
     def test_json_has_every_reason(self, pair: Home, verb: Verb) -> None:
         told = json.loads(verb("plan", "demo", *PAIR, "--force", "--json", runs=pair).stdout)

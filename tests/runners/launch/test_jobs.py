@@ -102,13 +102,13 @@ def test_a_chain_asks_for_the_most_that_one_of_its_trials_needs() -> None:
 
 def test_a_child_whose_parent_is_done_is_a_job_of_its_own() -> None:
     grid = load("demo", CHAINED)
-    children = [trial for trial in trials_of(expand(grid)) if trial.parent]
+    children = [trial for trial in trials_of(expand(grid)) if trial.parents]
     assert [len(job.ids) for job in jobs_for(grid, children, Home(Path("/tmp/runs")), gpus=0)] == [1] * 4
 
 
 def test_two_children_of_one_parent_share_its_job() -> None:
     first, second = (trial for trial in trials_of(expand(load("demo", [*CHAINED, "seeds=[0]"])))[:2])
-    twins = [first._replace(id=f"{first.id}-{n}", parent=first.id) for n in "ab"]
+    twins = [first._replace(id=f"{first.id}-{n}", parents=(first.id,)) for n in "ab"]
     assert [[one.id for one in chain] for chain in chains([first, *twins, second])] == [
         [first.id, twins[0].id, twins[1].id],
         [second.id],

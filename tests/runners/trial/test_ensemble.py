@@ -1,0 +1,125 @@
+"""Ensembles: their numbers are those of the mean of the members' scores; they wait, go on, and name who failed."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from grid.errors import UserError
+from grid.settings import TrialSettings
+from grid.store.home import Home, TrialFolder
+from results.records import record
+from runners.training.embedding import embedded, scored
+from runners.training.machine import Machine
+from runners.trial.ensemble import Member
+from tests.conftest import Goalgrid
+
+GRID = """
+name = "pair"
+datasets = "shapes"
+recipes = "both"
+objectives = "unified"
+seeds = 0
+[recipe.both]
+ensemble = ["words", "cells"]
+[recipe.words]
+extends = "cnn-bow"
+model.dim = 32
+model.image.size = 16
+train = { epochs = 2, batch_size = 500 }
+[recipe.cells]
+extends = "scan-t2i-tiny"
+model.dim = 16
+model.image.size = 16
+train = { epochs = 1, batch_size = 500 }
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, goalgrid: Goalgrid) -> Path:
+    """An ensemble of a model of vectors and a model of sets, which are not named in its grid, trained."""
+    folder = tmp_path_factory.mktemp("ensemble")
+    (folder / "pair.toml").write_text(GRID)
+    finished = goalgrid("run", str(folder / "pair.toml"), "--here", "--mlflow-uri", "", runs=folder)
+    assert finished.returncode == 0, finished.stderr
+    return folder
+
+
+def of_recipe(runs: Path, recipe: str) -> TrialFolder:
+    return next(folder for folder in Home(runs).trials() if f"_{recipe}_" in folder.trial_id)
+
+
+def remove(folder: TrialFolder) -> None:
+    folder.done.unlink()
+    folder.record.unlink()
+
+
+def test_its_metrics_are_those_of_the_mean_of_the_members_scores(runs: Path) -> None:
+    members = [Member.load(of_recipe(runs, recipe), Machine()) for recipe in ("words", "cells")]
+    matrices = []
+    for member in members:
+        image, text, owners = embedded(member.model, member.settings, member.inputs, "test")
+        with torch.inference_mode():
+            matrices.append(scored(member.model, image, text).numpy())
+    mean = (matrices[0] + matrices[1]) / 2
+    right = owners == np.arange(len(mean))[:, None]
+    best = np.where(right, mean, -np.inf).max(1, keepdims=True)
+    own = mean[owners, np.arange(len(owners))]
+    i2t, t2i = (~right & (mean > best)).sum(1), (~right & (mean > own)).sum(0)
+    (row,) = record.collect([of_recipe(runs, "both").record]).to_pylist()
+    assert row["test_i2t_ranks"] == pytest.approx(i2t, abs=1)  # ties of rounding
+    assert row["test_t2i_ranks"] == pytest.approx(t2i, abs=1)
+    for name, ranks in (("i2t", i2t), ("t2i", t2i)):
+        for k in (1, 5, 10):
+            assert row[f"test_{name}_r{k}"] == pytest.approx(100 * (ranks < k).mean(), abs=0.05)
+
+
+def test_its_record_says_that_it_trained_nothing(runs: Path) -> None:
+    (row,) = record.collect([of_recipe(runs, "both").record]).to_pylist()
+    assert (row["epochs"], row["steps"], row["selected_epoch"], row["history"]) == (0, 0, 0, [])
+    assert row["val_rsum"] > 0
+    assert TrialSettings.model_validate_json(row["settings"]).ensemble == tuple(
+        of_recipe(runs, recipe).trial_id for recipe in ("words", "cells")
+    )
+
+
+def test_every_verb_takes_it(runs: Path, goalgrid: Goalgrid) -> None:
+    assert "pair: 3 trials in 1 chain: 3 done" in goalgrid("status", "pair", runs=runs).stdout
+    planned = goalgrid("plan", str(runs / "pair.toml"), "--force", runs=runs)
+    assert "1 x both on shapes, each after its words and cells: trains nothing" in planned.stdout
+    assert "cells on shapes: from 1 finished trial" in planned.stdout
+    assert "both on shapes: not known" not in planned.stdout
+    assert "both" in goalgrid("table", "pair", runs=runs).stdout
+    page = goalgrid("report", "pair", "--output", str(runs / "page.html"), runs=runs)
+    assert page.returncode == 0, page.stderr
+
+
+def test_one_that_was_cut_off_after_its_first_member_goes_on(runs: Path, goalgrid: Goalgrid) -> None:
+    both, cells = of_recipe(runs, "both"), of_recipe(runs, "cells")
+    before = record.collect([both.record]).to_pylist()[0]["test_rsum"]
+    remove(both)
+    remove(cells)
+    again = goalgrid("resume", "pair", "--here", "--mlflow-uri", "", runs=runs)
+    assert again.returncode == 0, again.stderr
+    assert len(of_recipe(runs, "words").attempts()) == 1
+    assert record.collect([both.record]).to_pylist()[0]["test_rsum"] == before
+
+
+def test_a_member_that_failed_is_named(runs: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
+    broken = GRID.replace("epochs = 1,", 'epochs = 1, lr = 1e38, optimizer = "adam",')
+    (tmp_path / "pair.toml").write_text(broken)
+    failed = goalgrid("run", str(tmp_path / "pair.toml"), "--here", "--mlflow-uri", "", runs=tmp_path)
+    assert failed.returncode == 4
+    both, cells = "shapes_both_unified_s0", "shapes_cells_unified_s0"
+    (line,) = [line for line in failed.stderr.splitlines() + failed.stdout.splitlines() if "waiting for trials" in line]
+    assert both in line
+    assert cells in line
+
+
+def test_a_member_without_its_weights_is_told(runs: Path) -> None:
+    cells = of_recipe(runs, "cells")
+    kept = cells.best_checkpoint.rename(runs / "kept")
+    with pytest.raises(UserError, match=r"best checkpoint .* cannot be read"):
+        Member.load(cells, Machine())
+    kept.rename(cells.best_checkpoint)
