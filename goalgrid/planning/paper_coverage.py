@@ -39,7 +39,7 @@ def lines(found: "Coverage") -> list[str]:
     """The share of the table's numbers that the grid fills, and a line for each reason why numbers will be missing."""
     total = len(found.filled) + len(found.lacking)
     share = f"all {total}" if not found.lacking else f"{len(found.filled)} of {total}"
-    changed = f", but not as published: {', '.join(found.changed)}" if found.changed else ""
+    changed = f", by settings other than the recipes': {', '.join(found.changed)}" if found.changed else ""
     reasons: dict[str, list[tuple[Result, Gap]]] = {}
     for result, gap in found.lacking:
         reasons.setdefault(gap.why, []).append((result, gap))
