@@ -286,8 +286,10 @@ def _combined(own: dict[str, Any], members: Sequence[dict[str, Any]], place: str
         UserError: the ensemble has settings of a training, or a member is an ensemble itself.
     """
     first = members[0]
-    trains = [name for name in ("extends", "starts_from") if name in own]
-    trains += [name for name in ("model", "train") if own.get(name, first[name]) != first[name]]
+    other = {"extends": None, "starts_from": None, **first}
+    trains = [
+        name for name in ("extends", "starts_from", "model", "train") if own.get(name, other[name]) != other[name]
+    ]
     if trains:
         raise UserError(f"recipe {place}: an ensemble trains nothing, so it has no {' and no '.join(trains)}.")
     for name, member in zip(own["ensemble"], members, strict=True):

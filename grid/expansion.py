@@ -47,9 +47,8 @@ class Trial(NamedTuple):
     @property
     def settings(self) -> TrialSettings:
         """All settings that its result depends on, put together at each call."""
-        *shared, members = self.shared
-        sections = dict(zip(Shared._fields, shared, strict=False))
-        if members:
+        sections = self.shared._asdict()
+        if sections.pop("members"):
             return TrialSettings(**sections, seed=self.seed, ensemble=self.parents)
         return TrialSettings(**sections, seed=self.seed, starts_from=self.parents[0] if self.parents else None)
 
@@ -179,7 +178,7 @@ def _trials(
     """
     ensemble = len(before) > 1
     members = tuple(trials[0].shared.model for trials in before) if ensemble else ()
-    data, model, train = (section.settings for section in common)
+    data, model, train = common.dataset.settings, common.model.settings, common.train.settings
     shared = Shared(data, recipe, model, train, objective.settings, members)
     readable = f"{shared.dataset.name}_{recipe}_{shared.objective.name}"
     texts = {name: section.text for name, section in common._asdict().items()}

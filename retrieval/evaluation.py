@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -90,6 +90,7 @@ def recall(ranks: Int[np.ndarray, " q"], k: int) -> float:
     return 100.0 * float((ranks < k).mean())
 
 
+@runtime_checkable
 class Rows(Protocol):
     """Images or texts as a scorer reads them: unit vectors (n, d), or what stands for sets of them."""
 

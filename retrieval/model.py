@@ -144,7 +144,8 @@ def check_sets(settings: ModelSettings, image_shape: tuple[int, ...]) -> None:
 @torch.no_grad()
 def _regions(encoder: nn.Module, image_shape: tuple[int, ...]) -> int:
     """How many vectors the encoder makes of an image of this shape."""
-    values, _ = encoder.eval()(torch.zeros(1, *image_shape))
+    pixels = len(image_shape) == 3
+    values, _ = encoder.eval()(torch.zeros(1, *image_shape, dtype=torch.uint8 if pixels else torch.float32))
     encoder.train()
     return int(values.shape[1])
 

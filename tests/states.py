@@ -46,5 +46,5 @@ def interrupt(folder: TrialFolder, *, epoch: int, step: int) -> None:
     attempt(folder).end.write_text(json.dumps({"outcome": Failure.PREEMPTED, "message": "", "step": step}))
     folder.settings.touch()
     folder.last_checkpoint.write_bytes(b"weights")
-    rows = [{"epoch": number, "step": 20 * number} for number in range(1, epoch + 1)]
+    rows = [{"epoch": number, "step": 10 * number} for number in range(1, epoch + 1)]
     folder.history.write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -9,7 +9,7 @@ from grid.gridfile import load
 from grid.objectives import CATALOGUE, unknown_objective
 
 JSON_GRIDS = "For programs: name, datasets, recipes, objectives, seeds and sweep of each grid."
-JSON_RECIPES = "For programs: name, description, gpu, starts_from; with NAME also words and settings."
+JSON_RECIPES = "For programs: name, description, gpu, starts_from, ensemble; with NAME also words and settings."
 JSON_OBJECTIVES = "For programs: name, family, known_as, source, untrainable; with NAME also formula, parameters."
 JSON_DATASETS = "For programs: name, description, protocols, embedded and splits of each data set."
 
@@ -56,7 +56,7 @@ def datasets() -> list[dict[str, Any]]:
 
 
 def _recipe(name: str) -> dict[str, Any]:
-    return {"name": name, **catalog.recipe(name).model_dump(include={"description", "gpu", "starts_from"})}
+    return {"name": name, **catalog.recipe(name).model_dump(include={"description", "gpu", "starts_from", "ensemble"})}
 
 
 def _objective(name: str) -> dict[str, Any]:

@@ -73,6 +73,9 @@ def recipes(
         return
     recipe = catalog.recipe(name)
     show(f"{name}: {recipe.description}\n")
+    if recipe.ensemble:
+        show(f"The mean of the scores of {' and '.join(recipe.ensemble)}, of the same data set, objective and seed.")
+        return
     show_list({f"  {setting}": str(value) for setting, value in catalog.settings(name).items()})
     if recipe.words:
         show(f"\nWords of the published setting: {recipe.words}")

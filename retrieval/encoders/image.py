@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from grid.settings.encoders import BackboneSettings, CnnSettings, FeatureSettings
 from retrieval.encoders import pretrained
-from retrieval.encoders.pooling import mean, pooling
+from retrieval.encoders.pooling import Encoded, mean, pooling
 from retrieval.encoders.vision import Vision
 
 UNDROPPED = 0.2
@@ -40,7 +40,7 @@ class Cnn(nn.Module):
         self.pool = pooling(settings.pooling, dim, settings.pool_k)
         self.flip = settings.flip
 
-    def forward(self, images: UInt8[Tensor, "b 3 h w"]) -> Float[Tensor, "b d"]:
+    def forward(self, images: UInt8[Tensor, "b 3 h w"]) -> Encoded:
         pixels = images.float() / 127.5 - 1
         if self.flip and self.training:
             mirrored = torch.rand(len(pixels), device=pixels.device) < 0.5
@@ -68,7 +68,7 @@ class FeatureHead(nn.Module):
             nn.init.xavier_uniform_(self.project.weight)
             nn.init.zeros_(self.project.bias)
 
-    def forward(self, features: Tensor) -> Float[Tensor, "b d"]:
+    def forward(self, features: Tensor) -> Encoded:
         """From features (b, k) or (b, n, k) of any float type."""
         values = features.float()
         if self.normalize:
@@ -112,7 +112,7 @@ class Backbone(FeatureHead):
         super().__init__(settings, vision.width, dim)
         self.backbone = vision
 
-    def forward(self, images: UInt8[Tensor, "b 3 h w"]) -> Float[Tensor, "b d"]:
+    def forward(self, images: UInt8[Tensor, "b 3 h w"]) -> Encoded:
         return super().forward(self.backbone(images))
 
 

@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from grid.settings.encoders import own_poolings
 from retrieval.encoders.recurrent import PaddedGru
 
+Encoded = Float[Tensor, "b d"] | tuple[Float[Tensor, "b n d"], Bool[Tensor, "b n"]]
+"""What an encoder gives: a vector for each image or caption; without pooling, its set and which members are present."""
 Pooling = Callable[[Float[Tensor, "b n d"], Bool[Tensor, "b n"]], Any]
 """Gives a vector for each set, (b, d); `members` alone gives back the sets."""
 

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from grid.settings.encoders import RANDOM, BiGruSettings, BowSettings, GruSettings, TransformerSettings
 from retrieval.encoders import pretrained
-from retrieval.encoders.pooling import pooling
+from retrieval.encoders.pooling import Encoded, pooling
 from retrieval.encoders.recurrent import PaddedGru
 
 
@@ -23,7 +23,7 @@ class Bow(nn.Module):
         self.project = nn.Linear(settings.word_dim, dim)
         self.pool = pooling(settings.pooling, settings.word_dim, settings.pool_k)
 
-    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Encoded:
         return self.project(self.pool(self.dropout(self.embed(ids)), _present(ids, lengths)))
 
 
@@ -36,7 +36,7 @@ class Gru(nn.Module):
         self.dropout = nn.Dropout(settings.dropout)
         self.gru = PaddedGru(settings.word_dim, dim)
 
-    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Encoded:
         return self.gru.last(self.dropout(self.embed(ids)), lengths)
 
 
@@ -50,7 +50,7 @@ class BiGru(nn.Module):
         self.gru = PaddedGru(settings.word_dim, dim, bidirectional=True)
         self.pool = pooling(settings.pooling, dim, settings.pool_k)
 
-    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Encoded:
         forward, backward = self.gru.states(self.dropout(self.embed(ids)), lengths).chunk(2, dim=-1)
         return self.pool((forward + backward) / 2, _present(ids, lengths))
 
@@ -70,7 +70,7 @@ class Transformer(nn.Module):
             nn.init.zeros_(self.project.bias)
         self.pool = pooling(settings.pooling, dim, settings.pool_k)
 
-    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Encoded:
         present = _present(ids, lengths)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             states = self.backbone(input_ids=ids, attention_mask=present.long()).last_hidden_state

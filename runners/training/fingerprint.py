@@ -8,12 +8,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from grid import catalog, uses
-from grid.encoders import ModelSettings
 from grid.expansion import Shared
 from grid.objectives import CATALOGUE
 from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.protocols import PROTOCOLS
 from grid.settings import TrialSettings
+from grid.settings.model import ModelSettings
 from results.records import provenance
 from results.records.sources import Sources
 

@@ -88,10 +88,10 @@ def test_running_trials_are_told_in_a_line_a_host(tmp_path: Path) -> None:
         elsewhere = {"machine": "other", "host": "node-2"} if place > 3 else {"host": "node-1"}
         attempt(found.folder(trial), step=10 * place, **elsewhere)
     lines = status.running_lines(overview(Home(tmp_path)))
-    assert lines == ["running: 4 (node-1: step 0, 10, 20, 30 of 40)", "running: 2 (node-2: step 40, 50 of 40)"]
+    assert lines == ["running: 4 (node-1: step 0, 10, 20, 30 of 20)", "running: 2 (node-2: step 40, 50 of 20)"]
     told = status.to_dict(overview(Home(tmp_path)))["running"]
     assert told[1] == {
-        "trial": found.trials[1].id, "host": "node-1", "step": 10, "steps": 40, "epoch": 0, "epochs": 2,
+        "trial": found.trials[1].id, "host": "node-1", "step": 10, "steps": 20, "epoch": 0, "epochs": 2,
     }  # fmt: skip
 
 
@@ -99,7 +99,7 @@ def test_many_running_trials_are_told_by_their_range(tmp_path: Path) -> None:
     found = planned(Home(tmp_path), seeds=3)
     for place, trial in enumerate(found.trials):
         attempt(found.folder(trial), step=place, host="node")
-    assert status.running_lines(overview(Home(tmp_path))) == ["running: 6 (node: step 0 to 5 of 40)"]
+    assert status.running_lines(overview(Home(tmp_path))) == ["running: 6 (node: step 0 to 5 of 20)"]
 
 
 def test_json_carries_everything(pair: Home, verb: Verb) -> None:

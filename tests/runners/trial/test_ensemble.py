@@ -95,6 +95,7 @@ def test_every_verb_takes_it(runs: Path, goalgrid: Goalgrid) -> None:
     assert page.returncode == 0, page.stderr
 
 
+@pytest.mark.slow
 def test_one_that_was_cut_off_after_its_first_member_goes_on(runs: Path, goalgrid: Goalgrid) -> None:
     both, cells = of_recipe(runs, "both"), of_recipe(runs, "cells")
     before = record.collect([both.record]).to_pylist()[0]["test_rsum"]
