@@ -145,6 +145,8 @@ def lacking(settings: Settings, name: str, reader: Reader | None) -> tuple[str, 
     """
     *path, last = name.split(".")
     own = attrgetter(".".join(path))(settings) if path else settings
+    if not isinstance(own, Settings):  # a parameter of an encoder of the user's own
+        return ()
     marks = type(own).model_fields[last].metadata
     return tuple(mark.words for mark in marks if isinstance(mark, ReadWhere) and not mark.condition(own, reader))
 

@@ -1,4 +1,4 @@
-"""What is a user's own: files and installed packages that a grid `uses`, with the losses and poolings they define.
+"""What is a user's own: files and packages that a grid `uses`, with the losses, poolings and encoders they define.
 
 A file is known by its text, which a grid and its jobs carry: a worker on another host needs no copy of the file. The
 names that the present grid uses stand in our catalogues beside ours; another grid's take their place.
@@ -9,7 +9,7 @@ import inspect
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -19,14 +19,15 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from grid import objectives
-from grid.errors import UserError, unknown
-from grid.objectives.own import On, entry_of
+from grid.errors import UserError, several, unknown
+from grid.objectives.own import On, differences, entry_of
 from grid.objectives.parameters import Parameter
 from grid.settings import encoders
 from grid.settings.base import Settings, check_name
+from grid.settings.encoders import Modality, OwnEncoder, ReadsImages
 
 GROUP = "goalgrid.plugins"
 """The entry points by which an installed package offers a module."""
@@ -36,6 +37,7 @@ PREFIX = "uses:"
 """Begins the module names of users' files, so that none hides a module of ours or of a library."""
 
 Equation = TypeVar("Equation", bound=Callable[..., Any])
+Network = TypeVar("Network", bound=type)
 
 
 class Use(Settings):
@@ -63,6 +65,9 @@ class Use(Settings):
         return self.is_file and not Path(self.path).is_file()
 
 
+Kind = Literal["objective", "pooling", "image encoder", "text encoder"]
+
+
 @dataclass(frozen=True)
 class Offer:
     """Something of a user's own under a name.
@@ -72,7 +77,7 @@ class Offer:
         made: what a catalogue of ours holds of it.
     """
 
-    kind: Literal["objective", "pooling"]
+    kind: Kind
     name: str
     module: str
     defined: str
@@ -134,7 +139,83 @@ def pooling(name: str) -> Callable[[Equation], Equation]:
     return offer
 
 
-def _offer(kind: Literal["objective", "pooling"], name: str, equation: Callable[..., Any], made: Any) -> None:
+def image_encoder(name: str, *, on: ReadsImages = "pictures", **parameters: Parameter) -> Callable[[Network], Network]:
+    """Offer a `torch.nn.Module` as an image encoder: `@goalgrid.image_encoder("mine", width=Parameter(64, "cells"))`.
+
+    Its constructor takes `shape`, of an image; `dim`, of the joint space; and the parameters. It is called with a batch
+    of images and returns (b, dim), before normalisation.
+
+    Args:
+        name: by which recipes and grids name it, under `model.image.encoder = "own"`.
+        on: "pictures": images are (b, 3, size, size) of 0 to 255, uint8; `model.image` has size, framing and
+            augmentation. "features": a vector an image, (b, k), that the user computed. "regions": several, (b, n, k).
+        parameters: every argument of the constructor after the first two.
+
+    Raises:
+        UserError: the class is no such module, or a declaration is wrong.
+    """
+
+    def offer(network: Network) -> Network:
+        _offer_encoder("image", name, network, parameters, on)
+        return network
+
+    return offer
+
+
+def text_encoder(name: str, **parameters: Parameter) -> Callable[[Network], Network]:
+    """Offer a `torch.nn.Module` as a text encoder: `@goalgrid.text_encoder("mine", width=Parameter(64, "values"))`.
+
+    Its constructor takes `words`, how many indices there are; `dim`, of the joint space; and the parameters. It is
+    called with ids (b, n), 0 behind a caption's end, and lengths (b), and returns (b, dim), before normalisation.
+
+    Raises:
+        UserError: the class is no such module, or a declaration is wrong.
+    """
+
+    def offer(network: Network) -> Network:
+        _offer_encoder("text", name, network, parameters)
+        return network
+
+    return offer
+
+
+CONSTRUCTED: dict[Modality, tuple[str, str]] = {"image": ("shape", "dim"), "text": ("words", "dim")}
+"""What the constructor of an own encoder takes before its parameters."""
+CALLED: dict[Modality, tuple[str, ...]] = {"image": ("images",), "text": ("ids", "lengths")}
+"""What its `forward` takes."""
+
+
+def _offer_encoder(
+    modality: Modality, name: str, network: type[Any], parameters: Mapping[str, Any], on: ReadsImages = "pictures"
+) -> None:
+    problems = [] if on in get_args(ReadsImages) else [unknown("value", on, get_args(ReadsImages), where="of on")]
+    if not isinstance(network, type) or not hasattr(network, "state_dict"):
+        problems.append(f"{network.__name__} is no class that derives from torch.nn.Module")
+    else:
+        first, called = CONSTRUCTED[modality], CALLED[modality]
+        taken = list(inspect.signature(network).parameters)
+        if tuple(taken[:2]) != first:
+            problems.append(
+                f"{network.__name__}.__init__ takes ({', '.join(taken)}); it begins with {', '.join(first)}"
+            )
+        else:
+            problems += differences(network.__name__, taken[2:], parameters)
+        forward = list(inspect.signature(network.forward).parameters)[1:]
+        if len(forward) != len(called):
+            problems.append(f"{network.__name__}.forward takes ({', '.join(forward)}); it takes ({', '.join(called)})")
+    for parameter, value in parameters.items():
+        if not isinstance(value, Parameter):
+            problems.append(f"{parameter} = {value!r} is no goalgrid.Parameter(default, meaning)")
+        elif value.only_with or value.released != value.paper:
+            problems.append(f"{parameter}: released and only_with are for parameters of losses")
+    if problems:
+        raise several(f"{modality} encoder {name!r}", problems)
+    _offer(
+        "image encoder" if modality == "image" else "text encoder", name, network, OwnEncoder(network, parameters, on)
+    )
+
+
+def _offer(kind: Kind, name: str, equation: Callable[..., Any], made: Any) -> None:
     try:
         check_name(name)
     except ValueError as error:
@@ -196,23 +277,28 @@ def activate(uses: Iterable[Use]) -> None:
     loaded = {use: _offered(use) for use in wanted}
     found = dict[str, Offer]()
     owners = dict[str, str]()
-    ours = {
-        "objective": {"goal", *(name for name, entry in objectives.CATALOGUE.items() if not entry.equation)},
-        "pooling": set(encoders.POOLINGS),
-    }
+    ours = {"goal", *(name for name, entry in objectives.CATALOGUE.items() if not entry.equation), *encoders.POOLINGS}
     for use, offers in loaded.items():
         for offer in offers:
-            owner = "this program" if offer.name in ours[offer.kind] else owners.get(offer.name)
+            owner = "this program" if offer.name in ours else owners.get(offer.name)
             if owner:
                 raise UserError(
                     f"{use.path}: the name {offer.name!r} is taken, by {owner}. Give yours another name, e.g. "
                     f"'my-{offer.name}'."
                 )
             owners[offer.name], found[offer.name] = use.path, offer
-    made = {kind: {name: offer.made for name, offer in found.items() if offer.kind == kind} for kind in ours}
+    made: dict[Kind, dict[str, Any]] = {
+        kind: {name: offer.made for name, offer in found.items() if offer.kind == kind} for kind in get_args(Kind)
+    }
     objectives.take_over(made["objective"])
-    encoders.own_poolings.clear()
-    encoders.own_poolings.update(made["pooling"])
+    catalogues: dict[Kind, dict[str, Any]] = {
+        "pooling": encoders.own_poolings,
+        "image encoder": encoders.own_encoders["image"],
+        "text encoder": encoders.own_encoders["text"],
+    }
+    for kind, catalogue in catalogues.items():
+        catalogue.clear()
+        catalogue.update(made[kind])
     _present = loaded
 
 

@@ -186,9 +186,10 @@ def check(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A file of your own, or a package by name.")],
     as_json: Json = False,
 ) -> None:
-    """Check losses and poolings of your own, and their speed.
+    """Check losses, poolings and encoders of your own.
 
-    Gradient by finite differences, permutation of the batch, half precision, empty sets, and time beside one of ours.
+    Losses and poolings: gradient by finite differences, permutation of the batch, half precision, empty sets, and time
+    beside one of ours. Encoders: shape, the same vector in any batch, gradient, and weights of a checkpoint.
     The exit code is 4 if a check fails.
     """
     use([file])

@@ -1,7 +1,7 @@
 """A user's own loss as an entry of the catalogue: its parameters, and whether its signature has the same."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from grid.errors import UserError, several, unknown
@@ -94,13 +94,17 @@ def _taken(equation: Callable[..., Any], parameters: Mapping[str, Any]) -> list[
         by_place = [each for each in first if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
         problems = [] if by_place else ["its first argument has to be the triplets, or the scores"]
     names = [each.name for each in taken]
-    problems += [
-        f"{name} is declared, but {equation.__name__} takes no {name}" for name in parameters if name not in names
-    ]
+    return [*problems, *differences(equation.__name__, names, parameters)]
+
+
+def differences(defined: str, taken: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
+    """How the arguments that a definition of this name takes differ from the declared parameters."""
     hint = "goalgrid.Parameter(default, meaning)"
-    problems += [
-        f"{equation.__name__} takes {name}, which is not declared; add {name} = {hint} to the decorator"
-        for name in names
-        if name not in parameters
+    return [
+        *(f"{name} is declared, but {defined} takes no {name}" for name in parameters if name not in taken),
+        *(
+            f"{defined} takes {name}, which is not declared; add {name} = {hint} to the decorator"
+            for name in taken
+            if name not in parameters
+        ),
     ]
-    return problems

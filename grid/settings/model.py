@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from grid.settings.base import IdentityDefault, Settings, Unit
-from grid.settings.encoders import MLP_HEADS, ImageSettings, TextSettings
+from grid.settings.encoders import MLP_HEADS, ImageSettings, OwnEncoderSettings, TextSettings
 from grid.settings.scorers import AttentionSettings, ProductSettings, ScorerSettings, SgrafSettings
 
 
@@ -28,6 +28,12 @@ class ModelSettings(Settings):
 
     @model_validator(mode="after")
     def _encoders_fit_the_scorer(self) -> Self:
+        for name, part in (("image", self.image), ("text", self.text)):
+            if self.of_sets and isinstance(part, OwnEncoderSettings):
+                raise ValueError(
+                    f"scorer {self.scorer.kind} reads sets of vectors, and the {name} encoder {part.name!r}, which is "
+                    "your own, gives a single vector: set model.scorer.kind = product"
+                )
         if self.of_sets and self.text.encoder in ("bow", "gru"):
             raise ValueError(f"scorer {self.scorer.kind} reads a state a word: set model.text.encoder = bigru")
         for name, part in (("image", self.image), ("text", self.text)):

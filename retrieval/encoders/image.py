@@ -12,7 +12,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from grid.settings.encoders import BackboneSettings, CnnSettings, FeatureSettings
-from retrieval.encoders import pretrained
+from retrieval.encoders import own, pretrained
 from retrieval.encoders.pooling import Encoded, mean, pooling
 from retrieval.encoders.vision import Vision
 
@@ -130,6 +130,7 @@ IMAGE_ENCODERS: dict[str, Callable[[Any, tuple[int, ...], int, pretrained.Places
     "backbone": lambda settings, shape, dim, places: (
         FeatureHead(settings, shape[-1], dim) if settings.feature_network else Backbone(settings, places, dim)
     ),
+    "own": lambda settings, shape, dim, places: own.image_encoder(settings, shape, dim),
 }
 """Each encoder by the name of its settings class in `grid/settings/encoders.py`, for images of this shape.
 

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from grid.settings.encoders import RANDOM, BiGruSettings, BowSettings, GruSettings, TransformerSettings
-from retrieval.encoders import pretrained
+from retrieval.encoders import own, pretrained
 from retrieval.encoders.pooling import Encoded, pooling
 from retrieval.encoders.recurrent import PaddedGru
 
@@ -100,5 +100,6 @@ TEXT_ENCODERS: dict[str, Callable[[Any, int, int, pretrained.Places], nn.Module]
     "gru": lambda settings, words, dim, places: Gru(settings, words, dim),
     "bigru": lambda settings, words, dim, places: BiGru(settings, words, dim),
     "transformer": Transformer,
+    "own": lambda settings, words, dim, places: own.text_encoder(settings, words, dim),
 }
 """Each encoder by the name of its settings class in `grid/settings/encoders.py`, for indices below `words`."""

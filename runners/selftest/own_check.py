@@ -1,4 +1,4 @@
-"""The check of a user's own losses and poolings: gradient, permutation, half precision, empty sets, and speed."""
+"""The check of a user's own losses, poolings and encoders: each line computes what its name says."""
 
 import time
 import traceback
@@ -13,10 +13,11 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from grid.objectives import OBJECTIVES
-from grid.settings.encoders import own_poolings
+from grid.settings.encoders import own_encoders, own_poolings
 from objectives import build
 from objectives.objective import Objective
 from retrieval.encoders.pooling import pooling
+from runners.selftest.encoder_check import OF_ENCODERS, Broken
 
 PAIRS, DIMENSIONS = 7, 12
 """Of the batches that are checked."""
@@ -26,10 +27,6 @@ TOLERANCE = 1e-5
 """How far a gradient may be from finite differences, as a part of the largest component or of 1."""
 TIMED_PAIRS, TIMED_DIMENSIONS, TIMES = 128, 512, 15
 SEED = 20230107
-
-
-class Broken(Exception):
-    """What a check found."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +45,10 @@ class Verdict:
 
 
 def verdicts(name: str) -> Iterator[Verdict]:
-    """Every check of the user's own objective or pooling of this name, one after the other."""
-    for check, function in (OF_POOLINGS if name in own_poolings else OF_OBJECTIVES).items():
+    """Every check of the user's own objective, pooling or encoder of this name, one after the other."""
+    of_encoders = any(name in encoders for encoders in own_encoders.values())
+    checks = OF_ENCODERS if of_encoders else OF_POOLINGS if name in own_poolings else OF_OBJECTIVES
+    for check, function in checks.items():
         try:
             yield Verdict(check, True, function(name))
         except Broken as found:

@@ -57,7 +57,8 @@ def _chosen(settings: Shared | TrialSettings, members: Sequence[ModelSettings]) 
     """The names in settings that may be of something of a user's own."""
     members = settings.members if isinstance(settings, Shared) else members
     encoders = [part for model in (settings.model, *members) for part in (model.image, model.text)]
-    return {settings.objective.name, *(getattr(part, "pooling", "") for part in encoders)}
+    chosen = {getattr(part, field, "") for part in encoders for field in ("pooling", "name")}
+    return {settings.objective.name, *chosen}
 
 
 def sources() -> Sources:

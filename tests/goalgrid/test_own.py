@@ -17,9 +17,10 @@ from ..conftest import ROOT, Goalgrid, made_once
 from ..retrieval.packages import write_image
 
 PAGE = (ROOT / "docs" / "own.md").read_text(encoding="utf-8")
-(LOSSES, POOLING) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+(LOSSES, POOLING, ENCODERS) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 (GRID,) = re.findall(r"```toml\n(name.*?)```", PAGE, re.DOTALL)
 (RECIPE,) = re.findall(r"```toml\n(extends.*?)```", PAGE, re.DOTALL)
+(OWN_ENCODERS,) = re.findall(r"```toml\n(model.*?)```", PAGE, re.DOTALL)
 (TABLE,) = re.findall(r"```toml\n(recipes.*?)```", PAGE, re.DOTALL)
 
 
@@ -137,6 +138,37 @@ def test_an_own_pooling_learns_and_is_stale_by_itself(folder: Path, goalgrid: Go
     assert stale(tmp_path, goalgrid) == set()
     (tmp_path / "pooling.py").write_text(POOLING.replace("dim, 1)", "dim, 1, bias=False)"), encoding="utf-8")
     assert stale(tmp_path, goalgrid) == {"con_con"}
+
+
+def test_own_encoders_learn_and_their_code_and_parameters_count_for_their_trials_alone(
+    folder: Path, goalgrid: Goalgrid, tmp_path: Path
+) -> None:
+    for name in ("losses.py", "small.toml"):
+        shutil.copy(folder / name, tmp_path)
+    (tmp_path / "nets.py").write_text(ENCODERS, encoding="utf-8")
+    (tmp_path / "theirs.toml").write_text(OWN_ENCODERS + "train.batch_size = 1000\n", encoding="utf-8")
+    content = GRID.replace('"./losses.py"', '"losses.py", "nets.py"').replace('"./small.toml"', '"./theirs.toml"')
+    (tmp_path / "mine.toml").write_text(content, encoding="utf-8")
+    run = ("run", str(tmp_path / "mine.toml"), "--only", "objective=con_con", "--here", "--mlflow-uri", "")
+    finished = goalgrid(*run, runs=tmp_path / "runs")
+    assert "1 done" in finished.stderr, finished.stderr
+    swept = ("--set", "sweep.model.image.parameters.width=[64, 128]", "--set", "objectives=con_con")
+    planned = goalgrid("plan", str(tmp_path / "mine.toml"), *swept, runs=tmp_path / "runs")
+    assert "2 trials: 1 done, 1 planned" in planned.stdout
+    assert stale(tmp_path, goalgrid) == set()
+    (tmp_path / "losses.py").write_text(LOSSES.replace("/ tau", "/ (2 * tau)"), encoding="utf-8")
+    assert stale(tmp_path, goalgrid) == set()
+    (tmp_path / "nets.py").write_text(ENCODERS.replace(".relu()", ".tanh()"), encoding="utf-8")
+    assert stale(tmp_path, goalgrid) == {"con_con"}
+    (tmp_path / "nets.py").unlink()
+    assert goalgrid("table", "mine", "--format", "csv", runs=tmp_path / "runs").returncode == 0
+
+
+def test_own_encoders_are_checked(goalgrid: Goalgrid, tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text(ENCODERS, encoding="utf-8")
+    checked = goalgrid("check", str(tmp_path / "nets.py"), runs=tmp_path)
+    assert checked.returncode == 0, checked.stdout
+    assert checked.stdout.count("  ok      batch: a vector does not depend on the batch") == 2
 
 
 def test_own_poolings_are_checked(goalgrid: Goalgrid, tmp_path: Path) -> None:

@@ -67,6 +67,70 @@ def test_an_own_pooling_is_named_by_recipes_and_settings_and_by_no_other_grid(tm
         expand(own_grid(tmp_path, MINE, "model.image.pooling=first"))
 
 
+NET = """
+
+@goalgrid.image_encoder("net", width=Parameter(8, "channels"))
+class Net(Module):
+    def __init__(self, shape, dim, width):
+        pass
+
+    def forward(self, images):
+        pass
+"""
+MODULE = "class Module:\n    def state_dict(self):\n        pass\n\n\n"
+"""What of torch the declaration of an encoder looks at; this room imports no torch."""
+NETS = HEAD + MODULE + LOSS + "    return tau * t.s_neg\n" + NET
+OWN = "recipe={r={extends='cnn-bow', model.image={encoder='own', name='net', size=16%s}}}", "recipes=r"
+
+
+def test_an_own_encoder_is_chosen_with_its_parameters_and_they_are_part_of_the_id(tmp_path: Path) -> None:
+    recipe = (OWN[0] % "", OWN[1])
+    grid = own_grid(tmp_path, NETS, *recipe, "objectives=mine", "sweep.model.image.parameters.width=[8, 16.0]")
+    found = {cell.trials[0].id: cell.trials[0].shared.model.image for cell in expand(grid)}
+    assert [image.parameters for image in found.values()] == [{"width": 8}, {"width": 16}]
+    assert [image.view.size for image in found.values()] == [16, 16]
+    assert own_grid(tmp_path, NETS, OWN[0] % ", parameters={width=16}", OWN[1])
+    plain = {cell.trials[0].id for cell in expand(own_grid(tmp_path, NETS, *recipe, "objectives=mine"))}
+    assert plain < set(found)
+    chosen = own_grid(tmp_path, NETS, "model.image.encoder=own", "model.image.name=net", "model.image.size=16")
+    assert expand(chosen)[0].trials[0].shared.model.image in found.values()
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "said"),
+    [
+        (
+            NETS,
+            "parameters={widht=3}",
+            "model.image.own.parameters: unknown parameter 'widht' of encoder 'net'. Did you",
+        ),
+        (NETS, "parameters={width='a'}", "model.image.own.parameters: width must be a number, not 'a'"),
+        (NETS, "nmae='net'", "unknown key 'nmae' in model.image.own. Did you mean 'name'?"),
+        (NETS.replace('"net"', '"nett"'), "", "unknown image encoder of your own 'net'. Did you mean 'nett'?"),
+        (NETS.replace("encoder(", "encoder(on='picture', name="), "", "unknown value 'picture' of on. Did you mean"),
+        (NETS.replace("shape, dim, width", "shape, dim"), "", "width is declared, but Net takes no width"),
+        (NETS.replace("shape, dim, width", "shape, dim, width, depth"), "", "Net takes depth, which is not declared"),
+        (
+            NETS.replace("shape, dim", "dim, shape"),
+            "",
+            "Net.__init__ takes (dim, shape, width); it begins with shape, dim",
+        ),
+        (NETS.replace("self, images", "self"), "", "Net.forward takes (); it takes (images)"),
+        (NETS.replace("Net(Module)", "Net"), "", "Net is no class that derives from torch.nn.Module"),
+        (NETS.replace('"net"', '"mine"'), "", "the name 'mine' is taken, by"),
+    ],
+)
+def test_a_mistake_with_an_own_encoder_is_one_message(text: str, more: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        expand(own_grid(tmp_path, text, OWN[0] % f", {more}".rstrip(", "), OWN[1]))
+    assert said in str(caught.value)
+
+
+def test_a_scorer_of_sets_refuses_an_own_encoder_by_name(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"scorer scan reads sets of vectors, and the image encoder 'net'"):
+        expand(own_grid(tmp_path, NETS, "recipes=scan-t2i", "model.image.encoder=own", "model.image.name=net"))
+
+
 def test_a_saved_grid_needs_its_file_no_more_and_sees_edits(tmp_path: Path) -> None:
     grid, home = own_grid(tmp_path), Home(tmp_path / "runs")
     before = ids(grid)

@@ -79,6 +79,49 @@ def test_a_loss_on_scores_that_returns_no_scalar_is_told(tmp_path: Path) -> None
     )
 
 
+IMAGES = """@goalgrid.image_encoder("mine")
+class Mine(torch.nn.Module):
+    def __init__(self, shape, dim):
+        super().__init__()
+        self.dim = dim
+        self.project = torch.nn.Linear(shape[0], dim)
+
+    def forward(self, images):
+        x = images.float().mean(dim=(2, 3)) / 255
+        return self.project(x)"""
+TEXTS = """@goalgrid.text_encoder("mine")
+class Mine(torch.nn.Module):
+    def __init__(self, words, dim):
+        super().__init__()
+        self.embed = torch.nn.Embedding(words, dim, padding_idx=0)
+
+    def forward(self, ids, lengths):
+        return self.embed(ids).sum(dim=1)"""
+
+
+@pytest.mark.parametrize(
+    ("text", "edit", "check", "said"),
+    [
+        (IMAGES, ("", ""), "", ""),
+        (IMAGES, ("project(x)", "project(x)[:, :5]"), "shape", "gives (4, 5) for a batch of 4; it should give (4, 12)"),
+        (IMAGES, ("project(x)", "project(x - x.mean(0))"), "batch", "alone, an input has another vector: off by"),
+        (IMAGES, ("project(x)", "project(x) + torch.rand(1)"), "batch", "at the second call, an input has another"),
+        (IMAGES, ("project(x)", "project(x).detach() + 0 * self.project.bias"), "gradient", "project.weight gets no"),
+        (IMAGES, ("self.dim = dim", "self.by = torch.rand(dim)"), "weights", "State outside state_dict"),
+        (IMAGES.replace('"mine"', '"mine", on="features"').replace(".mean(dim=(2, 3))", ""), ("", ""), "", ""),
+        (TEXTS, ("", ""), "", ""),
+        (TEXTS, ("sum(dim=1)", "mean(dim=1)"), "batch", "Padding behind a caption's end must not count"),
+        (TEXTS, ("(ids).sum(dim=1)", "(ids)[:, -1]"), "batch", "Padding behind a caption's end must not count"),
+    ],
+)
+def test_an_encoder_is_checked_too(text: str, edit: tuple[str, str], check: str, said: str, tmp_path: Path) -> None:
+    body = text.replace(*edit) if edit[0] else text
+    if "self.by" in body:
+        body = body.replace("project(x)", "project(x) + self.by")
+    found = failing(tmp_path, body)
+    assert said in found[check] if check else found == {}
+
+
 POOLING = '@goalgrid.pooling("mine")\ndef mine(values, present):\n    '
 SUM = "(values * present[..., None]).sum(1)"
 

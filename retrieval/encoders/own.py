@@ -1,0 +1,49 @@
+"""Encoders of the user's own: made as their settings say, and held to the shape that a model reads."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from grid.errors import UserError
+from grid.settings.encoders import OwnImageSettings, OwnTextSettings, own_encoders
+
+DIMENSIONS = {"pictures": 3, "features": 1, "regions": 2}
+"""Of the shape of an image, by what an image encoder reads."""
+
+
+def image_encoder(settings: OwnImageSettings, shape: tuple[int, ...], dim: int) -> nn.Module:
+    """The user's encoder of images (b, *shape) into (b, dim).
+
+    Raises:
+        UserError: the data hold other features than it reads; or, when it is called, it gives another shape.
+    """
+    chosen = own_encoders["image"][settings.name]
+    if len(shape) != DIMENSIONS[chosen.on]:
+        known = {1: "a vector an image", 2: "several vectors an image", 3: "pixels"}
+        raise UserError(
+            f"image encoder {settings.name!r} is declared with on = {chosen.on!r}, but an image of these data has the "
+            f"shape {shape}: {known.get(len(shape), 'more')}. Change its on, or take other data."
+        )
+    return _held(chosen.network(shape, dim, **settings.parameters), settings.name, dim)
+
+
+def text_encoder(settings: OwnTextSettings, words: int, dim: int) -> nn.Module:
+    """The user's encoder of captions, ids (b, n) below `words` and lengths (b), into (b, dim).
+
+    Raises:
+        UserError: when it is called, it gives another shape.
+    """
+    return _held(own_encoders["text"][settings.name].network(words, dim, **settings.parameters), settings.name, dim)
+
+
+def _held(network: nn.Module, name: str, dim: int) -> nn.Module:
+    """The network, which says so when what it gives is not (b, dim)."""
+
+    def check(_: nn.Module, inputs: tuple[Any, ...], found: Any) -> None:
+        expected = (len(inputs[0]), dim)
+        given = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        if given != expected:
+            raise UserError(f"encoder {name!r} gives {given} for a batch of {expected[0]}; it should give {expected}.")
+
+    network.register_forward_hook(check)
+    return network

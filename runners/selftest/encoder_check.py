@@ -1,0 +1,123 @@
+"""The check of a user's own encoders: shape, the same vector in any batch, gradient, and weights of a checkpoint."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from grid.settings.encoders import OwnImageSettings, OwnTextSettings, own_encoders
+from retrieval.encoders.own import image_encoder, text_encoder
+
+DIM = 12
+"""Of the joint space."""
+SEED = 20230107
+IMAGES: dict[str, tuple[int, ...]] = {"pictures": (3, 64, 64), "features": (48,), "regions": (6, 48)}
+"""The shape of an image that is checked, by what an encoder reads."""
+VOCABULARY = 40
+LENGTHS = (9, 5, 2, 1)
+"""Words of the captions that are checked."""
+ALIKE = 1e-4
+"""How far the vectors of one input may differ, as a part of the largest value: float32, in other orders of adding."""
+
+
+class Broken(Exception):
+    """What a check found."""
+
+
+def shape(name: str) -> str:
+    """A vector of the joint space for each image or caption, finite."""
+    found = _encoder(name)(*_read(name))  # the encoder itself says so when the shape is another
+    if not found.isfinite().all():
+        raise Broken("a value is not finite")
+    return f"({len(LENGTHS)}, {DIM}) for {len(LENGTHS)} inputs and a joint space of {DIM} values"
+
+
+@torch.no_grad()
+def batch(name: str) -> str:
+    """In evaluation, an input has the same vector alone, in a batch, in another order, and at a second call."""
+    encoder, read = _encoder(name).eval(), _read(name)
+    whole = encoder(*read)
+    alone = [_alone(read, place) for place in range(len(LENGTHS))]
+    others = {
+        "at the second call": encoder(*read),
+        "in another order of the batch": encoder(*(part.flip(0) for part in read)).flip(0),
+        "alone": torch.cat([encoder(*one) for one in alone]),
+    }
+    for what, found in others.items():
+        off = float((found - whole).abs().max() / whole.abs().max())
+        if not off <= ALIKE:
+            beside = " Padding behind a caption's end must not count" * (what == "alone" and len(read) == 2)
+            raise Broken(f"{what}, an input has another vector: off by {off:.1e} of the largest value.{beside}")
+    return "a vector does not depend on the batch"
+
+
+def gradient(name: str) -> str:
+    """Every parameter that learns gets a finite gradient."""
+    encoder = _encoder(name)
+    found = normalize(encoder(*_read(name)).float(), dim=-1)
+    (found * torch.randn(found.shape, generator=torch.Generator().manual_seed(SEED))).sum().backward()
+    learning = {parameter: weight.grad for parameter, weight in encoder.named_parameters() if weight.requires_grad}
+    for parameter, gradient in learning.items():
+        if gradient is None:
+            raise Broken(
+                f"{parameter} gets no gradient. A part that forward does not use, or detaches, is the usual cause"
+            )
+        if not gradient.isfinite().all():
+            raise Broken(f"the gradient of {parameter} is not finite")
+    if not learning:
+        raise Broken("it has no parameter that learns")
+    return f"finite for all {len(learning)} parameters"
+
+
+@torch.no_grad()
+def weights(name: str) -> str:
+    """Another encoder that takes the weights gives the same vectors, as after a checkpoint."""
+    encoder, other, read = _encoder(name), _encoder(name, SEED + 1), _read(name)
+    encoder(*read)  # in training, so that running statistics are no longer those of the start
+    other.load_state_dict(encoder.state_dict())
+    if not torch.equal(encoder.eval()(*read), other.eval()(*read)):
+        raise Broken(
+            "with the weights of a checkpoint it gives other vectors. State outside state_dict is the usual cause"
+        )
+    return "a checkpoint holds all that its vectors depend on"
+
+
+OF_ENCODERS: dict[str, Callable[[str], str]] = {
+    "shape": shape,
+    "batch": batch,
+    "gradient": gradient,
+    "weights": weights,
+}
+
+
+def _encoder(name: str, seed: int = SEED) -> torch.nn.Module:
+    """The encoder, with the default of each parameter."""
+    torch.manual_seed(seed)
+    named = {"encoder": "own", "name": name}
+    if name in own_encoders["image"]:
+        shape = IMAGES[own_encoders["image"][name].on]
+        return image_encoder(OwnImageSettings.model_validate(named), shape, DIM)
+    return text_encoder(OwnTextSettings.model_validate(named), VOCABULARY, DIM)
+
+
+def _read(name: str) -> tuple[Tensor, ...]:
+    """What the encoder reads: images; or ids of captions, 0 behind their ends, and lengths."""
+    random = torch.Generator().manual_seed(SEED)
+    if name not in own_encoders["image"]:
+        ids, lengths = (
+            torch.randint(1, VOCABULARY, (len(LENGTHS), max(LENGTHS)), generator=random),
+            torch.tensor(LENGTHS),
+        )
+        return ids * (torch.arange(max(LENGTHS)) < lengths[:, None]), lengths
+    on = own_encoders["image"][name].on
+    shape = len(LENGTHS), *IMAGES[on]
+    if on == "pictures":
+        return (torch.randint(0, 256, shape, generator=random, dtype=torch.uint8),)
+    return (torch.randn(shape, generator=random),)
+
+
+def _alone(read: tuple[Tensor, ...], place: int) -> tuple[Tensor, ...]:
+    """An image, or a caption without padding, in a batch by itself."""
+    one = tuple(part[place : place + 1] for part in read)
+    return one if len(one) == 1 else (one[0][:, : int(one[1])], one[1])
