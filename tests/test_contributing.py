@@ -88,7 +88,7 @@ TEXT_ENCODER = '''class MaxBow(nn.Module):
         self.project = nn.Linear(settings.word_dim, dim)
 
     def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
-        return self.project(POOLING["max"](0, 0)(self.embed(ids), _present(ids, lengths)))
+        return self.project(pooling("max", 0, 0)(self.embed(ids), _present(ids, lengths)))
 
 
 '''
@@ -106,7 +106,7 @@ IMAGE_ENCODER = '''class Thumbnail(nn.Module):
     def __init__(self, settings: ThumbnailSettings, shape: tuple[int, ...], dim: int) -> None:
         super().__init__()
         self.project = nn.Linear(shape[0] * shape[2], dim)
-        self.pool = POOLING[settings.pooling](dim, 1)
+        self.pool = pooling(settings.pooling, dim, 1)
 
     def forward(self, images: UInt8[Tensor, "b 3 h w"]) -> Float[Tensor, "b d"]:
         rows = self.project((images.float() / 255 - 0.5).transpose(1, 2).flatten(2))
