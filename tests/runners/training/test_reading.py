@@ -65,7 +65,7 @@ OTHER = {
 """Another value of every setting; a truth value is turned around."""
 TURNED = {"output": {"pooled": "grid", "grid": "pooled"}, "init": {"xavier": "torch", "torch": "xavier"}}
 """The other value of settings that have two."""
-ELSEWHERE = ("encoder", "weights", "architecture", "name", "protocol", "val_images")
+ELSEWHERE = ("encoder", "weights", "architecture", "name", "protocol", "val_images", "scorer")
 LATER = ("epochs", "selection", "precision", "compile")
 """Settings that choose what is trained or evaluated at all, and those that tests of the trainer change."""
 BASES = [(image, "bow") for image in IMAGE] + [("regions", text) for text in TEXT if text != "bow"]
