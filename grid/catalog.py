@@ -219,7 +219,11 @@ class OwnRecipes:
             own["ensemble"] = [member for member, _ in members]
             own = _combined(own, [whole for _, whole in members], place)
         if base := own.pop("extends", None):
-            own = _extended(self._read(str(base), folder, trail)[1], own)
+            whole = self._read(str(base), folder, trail)[1]
+            if several_models := whole.get("ensemble"):
+                one = f"extend one of its members: {', '.join(several_models)}"
+                raise UserError(f"recipe {place}: {base!r} is an ensemble, which trains nothing; {one}.")
+            own = _extended(whole, own)
         if parent := own.get("starts_from"):
             own["starts_from"] = self._read(str(parent), folder, trail)[0]
         self._keep(name, {"description": "your own", **own}, place)

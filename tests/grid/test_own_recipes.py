@@ -148,6 +148,7 @@ def test_an_own_ensemble_waits_for_its_members(tmp_path: Path) -> None:
         ('ensemble = ["cnn-bow", "cnn-gru"]\ntrain.epochs = 3', "trains nothing, so it has no train"),
         ('ensemble = ["cnn-bow", "cnn-gru"]\nextends = "cnn-gru"', "trains nothing, so it has no extends"),
         ('ensemble = ["cnn-bow", "both"]', "extend or start from one another"),
+        ('extends = "scan-tiny"', "'scan-tiny' is an ensemble, which trains nothing; extend one of its members: scan-"),
     ],
 )
 def test_a_wrong_ensemble_is_told(tmp_path: Path, table: str, said: str) -> None:
