@@ -87,7 +87,7 @@ TEXT_ENCODER = '''class MaxBow(nn.Module):
         self.embed = _embedding(words, settings.word_dim)
         self.project = nn.Linear(settings.word_dim, dim)
 
-    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Encoded:
         return self.project(pooling("max", 0, 0)(self.embed(ids), _present(ids, lengths)))
 
 
@@ -108,7 +108,7 @@ IMAGE_ENCODER = '''class Thumbnail(nn.Module):
         self.project = nn.Linear(shape[0] * shape[2], dim)
         self.pool = pooling(settings.pooling, dim, 1)
 
-    def forward(self, images: UInt8[Tensor, "b 3 h w"]) -> Float[Tensor, "b d"]:
+    def forward(self, images: UInt8[Tensor, "b 3 h w"]) -> Encoded:
         rows = self.project((images.float() / 255 - 0.5).transpose(1, 2).flatten(2))
         return self.pool(rows, torch.ones(rows.shape[:2], dtype=torch.bool, device=rows.device))
 
