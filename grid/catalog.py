@@ -167,7 +167,7 @@ def content(name: str) -> dict[str, Any]:
     if "ensemble" in own:
         return _combined(own, [content(member) for member in own["ensemble"]], name)
     base = own.pop("extends", None)
-    return own if base is None else _extended(content(base), own)
+    return own if base is None else _extended(base, content(base), own, name)
 
 
 class OwnRecipes:
@@ -219,11 +219,7 @@ class OwnRecipes:
             own["ensemble"] = [member for member, _ in members]
             own = _combined(own, [whole for _, whole in members], place)
         if base := own.pop("extends", None):
-            whole = self._read(str(base), folder, trail)[1]
-            if several_models := whole.get("ensemble"):
-                one = f"extend one of its members: {', '.join(several_models)}"
-                raise UserError(f"recipe {place}: {base!r} is an ensemble, which trains nothing; {one}.")
-            own = _extended(whole, own)
+            own = _extended(str(base), self._read(str(base), folder, trail)[1], own, place)
         if parent := own.get("starts_from"):
             own["starts_from"] = self._read(str(parent), folder, trail)[0]
         self._keep(name, {"description": "your own", **own}, place)
@@ -263,10 +259,16 @@ def _read_recipe(path: Path, text: str) -> dict[str, Any]:
         raise UserError(f"recipe {text!r}: cannot read {path}: {error}") from None
 
 
-def _extended(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """A recipe's own content over the content that it extends, which hands down no parents."""
+def _extended(name: str, base: dict[str, Any], own: dict[str, Any], place: str) -> dict[str, Any]:
+    """A recipe's own content over the content that it extends, which hands down no parent.
+
+    Raises:
+        UserError: what it extends is an ensemble.
+    """
+    if members := base.get("ensemble"):
+        one = f"extend one of its members: {', '.join(members)}"
+        raise UserError(f"recipe {place}: {name!r} is an ensemble, which trains nothing; {one}.")
     base.pop("starts_from", None)
-    base.pop("ensemble", None)
     return _over(base, own)
 
 

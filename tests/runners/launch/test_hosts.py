@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -60,6 +61,16 @@ def begun_on(host: Host, runs: Path) -> Callable[[], Path | None]:
     return look
 
 
+def driven(hosts: Hosts, *, cpus: int = 1) -> "tuple[Path, subprocess.Popen[bytes], Path]":
+    """The runs folder, a launch that the third host drives with so many CPUs, and a trial begun on the second host."""
+    _, worker, driving = hosts.hosts
+    joined(hosts, worker, cpus=1)
+    joined(hosts, driving, cpus=cpus)
+    runs = hosts.shared / "runs"
+    run = driving.start(*RUN, "--runs", str(runs), "--address", hosts.ray)
+    return runs, run, wait_for(begun_on(worker, runs), "a trial on the other host", 120)
+
+
 def outcomes(runs: Path) -> dict[str, list[str | None]]:
     return {folder.trial_id: [attempt.outcome() for attempt in folder.attempts()] for folder in Home(runs).trials()}
 
@@ -75,12 +86,8 @@ def test_a_cable_cut_for_20_seconds_kills_no_trial_and_changes_no_number(
     hosts: Hosts, whose: str, undisturbed: Home
 ) -> None:
     _, worker, driving = hosts.hosts
-    joined(hosts, worker, cpus=1)
-    joined(hosts, driving, cpus=1)
-    runs = hosts.shared / "runs"
-    run = driving.start(*RUN, "--runs", str(runs), "--address", hosts.ray)
+    runs, run, _ = driven(hosts)
     host = driving if whose == "the driver's" else worker
-    wait_for(begun_on(worker, runs), "a trial on the other host", 120)
     host.cut()
     time.sleep(20)
     host.join()
@@ -94,18 +101,14 @@ def test_a_driver_cut_off_for_55_seconds_ends_and_the_same_command_goes_on_from_
     hosts: Hosts, undisturbed: Home
 ) -> None:
     _, worker, driving = hosts.hosts
-    joined(hosts, worker, cpus=1)
-    joined(hosts, driving, cpus=0)
-    runs = hosts.shared / "runs"
-    command = (*RUN, "--runs", str(runs), "--address", hosts.ray)
-    run = driving.start(*command)
-    wait_for(begun_on(worker, runs), "a trial on the other host", 120)
+    runs, run, _ = driven(hosts, cpus=0)
     driving.cut()
     time.sleep(55)
     driving.join()
     assert run.wait(60) == 3, driving.said()
     assert "Ray's head is gone: running trials write a checkpoint" in driving.said()
-    assert worker.start(*command).wait(300) == 0, worker.said()
+    again = worker.start(*RUN, "--runs", str(runs), "--address", hosts.ray)
+    assert again.wait(300) == 0, worker.said()
     assert_equal(runs, undisturbed)
     assert not [ends for ends in outcomes(runs).values() if "killed" in ends], outcomes(runs)
 
@@ -114,11 +117,7 @@ def test_a_process_killed_on_another_host_is_called_killed_once_that_host_says_s
     hosts: Hosts, undisturbed: Home
 ) -> None:
     _, worker, driving = hosts.hosts
-    joined(hosts, worker, cpus=1)
-    joined(hosts, driving, cpus=1)
-    runs = hosts.shared / "runs"
-    run = driving.start(*RUN, "--runs", str(runs), "--address", hosts.ray)
-    folder = wait_for(begun_on(worker, runs), "a trial on the other host", 120)
+    runs, run, folder = driven(hosts)
     (lease,) = (json.loads(path.read_text()) for path in folder.glob("attempts/001.json"))
     assert worker.start("kill", "-9", str(lease["pid"])).wait(10) == 0
     assert run.wait(300) == 0, driving.said()
@@ -129,11 +128,7 @@ def test_a_process_killed_on_another_host_is_called_killed_once_that_host_says_s
 def test_a_host_whose_cable_stays_cut_ends_the_trial_that_it_has(hosts: Hosts, undisturbed: Home) -> None:
     """It still sees the shared folder, so its lease lives on; the other host trains the rest."""
     _, worker, driving = hosts.hosts
-    joined(hosts, worker, cpus=1)
-    joined(hosts, driving, cpus=1)
-    runs = hosts.shared / "runs"
-    run = driving.start(*RUN, "--runs", str(runs), "--address", hosts.ray)
-    wait_for(begun_on(worker, runs), "a trial on the other host", 120)
+    runs, run, _ = driven(hosts)
     worker.cut()
     assert run.wait(400) == 0, driving.said()
     assert_equal(runs, undisturbed)
