@@ -1,9 +1,9 @@
 """goalgrid: ablation grids for image-text retrieval objectives, from one command to the paper's table.
 
 In Python, `goalgrid.load(GRID)` gives a grid that can be planned, run and shown (docs/python.md). A file that a grid
-`uses` finds here what makes its losses, poolings and encoders known: `objective`, `pooling`, `image_encoder`,
-`text_encoder`, `Parameter` and `Triplets` (docs/own.md). Importing this package imports neither torch nor Ray nor
-pandas: a public name is imported when it is first used.
+`uses` finds here what makes its losses, poolings, encoders and scorers known: `objective`, `pooling`, `image_encoder`,
+`text_encoder`, `scorer`, `Parameter` and `Triplets` (docs/own.md). Importing this package imports neither torch nor Ray
+nor pandas: a public name is imported when it is first used.
 """
 
 import warnings
@@ -21,19 +21,21 @@ if TYPE_CHECKING:
     from goalgrid.loaded_grid import load as load
     from grid.errors import UserError as UserError
     from grid.objectives.own import parameter as Parameter  # noqa: F401, N812
-    from grid.uses import image_encoder as image_encoder
-    from grid.uses import objective as objective
-    from grid.uses import pooling as pooling
-    from grid.uses import text_encoder as text_encoder
+    from grid.offers import image_encoder as image_encoder
+    from grid.offers import objective as objective
+    from grid.offers import pooling as pooling
+    from grid.offers import scorer as scorer
+    from grid.offers import text_encoder as text_encoder
     from objectives.triplets import Triplets as Triplets
 
 PUBLIC = {
     "load": ("goalgrid.loaded_grid", "load"),
     "LoadedGrid": ("goalgrid.loaded_grid", "LoadedGrid"),
-    "objective": ("grid.uses", "objective"),
-    "pooling": ("grid.uses", "pooling"),
-    "image_encoder": ("grid.uses", "image_encoder"),
-    "text_encoder": ("grid.uses", "text_encoder"),
+    "objective": ("grid.offers", "objective"),
+    "pooling": ("grid.offers", "pooling"),
+    "image_encoder": ("grid.offers", "image_encoder"),
+    "text_encoder": ("grid.offers", "text_encoder"),
+    "scorer": ("grid.offers", "scorer"),
     "Parameter": ("grid.objectives.own", "parameter"),
     "Triplets": ("objectives.triplets", "Triplets"),
     "objectives": ("objectives", ""),

@@ -22,8 +22,9 @@ from grid.objectives.parameters import VARIANTS
 from grid.resources import Reliability, Resources
 from grid.settings import DatasetSettings, TrainSettings
 from grid.settings.base import Name, Settings, check_name
-from grid.settings.encoders import RANDOM, Pretrained, own_encoders
+from grid.settings.encoders import RANDOM, Pretrained
 from grid.settings.model import ModelSettings
+from grid.settings.own import own_parts
 from grid.uses import Use
 
 Scalar = bool | int | float | str
@@ -308,9 +309,9 @@ def dotted_names() -> list[str]:
     """Every setting that a grid file may set or sweep."""
     names = [name for section, model in SECTIONS.items() for name in _fields(section, model)]
     names.remove("dataset.name")
-    for modality, encoders in own_encoders.items():
-        declared = sorted({name for encoder in encoders.values() for name in encoder.parameters})
-        names += [f"model.{modality}.parameters.{name}" for name in declared]
+    for kind, parts in own_parts.items():
+        declared = sorted({name for part in parts.values() for name in part.parameters})
+        names += [f"model.{kind.partition(' ')[0]}.parameters.{name}" for name in declared]
     return [*names, "objective.variant", *(f"objective.{name}" for name in sorted(known_parameters()))]
 
 

@@ -1,17 +1,15 @@
-"""What is a user's own: files and packages that a grid `uses`, with the losses, poolings and encoders they define.
+"""What is a user's own: files and packages that a grid `uses`, and what the files and packages define.
 
 A file is known by its text, which a grid and its jobs carry: a worker on another host needs no copy of the file. The
 names that the present grid uses stand in our catalogues beside ours; another grid's take their place.
 """
 
 import ast
-import inspect
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
 from hashlib import sha256
@@ -19,25 +17,19 @@ from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, get_args
 
 from grid import objectives
-from grid.errors import UserError, several, unknown
-from grid.objectives.own import On, differences, entry_of
-from grid.objectives.parameters import Parameter
+from grid.errors import UserError, unknown
+from grid.offers import PREFIX, Kind, Offer, offered
 from grid.settings import encoders
-from grid.settings.base import Settings, check_name
-from grid.settings.encoders import Modality, OwnEncoder, ReadsImages
+from grid.settings.base import Settings
+from grid.settings.own import own_parts
 
 GROUP = "goalgrid.plugins"
 """The entry points by which an installed package offers a module."""
 ROOMS = ("goalgrid", "grid", "objectives", "retrieval", "results", "runners")
 """The packages of this program: every worker has them, also where a file lies beside them."""
-PREFIX = "uses:"
-"""Begins the module names of users' files, so that none hides a module of ours or of a library."""
-
-Equation = TypeVar("Equation", bound=Callable[..., Any])
-Network = TypeVar("Network", bound=type)
 
 
 class Use(Settings):
@@ -65,165 +57,8 @@ class Use(Settings):
         return self.is_file and not Path(self.path).is_file()
 
 
-Kind = Literal["objective", "pooling", "image encoder", "text encoder"]
-
-
-@dataclass(frozen=True)
-class Offer:
-    """Something of a user's own under a name.
-
-    Args:
-        module, defined: its definition's module, and the definition's name there.
-        made: what a catalogue of ours holds of it.
-    """
-
-    kind: Kind
-    name: str
-    module: str
-    defined: str
-    made: Any
-
-
-_offers: dict[str, list[Offer]] = {}
-"""What each module that was imported offers, by the module's name."""
 _present: dict[Use, list[Offer]] = {}
 """What the present grid uses."""
-
-
-def objective(
-    name: str, *, on: On = "hardest", formula: str = "", source: str = "", **parameters: Parameter
-) -> Callable[[Equation], Equation]:
-    """Offer a function or class as an objective: `@goalgrid.objective("mine", tau=Parameter(10.0, "steepness"))`.
-
-    Args:
-        name: by which grids name it.
-        on: "hardest": triplets (`objectives.triplets.Triplets`) with the hardest negative; a grid may choose others.
-            "all": triplets with all negatives, -inf where there is none. Of both it returns the value of each triplet,
-            or of each anchor.
-            "scores": the matrix of scores, images by texts, pair k at (k, k). It returns the loss of the batch.
-        formula: one line; default: the first line of the docstring.
-        source: where the equation stands; default: the file's name.
-        parameters: every argument after the first. A class takes them in its constructor, and is called as a function.
-
-    Raises:
-        UserError: the signature has other parameters, or a declaration is wrong.
-    """
-
-    def offer(equation: Equation) -> Equation:
-        from_file = source or str(equation.__module__).removeprefix(PREFIX)
-        _offer("objective", name, equation, entry_of(name, equation, on, parameters, formula, from_file))
-        return equation
-
-    return offer
-
-
-def pooling(name: str) -> Callable[[Equation], Equation]:
-    """Offer a pooling: a function of `values` (b, n, d) and `present` (b, n) that returns (b, d); or a class of such.
-
-    At least one member is present in each row; the value of a member that is not present must not count. A class is a
-    `torch.nn.Module` whose constructor takes d; its weights learn.
-
-    Raises:
-        UserError: the signature is another.
-    """
-
-    def offer(equation: Equation) -> Equation:
-        wanted = ["dim"] if isinstance(equation, type) else ["values", "present"]
-        taken = list(inspect.signature(equation).parameters)
-        if taken != wanted:
-            signature = f"{equation.__name__} takes ({', '.join(taken)})"
-            raise UserError(f"pooling {name!r}: {signature}; it should take ({', '.join(wanted)})")
-        _offer("pooling", name, equation, equation)
-        return equation
-
-    return offer
-
-
-def image_encoder(name: str, *, on: ReadsImages = "pictures", **parameters: Parameter) -> Callable[[Network], Network]:
-    """Offer a `torch.nn.Module` as an image encoder: `@goalgrid.image_encoder("mine", width=Parameter(64, "cells"))`.
-
-    Its constructor takes `shape`, of an image; `dim`, of the joint space; and the parameters. It is called with a batch
-    of images and returns (b, dim), before normalisation.
-
-    Args:
-        name: by which recipes and grids name it, under `model.image.encoder = "own"`.
-        on: "pictures": images are (b, 3, size, size) of 0 to 255, uint8; `model.image` has size, framing and
-            augmentation. "features": a vector an image, (b, k), that the user computed. "regions": several, (b, n, k).
-        parameters: every argument of the constructor after the first two.
-
-    Raises:
-        UserError: the class is no such module, or a declaration is wrong.
-    """
-
-    def offer(network: Network) -> Network:
-        _offer_encoder("image", name, network, parameters, on)
-        return network
-
-    return offer
-
-
-def text_encoder(name: str, **parameters: Parameter) -> Callable[[Network], Network]:
-    """Offer a `torch.nn.Module` as a text encoder: `@goalgrid.text_encoder("mine", width=Parameter(64, "values"))`.
-
-    Its constructor takes `words`, how many indices there are; `dim`, of the joint space; and the parameters. It is
-    called with ids (b, n), 0 behind a caption's end, and lengths (b), and returns (b, dim), before normalisation.
-
-    Raises:
-        UserError: the class is no such module, or a declaration is wrong.
-    """
-
-    def offer(network: Network) -> Network:
-        _offer_encoder("text", name, network, parameters)
-        return network
-
-    return offer
-
-
-CONSTRUCTED: dict[Modality, tuple[str, str]] = {"image": ("shape", "dim"), "text": ("words", "dim")}
-"""What the constructor of an own encoder takes before its parameters."""
-CALLED: dict[Modality, tuple[str, ...]] = {"image": ("images",), "text": ("ids", "lengths")}
-"""What its `forward` takes."""
-
-
-def _offer_encoder(
-    modality: Modality, name: str, network: type[Any], parameters: Mapping[str, Any], on: ReadsImages = "pictures"
-) -> None:
-    problems = [] if on in get_args(ReadsImages) else [unknown("value", on, get_args(ReadsImages), where="of on")]
-    if not isinstance(network, type) or not hasattr(network, "state_dict"):
-        problems.append(f"{network.__name__} is no class that derives from torch.nn.Module")
-    else:
-        first, called = CONSTRUCTED[modality], CALLED[modality]
-        taken = list(inspect.signature(network).parameters)
-        if tuple(taken[:2]) != first:
-            problems.append(
-                f"{network.__name__}.__init__ takes ({', '.join(taken)}); it begins with {', '.join(first)}"
-            )
-        else:
-            problems += differences(network.__name__, taken[2:], parameters)
-        forward = list(inspect.signature(network.forward).parameters)[1:]
-        if len(forward) != len(called):
-            problems.append(f"{network.__name__}.forward takes ({', '.join(forward)}); it takes ({', '.join(called)})")
-    for parameter, value in parameters.items():
-        if not isinstance(value, Parameter):
-            problems.append(f"{parameter} = {value!r} is no goalgrid.Parameter(default, meaning)")
-        elif value.only_with or value.released != value.paper:
-            problems.append(f"{parameter}: released and only_with are for parameters of losses")
-    if problems:
-        raise several(f"{modality} encoder {name!r}", problems)
-    _offer(
-        "image encoder" if modality == "image" else "text encoder", name, network, OwnEncoder(network, parameters, on)
-    )
-
-
-def _offer(kind: Kind, name: str, equation: Callable[..., Any], made: Any) -> None:
-    try:
-        check_name(name)
-    except ValueError as error:
-        raise UserError(f"{name!r}: {error}") from None
-    if "." in equation.__qualname__:
-        raise UserError(f"{name!r}: {equation.__qualname__} has to stand at the top of the file, in no other function")
-    module = equation.__module__
-    _offers.setdefault(module, []).append(Offer(kind, name, module, equation.__qualname__, made))
 
 
 def read(text: str, folder: Path) -> Use:
@@ -291,11 +126,7 @@ def activate(uses: Iterable[Use]) -> None:
         kind: {name: offer.made for name, offer in found.items() if offer.kind == kind} for kind in get_args(Kind)
     }
     objectives.take_over(made["objective"])
-    catalogues: dict[Kind, dict[str, Any]] = {
-        "pooling": encoders.own_poolings,
-        "image encoder": encoders.own_encoders["image"],
-        "text encoder": encoders.own_encoders["text"],
-    }
+    catalogues: dict[Kind, dict[str, Any]] = {"pooling": encoders.own_poolings, **own_parts}
     for kind, catalogue in catalogues.items():
         catalogue.clear()
         catalogue.update(made[kind])
@@ -334,11 +165,11 @@ def _offered(use: Use) -> list[Offer]:
     """
     if use.is_file:
         _execute(use)
-        offers = _offers.get(use.module, [])
+        offers = offered.get(use.module, [])
     else:
         _import(use)
         top = use.module.partition(".")[0]
-        offers = [offer for name in _offers if name.partition(".")[0] == top for offer in _offers[name]]
+        offers = [offer for name in offered if name.partition(".")[0] == top for offer in offered[name]]
     if not offers:
         raise UserError(f"{use.path} offers nothing. Put @goalgrid.objective(NAME) above a loss: docs/own.md.")
     return offers
@@ -346,7 +177,7 @@ def _offered(use: Use) -> list[Offer]:
 
 def _execute(use: Use) -> None:
     _check(use)
-    _offers.pop(use.module, None)
+    offered.pop(use.module, None)
     module = ModuleType(use.module)
     module.__file__ = use.path
     sys.modules[use.module] = module  # dataclasses and pickles look a module up by its name

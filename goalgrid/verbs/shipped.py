@@ -186,10 +186,11 @@ def check(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A file of your own, or a package by name.")],
     as_json: Json = False,
 ) -> None:
-    """Check losses, poolings and encoders of your own.
+    """Check losses, poolings, encoders and scorers of your own.
 
     Losses and poolings: gradient by finite differences, permutation of the batch, half precision, empty sets, and time
-    beside one of ours. Encoders: shape, the same vector in any batch, gradient, and weights of a checkpoint.
+    beside one of ours. Encoders: shape, the same vector in any batch, gradient, and weights of a checkpoint. Scorers:
+    all of these, and that padding counts for nothing.
     The exit code is 4 if a check fails.
     """
     use([file])

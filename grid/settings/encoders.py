@@ -1,7 +1,6 @@
 """Settings of the encoders: of the image network, the text network, and the pooling of their vectors."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -10,43 +9,18 @@ from pydantic import (
     AfterValidator,
     Field,
     PositiveInt,
-    ValidationInfo,
     WithJsonSchema,
-    field_validator,
     model_validator,
 )
 
 from grid.errors import unknown
-from grid.objectives.parameters import Parameter, Value
 from grid.settings.base import IdentityDefault, ReadWhere, Settings, Unit
+from grid.settings.own import OwnKind, OwnPartSettings, own_parts
 
 POOLINGS = ("mean", "max", "kmax", "softmax", "gpo", "adpool", "adpool-released", "none")
 """The poolings of ours."""
 own_poolings: dict[str, Any] = {}
 """The functions and classes of the user's own poolings that the present grid uses, by name."""
-
-Modality = Literal["image", "text"]
-ReadsImages = Literal["pictures", "features", "regions"]
-"""What an own image encoder reads: pixels, or features that the user computed: a vector an image, or several."""
-
-
-@dataclass(frozen=True)
-class OwnEncoder:
-    """An encoder of the user's own.
-
-    Args:
-        network: its class, a `torch.nn.Module`.
-        parameters: what its constructor takes, beside the shape of its input and the width of the joint space.
-        on: of an image encoder, what it reads.
-    """
-
-    network: type[Any]
-    parameters: Mapping[str, Parameter]
-    on: ReadsImages = "pictures"
-
-
-own_encoders: dict[Modality, dict[str, OwnEncoder]] = {"image": {}, "text": {}}
-"""The user's own encoders that the present grid uses, by name."""
 
 
 def _known_pooling(name: str) -> str:
@@ -261,49 +235,10 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
         return self if self.frozen and self.crops != "online" else None
 
 
-class OwnEncoderSettings(Settings):
-    """Which encoder of the user's own it is, and all its parameters, defaults filled in."""
-
-    modality: ClassVar[Modality]
-    name: str = Field(description="of your own encoders, the name that its decorator gives it")
-    parameters: dict[str, Value] = Field(
-        {}, validate_default=True, description="values of the parameters that its decorator declares"
-    )
-
-    def __hash__(self) -> int:
-        return hash(self.model_dump_json())
-
-    @field_validator("name")
-    @classmethod
-    def _known(cls, name: str) -> str:
-        known = own_encoders[cls.modality]
-        if name not in known:
-            hint = f'Put @goalgrid.{cls.modality}_encoder("{name}") above a class in a file that the grid uses.'
-            raise ValueError(unknown(f"{cls.modality} encoder of your own", name, known or ["none"], hint=hint))
-        return name
-
-    @field_validator("parameters")
-    @classmethod
-    def _complete(cls, values: dict[str, Value], info: ValidationInfo) -> dict[str, Value]:
-        if "name" not in info.data:
-            return values
-        name = info.data["name"]
-        declared = own_encoders[cls.modality][name].parameters
-        found = {parameter: declared[parameter].paper for parameter in declared}
-        for parameter, value in values.items():
-            if parameter not in declared:
-                raise ValueError(unknown("parameter", parameter, declared or ["none"], where=f"of encoder {name!r}"))
-            try:
-                found[parameter] = declared[parameter].parse(value)
-            except ValueError as error:
-                raise ValueError(f"{parameter} {error}") from None
-        return found
-
-
-class OwnImageSettings(OwnEncoderSettings, ImageEncoderSettings):
+class OwnImageSettings(OwnPartSettings, ImageEncoderSettings):
     """An image encoder of the user's own."""
 
-    modality: ClassVar[Modality] = "image"
+    of: ClassVar[OwnKind] = "image encoder"
     encoder: Literal["own"] = Field(description=IMAGE_ENCODER)
     size: Annotated[int, Field(ge=8), Unit("pixels"), _PICTURES] = Field(
         224, description="side of the square that it sees"
@@ -320,7 +255,7 @@ class OwnImageSettings(OwnEncoderSettings, ImageEncoderSettings):
 
     @property
     def view(self) -> View | None:
-        if own_encoders["image"][self.name].on != "pictures":
+        if own_parts[self.of][self.name].on != "pictures":
             return None
         return View(self.size, self.framing, self.augmentation, self.flip)
 
@@ -384,10 +319,10 @@ class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
         return None if self.weights == RANDOM else self
 
 
-class OwnTextSettings(OwnEncoderSettings, TextEncoderSettings):
+class OwnTextSettings(OwnPartSettings, TextEncoderSettings):
     """A text encoder of the user's own, which reads words of the training captions."""
 
-    modality: ClassVar[Modality] = "text"
+    of: ClassVar[OwnKind] = "text encoder"
     encoder: Literal["own"] = Field(description=TEXT_ENCODER)
     boundaries: Annotated[bool, IdentityDefault(False)] = Field(False, description="mark a caption's <start> and <end>")
 

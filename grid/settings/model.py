@@ -5,8 +5,9 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from grid.settings.base import IdentityDefault, Settings, Unit
-from grid.settings.encoders import MLP_HEADS, ImageSettings, OwnEncoderSettings, TextSettings
-from grid.settings.scorers import AttentionSettings, ProductSettings, ScorerSettings, SgrafSettings
+from grid.settings.encoders import MLP_HEADS, ImageSettings, TextSettings
+from grid.settings.own import OwnPartSettings
+from grid.settings.scorers import ProductSettings, ScorerSettings, SgrafSettings
 
 
 class ModelSettings(Settings):
@@ -24,12 +25,12 @@ class ModelSettings(Settings):
     @property
     def of_sets(self) -> bool:
         """Whether the scorer reads a set of vectors for each image and caption."""
-        return isinstance(self.scorer, AttentionSettings)
+        return not isinstance(self.scorer, ProductSettings)
 
     @model_validator(mode="after")
     def _encoders_fit_the_scorer(self) -> Self:
         for name, part in (("image", self.image), ("text", self.text)):
-            if self.of_sets and isinstance(part, OwnEncoderSettings):
+            if self.of_sets and isinstance(part, OwnPartSettings):
                 raise ValueError(
                     f"scorer {self.scorer.kind} reads sets of vectors, and the {name} encoder {part.name!r}, which is "
                     "your own, gives a single vector: set model.scorer.kind = product"

@@ -1,10 +1,11 @@
 """Settings of the scorers: how a model turns what it embedded into scores of images by texts."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from grid.settings.base import ReadWhere, Settings
+from grid.settings.own import OwnKind, OwnPartSettings
 
 KIND = "the scorer; another choice drops the settings of the one before"
 Direction = Literal["t2i", "i2t"]
@@ -64,6 +65,14 @@ class SafSettings(SgrafSettings):
     kind: Literal["saf"] = Field(description=KIND)
 
 
+class OwnScorerSettings(OwnPartSettings):
+    """A scorer of the user's own. It reads sets of vectors: regions of an image, words of a caption."""
+
+    of: ClassVar[OwnKind] = "scorer"
+    kind: Literal["own"] = Field(description=KIND)
+
+
 ScorerSettings = Annotated[
-    ProductSettings | ScanSettings | BfanSettings | SgrSettings | SafSettings, Field(discriminator="kind")
+    ProductSettings | ScanSettings | BfanSettings | SgrSettings | SafSettings | OwnScorerSettings,
+    Field(discriminator="kind"),
 ]

@@ -5,7 +5,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from grid.errors import UserError
-from grid.settings.encoders import OwnImageSettings, OwnTextSettings, own_encoders
+from grid.settings.encoders import OwnImageSettings, OwnTextSettings
+from grid.settings.own import own_parts
 
 DIMENSIONS = {"pictures": 3, "features": 1, "regions": 2}
 """Of the shape of an image, by what an image encoder reads."""
@@ -17,7 +18,7 @@ def image_encoder(settings: OwnImageSettings, shape: tuple[int, ...], dim: int) 
     Raises:
         UserError: the data hold other features than it reads; or, when it is called, it gives another shape.
     """
-    chosen = own_encoders["image"][settings.name]
+    chosen = own_parts[settings.of][settings.name]
     if len(shape) != DIMENSIONS[chosen.on]:
         known = {1: "a vector an image", 2: "several vectors an image", 3: "pixels"}
         raise UserError(
@@ -33,7 +34,7 @@ def text_encoder(settings: OwnTextSettings, words: int, dim: int) -> nn.Module:
     Raises:
         UserError: when it is called, it gives another shape.
     """
-    return _held(own_encoders["text"][settings.name].network(words, dim, **settings.parameters), settings.name, dim)
+    return _held(own_parts[settings.of][settings.name].network(words, dim, **settings.parameters), settings.name, dim)
 
 
 def _held(network: nn.Module, name: str, dim: int) -> nn.Module:

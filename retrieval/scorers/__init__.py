@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from retrieval.scorers.attention import Bfan, Scan, SetScorer
+from retrieval.scorers.own import OwnScorer
 from retrieval.scorers.similarity import Saf, Sgr
 
 SCORERS: dict[str, Callable[[Any, int, int], SetScorer]] = {
@@ -11,5 +12,6 @@ SCORERS: dict[str, Callable[[Any, int, int], SetScorer]] = {
     "bfan": lambda settings, regions, dim: Bfan(settings),
     "sgr": Sgr,
     "saf": Saf,
+    "own": lambda settings, regions, dim: OwnScorer(settings, dim),
 }
 """Each scorer of sets by the kind in `grid/settings/scorers.py`, for so many regions of `dim` values."""

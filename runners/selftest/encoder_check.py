@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from grid.settings.encoders import OwnImageSettings, OwnTextSettings, own_encoders
+from grid.settings.encoders import OwnImageSettings, OwnTextSettings
+from grid.settings.own import own_parts
 from retrieval.encoders.own import image_encoder, text_encoder
 
 DIM = 12
@@ -95,8 +96,8 @@ def _encoder(name: str, seed: int = SEED) -> torch.nn.Module:
     """The encoder, with the default of each parameter."""
     torch.manual_seed(seed)
     named = {"encoder": "own", "name": name}
-    if name in own_encoders["image"]:
-        shape = IMAGES[own_encoders["image"][name].on]
+    if name in own_parts["image encoder"]:
+        shape = IMAGES[own_parts["image encoder"][name].on]
         return image_encoder(OwnImageSettings.model_validate(named), shape, DIM)
     return text_encoder(OwnTextSettings.model_validate(named), VOCABULARY, DIM)
 
@@ -104,13 +105,13 @@ def _encoder(name: str, seed: int = SEED) -> torch.nn.Module:
 def _read(name: str) -> tuple[Tensor, ...]:
     """What the encoder reads: images; or ids of captions, 0 behind their ends, and lengths."""
     random = torch.Generator().manual_seed(SEED)
-    if name not in own_encoders["image"]:
+    if name not in own_parts["image encoder"]:
         ids, lengths = (
             torch.randint(1, VOCABULARY, (len(LENGTHS), max(LENGTHS)), generator=random),
             torch.tensor(LENGTHS),
         )
         return ids * (torch.arange(max(LENGTHS)) < lengths[:, None]), lengths
-    on = own_encoders["image"][name].on
+    on = own_parts["image encoder"][name].on
     shape = len(LENGTHS), *IMAGES[on]
     if on == "pictures":
         return (torch.randint(0, 256, shape, generator=random, dtype=torch.uint8),)

@@ -1,8 +1,8 @@
-"""The check of a user's own losses, poolings and encoders: each line computes what its name says."""
+"""The check of a user's own losses, poolings, encoders and scorers: each line computes what its name says."""
 
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,11 +13,13 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from grid.objectives import OBJECTIVES
-from grid.settings.encoders import own_encoders, own_poolings
+from grid.settings.encoders import own_poolings
+from grid.settings.own import own_parts
 from objectives import build
 from objectives.objective import Objective
 from retrieval.encoders.pooling import pooling
 from runners.selftest.encoder_check import OF_ENCODERS, Broken
+from runners.selftest.scorer_check import OF_SCORERS
 
 PAIRS, DIMENSIONS = 7, 12
 """Of the batches that are checked."""
@@ -31,11 +33,11 @@ SEED = 20230107
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check says of an objective.
+    """What a check says of something of the user's own.
 
     Args:
         check: its name: `gradient`.
-        holds: whether the objective passes.
+        holds: whether it passes.
         text: what was measured, or what is wrong.
     """
 
@@ -45,10 +47,10 @@ class Verdict:
 
 
 def verdicts(name: str) -> Iterator[Verdict]:
-    """Every check of the user's own objective, pooling or encoder of this name, one after the other."""
-    of_encoders = any(name in encoders for encoders in own_encoders.values())
-    checks = OF_ENCODERS if of_encoders else OF_POOLINGS if name in own_poolings else OF_OBJECTIVES
-    for check, function in checks.items():
+    """Every check of what the user's own files have under this name, one after the other."""
+    kinds: dict[str, Mapping[str, object]] = {"pooling": own_poolings, **own_parts}
+    kind = next((kind for kind, parts in kinds.items() if name in parts), "objective")
+    for check, function in CHECKS[kind].items():
         try:
             yield Verdict(check, True, function(name))
         except Broken as found:
@@ -212,6 +214,13 @@ OF_POOLINGS: dict[str, Callable[[str], str]] = {
     "half precision": half_precision_of_pooling,
     "empty sets": empty_sets_of_pooling,
     "speed": speed_of_pooling,
+}
+CHECKS: dict[str, dict[str, Callable[[str], str]]] = {
+    "objective": OF_OBJECTIVES,
+    "pooling": OF_POOLINGS,
+    "image encoder": OF_ENCODERS,
+    "text encoder": OF_ENCODERS,
+    "scorer": OF_SCORERS,
 }
 
 

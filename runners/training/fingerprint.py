@@ -56,9 +56,10 @@ def begun_by(
 def _chosen(settings: Shared | TrialSettings, members: Sequence[ModelSettings]) -> set[str]:
     """The names in settings that may be of something of a user's own."""
     members = settings.members if isinstance(settings, Shared) else members
-    encoders = [part for model in (settings.model, *members) for part in (model.image, model.text)]
-    chosen = {getattr(part, field, "") for part in encoders for field in ("pooling", "name")}
-    return {settings.objective.name, *chosen}
+    models = (settings.model, *members)
+    poolings = {getattr(part, "pooling", "") for model in models for part in (model.image, model.text)}
+    named = {getattr(part, "name", "") for model in models for part in (model.image, model.text, model.scorer)}
+    return {settings.objective.name, *poolings, *named}
 
 
 def sources() -> Sources:

@@ -10,17 +10,20 @@ from pathlib import Path
 import pytest
 
 from grid import uses
+from grid.expansion import expand
+from grid.gridfile import load
 from grid.store.home import Home
 from runners.launch.jobs import Job, jobs_for
+from runners.training.fingerprint import code_fingerprint
 
 from ..conftest import ROOT, Goalgrid, made_once
 from ..retrieval.packages import write_image
 
 PAGE = (ROOT / "docs" / "own.md").read_text(encoding="utf-8")
-(LOSSES, POOLING, ENCODERS) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+(LOSSES, POOLING, ENCODERS, SCORER) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 (GRID,) = re.findall(r"```toml\n(name.*?)```", PAGE, re.DOTALL)
 (RECIPE,) = re.findall(r"```toml\n(extends.*?)```", PAGE, re.DOTALL)
-(OWN_ENCODERS,) = re.findall(r"```toml\n(model.*?)```", PAGE, re.DOTALL)
+(OWN_ENCODERS, OWN_SCORER) = re.findall(r"```toml\n(model.*?)```", PAGE, re.DOTALL)
 (TABLE,) = re.findall(r"```toml\n(recipes.*?)```", PAGE, re.DOTALL)
 
 
@@ -90,7 +93,7 @@ def test_a_file_that_is_gone_is_said_once_and_the_table_still_stands(folder: Pat
 
 
 def test_a_job_brings_the_file_to_a_process_that_lacks_it(folder: Path) -> None:
-    from grid.expansion import expand, trials_of
+    from grid.expansion import trials_of
     from grid.store.saved_grid import read_grid
 
     home = Home(folder / "runs")
@@ -164,11 +167,35 @@ def test_own_encoders_learn_and_their_code_and_parameters_count_for_their_trials
     assert goalgrid("table", "mine", "--format", "csv", runs=tmp_path / "runs").returncode == 0
 
 
-def test_own_encoders_are_checked(goalgrid: Goalgrid, tmp_path: Path) -> None:
-    (tmp_path / "nets.py").write_text(ENCODERS, encoding="utf-8")
+def test_an_own_scorer_learns_with_gradients_and_with_losses_and_counts_for_its_trials_alone(
+    goalgrid: Goalgrid, few_of_flickr8k: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "late.py").write_text(SCORER, encoding="utf-8")
+    (tmp_path / "late.toml").write_text(f"train.epochs = 1\n{OWN_SCORER}", encoding="utf-8")
+    content = GRID.replace("losses", "late").replace('"./small.toml"', '"late.toml", "scan-t2i-tiny"')
+    content = content.replace("shapes", "few") + f'[data.few]\nroot = "{few_of_flickr8k}"\n'
+    (tmp_path / "mine.toml").write_text(content.replace('"soft-hinge", "two-way"', '"unified"'), encoding="utf-8")
+    mine = str(tmp_path / "mine.toml")
+    run = ("run", mine, "--only", "recipe=late", "--here", "--mlflow-uri", "")
+    finished = goalgrid(*run, runs=tmp_path / "runs")
+    assert "2 done" in finished.stderr, finished.stderr
+    assert stale(tmp_path, goalgrid) == set()
+
+    def of_code() -> list[str]:
+        return [code_fingerprint(cell.trials[0].shared) for cell in expand(load(mine)) if cell.objective == "unified"]
+
+    before = of_code()
+    (tmp_path / "late.py").write_text(SCORER.replace("dim, 1)", "dim, 1, bias=False)"), encoding="utf-8")
+    assert [old == new for old, new in zip(before, of_code(), strict=True)] == [False, True]
+    assert stale(tmp_path, goalgrid) == {"con_con"}
+
+
+def test_own_encoders_and_scorers_are_checked(goalgrid: Goalgrid, tmp_path: Path) -> None:
+    (tmp_path / "nets.py").write_text(ENCODERS + SCORER, encoding="utf-8")
     checked = goalgrid("check", str(tmp_path / "nets.py"), runs=tmp_path)
     assert checked.returncode == 0, checked.stdout
     assert checked.stdout.count("  ok      batch: a vector does not depend on the batch") == 2
+    assert "  ok      batch: a score does not depend on the batch" in checked.stdout
 
 
 def test_own_poolings_are_checked(goalgrid: Goalgrid, tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_an_own_encoder_is_chosen_with_its_parameters_and_they_are_part_of_the_i
         (
             NETS,
             "parameters={widht=3}",
-            "model.image.own.parameters: unknown parameter 'widht' of encoder 'net'. Did you",
+            "model.image.own.parameters: unknown parameter 'widht' of image encoder 'net'. Did you",
         ),
         (NETS, "parameters={width='a'}", "model.image.own.parameters: width must be a number, not 'a'"),
         (NETS, "nmae='net'", "unknown key 'nmae' in model.image.own. Did you mean 'name'?"),
@@ -123,6 +123,55 @@ def test_an_own_encoder_is_chosen_with_its_parameters_and_they_are_part_of_the_i
 def test_a_mistake_with_an_own_encoder_is_one_message(text: str, more: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         expand(own_grid(tmp_path, text, OWN[0] % f", {more}".rstrip(", "), OWN[1]))
+    assert said in str(caught.value)
+
+
+SCORER = """
+
+@goalgrid.scorer("late", sharpness=Parameter(9.0, "steepness"))
+def late(images, regions, words, lengths, *, sharpness):
+    pass
+"""
+LATE = "recipes=scan-t2i", "objectives=mine", "model.scorer.kind=own", "model.scorer.name=late"
+
+
+def test_an_own_scorer_is_chosen_with_its_parameters_and_they_are_part_of_the_id(tmp_path: Path) -> None:
+    grid = own_grid(tmp_path, MINE + SCORER, *LATE, "sweep.model.scorer.parameters.sharpness=[9, 4]")
+    found = {cell.trials[0].id: cell.trials[0].shared.model.scorer.parameters for cell in expand(grid)}
+    assert list(found.values()) == [{"sharpness": 9.0}, {"sharpness": 4.0}]
+    assert expand(own_grid(tmp_path, MINE + SCORER, *LATE))[0].trials[0].id in found
+
+
+@pytest.mark.parametrize(
+    ("text", "more", "said"),
+    [
+        (
+            SCORER,
+            "model.scorer.parameters.sharp=3",
+            "unknown setting 'model.scorer.parameters.sharp' in [set]. Did you",
+        ),
+        (
+            SCORER,
+            "model.scorer.name=latte",
+            "unknown scorer of your own 'latte'. Did you mean 'late'? Known: late. Put",
+        ),
+        (
+            SCORER.replace("words, ", ""),
+            "",
+            "late takes (images, regions, lengths, sharpness); it begins with images, ",
+        ),
+        (SCORER.replace("*, sharpness", "*, sharp"), "", "sharpness is declared, but late takes no sharpness"),
+        (
+            SCORER.replace("def late(images, regions, words, lengths, *, sharpness)", "class Late"),
+            "",
+            "Late is no class that derives from torch.nn",
+        ),
+        (SCORER, "model.text.pooling=mean", "scorer own reads sets of vectors: set model.text.pooling = none"),
+    ],
+)
+def test_a_mistake_with_an_own_scorer_is_one_message(text: str, more: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        expand(own_grid(tmp_path, MINE + text, *LATE, *([more] if more else [])))
     assert said in str(caught.value)
 
 

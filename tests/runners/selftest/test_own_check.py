@@ -122,6 +122,40 @@ def test_an_encoder_is_checked_too(text: str, edit: tuple[str, str], check: str,
     assert said in found[check] if check else found == {}
 
 
+SCORER = """@goalgrid.scorer("mine")
+class Mine(torch.nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.project = torch.nn.Linear(dim, dim, bias=False)
+
+    def forward(self, images, regions, words, lengths):
+        counts = regions[:, None, None, None] * lengths[:, None, None]
+        products = torch.einsum("ind,tmd->itnm", self.project(images), words)
+        return (products / counts).sum(dim=(2, 3))"""
+
+
+@pytest.mark.parametrize(
+    ("edit", "check", "said"),
+    [
+        (("", ""), "", ""),
+        (("dim=(2, 3))", "dim=2)"), "shape", "gives (4, 3, 4) for 4 images and 3 captions; it should give (4, 3)"),
+        (("project(images)", "project(images.detach())"), "gradient", "it is no derivative of the scores"),
+        (("products / counts", "products / counts * torch.rand(1)"), "permutation", "at the second call, a pair has"),
+        (("products / counts", "products / counts - products.mean()"), "batch", "alone in a batch, a pair has another"),
+        (("products / counts", "(1.001 - products).log()"), "masks", "with more zeros behind an image's last vector"),
+        (("self.project(images), words", "images, words"), "gradient", "score.project.weight gets no gradient"),
+        (
+            ("return (products", "return (1 - (images[:, :1] * words[:, 0]).sum(-1)).sqrt() + (products"),
+            "half precision",
+            "all in one point",
+        ),
+    ],
+)
+def test_a_scorer_is_checked_too(edit: tuple[str, str], check: str, said: str, tmp_path: Path) -> None:
+    found = failing(tmp_path, SCORER.replace(*edit) if edit[0] else SCORER)
+    assert said in found[check] if check else found == {}
+
+
 POOLING = '@goalgrid.pooling("mine")\ndef mine(values, present):\n    '
 SUM = "(values * present[..., None]).sum(1)"
 

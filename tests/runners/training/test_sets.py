@@ -29,11 +29,36 @@ def machine_of(root: Path) -> Machine:
     return Machine(roots=(("few", str(root)),))
 
 
-@pytest.mark.parametrize("recipe", ["scan-t2i", "saf"])
+LATE = """import torch
+import goalgrid
+
+
+@goalgrid.scorer("late")
+class Late(torch.nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.project = torch.nn.Sequential(torch.nn.Linear(dim, dim), torch.nn.Dropout(0.3))
+
+    def forward(self, images, regions, words, lengths):
+        return torch.einsum("ind,tmd->it", self.project(images), words) / regions[:, None] / lengths
+"""
+
+
+@pytest.mark.parametrize(
+    ("recipe", "overrides"),
+    [
+        ("scan-t2i", ()),
+        ("saf", ("model.scorer.width=8",)),
+        ("scan-i2t", ("uses=late.py", "model.scorer.kind=own", "model.scorer.name=late")),
+    ],
+    ids=["scan-t2i", "saf", "own"],
+)
 def test_a_resumed_trial_of_sets_equals_an_uninterrupted_one_to_the_bit(
-    tmp_path: Path, few_of_flickr8k: Path, recipe: str
+    tmp_path: Path, few_of_flickr8k: Path, recipe: str, overrides: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = settings_of(few_of_flickr8k, recipe, *(["model.scorer.width=8"] if recipe == "saf" else []))
+    (tmp_path / "late.py").write_text(LATE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    settings = settings_of(few_of_flickr8k, recipe, *overrides)
     inputs = prepare(settings, machine_of(few_of_flickr8k))
     trainers = []
     for name, cut in (("whole", None), ("cut", 4), ("cut", None)):

@@ -1,0 +1,74 @@
+"""What of a model may be the user's own: encoders and scorers, with the parameters that they declare."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from grid.errors import unknown
+from grid.objectives.parameters import Parameter, Value
+from grid.settings.base import Settings
+
+OwnKind = Literal["image encoder", "text encoder", "scorer"]
+ReadsImages = Literal["pictures", "features", "regions"]
+"""What an own image encoder reads: pixels, or features that the user computed: a vector an image, or several."""
+
+
+@dataclass(frozen=True)
+class OwnPart:
+    """An encoder or a scorer of the user's own.
+
+    Args:
+        network: its class, a `torch.nn.Module`; a scorer without weights may be a function.
+        parameters: what its constructor, or the function, takes beside what goalgrid gives it.
+        on: of an image encoder, what it reads.
+    """
+
+    network: Any
+    parameters: Mapping[str, Parameter]
+    on: ReadsImages = "pictures"
+
+
+own_parts: dict[OwnKind, dict[str, OwnPart]] = {kind: {} for kind in get_args(OwnKind)}
+"""The user's own encoders and scorers that the present grid uses, by name."""
+
+
+class OwnPartSettings(Settings):
+    """Which encoder or scorer of the user's own it is, and all its parameters, defaults filled in."""
+
+    of: ClassVar[OwnKind]
+    name: str = Field(description="of your own encoders or scorers, the name that its decorator gives it")
+    parameters: dict[str, Value] = Field(
+        {}, validate_default=True, description="values of the parameters that its decorator declares"
+    )
+
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        known = own_parts[cls.of]
+        if name not in known:
+            decorator = cls.of.replace(" ", "_")
+            hint = f'Put @goalgrid.{decorator}("{name}") above its definition in a file that the grid uses.'
+            raise ValueError(unknown(f"{cls.of} of your own", name, known or ["none"], hint=hint))
+        return name
+
+    @field_validator("parameters")
+    @classmethod
+    def _complete(cls, values: dict[str, Value], info: ValidationInfo) -> dict[str, Value]:
+        if "name" not in info.data:
+            return values
+        name = info.data["name"]
+        declared = own_parts[cls.of][name].parameters
+        found = {parameter: declared[parameter].paper for parameter in declared}
+        for parameter, value in values.items():
+            if parameter not in declared:
+                raise ValueError(unknown("parameter", parameter, declared or ["none"], where=f"of {cls.of} {name!r}"))
+            try:
+                found[parameter] = declared[parameter].parse(value)
+            except ValueError as error:
+                raise ValueError(f"{parameter} {error}") from None
+        return found

@@ -1,0 +1,48 @@
+"""A scorer of the user's own: made as its settings say, called with plain tensors, and held to the shape of scores."""
+
+from functools import partial
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from grid.errors import UserError
+from grid.settings.own import own_parts
+from grid.settings.scorers import OwnScorerSettings
+from retrieval.scorers.attention import SetScorer
+from retrieval.scorers.sets import Sets
+
+
+class OwnScorer(SetScorer):
+    """The user's function or module. A score may depend on the whole batch, so all scores are computed with a graph."""
+
+    by_pair = False
+
+    def __init__(self, settings: OwnScorerSettings, dim: int) -> None:
+        super().__init__()
+        network, parameters = own_parts[settings.of][settings.name].network, settings.parameters
+        self.name = settings.name
+        self.score = network(dim, **parameters) if isinstance(network, type) else partial(network, **parameters)
+
+    def pair_weights(self) -> list[nn.Parameter]:
+        return list(self.parameters())
+
+    def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
+        """The scores, in float32 where the vectors are in half precision.
+
+        Raises:
+            UserError: the user's scorer returns something else.
+        """
+        images, texts = images.full(), texts.full()
+        parts = [part for sets in (images, texts) for part in (sets.vectors, sets.sizes.to(sets.device))]
+        found = self.score(*parts)
+        expected = len(images), len(texts)
+        given = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        if given != expected:
+            said = f"{expected[0]} images and {expected[1]} captions; it should give {expected}"
+            raise UserError(f"scorer {self.name!r} gives {given} for {said}.")
+        return found
+
+    def pairs(
+        self, images: Sets, texts: Sets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
+    ) -> Float[Tensor, " p"]:
+        return self(images, texts)[rows, columns]
