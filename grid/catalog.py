@@ -269,7 +269,7 @@ def _extended(name: str, base: dict[str, Any], own: dict[str, Any], place: str) 
         one = f"extend one of its members: {', '.join(members)}"
         raise UserError(f"recipe {place}: {name!r} is an ensemble, which trains nothing; {one}.")
     base.pop("starts_from", None)
-    return _over(base, own)
+    return over(base, own)
 
 
 def _members(own: Mapping[str, Any], place: str) -> list[str]:
@@ -315,14 +315,14 @@ def _differences(made: Recipe, other: Recipe) -> list[str]:
     ]
 
 
-def _over(base: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
+def over(base: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
     """Tables are merged, values replaced; a table that names another encoder or scorer replaces the whole table."""
     if any(base.get(choice) != content.get(choice, base.get(choice)) for choice in CHOICES):
         return content
     merged = dict(base)
     for key, value in content.items():
         both = isinstance(value, dict) and isinstance(base.get(key), dict) and key != "architecture"
-        merged[key] = _over(base[key], value) if both else value
+        merged[key] = over(base[key], value) if both else value
     return merged
 
 

@@ -2,13 +2,14 @@
 
 import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product, zip_longest
 from typing import Any, NamedTuple
 
 from grid import catalog
 from grid.errors import UserError, several, unknown
-from grid.gridfile import Grid, Scalar, make_known
+from grid.forms import Scalar
+from grid.gridfile import Grid, make_known
 from grid.identity import cell_ids
 from grid.resolution import Common, Point, Resolver, Section
 from grid.settings import DatasetSettings, ObjectiveSettings, TrainSettings, TrialSettings
@@ -84,28 +85,92 @@ def expand(grid: Grid) -> list[Cell]:
     parents = {parent for name in recipes for parent in catalog.recipe(name).parents}
     begun: dict[tuple[Any, ...], tuple[Trial, ...]] = {}
     points = [tuple(zip(grid.sweep, values, strict=True)) for values in product(*grid.sweep.values())]
-    resolver = Resolver(grid)
+    resolver, excluded = Resolver(grid), _Excluded(grid, recipes)
     for dataset, recipe, point, name in product(grid.datasets, recipes, points, grid.objectives):
+        if grid.exclude and excluded.has({"dataset": dataset, "recipe": recipe, "objective": name, **dict(point)}):
+            continue
         objective = resolver.objective(name, point)
         common = resolver.common(dataset, recipe, point, objective.settings)
         if common is None:
             continue
         before = [begun.get((dataset, parent, name, point), ()) for parent in catalog.recipe(recipe).parents]
         if not all(before):
-            continue  # a parent's settings do not fit together, which is among the problems
+            if parent := excluded.parent(dataset, recipe, name, point):
+                resolver.problems[f"exclude leaves out {parent}, from which {recipe} starts; exclude that, too"] = None
+            continue  # or a parent's settings do not fit together, which is among the problems
         trials = _trials(common, recipe, objective, grid.seeds, before)
         if recipe in parents:
             begun[dataset, recipe, name, point] = trials
         cells.append(Cell(dataset, recipe, name, point, trials))
-    if problems := [*resolver.problems] or resolver.unread():
+    if problems := [*excluded.problems(), *resolver.problems] or resolver.unread():
         raise several(f"grid {grid.name!r}", problems)
     return cells
+
+
+class _Excluded:
+    """The cells that the entries of a grid's `exclude` leave out."""
+
+    def __init__(self, grid: Grid, recipes: Sequence[str]) -> None:
+        self._entries = grid.exclude
+        self._axes = {"dataset": grid.datasets, "recipe": recipes, "objective": grid.objectives, **grid.sweep}
+        self._left = False
+
+    def has(self, cell: Mapping[str, Scalar]) -> bool:
+        """Whether an entry fits the cell, which is given by its value on every axis."""
+        fits = any(
+            all(axis in cell and _fits(cell[axis], wanted) for axis, wanted in entry.items()) for entry in self._entries
+        )
+        self._left |= not fits
+        return fits
+
+    def parent(self, dataset: str, recipe: str, objective: str, point: Point) -> str | None:
+        """The first parent of a recipe that is left out at this point of the other axes."""
+        cell = {"dataset": dataset, "objective": objective, **dict(point)}
+        parents = catalog.recipe(recipe).parents if self._entries else ()
+        return next((parent for parent in parents if self.has({**cell, "recipe": parent})), None)
+
+    def problems(self) -> list[str]:
+        """What is wrong with entries that leave out no cell, and whether all are left out, once all were asked for."""
+        problems = []
+        for place, entry in enumerate(self._entries):
+            where = f"in exclude[{place}], which leaves out no cell"
+            for axis, wanted in entry.items():
+                if axis not in self._axes:
+                    hint = "It leaves out cells with all their seeds." if axis == "seed" else ""
+                    problems.append(unknown("axis", axis, list(self._axes), where=f"in exclude[{place}]", hint=hint))
+                elif not any(_fits(value, wanted) for value in self._axes[axis]):
+                    problems.append(unknown(axis, wanted, [str(value) for value in self._axes[axis]], where=where))
+        if not problems and self._entries and not self._left:
+            problems.append("exclude leaves out every cell of the grid")
+        return problems
+
+
+def _fits(value: Scalar, wanted: Scalar) -> bool:
+    """Whether a value is the wanted number or truth value, or has the wanted pattern."""
+    if isinstance(wanted, str):
+        return fnmatch.fnmatchcase(str(value), wanted)
+    return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
 
 
 def trials_of(cells: Iterable[Cell]) -> list[Trial]:
     """Every trial once, first seeds first, so that all cells of a grid fill at the same pace; parents before others."""
     ranks = zip_longest(*(cell.trials for cell in cells))
     return list({trial.id: trial for trials in ranks for trial in trials if trial is not None}.values())
+
+
+def once(cells: Iterable[Cell]) -> list[Cell]:
+    """The cells without repetition, where cells share trials that do not read a swept setting: `con_con` has no tau.
+
+    Such a cell stands at the place of the first one, and has the swept values that all of them have.
+    """
+    groups: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(tuple([trial.id for trial in cell.trials]), []).append(cell)
+    found = []
+    for first, *others in groups.values():
+        common = tuple(pair for pair in first.swept if all(pair in other.swept for other in others))
+        found.append(replace(first, swept=common))
+    return found
 
 
 def chains(trials: Sequence[Trial]) -> list[list[Trial]]:

@@ -1,9 +1,7 @@
 """Grid files: what a researcher writes in a dozen lines of TOML, checked as a whole before anything runs."""
 
-import hashlib
 import math
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,9 +14,11 @@ from pydantic import AfterValidator, BaseModel, Field, NonNegativeInt, PlainVali
 from grid import catalog, uses
 from grid.catalog import explain
 from grid.errors import UserError, several, unknown
+from grid.forms import TABLES, Scalar, extended, normal, parse
 from grid.objectives import CATALOGUE, OBJECTIVES, known_parameters, unknown_objective
 from grid.objectives.goal_matrix import GOAL
 from grid.objectives.parameters import VARIANTS
+from grid.overrides import CHANGES, apply_override, changed_name, name_and_folder, place_data
 from grid.resources import Reliability, Resources
 from grid.settings import DatasetSettings, TrainSettings
 from grid.settings.base import Name, Settings, check_name
@@ -27,20 +27,8 @@ from grid.settings.model import ModelSettings
 from grid.settings.own import own_parts
 from grid.uses import Use
 
-Scalar = bool | int | float | str
 SECTIONS: dict[str, type[Settings]] = {"dataset": DatasetSettings, "model": ModelSettings, "train": TrainSettings}
 """The sections of a trial's settings that all objectives share."""
-
-NO_TRIALS = ("name", "tables", "data", "weights", "resources", "reliability")
-"""Fields of a grid file that change no trial."""
-CHANGES = r"[A-Za-z0-9._+,=-]+"
-"""Characters of overrides in a grid's name: no shell and no file system minds them."""
-READABLE = 60
-"""Characters of overrides that stand in a grid's name; of longer overrides, their hash."""
-
-TABLES = ("recipe", "set", "sweep", "data", "weights", "resources", "reliability")
-LISTS = ("datasets", "recipes", "objectives", "seeds", "tables", "uses")
-"""Fields that hold lists; a single value stands for a list of one."""
 
 Collected = TypeVar("Collected", list[Any], dict[str, Any])
 
@@ -88,6 +76,8 @@ class Grid(Settings):
     seeds: Annotated[list[NonNegativeInt], Field(min_length=1)]
     set: dict[str, Value] = {}
     sweep: dict[str, Annotated[list[Value], Field(min_length=1)]] = {}
+    exclude: list[Annotated[dict[str, Value], Field(min_length=1)]] = []
+    """Cells to leave out: an entry names a value or a pattern of one axis or several, and all have to fit."""
     data: dict[Name, Location] = {}
     weights: dict[str, str] = {}
     recipe: dict[Name, dict[str, Any]] = {}
@@ -134,7 +124,24 @@ def load(source: str, overrides: Sequence[str] = (), *, roots: Iterable[str] = (
     Raises:
         UserError: with every problem at once.
     """
-    path = Path(source)
+    return build(_whole(source, Path()), overrides, roots=roots, weights=weights, where=f"grid {source!r}")
+
+
+def _whole(source: str, folder: Path, before: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The content of a shipped grid or of a grid file, over that of the grid that it extends.
+
+    Args:
+        folder: where a path begins.
+        before: the grids that extend this grid, the first one first.
+
+    Raises:
+        UserError: a grid is missing, no TOML, or extends itself; or a file that it names cannot be read.
+    """
+    where, path = f"grid {source!r}", folder / Path(source).expanduser()
+    place = str(path.resolve()) if path.suffix == ".toml" else source
+    if place in before:
+        circle = [*before[before.index(place) :], place]
+        raise UserError(f"it extends itself: {' -> '.join(Path(each).name for each in circle)}.")
     if path.suffix == ".toml":
         content = parse(path)
     elif source in catalog.names("presets"):
@@ -142,8 +149,16 @@ def load(source: str, overrides: Sequence[str] = (), *, roots: Iterable[str] = (
     else:
         hint = "Or give the path of a grid file, ending in .toml."
         raise UserError(unknown("grid", source, catalog.names("presets"), hint=hint))
-    where = f"grid {source!r}"
-    return build(read_own(content, path.parent, where), overrides, roots=roots, weights=weights, where=where)
+    content = normal(content, where)
+    if "extends" in content:
+        base = content.pop("extends")
+        if not isinstance(base, str):
+            raise UserError(f"{where}: extends = {base!r} should be the path of a grid file, or a shipped grid's name.")
+        try:
+            content = extended(_whole(base, path.parent, (*before, place)), content)
+        except UserError as error:
+            raise UserError(f"{where} extends {base!r}: {error}") from None
+    return read_own(content, path.parent, where)
 
 
 def build(
@@ -159,45 +174,22 @@ def build(
     Raises:
         UserError: with every problem at once.
     """
-    content = _normal(content, where)
+    content = normal(content, where)
     if any(not isinstance(content.get(table, {}), dict) for table in TABLES):
         return check(content, where=where)
-    changes = list(map(key_and_value, overrides))
-    for override, (key, value) in zip(overrides, changes, strict=True):
-        _apply(content, override, key, value)
+    changes = [apply_override(content, override, Grid.model_fields) for override in overrides]
     if isinstance(content.get("name"), str):
         content["name"] = changed_name(content["name"], changes)
     for root in roots:
-        _place(content, root)
+        place_data(content, root)
     content = read_own(content, Path(), where)
-    places = dict(map(_name_and_folder, weights))
+    places = dict(map(name_and_folder, weights))
     content["weights"] = {**_given(content, "weights", dict), **places}
     grid = check(content, where=where)
     known = _weights_of(grid)
     if wrong := [name for name in places if name not in known]:
         raise UserError(unknown("weights", wrong[0], sorted(known), where="in --weights"))
     return grid
-
-
-def changed_name(name: str, changes: Iterable[tuple[str, Any]]) -> str:
-    """The name of a grid after changes by `--set`: with the changes of its trials, or with their hash if too long.
-
-    >>> changed_name("demo", [("train.epochs", 1), ("seeds", [0, 1]), ("resources.cpu", 2)])
-    'demo@seeds=0+1,train.epochs=1'
-    >>> changed_name("demo@train.epochs=1", [("train.epochs", 1)])
-    'demo@train.epochs=1'
-
-    A change of the name itself is the user's choice of the whole name.
-    """
-    of_trials = {key.removeprefix("set."): value for key, value in changes if key.split(".")[0] not in NO_TRIALS}
-    if not of_trials or any(key == "name" for key, _ in changes):
-        return name
-    lists = {key: value if isinstance(value, list) else [value] for key, value in sorted(of_trials.items())}
-    text = ",".join(f"{key}={'+'.join(map(str, values))}" for key, values in lists.items())
-    if len(text) > READABLE or not re.fullmatch(CHANGES, text):
-        text = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
-    plain, _, before = name.partition("@")
-    return name if before == text else f"{plain}@{before}{',' * bool(before)}{text}"
 
 
 def read_own(content: Mapping[str, Any], folder: Path, where: str) -> dict[str, Any]:
@@ -209,7 +201,7 @@ def read_own(content: Mapping[str, Any], folder: Path, where: str) -> dict[str, 
     Raises:
         UserError: with every file that cannot be read.
     """
-    content, problems = _normal(content, where), list[str]()
+    content, problems = normal(content, where), list[str]()
     tables = _given(content, "recipe", dict)
     own = catalog.OwnRecipes({name: table for name, table in tables.items() if isinstance(table, dict)}, folder)
 
@@ -253,7 +245,7 @@ def check(content: Mapping[str, Any], *, where: str) -> Grid:
     Raises:
         UserError: with every problem of form and every unknown name.
     """
-    content = _normal(content, where)
+    content = normal(content, where)
     if "objectives" in content:
         content["objectives"] = _spelled_out(content["objectives"])
     catalog.take_over(_given(content, "recipe", dict))
@@ -275,34 +267,6 @@ def _activate(content: Mapping[str, Any]) -> None:
     """Make known what the content uses; a wrong entry is left to pydantic."""
     with suppress(ValidationError):
         uses.activate(map(Use.model_validate, _given(content, "uses", list)))
-
-
-def _normal(content: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The content with a list of one for a single value of an axis, and dotted names for tables in [set] and [sweep].
-
-    Raises:
-        UserError: a setting stands there twice, with a dotted name and in a table.
-    """
-    normal = {key: [value] if key in LISTS and isinstance(value, Scalar) else value for key, value in content.items()}
-    for table in ("set", "sweep"):
-        if isinstance(content.get(table), dict):
-            pairs = list(_dotted(content[table]))
-            if len(dict(pairs)) < len(pairs):
-                twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
-                raise UserError(f"{where}: {twice} stands in [{table}] more than once")
-            normal[table] = dict(pairs)
-    if swept := _given(normal, "sweep", dict):
-        normal["sweep"] = {name: [value] if isinstance(value, Scalar) else value for name, value in swept.items()}
-    return normal
-
-
-def _dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of a table and of the tables in it, by dotted names."""
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _dotted(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
 
 
 def dotted_names() -> list[str]:
@@ -401,66 +365,6 @@ def _wrong_values(content: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(problems))
 
 
-def parse(path: Path) -> dict[str, Any]:
-    """The content of a grid file, not yet checked.
-
-    Raises:
-        UserError: there is no such file, or it is no TOML.
-    """
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        raise UserError(f"no grid file at {path}. `goalgrid grids` lists the shipped ones.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read grid file {path}: {error}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"grid file {path} is not valid TOML: {error}") from error
-
-
-def key_and_value(override: str) -> tuple[str, Any]:
-    """The two halves of KEY=VALUE, the value read as TOML, or as it stands where it is none.
-
-    >>> key_and_value("seeds=[0, 1]"), key_and_value("variant=released")
-    (('seeds', [0, 1]), ('variant', 'released'))
-
-    Raises:
-        UserError: it has no "=".
-    """
-    key, separator, text = override.partition("=")
-    if not separator or not key:
-        raise UserError(f"--set {override!r} is not KEY=VALUE, e.g. --set train.epochs=2 or --set 'seeds=[0,1]'.")
-    try:
-        return key, tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key, text
-
-
-def _apply(content: dict[str, Any], override: str, key: str, value: Any) -> None:
-    first, _, rest = key.partition(".")
-    if first in ("set", "sweep") and rest:
-        content[first] = {**content.get(first, {}), rest: value}
-    elif first in ("data", "resources", "reliability") and rest:
-        *path, last = key.split(".")
-        table = content
-        for part in path:
-            table[part] = dict(table[part]) if isinstance(table.get(part), dict) else {}
-            table = table[part]
-        table[last] = value
-    elif key in Grid.model_fields:
-        content[key] = value
-    elif isinstance(value, list):
-        raise UserError(f"--set {override!r} gives a list; to sweep a setting, write --set 'sweep.{override}'.")
-    else:
-        content["set"] = {**content.get("set", {}), key: value}
-
-
-def _name_and_folder(place: str) -> tuple[str, str]:
-    name, separator, folder = place.partition("=")
-    if not separator:
-        raise UserError(f"--weights {place!r} is not NAME=DIR, the name as in the recipe.")
-    return name, str(Path(folder).expanduser().absolute())
-
-
 def _weights_of(grid: Grid) -> set[str]:
     """The names of pretrained weights in all recipes, and in the settings of a grid."""
     models = [catalog.recipe(name).model for name in catalog.recipe_names()]
@@ -468,15 +372,3 @@ def _weights_of(grid: Grid) -> set[str]:
     given = [str(value) for key, values in chosen.items() for value in values if key.endswith(".weights")]
     parts = [part for model in models for part in (model.image, model.text)]
     return {*given, *(part.weights for part in parts if isinstance(part, Pretrained))} - {RANDOM}
-
-
-def _place(content: dict[str, Any], root: str) -> None:
-    dataset, separator, folder = root.partition("=")
-    named = _given(content, "datasets", list)
-    if separator and dataset not in named:
-        raise UserError(unknown("data set", dataset, named, where=f"in --root {root}", hint="Or DIR alone."))
-    if not separator:
-        if len(named) != 1:
-            raise UserError(f"--root {root}: the grid has {len(named)} data sets; say which: --root NAME={root}.")
-        dataset, folder = named[0], root
-    content["data"] = {**content.get("data", {}), dataset: {"root": str(Path(folder).expanduser().absolute())}}

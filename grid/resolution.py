@@ -7,7 +7,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from grid import catalog
-from grid.gridfile import SECTIONS, Grid, Scalar
+from grid.forms import Scalar
+from grid.gridfile import SECTIONS, Grid
 from grid.identity import canonical_json
 from grid.objectives import accepted, conditions, remines, resolve
 from grid.settings import DatasetSettings, ObjectiveSettings, Reader, TrainSettings

@@ -12,7 +12,8 @@ from goalgrid.terminal.views import say
 from grid import catalog
 from grid.errors import UserError, unknown
 from grid.expansion import Cell, Trial, chains, expand, select, trials_of
-from grid.gridfile import Grid, changed_name, key_and_value, load, make_known
+from grid.gridfile import Grid, load, make_known
+from grid.overrides import changed_name, key_and_value
 from grid.store.home import Home, State, TrialFolder
 from grid.store.saved_grid import read_grid
 from grid.uses import Use

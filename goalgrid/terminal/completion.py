@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from grid import catalog
-from grid.gridfile import NO_TRIALS, Grid, dotted_names
+from grid.gridfile import Grid, dotted_names
 from grid.objectives import OBJECTIVES
+from grid.overrides import NO_TRIALS
 from grid.resources import Reliability, Resources
 
 

@@ -11,8 +11,8 @@ import typer
 from goalgrid.terminal import completion
 from grid import uses
 from grid.errors import UserError, unknown
-from grid.gridfile import key_and_value
 from grid.objectives import known_parameters
+from grid.overrides import key_and_value
 from grid.store.home import Home
 
 GridName = Annotated[

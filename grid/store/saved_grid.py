@@ -8,7 +8,8 @@ from pydantic import ValidationError
 from grid import uses
 from grid.errors import UserError
 from grid.expansion import Trial
-from grid.gridfile import Grid, build, check, parse
+from grid.forms import parse
+from grid.gridfile import Grid, build, check
 from grid.resources import Reliability, Resources
 from grid.store.files import write_text
 from grid.store.home import Home

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from grid.expansion import Cell
+from grid.expansion import Cell, once
 from results.layouts.captions import TableSource, caption, entry
 from results.layouts.columns import recalls
 from results.layouts.layout import Layout
@@ -13,7 +13,7 @@ def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
     """All recalls of all methods; it shows every metric, so `metric` chooses nothing."""
     methods: dict[tuple[object, ...], dict[str, Cell]] = {}
     groups: dict[str, tuple[list[Group], list[str]]] = {}
-    for cell in cells:
+    for cell in once(cells):
         place = scores.protocol_of(cell)
         groups.setdefault(place, recalls(scores.metrics, prefix=place))
         methods.setdefault((cell.recipe, cell.objective, cell.swept), {})[place] = cell

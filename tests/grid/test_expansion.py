@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grid.errors import UserError
-from grid.expansion import expand, select, trials_of
+from grid.expansion import expand, once, select, trials_of
 from grid.gridfile import load
 from grid.objectives.goal_matrix import GOAL
 from grid.settings.encoders import BiGruSettings
@@ -36,6 +36,8 @@ def test_cells_without_the_swept_parameter_share_their_trials() -> None:
     cells = expand(load("demo", ["sweep.objective.tau=[1, 10]", 'objectives=["con_con","con_nca"]', "seeds=[0]"]))
     assert len(cells) == 4
     assert len(trials_of(cells)) == 3
+    taus = {(cell.objective, cell.swept) for cell in once(cells)}
+    assert taus == {("con_con", ()), *(("con_nca", (("objective.tau", tau),)) for tau in (1, 10))}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from goalgrid.planning.overview import recall, wanted
 from grid.errors import UserError
-from grid.gridfile import changed_name, load
+from grid.gridfile import load
+from grid.overrides import changed_name
 from grid.store.home import Home
 
 from ...conftest import SMALL

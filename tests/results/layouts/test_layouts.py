@@ -51,6 +51,15 @@ def synthetic() -> Table:
     return Table("odd", Label("corner_"), groups, (Block("block_1 ± 100%", (row, gap)),), "caption_ with 5% & more")
 
 
+@pytest.mark.parametrize("layout", ["losses", "methods"])
+def test_a_cell_whose_objective_lacks_a_swept_parameter_is_a_single_row(layout: str, tmp_path: Path) -> None:
+    words = ["sweep.objective.tau=[1,10]", 'objectives=["con_con","con_nca"]', *SMALL[1::2]]
+    cells = expand(load("demo", words))
+    table = arrange(cells, Scores.read(cells, Home(tmp_path)), layout=layout)
+    names = ["con_con", "con_nca, objective.tau = 1", "con_nca, objective.tau = 10"]
+    assert [row.label.text for row in table.blocks[0].rows] == [f"cnn-bow, {name}" for name in names]
+
+
 def test_the_matrix_has_goals_rows_and_columns(cells: list[Cell], scores: Scores) -> None:
     table = arrange(cells, scores)
     assert [row.label.text for row in table.blocks[0].rows] == ["P^con", "P^lin", "P^sig", "P^lin-ms", "P^sig-ms"]
