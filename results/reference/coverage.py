@@ -59,16 +59,16 @@ def coverage(name: str, cells: Sequence[Cell]) -> Coverage:
     A cell fills a number if it has the data set, recipe and objective that the table's file gives for the row.
     """
     printed = [result for result in results(name) if not math.isnan(result.value.mean)]
-    gaps = [_gap(result, cells) for result in printed]
-    filled = [result for result, gap in zip(printed, gaps, strict=True) if gap is None]
+    gaps = [gap(result, cells) for result in printed]
+    filled = [result for result, missing in zip(printed, gaps, strict=True) if missing is None]
     used = {(result.dataset, result.recipe, result.objective) for result in filled}
     changed = changes([cell for cell in cells if (cell.dataset, cell.recipe, cell.objective) in used])
-    lacking = tuple((result, gap) for result, gap in zip(printed, gaps, strict=True) if gap is not None)
+    lacking = tuple((result, missing) for result, missing in zip(printed, gaps, strict=True) if missing is not None)
     return Coverage(name, tuple(filled), lacking, tuple(changed))
 
 
-def _gap(result: Result, cells: Sequence[Cell]) -> Gap | None:
-    """Why no cell has this number; None if a cell has it."""
+def gap(result: Result, cells: Sequence[Cell]) -> Gap | None:
+    """Why no cell will have this number; None if a cell will have it."""
     if result.recipe is None:
         return Gap("no recipe here is this model")
     if result.objective is None:

@@ -69,10 +69,8 @@ class Paper:
         return ", ".join(word for word in (self.protocol_of(cell), self._any(cell).block) if word)
 
     def label(self, cell: Cell) -> str:
-        """The row's name: `VSE (FC), L_Triplet`, `BFAN* + L_Unified`."""
-        result = self._any(cell)
-        joint = "" if not result.loss else " " if result.loss.startswith("+") else ", "
-        return f"{result.model}{joint}{result.loss}{f' ({result.note})' if result.note else ''}"
+        """The row's name."""
+        return self._any(cell).label
 
     def axes(self, cell: Cell) -> dict[str, str]:
         """What a row belongs to by the paper's words, and its recipe and objective here."""

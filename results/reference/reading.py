@@ -84,6 +84,12 @@ class Result:
     doubt: str
     """Why the number is not what it stands for; empty: nothing is known against it."""
 
+    @property
+    def label(self) -> str:
+        """The row's name: `VSE (FC), L_Triplet`, `BFAN* + L_Unified`."""
+        joint = "" if not self.loss else " " if self.loss.startswith("+") else ", "
+        return f"{self.model}{joint}{self.loss}{f' ({self.note})' if self.note else ''}"
+
 
 class PrintedColumns(Settings):
     """Neighbouring columns of a data set; in GOAL's matrices a column is METRIC:TRIPLET."""
@@ -117,6 +123,10 @@ class Line(Settings):
     note: str = ""
     recipe: str | None = None
     objective: str | None = None
+    quoted: str = ""
+    """Where the paper has the numbers from, in its words; empty: it trained them itself."""
+    not_possible: str = ""
+    """Why no grid here trains the row."""
     runs: int | None = None
     values: str | tuple[str, ...]
     """Values separated by spaces, or a list of values if they contain spaces."""
@@ -159,13 +169,13 @@ class PaperTable(Settings):
         """`GOAL Table 3: ...`."""
         return f"{self.paper} Table {self.table}: {self.title}"
 
-    def results(self, name: str) -> Iterator[Result]:
-        """All numbers, row by row."""
+    def rows(self, name: str) -> Iterator[tuple[Line, tuple[Result, ...]]]:
+        """Every row with its numbers."""
         columns = [(part, column) for part in self.parts for column in part.columns.split()]
         for block in self.blocks:
             for row in block.rows:
-                for (part, column), printed in zip(columns, row.cells, strict=True):
-                    yield self._result(name, block, row, part, column, printed)
+                cells = zip(columns, row.cells, strict=True)
+                yield row, tuple(self._result(name, block, row, *column, printed) for column, printed in cells)
 
     def _result(self, name: str, block: Lines, row: Line, part: PrintedColumns, column: str, printed: str) -> Result:
         metric, _, triplet = column.partition(":")
@@ -211,7 +221,7 @@ def results(name: str) -> tuple[Result, ...]:
     >>> result.value.mean, result.value.std, result.value.n
     (43.8, 0.5, 3)
     """
-    return tuple(read(name).results(name))
+    return tuple(result for _, row in read(name).rows(name) for result in row)
 
 
 @cache

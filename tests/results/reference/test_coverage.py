@@ -13,29 +13,9 @@ from results.records import record
 from results.reference.coverage import Coverage, check_names, coverage
 from results.reference.reading import names, results
 
-NAMED = [name for name in catalog.names("presets") if load(name).tables]
-
 
 def covered(table: str, *overrides: str, grid: str = "goal-table3-coco") -> Coverage:
     return coverage(table, expand(load(grid, overrides)))
-
-
-TABLES = sorted({table for name in NAMED for table in load(name).tables})
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_the_shipped_grids_of_a_table_fill_every_number_that_can_be_trained(table: str) -> None:
-    presets = [name for name in NAMED if table in load(name).tables]
-    printed = {result for result in results(table) if not math.isnan(result.value.mean)}
-    filled = {result for preset in presets for result in covered(table, grid=preset).filled}
-    assert filled == {result for result in printed if result.recipe and result.objective}
-    assert table.startswith("unified") or filled == printed  # Unified compares with losses and models of others
-
-
-def test_every_shipped_table_has_its_grid() -> None:
-    goal = {f"goal-table{number}-coco" for number in (2, 3, 4, 5)}
-    of_sets = {f"unified-table{number}" for number in (1, 3, 7)} | {f"selhn-table{number}" for number in (2, 7, 8, 9)}
-    assert set(TABLES) == goal | of_sets
 
 
 @pytest.mark.parametrize("table", names())
