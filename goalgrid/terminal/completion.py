@@ -36,6 +36,13 @@ def datasets(incomplete: str) -> list[str]:
     return _begun(incomplete, catalog.names("datasets"))
 
 
+def paper_tables(incomplete: str) -> list[str]:
+    """Tables of the papers, and the papers."""
+    from results.reference.reading import PAPERS, names
+
+    return _begun(incomplete, [*names(), *PAPERS])
+
+
 def settings(incomplete: str) -> list[str]:
     """Names that `goalgrid settings` explains."""
     running = [f"resources.{name}" for name in Resources.model_fields]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from goalgrid.showing import settings_list, shipped
+from goalgrid.showing import settings_list, shipped, tables_page
 from goalgrid.terminal import EXIT, completion
 from goalgrid.terminal.options import Json, Uses, all_known, objective_settings, use
 from goalgrid.terminal.views import (
@@ -141,6 +141,31 @@ def settings(
         show("\n".join(settings_list.markdown(chosen)))
     else:
         show_for(as_json, lambda: list(map(asdict, chosen)), lambda: settings_list.lines(chosen))
+
+
+@verbs.command()
+def tables(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME", help="A table or a paper: selhn-table5, selhn.", autocompletion=completion.paper_tables
+        ),
+    ] = None,
+    format_: Annotated[
+        str, typer.Option("--format", help="terminal, or markdown for the page docs/tables.md.")
+    ] = "terminal",
+    as_json: Annotated[bool, typer.Option("--json", help=tables_page.JSON)] = False,
+) -> None:
+    """List which rows of the papers' tables train here.
+
+    Each with its grid, recipe and objective; or where the paper quotes it from; or why it is not possible.
+    """
+    all_known(("format", format_, tables_page.FORMATS))
+    rows = tables_page.rows(name)
+    if format_ == "markdown" and not as_json:
+        show("\n".join(tables_page.markdown(rows)))
+    else:
+        show_for(as_json, lambda: list(map(tables_page.to_dict, rows)), lambda: tables_page.lines(rows))
 
 
 @verbs.command()

@@ -1,0 +1,130 @@
+"""`goalgrid tables`: for each row of the papers' tables, whether it can be trained here and by which grid."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from functools import cache
+from typing import Any
+
+from grid import catalog
+from grid.errors import UserError, unknown
+from grid.expansion import Cell, expand
+from grid.gridfile import Grid, load
+from results.reference.paper_rows import ORIGINS, TRAINED, PaperRow, paper_rows
+from results.reference.reading import PAPERS, names, read
+
+FORMATS = ("terminal", "markdown")
+JSON = "For programs: table, block, label, origin, grids, recipe, objectives, quoted and why of each row."
+WITHOUT_NUMBERS = "goal-table1"
+"""It names losses."""
+
+
+def rows(name: str | None = None) -> list[PaperRow]:
+    """The rows of a table; of all tables of a paper; or without a name of all tables.
+
+    Raises:
+        UserError: no table and no paper has this name.
+    """
+    known = [table for table in names() if table != WITHOUT_NUMBERS]
+    chosen = [table for table in known if name in (None, table, table.partition("-")[0])]
+    if not chosen:
+        raise UserError(unknown("table of a paper", name, [*known, *PAPERS], hint="All: goalgrid tables."))
+    return [row for table in chosen for row in paper_rows(table, _shipped())]
+
+
+@cache
+def _shipped() -> list[tuple[Grid, list[Cell]]]:
+    return [(grid, expand(grid)) for grid in map(load, catalog.names("presets"))]
+
+
+def lines(found: Sequence[PaperRow]) -> Iterator[str]:
+    """A line for each row below the name of its table, and the count."""
+    width = max(len(row.label) for row in found)
+    for table, members in _by_table(found):
+        yield f"{table}: {read(table).title}"
+        block = ""
+        for row in members:
+            if row.block != block:
+                yield f"  {row.block}"
+            block = row.block
+            yield f"  {row.label:{width}}  {_here(row)}"
+        yield ""
+    yield count(found)
+
+
+def count(found: Sequence[PaperRow]) -> str:
+    """How many rows have which origin, and how many of the rows that the papers trained themselves can be trained."""
+    counts = Counter(row.origin for row in found)
+    own = [row for row in found if not row.quoted]
+    trained = sum(row.origin == TRAINED for row in own)
+    return (
+        f"{len(found)} rows: {', '.join(f'{counts[origin]} {origin}' for origin in ORIGINS)}; "
+        f"of the {len(own)} rows that the papers trained themselves, {trained} are {TRAINED}."
+    )
+
+
+def to_dict(row: PaperRow) -> dict[str, Any]:
+    """The row for a program."""
+    return asdict(row) | {"origin": row.origin}
+
+
+def markdown(found: Sequence[PaperRow]) -> Iterator[str]:
+    """The page docs/tables.md, with these rows."""
+    yield from PAGE.splitlines()
+    yield from (
+        "",
+        count(found),
+        "",
+        f"| table | rows | {' | '.join(ORIGINS)} |",
+        "|---|---|---|---|---|",
+    )
+    for table, members in _by_table(found):
+        counts = Counter(row.origin for row in members)
+        numbers = (len(members), *(counts[origin] for origin in ORIGINS))
+        yield f"| [{table}](#{table}) | {' | '.join(map(str, numbers))} |"
+    for table, members in _by_table(found):
+        yield from ("", f"## {table}", "", f"{read(table).heading}.", "", "| row | here |", "|---|---|")
+        for row in members:
+            title = f"{row.block}: " if row.block else ""
+            yield f"| {_plain(title + row.label)} | {_plain(_here(row, mark='`'))} |"
+
+
+def _here(row: PaperRow, mark: str = "") -> str:
+    """How the row can be had here."""
+    quoted = f"quoted from {row.quoted}" if row.quoted else ""
+    if not row.grids:
+        return quoted or f"{row.origin}: {row.why}"
+    grids = ", ".join(f"{mark}{grid}{mark}" for grid in row.grids)
+    what = f"{mark}{row.recipe}{mark}, {_objectives(row.objectives, mark)}"
+    return f"{grids}: {what}" + (f"; the paper's number is {quoted}" if quoted else "")
+
+
+def _objectives(objectives: Sequence[str], mark: str) -> str:
+    """Objectives of a row; a whole row of GOAL's matrix by its pattern."""
+    if len(objectives) > 1:
+        return f"{mark}{objectives[0].partition('_')[0]}_*{mark}"
+    return ", ".join(f"{mark}{name}{mark}" for name in objectives)
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown shows as it is, in a cell of a table."""
+    return text.replace("|", "\\|").replace("*", "\\*") if "`" not in text else text.replace("|", "\\|")
+
+
+def _by_table(found: Iterable[PaperRow]) -> list[tuple[str, list[PaperRow]]]:
+    tables: dict[str, list[PaperRow]] = {}
+    for row in found:
+        tables.setdefault(row.table, []).append(row)
+    return list(tables.items())
+
+
+PAGE = """# The papers' tables
+
+After reading this page you know which rows of the four papers' tables you can train with goalgrid, and by which grid.
+The program wrote it: `goalgrid tables --format markdown`. `goalgrid tables selhn-table5` shows a single table,
+`goalgrid tables selhn` the tables of a paper.
+
+**Trained here**: a shipped grid fills all numbers of the row that goalgrid measures. The line names the grid, the
+recipe and the objective. **Quoted**: the paper took the numbers from elsewhere and did not train them; a number in
+brackets is the reference in the paper. A quoted row that a grid trains counts as trained here. **Not possible**: the paper trained
+the row, and no grid here does; the line says why."""
