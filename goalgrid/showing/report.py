@@ -2,15 +2,18 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from goalgrid.planning.overview import ORDER, Overview, ranges
 from goalgrid.showing import status
+from goalgrid.showing.attention import examples
 from goalgrid.terminal.options import runs_option
+from grid.errors import UserError
 from grid.store.files import write_text
 from grid.store.home import State
-from results.export.report_page import Measured, ReportPage, Standing
+from results.export.report_page import Measured, ReportPage, Standing, attention_pictures
 
 
 def render(overview: Overview, *, measured: Measured | None = None, refresh: int = 0) -> str:
@@ -34,7 +37,7 @@ def render(overview: Overview, *, measured: Measured | None = None, refresh: int
             "LaTeX": f"goalgrid table {name}{runs} --format latex",
             "everything behind this page": f"goalgrid export {name} DIR{runs}",
         },
-        measured or Measured.read(overview.cells, overview.home, overview.now),
+        measured or read(overview),
         Standing(
             overview.headline(),
             {state.value: overview.counts[state] for state in ORDER},
@@ -48,12 +51,25 @@ def render(overview: Overview, *, measured: Measured | None = None, refresh: int
     ).render()
 
 
+def read(overview: Overview) -> Measured:
+    """The results of the finished trials, with examples of attention where a model has it.
+
+    Raises:
+        UserError: records cannot be read.
+    """
+    found = Measured.read(overview.cells, overview.home, overview.now)
+    try:
+        return replace(found, attention=attention_pictures(examples(overview)))
+    except UserError as error:
+        return replace(found, no_attention=str(error))
+
+
 def watch(overview: Overview, path: Path, seconds: int) -> Iterator[Overview]:
     """Write the page every so many seconds until every trial is done or failed; yield the state that it shows."""
     done, measured = None, Measured()
     while True:
         if done != overview.having(State.DONE):
-            done, measured = overview.having(State.DONE), Measured.read(overview.cells, overview.home, overview.now)
+            done, measured = overview.having(State.DONE), read(overview)
         write_text(path, render(overview, measured=measured, refresh=seconds))
         yield overview
         if not _unfinished(overview):

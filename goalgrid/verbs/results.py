@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from goalgrid.planning.overview import Overview, recall
+from goalgrid.showing import attention
 from goalgrid.showing.effects import analysed
 from goalgrid.showing.tables import NothingDone, deliver, draw, measured, start
 from goalgrid.showing.tables import check as hold_against
@@ -20,6 +21,9 @@ from grid.errors import UserError
 from grid.store.files import write_text
 
 verbs = typer.Typer()
+
+ATTENTION = "attention"
+"""A figure of one trial, image and caption, beside those of a whole grid."""
 
 OtherProtocol = Annotated[
     str | None, typer.Option(help="Another protocol of the data set, e.g. coco-5x1k; nothing is trained anew.")
@@ -155,14 +159,36 @@ def figures(
     set_: Override = [],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the pictures.")] = Path(),
     format_: Annotated[str, typer.Option("--format", help="png, pdf or svg.")] = "png",
+    trial: Annotated[
+        str, typer.Option(metavar="ID", help="With attention: whose; a wrong id lists the trials that attend.")
+    ] = "",
+    image: Annotated[
+        str, typer.Option(metavar="NAME", help="With attention: a test image, by file name or id; default: the first.")
+    ] = "",
+    caption: Annotated[
+        str, typer.Option(metavar="N|TEXT", help="With attention: the image's Nth caption, or a text of your own.")
+    ] = "1",
 ) -> None:
     """Draw the figures of what is done so far.
 
-    The matrix, effects, learning curves, diagnostics, and ours against the paper's.
+    The matrix, effects, learning curves, diagnostics, and ours against the paper's; and attention: which words of a
+    caption look at which regions of an image, in a model of sets.
     """
     from results import figures as draw
 
-    all_known(("format", format_, draw.FORMATS), *(("figure", kind, draw.FIGURES) for kind in kinds))
+    known = [*draw.FIGURES, ATTENTION]
+    all_known(("format", format_, draw.FORMATS), *(("figure", kind, known) for kind in kinds))
+    if ATTENTION in kinds:
+        overview = Overview.of(recall(grid, home, set_), home)
+        path = draw.write_attention(attention.drawn(overview, trial, image, caption), output, format_)
+        say(f"written: {path}")
+        kinds = [kind for kind in kinds if kind != ATTENTION]
+        if not kinds:
+            return
+    elif trial or image:
+        raise UserError(
+            "--trial, --image and --caption belong to attention: goalgrid figures GRID attention --trial ID"
+        )
     with _incomplete_without_trials():
         cells, scores = measured(recall(grid, home, set_), home, anew=start(grid, home, set_))
     studies = draw.Study.read(cells, scores, home)

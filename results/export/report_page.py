@@ -3,9 +3,11 @@
 import json
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from matplotlib.figure import Figure
 
 from grid.expansion import Cell, trials_of
 from grid.store.home import Home
@@ -16,6 +18,7 @@ from results.analysis.effects_text import document
 from results.analysis.query_bootstrap import QueryRanks
 from results.analysis.table_marks import marked
 from results.figures import Study
+from results.figures.attention_map import AttentionMap
 from results.layouts import arrange, natural
 from results.layouts.captions import METRIC_NAMES
 from results.pages import page
@@ -69,6 +72,10 @@ class Measured:
     """Our Recall@1 beside the papers'; None if no paper reports it."""
     effects: Document | None = None
     pictures: tuple[Picture, ...] = ()
+    attention: tuple[Picture, ...] = ()
+    """Examples of a model of sets."""
+    no_attention: str = ""
+    """Why there are no examples, where a trial could have some."""
     rows: Sequence[Mapping[str, Any]] = ()
     """Columns of the record that the page shows of every finished trial."""
     provenance: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -155,15 +162,20 @@ def _tables(cells: Sequence[Cell], scores: Scores) -> Tables:
     return Tables(protocols, {title: marked(table) if several else table for title, table in drawn.items()})
 
 
+def attention_pictures(maps: Iterable[AttentionMap]) -> tuple[Picture, ...]:
+    """The maps as figures of the page."""
+    return tuple(_picture("Attention", f"{own.trial}, {own.image}: {own.caption}", own.draw()) for own in maps)
+
+
 def _pictures(studies: Sequence[Study]) -> list[Picture]:
     return [
-        Picture(
-            FIGURE_TITLES[kind],
-            f"{FIGURE_TITLES[kind]}: {study.title}",
-            f"data:image/svg+xml;base64,{b64encode(figures.encoded(figure, 'svg')).decode()}",
-        )
+        _picture(FIGURE_TITLES[kind], f"{FIGURE_TITLES[kind]}: {study.title}", figure)
         for kind, study, figure in figures.drawn(studies)
     ]
+
+
+def _picture(title: str, alt: str, figure: Figure) -> Picture:
+    return Picture(title, alt, f"data:image/svg+xml;base64,{b64encode(figures.encoded(figure, 'svg')).decode()}")
 
 
 def _provenance(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:

@@ -8,10 +8,11 @@ from matplotlib.figure import Figure
 
 from grid.listed import members
 from grid.store.files import written_aside
+from results.figures.attention_map import AttentionMap
 from results.figures.study import FigureKind, Study
 from results.figures.style import FORMATS, drawing, encoded
 
-__all__ = ["FIGURES", "FORMATS", "Study", "drawn", "encoded", "write"]
+__all__ = ["FIGURES", "FORMATS", "Study", "drawn", "encoded", "write", "write_attention"]
 
 FIGURES = dict(sorted(members(__name__, "FIGURE_KIND", FigureKind).items(), key=lambda item: item[1].place))
 """Kinds of figures by name, in the order of a report."""
@@ -33,10 +34,24 @@ def write(studies: Sequence[Study], folder: Path, *, kinds: Sequence[str] = (), 
     Raises:
         UserError: the disk is full or read-only.
     """
-    paths = []
-    for kind, study, figure in drawn(studies, kinds):
-        for ending in formats:
-            paths.append(folder / f"{kind}-{re.sub(r'[^A-Za-z0-9.]+', '-', study.title)}.{ending}")
-            with written_aside(paths[-1]) as aside:
-                aside.write_bytes(encoded(figure, ending))
-    return paths
+    return [
+        _write(figure, folder, f"{kind}-{study.title}", ending)
+        for kind, study, figure in drawn(studies, kinds)
+        for ending in formats
+    ]
+
+
+def write_attention(own: AttentionMap, folder: Path, ending: str) -> Path:
+    """Draw into a file, `attention-TRIAL-IMAGE-CAPTION.png`, the caption cut to its first letters; returns its path.
+
+    Raises:
+        UserError: the disk is full or read-only.
+    """
+    return _write(own.draw(), folder, f"attention-{own.trial}-{Path(own.image).stem}-{own.caption[:40]}", ending)
+
+
+def _write(figure: Figure, folder: Path, name: str, ending: str) -> Path:
+    path = folder / f"{re.sub(r'[^A-Za-z0-9._]+', '-', name)}.{ending}"
+    with written_aside(path) as aside:
+        aside.write_bytes(encoded(figure, ending))
+    return path

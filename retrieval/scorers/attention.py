@@ -53,6 +53,13 @@ class SetScorer(nn.Module):
         return []
 
     @abstractmethod
+    def looks(self, regions: Float[Tensor, "n d"], words: Float[Tensor, "l d"]) -> dict[str, Float[Tensor, "l n"]]:
+        """The attention between the words of a caption and the regions of an image, by direction.
+
+        In t2i the row of a word sums to 1, in i2t the column of a region.
+        """
+
+    @abstractmethod
     def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
         """The scores of all images by all captions."""
 
@@ -138,6 +145,14 @@ def attention(
     if present is not None:
         exponents = exponents.masked_fill(~present[:, :, None, None], -torch.inf)
     return exponents.softmax(dim=1)
+
+
+def look(
+    queries: Float[Tensor, "k d"], context: Float[Tensor, "c d"], sharpness: float, focus: Focus | None = None
+) -> Float[Tensor, "k c"]:
+    """How strongly each query attends to each member of its context; a row sums to 1."""
+    weights = (focus or everything)(attention((context @ queries.T)[None, :, None], sharpness, None), len(context))
+    return (weights / weights.sum(1, keepdim=True))[0, :, 0].T
 
 
 def everything(weights: Float[Tensor, "b c q k"], count: Tensor | int) -> Float[Tensor, "b c q k"]:
@@ -305,6 +320,11 @@ class Scan(CrossAttention):
         super().__init__()
         self.settings = settings
 
+    def looks(self, regions: Tensor, words: Tensor) -> dict[str, Tensor]:
+        if self.settings.direction == "t2i":
+            return {"t2i": look(words, regions, self.settings.sharpness)}
+        return {"i2t": look(regions, words, self.settings.sharpness).T}
+
     def products(self, regions: Tensor, words: Tensor) -> tuple[Tensor | None, Tensor | None]:
         return (regions @ words.T, None) if self.settings.direction == "t2i" else (None, words @ regions.T)
 
@@ -320,6 +340,10 @@ class Bfan(CrossAttention):
     def __init__(self, settings: BfanSettings) -> None:
         super().__init__()
         self.settings = settings
+
+    def looks(self, regions: Tensor, words: Tensor) -> dict[str, Tensor]:
+        own = self.settings.sharpness, FOCUS[self.settings.focal]
+        return {"t2i": look(words, regions, *own), "i2t": look(regions, words, *own).T}
 
     def products(self, regions: Tensor, words: Tensor) -> tuple[Tensor | None, Tensor | None]:
         products = regions @ words.T

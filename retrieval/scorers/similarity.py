@@ -19,6 +19,7 @@ from retrieval.scorers.attention import (
     PairProducts,
     SetScorer,
     attention,
+    look,
     ordering,
     recomputed,
 )
@@ -123,6 +124,9 @@ class Sgraf(SetScorer):
         self.of_image, self.of_text = Whole(dim, settings.dropout, regions), Whole(dim, settings.dropout, None)
         self.local, self.whole = _linear(dim, settings.width), _linear(dim, settings.width)
         self.score = _linear(settings.width, 1)
+
+    def looks(self, regions: Tensor, words: Tensor) -> dict[str, Tensor]:
+        return {"t2i": look(words, regions, self.sharpness)}
 
     def image_whole(self, images: Sets) -> Sets:
         return Sets(images.vectors, images.sizes, self.of_image(images.full()))

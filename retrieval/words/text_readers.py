@@ -101,6 +101,10 @@ class Vocabulary:
         last = max(len(self) - 1, self.first + 1)  # the mask is the last word
         return Tokens(ids, lengths, WordDropping(drop, places, self.index[MASK], self.first, last))
 
+    def spelled(self, ids: Sequence[int]) -> list[str]:
+        """The words of these indices."""
+        return [self.words[index] for index in ids]
+
     def save(self, path: Path) -> None:
         """Write the words in order, as JSON; who needs them after a power cut makes the folder durable."""
         write_json(path, self.words, durable=False)
@@ -133,6 +137,10 @@ class WordPieces:
         mask = self.tokenizer.mask_token_id
         mask = self.tokenizer.unk_token_id if mask is None else mask
         return Tokens(ids, lengths, WordDropping(drop, padded(of_word, fill=-1)[0].numpy(), mask, 1, len(self)))
+
+    def spelled(self, ids: Sequence[int]) -> list[str]:
+        """The pieces of these indices."""
+        return list(self.tokenizer.convert_ids_to_tokens(list(ids)))
 
     def save(self, path: Path) -> None:
         """Write whose tokenizer it is: its own files say the rest."""

@@ -62,8 +62,8 @@ class Member:
         now = data_fingerprint(inputs, settings.model)
         if before != now:
             raise DataError(
-                f"its member {folder.trial_id} was trained on other data ({before} -> {now}). Train both anew: "
-                "goalgrid resume GRID --stale."
+                f"trial {folder.trial_id} was trained on other data than are here now ({before} -> {now}). Train it "
+                "anew: goalgrid resume GRID --stale."
             )
         model = model_of(settings, inputs)
         model.load_weights(weights)

@@ -123,6 +123,22 @@ def test_similarity_vectors_equal_the_published_loop(
 
 
 @of_all
+def test_the_weights_that_figures_show_equal_the_published_attention(settings: Any) -> None:
+    (image,), (text,) = drawn(torch.float64, [7], [5])
+    shown = scorer_of(settings).double().looks(image, text)
+    bfan = isinstance(settings, BfanSettings)
+    expected = {}
+    for direction, query, context in (("t2i", text, image), ("i2t", image, text)):
+        if bfan or getattr(settings, "direction", "t2i") == direction:
+            weights = literal_scorers.weights(query[None], context[None], settings.sharpness)
+            weights = (literal_scorers.focal(weights, settings.focal) if bfan else weights)[0]
+            expected[direction] = weights if direction == "t2i" else weights.T
+    assert shown.keys() == expected.keys()
+    for direction, weights in expected.items():
+        close(shown[direction], weights, 1e-12)
+
+
+@of_all
 def test_pairs_that_are_scored_alone_have_the_same_scores_and_gradients(settings: Any) -> None:
     regions = [7] * 4 if settings in SGRAF else [7, 3, 5, 7]
     given, scorer = drawn(torch.float64, regions, [4, 2, 6, 2, 3]), scorer_of(settings).double()

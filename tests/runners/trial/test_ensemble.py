@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from goalgrid.showing.attention import EXAMPLES
 from grid.errors import UserError
 from grid.settings import TrialSettings
 from grid.store.home import Home, TrialFolder
@@ -93,6 +94,9 @@ def test_every_verb_takes_it(runs: Path, goalgrid: Goalgrid) -> None:
     assert "both" in goalgrid("table", "pair", runs=runs).stdout
     page = goalgrid("report", "pair", "--output", str(runs / "page.html"), runs=runs)
     assert page.returncode == 0, page.stderr
+    text = (runs / "page.html").read_text(encoding="utf-8")
+    assert text.count(f"<figcaption>{of_recipe(runs, 'cells').trial_id}, ") == EXAMPLES
+    assert len(text) < 3_000_000
 
 
 @pytest.mark.slow

@@ -1,0 +1,174 @@
+"""The picture behind an image of a split, its names, and the boxes of its regions: what figures show of an image."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, UInt8
+
+from grid.errors import UserError, unknown
+from grid.settings.encoders import View
+from retrieval.data import annotations, precomp_files
+from retrieval.data.annotations import Annotated
+from retrieval.data.images import opened, pixels_of
+from retrieval.data.precomp import Features
+from retrieval.splits.pairs import DataError, Split
+from retrieval.words.text_readers import words
+
+SIDE = 320
+"""Pixels of the longer side of a picture that is shown."""
+BOXES = "left, top, right and bottom of each region, as shares of the picture's width and height from 0 to 1"
+
+
+@dataclass(frozen=True, eq=False)
+class Photograph:
+    """An image as figures show it.
+
+    Args:
+        row: in its split.
+        name: the file name of its picture, else its id, else its row.
+        picture: None: the data set has no picture of it here.
+        boxes: left, top, right, bottom of its regions, as shares of the picture's sides; None: not known.
+    """
+
+    row: int
+    name: str
+    captions: tuple[str, ...]
+    picture: UInt8[np.ndarray, "h w 3"] | None
+    boxes: Float[np.ndarray, "n 4"] | None
+
+
+class Photographs:
+    """The images of a test split.
+
+    Args:
+        dataset: name of the data set.
+        root: its folder; None: the data set is embedded.
+        view: what a network sees of a picture; None: the images are features.
+        regions: vectors of an image in the model.
+    """
+
+    def __init__(self, split: Split, dataset: str, root: Path | None, view: View | None, regions: int) -> None:
+        self.split, self.dataset, self.view, self.regions = split, dataset, view, regions
+        self.files = _files(split, dataset, root)
+        self.ids = _ids(split)
+
+    def find(self, name: str) -> int:
+        """The row of the image of this name: its file name, with its ending or without, its id, or else its row.
+
+        Raises:
+            DataError: there is none.
+        """
+        rows = self.names()
+        if name in rows:
+            return rows[name]
+        hint = f"The test split of {self.dataset!r} has {len(self.split.images):,} images."
+        raise DataError(unknown("image", name, list(rows), hint=hint))
+
+    def names(self) -> dict[str, int]:
+        """The row of each image by each of its names."""
+        if self.files or self.ids:
+            named = dict(zip(self.ids, range(len(self.ids)), strict=True))
+            files = {file.stem: row for row, file in self.files.items()}
+            return named | files | {file.name: row for row, file in self.files.items()}
+        return {str(row): row for row in range(len(self.split.images))}
+
+    def of(self, row: int) -> Photograph:
+        """The image in this row.
+
+        Raises:
+            DataError: its picture or the file of boxes cannot be used.
+        """
+        file = self.files.get(row)
+        name = file.name if file else self.ids[row] if self.ids else str(row)
+        captions = tuple(_captions(self.split, row))
+        return Photograph(row, name, captions, self._picture(row, file), self._boxes(row))
+
+    def _picture(self, row: int, file: Path | None) -> np.ndarray | None:
+        """What the network sees of the picture, or of features all of it."""
+        if file and self.view:
+            return pixels_of(opened(file), replace(self.view, size=SIDE))
+        if file:
+            picture = opened(file)
+            picture.thumbnail((SIDE, SIDE))
+            return np.array(picture)
+        if self.view:
+            return self.split.images.gather(np.array([row]))[0].permute(1, 2, 0).numpy()
+        return None
+
+    def _boxes(self, row: int) -> np.ndarray | None:
+        """Of a network on pixels, the cells of its map; of features, what stands beside them."""
+        if self.view:
+            return cells(self.regions)
+        images = self.split.images
+        if not isinstance(images, Features):
+            return None
+        path = images.path.with_name(images.path.name.replace("_ims.npy", "_boxes.npy"))
+        return _read_boxes(path, images, self.regions)[images.rows[row]] if path.exists() else None
+
+
+def cells(count: int) -> Float[np.ndarray, "n 4"] | None:
+    """The cells of a square map, row by row; None where so many make no square.
+
+    >>> cells(4).tolist()[1]
+    [0.5, 0.0, 1.0, 0.5]
+    """
+    side = round(count**0.5)
+    if side * side != count:
+        return None
+    edges = np.linspace(0, 1, side + 1)
+    return np.array([(edges[x], edges[y], edges[x + 1], edges[y + 1]) for y in range(side) for x in range(side)])
+
+
+def _read_boxes(path: Path, images: Features, regions: int) -> np.ndarray:
+    try:
+        boxes = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"cannot read {path}: {error}. It holds {BOXES}.") from error
+    wanted = (len(images.array), regions, 4)
+    if boxes.shape != wanted or boxes.dtype not in precomp_files.FLOATS:
+        raise DataError(f"{path}: expected floats of shape {wanted}, found {boxes.dtype} {boxes.shape}. It is {BOXES}.")
+    left, top, right, bottom = (boxes[..., side] for side in range(4))
+    wrong = ~((left >= 0) & (left < right) & (right <= 1) & (top >= 0) & (top < bottom) & (bottom <= 1))
+    if wrong.any():
+        row, region = (int(place) for place in np.argwhere(wrong)[0])
+        raise DataError(f"{path}: box {region} of row {row} is {boxes[row, region].tolist()}. It is {BOXES}.")
+    return np.asarray(boxes)
+
+
+def _captions(split: Split, row: int) -> list[str]:
+    return [split.captions[place] for place in np.flatnonzero(split.image_of_text == row)]
+
+
+def _ids(split: Split) -> list[str]:
+    """The ids that stand beside features, one an image; empty where there are none."""
+    images = split.images
+    if not isinstance(images, Features):
+        return []
+    path = images.path.with_name(images.path.name.replace("_ims.npy", "_ids.txt"))
+    if not path.exists():
+        return []
+    ids = list(dict.fromkeys(path.read_text(encoding="utf-8").split()))
+    return ids if len(ids) == len(images) else []
+
+
+def _files(split: Split, dataset: str, root: Path | None) -> dict[int, Path]:
+    """The picture of each row, where annotations lie under the root and an image has the same captions."""
+    if root is None or annotations.find(dataset, root) is None:
+        return {}
+    try:
+        listing = Annotated.of(dataset, root).listing("test")
+    except UserError:  # features need no annotations
+        return {}
+    told = _by_captions(Split(split.images, listing.captions, listing.image_of_text), len(listing.files))
+    own = _by_captions(split, len(split.images))
+    return {row: listing.files[told[key]] for key, row in own.items() if key in told}
+
+
+def _by_captions(split: Split, images: int) -> dict[Sequence[tuple[str, ...]], int]:
+    """The row of each image by the words of its captions."""
+    of = [list[tuple[str, ...]]() for _ in range(images)]
+    for caption, row in zip(split.captions, split.image_of_text.tolist(), strict=True):
+        of[row].append(tuple(words(caption)))
+    return {tuple(sorted(captions)): row for row, captions in enumerate(of)}

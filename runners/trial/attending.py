@@ -1,0 +1,84 @@
+"""What a trained model of sets attends to: the attention between a caption's words and an image's regions."""
+
+import numpy as np
+import torch
+
+from grid.errors import UserError
+from grid.store.home import TrialFolder
+from results.figures.attention_map import AttentionMap
+from retrieval.data.photographs import Photograph, Photographs
+from retrieval.scorers.sets import Sets
+from retrieval.words.text_readers import Vocabulary
+from runners.training.embedding import precision
+from runners.training.machine import Machine
+from runners.trial.ensemble import Member
+
+
+class Attending:
+    """The model of a finished trial with the images of its test split.
+
+    Raises:
+        UserError: its weights cannot be read, or are not kept; or it was trained on other data.
+    """
+
+    def __init__(self, folder: TrialFolder, machine: Machine) -> None:
+        self.trial = folder.trial_id
+        self.member = Member.load(folder, machine)
+        self.member.model.eval()
+        settings, split = self.member.settings, self.member.inputs.pairs.test
+        name, view = settings.dataset.name, settings.model.image.view
+        regions = len(self._embedded(0))
+        self.photographs = Photographs(split, name, machine.root(name), view, regions)
+
+    def draw(self, row: int, caption: str) -> AttentionMap:
+        """The attention between the image in this row and a caption.
+
+        Args:
+            caption: the number of a caption of the image, from 1; or a text.
+
+        Raises:
+            UserError: the image has no caption of this number, or the text has no known word.
+        """
+        photograph = self.photographs.of(row)
+        text = _chosen(photograph, caption)
+        ids, vectors = self._read(text)
+        assert self.member.model.scorer is not None
+        with torch.inference_mode():
+            looks = self.member.model.scorer.looks(self._embedded(row), vectors)
+        weights = {direction: found.cpu().numpy() for direction, found in looks.items()}
+        words = tuple(self.member.inputs.reader.spelled(ids))
+        return AttentionMap(self.trial, photograph.name, text, words, weights, photograph.picture, photograph.boxes)
+
+    def _embedded(self, row: int) -> torch.Tensor:
+        """The regions of the image, as the scorer reads them."""
+        member = self.member
+        pixels = member.inputs.pairs.test.images.gather(np.array([row])).to(member.inputs.device)
+        with torch.inference_mode(), precision(member.settings, member.inputs.device):
+            sets = member.model.embed_images(pixels)
+        assert isinstance(sets, Sets)
+        return sets.full().vectors[0]
+
+    def _read(self, text: str) -> tuple[list[int], torch.Tensor]:
+        """The words of a caption as indices, and as the scorer reads them."""
+        member, reader = self.member, self.member.inputs.reader
+        tokens = reader.encode([text], max_words=member.settings.dataset.max_words)
+        if isinstance(reader, Vocabulary) and not bool((tokens.ids >= reader.first).any()):
+            raise UserError(
+                f"caption {text!r} has no word that {self.trial} knows: they stand in its vocabulary.json. Give other "
+                "words, or the number of a caption of the image."
+            )
+        with torch.inference_mode(), precision(member.settings, member.inputs.device):
+            sets = member.model.embed_texts(tokens.ids.to(member.inputs.device), tokens.lengths)
+        assert isinstance(sets, Sets)
+        return tokens.ids[0].tolist(), sets.full().vectors[0]
+
+
+def _chosen(photograph: Photograph, caption: str) -> str:
+    """The text of a caption by its number among those of the image, or the text itself."""
+    if not caption.lstrip("-").isdigit():
+        return caption
+    number, captions = int(caption), photograph.captions
+    if not 1 <= number <= len(captions):
+        numbered = "; ".join(f"{place}: {text}" for place, text in enumerate(captions, 1))
+        raise UserError(f"image {photograph.name!r} has no caption {number}. Its captions: {numbered}.")
+    return captions[number - 1]

@@ -1,0 +1,92 @@
+"""Attention as a picture: of a trial, an image and a caption that the user names."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from goalgrid.planning.overview import Overview, recall
+from goalgrid.showing.attention import drawn
+from grid.store.home import Home
+from retrieval.data.photographs import cells
+from tests.conftest import Goalgrid
+
+GRID = """
+name = "looking"
+datasets = "few"
+recipes = ["scan-t2i", "fc-bow", "scan"]
+objectives = "infonce"
+seeds = [0, 1]
+set = { "model.dim" = 8, "train.epochs" = 1, "train.batch_size" = 200 }
+data.few.root = "ROOT"
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(few_of_flickr8k: Path, tmp_path_factory: pytest.TempPathFactory, goalgrid: Goalgrid) -> Path:
+    """A model of sets and a model of single vectors, trained on features with photographs and boxes beside them."""
+    folder = tmp_path_factory.mktemp("looking")
+    root = Path(shutil.copytree(few_of_flickr8k, folder / "few"))
+    np.save(root / "precomp" / "test_boxes.npy", np.tile(cells(9), (12, 1, 1)).astype(np.float32))
+    (folder / "looking.toml").write_text(GRID.replace("ROOT", str(root)))
+    for recipe in ("scan-t2i", "fc-bow"):
+        only = f"recipe={recipe} seed=0"
+        finished = goalgrid(
+            "run", str(folder / "looking.toml"), "--only", only, "--here", "--mlflow-uri", "", runs=folder
+        )
+        assert (folder / "trials").exists(), finished.stderr
+    return folder
+
+
+def trial_of(runs: Path, recipe: str, seed: int = 0) -> str:
+    overview = Overview.of(recall("looking", Home(runs)), Home(runs))
+    return next(trial.id for trial in overview.trials if f"few_{recipe}_infonce_s{seed}" in trial.id)
+
+
+def test_a_figure_shows_the_photograph_its_boxes_and_the_weights_of_the_words(runs: Path, goalgrid: Goalgrid) -> None:
+    trial = trial_of(runs, "scan-t2i")
+    overview = Overview.of(recall("looking", Home(runs)), Home(runs))
+    found = drawn(overview, trial, "", "2")
+    names = sorted(path.name for path in (runs / "few" / "images").iterdir())
+    assert found.image in names
+    assert (found.words[0], found.words[-1]) == ("<start>", "<end>")
+    assert found.weights["t2i"].shape == (len(found.words), 9)
+    assert found.weights["t2i"].sum(1) == pytest.approx(1, abs=1e-5)
+    assert found.picture is not None
+    assert found.boxes is not None
+    assert max(found.picture.shape) <= 320
+    words = ("figures", "looking", "attention", "--trial", trial, "--image", found.image, "--format", "svg")
+    finished = goalgrid(*words, "--caption", "two $dogs$ play", "-o", str(runs / "out"), runs=runs)
+    assert finished.returncode == 0, finished.stderr
+    (path,) = (runs / "out").iterdir()
+    assert path.name.startswith(f"attention-{trial}-{Path(found.image).stem}-two-dogs-play")
+    assert path.stat().st_size < 1_000_000
+
+
+def test_what_cannot_be_drawn_is_one_message(runs: Path, goalgrid: Goalgrid) -> None:
+    trial, vectors, later = trial_of(runs, "scan-t2i"), trial_of(runs, "fc-bow"), trial_of(runs, "scan-t2i", 1)
+    for words, message in (
+        ((), f"the attention of which trial? Give --trial ID. Trials that attend: {trial}."),
+        (("--trial", trial[:-1]), f"Did you mean '{trial}'?"),
+        (("--trial", vectors), "scores single vectors, so that no word looks at a region"),
+        (("--trial", later), "is planned, and attention is drawn of a trial that is done"),
+        (("--trial", trial_of(runs, "scan")), "is an ensemble; its members attend"),
+        (("--trial", trial, "--image", "dog.jpg"), "unknown image 'dog.jpg'"),
+        (("--trial", trial, "--caption", "7"), "has no caption 7. Its captions: 1: "),
+        (("--trial", trial, "--caption", "zzz qqq"), "caption 'zzz qqq' has no word that "),
+    ):
+        finished = goalgrid("figures", "looking", "attention", *words, runs=runs)
+        assert finished.returncode == 2
+        assert message in finished.stderr
+    alone = goalgrid("figures", "looking", "matrix", "--trial", trial, runs=runs)
+    assert "belong to attention" in alone.stderr
+    boxes = runs / "few" / "precomp" / "test_boxes.npy"
+    right = np.load(boxes)
+    for wrong, message in (
+        (right[:, :4], r"expected floats of shape (12, 9, 4)"),
+        (right * 2, "box 1 of row 0 is [0.6"),
+    ):
+        np.save(boxes, wrong)
+        assert message in goalgrid("figures", "looking", "attention", "--trial", trial, runs=runs).stderr
+    np.save(boxes, right)
