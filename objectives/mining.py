@@ -220,8 +220,8 @@ def _add_scaled(
     rows: Float[Tensor, "t d"],
     index: Int[Tensor, " t"] | None = None,
 ) -> Float[Tensor, "m d"]:
-    """total[index] += scale rows, in place; in pieces, as fresh memory costs more than the arithmetic."""
-    if len(rows) <= PIECE:
+    """total[index] += scale rows, in place; on a CPU in pieces, as fresh memory costs more than the arithmetic."""
+    if len(rows) <= PIECE or rows.device.type != "cpu":
         return total.add_(scale * rows) if index is None else total.index_add_(0, index, scale * rows)
     for start in range(0, len(rows), PIECE):
         part = slice(start, start + PIECE)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from grid.settings.encoders import own_poolings
@@ -68,16 +68,19 @@ class Gpo(nn.Module):
         self.score = nn.Linear(self.WIDTH, 1, bias=False)
 
     def forward(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
-        sizes, kind = present.sum(dim=1).unique(return_inverse=True)
-        weight = self.weights(sizes, values.shape[1])[kind]
+        weight = self.weights(values.shape[1])[present.sum(dim=1) - 1]
         return (descending(values, present) * weight[..., None]).sum(dim=1)
 
-    def weights(self, sizes: Int[Tensor, " s"], n: int) -> Float[Tensor, "s n"]:
-        """theta of sets of these sizes, 0 beyond the size."""
-        places = positions(n, self.WIDTH).to(self.score.weight).expand(len(sizes), -1, -1)
+    def weights(self, n: int) -> Float[Tensor, "n n"]:
+        """theta of sets of 1, 2, ..., n members, 0 beyond the size.
+
+        Of all sizes at once: which of them a batch holds is known on its device alone.
+        """
+        sizes = torch.arange(1, n + 1)
+        places = positions(n, self.WIDTH, self.score.weight.device).expand(n, -1, -1)
         forward, backward = self.gru.states(places, sizes).chunk(2, dim=-1)
         score = self.score((forward + backward) / 2)[..., 0] / self.TEMPERATURE
-        beyond = torch.arange(n, device=sizes.device) >= sizes[:, None]
+        beyond = torch.ones(n, n, dtype=torch.bool, device=score.device).triu(1)
         return score.masked_fill(beyond, -torch.inf).softmax(dim=-1)
 
 
@@ -116,10 +119,10 @@ def descending(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> 
     return ordered.masked_fill(ordered == -torch.inf, 0.0)
 
 
-def positions(n: int, width: int) -> Float[Tensor, "n width"]:
+def positions(n: int, width: int, device: torch.device | None = None) -> Float[Tensor, "n width"]:
     """Sines at even and cosines at odd places, of wavelengths from 2 pi to 10,000 times 2 pi."""
-    rate = torch.exp(torch.arange(0, width, 2) * (-math.log(10_000.0) / width))
-    angle = torch.arange(n)[:, None] * rate
+    rate = torch.exp(torch.arange(0, width, 2, device=device) * (-math.log(10_000.0) / width))
+    angle = torch.arange(n, device=device)[:, None] * rate
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
 
 

@@ -70,6 +70,8 @@ def network(settings: Pretrained, places: Places, *, part: str, **sizes: int) ->
         raise UserError(f"architecture {settings.architecture} cannot be loaded: {_said(error)}") from error
     tower: nn.Module = getattr(whole, part, whole)
     _without_unused(tower)
+    if part == "text_model":
+        _with_masks(tower)
     return tower.float()
 
 
@@ -160,6 +162,22 @@ def _without_unused(tower: nn.Module) -> None:
     pooler = getattr(tower, "pooler", None)
     if isinstance(pooler, nn.Module) and any(True for _ in pooler.parameters()):
         setattr(tower, "pooler", None)  # noqa: B010
+
+
+def _with_masks(tower: Any) -> None:
+    """Have attention read a mask even where nothing is padded: to see that, the host would wait for the device."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+    from transformers.masking_utils import sdpa_mask
+
+    def mask(*arguments: Any, **options: Any) -> Any:
+        never = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
+        return sdpa_mask(*arguments, **{**options, **never})
+
+    AttentionInterface.register("sdpa-masked", sdpa_attention_forward)
+    AttentionMaskInterface.register("sdpa-masked", mask)
+    if tower.config._attn_implementation == "sdpa":
+        tower.set_attn_implementation("sdpa-masked")
 
 
 @lru_cache(maxsize=16)

@@ -1,24 +1,38 @@
 """A GRU over padded sequences of any length."""
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 
 class PaddedGru(nn.GRU):
-    """One layer, read in one direction or in both; padding is never read."""
+    """One layer, read in one direction or in both; padding is never read.
+
+    It computes in float32 whatever autocast says: autocast would run cuDNN's recurrent layers in float16, whose
+    gradients vanish without a scale on the loss. Lengths stay in host memory, so that nothing waits for the device.
+    """
 
     def __init__(self, width: int, hidden: int, *, bidirectional: bool = False) -> None:
         super().__init__(width, hidden, batch_first=True, bidirectional=bidirectional)
 
     def last(self, values: Float[Tensor, "b n k"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b h"]:
         """State of the first direction after the last member of each sequence."""
-        return self(self._packed(values, lengths))[1][0]
+        return self._read(values, lengths)[1][0]
 
     def states(self, values: Float[Tensor, "b n k"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b n h"]:
         """State after each member, of both directions one after the other along h; 0 at padding."""
-        states, _ = self(self._packed(values, lengths))
-        return pad_packed_sequence(states, batch_first=True, total_length=values.shape[1])[0]
+        read, _ = self._read(values, lengths)
+        longest_first = PackedSequence(read.data, read.batch_sizes)
+        states, _ = pad_packed_sequence(longest_first, batch_first=True, total_length=values.shape[1])
+        assert read.unsorted_indices is not None
+        return states.index_select(0, read.unsorted_indices)
 
-    def _packed(self, values: Tensor, lengths: Tensor) -> PackedSequence:
-        return pack_padded_sequence(values, lengths.cpu(), batch_first=True, enforce_sorted=False)
+    def _read(self, values: Tensor, lengths: Tensor) -> tuple[PackedSequence, Tensor]:
+        sizes, in_host = lengths.cpu().sort(descending=True)
+        order = (in_host.pin_memory() if values.is_cuda else in_host).to(values.device, non_blocking=True)
+        with torch.autocast(values.device.type, enabled=False):
+            longest_first = values.to(self.weight_hh_l0.dtype).index_select(0, order)
+            packed = pack_padded_sequence(longest_first, sizes, batch_first=True)
+            read, last = self(PackedSequence(packed.data, packed.batch_sizes, order))
+        return read, last

@@ -93,7 +93,7 @@ class Inputs:
 class Batch:
     """What a training step reads, in host memory."""
 
-    owners: Int[np.ndarray, " b"]
+    owners: Int[Tensor, " b"]
     """Row of each caption's image, for the whole batch, even where images and tokens are a replica's part."""
     images: Tensor
     tokens: tuple[Tensor, Tensor]
@@ -101,13 +101,12 @@ class Batch:
     def pinned(self) -> "Batch":
         """The batch in pinned memory, from which a GPU copies while the host goes on."""
         ids, lengths = self.tokens
-        return Batch(self.owners, self.images.pin_memory(), (ids.pin_memory(), lengths))
+        return Batch(self.owners.pin_memory(), self.images.pin_memory(), (ids.pin_memory(), lengths.pin_memory()))
 
     def on(self, device: torch.device) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
         """Images, tokens and owners on the device; lengths stay on the host, where recurrent encoders need them."""
         ids, lengths = self.tokens
-        owners = torch.from_numpy(np.ascontiguousarray(self.owners))
-        images, ids, owners = (part.to(device, non_blocking=True) for part in (self.images, ids, owners))
+        images, ids, owners = (part.to(device, non_blocking=True) for part in (self.images, ids, self.owners))
         return images, (ids, lengths), owners
 
 
@@ -239,7 +238,7 @@ class Epoch:
         part = self.exchange.part(len(texts))
         images = split.images.gather(owners, self.views + place, part)
         ids, lengths = tokens.gather(texts, self.words + place)
-        batch = Batch(owners, images, (ids[part], lengths[part]))
+        batch = Batch(torch.from_numpy(np.ascontiguousarray(owners)), images, (ids[part], lengths[part]))
         return batch.pinned() if self.inputs.device.type == "cuda" else batch
 
 

@@ -1,10 +1,11 @@
 """A model with its objective, optimiser and schedules, and the gradient of a batch; alone, or as one of replicas."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor, nn
 
 import objectives
@@ -54,11 +55,14 @@ class Learner:
         self._mining = self.objective.with_all_negatives() if warming else self.objective
         return batches(self.settings, self.inputs, epoch, self.exchange)
 
-    def gradient(self, batch: Batch, passed: float) -> dict[str, Tensor]:
+    def gradient(self, batch: Batch, passed: float, settle: Callable[[], None] = lambda: None) -> dict[str, Tensor]:
         """Compute the clipped gradient of the whole batch; returns loss, norm and report, still on the device.
+
+        If loss or norm is not finite, the optimiser skips the step, on the device.
 
         Args:
             passed: share of the epoch trained so far, from 0 to 1.
+            settle: called before the gradient of the step before is dropped.
         """
         objective = self._mining
         images, tokens, owners = batch.on(self.inputs.device)
@@ -70,6 +74,7 @@ class Learner:
         else:
             value = self._value_of_sets(objective, image, text, owners)
         loss = ramp(self.settings.train, self.epoch, passed) * value
+        settle()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         for weight in self.model.scorer.pair_weights() if self.model.scorer and self.exchange.replicas > 1 else ():
@@ -77,7 +82,9 @@ class Learner:
                 weight.grad /= self.exchange.replicas  # every replica scored all pairs
         self.exchange.sum_gradients(self.model.parameters())
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.train.clip_norm)
-        return {"loss": loss.detach(), "grad_norm": norm, **objective.report}
+        measured = {"loss": loss.detach(), "grad_norm": norm}
+        self.optimizer.found_inf = (~_finite(measured)).float()  # type: ignore[attr-defined]
+        return {**measured, **objective.report}
 
     def _value_of_sets(self, objective: Objective, image: Embedded, text: Embedded, owners: Tensor) -> Tensor:
         """The loss of sets. Where few scores have a gradient, all are computed without a graph, then the few again."""
@@ -108,6 +115,29 @@ class Learner:
         """Restore what `state` returned."""
         self.model.load_weights(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+
+
+def _finite(measured: Mapping[str, Tensor]) -> Bool[Tensor, ""]:
+    return torch.isfinite(measured["loss"] + measured["grad_norm"])
+
+
+class Verdict:
+    """Whether loss and gradient of a step were finite, copied to host memory while the device goes on."""
+
+    def __init__(self, measured: Mapping[str, Tensor]) -> None:
+        self.measured = measured
+        self._finite, self._copied = _finite(measured), None
+        if self._finite.is_cuda:
+            on_device, self._finite = self._finite, torch.empty((), dtype=torch.bool, pin_memory=True)
+            self._finite.copy_(on_device, non_blocking=True)
+            self._copied = torch.cuda.Event()
+            self._copied.record()
+
+    def finite(self) -> bool:
+        """Wait until the device has made the step, not what was given to it since."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        return bool(self._finite)
 
 
 def model_of(settings: TrialSettings, inputs: Inputs) -> Vse:

@@ -72,7 +72,8 @@ class Progress:
 
     def means(self, batches: int) -> dict[str, float]:
         """Means over the epoch's batches; values that the trial does not measure (nan) are left out."""
-        means = {name: float(value) / batches for name, value in self.sums.items()}
+        sums = torch.stack([value.to(self.device) for value in self.sums.values()]).tolist()  # one wait for the device
+        means = {name: value / batches for name, value in zip(self.sums, sums, strict=True)}
         return {name: value for name, value in means.items() if not math.isnan(value)}
 
     def end_epoch(self, metrics: Mapping[str, float], seconds: float, weights: Callable[[], dict[str, Tensor]]) -> None:
@@ -164,10 +165,13 @@ class Progress:
         ) from OSError
 
     def _whole(self, name: str) -> dict[str, Any] | None:
-        """The checkpoint of this name, or None; a corrupt file is set aside for the reader, and never loaded again."""
+        """The checkpoint of this name in host memory, or None; a corrupt file is set aside, and never loaded again.
+
+        Weights and moments are copied to the device one by one: beside those that are there, a GPU has no room.
+        """
         path: Path = getattr(self.folder, name)
         try:
-            return _own(self.folder, path, self.device)
+            return _own(self.folder, path, torch.device("cpu"))
         except checkpoints.Corrupt as error:
             aside = path.replace(path.with_name(f"{path.stem}.corrupt"))
             self.warn(f"{error}; set aside as {aside.name}, the one before is used")

@@ -16,7 +16,7 @@ from retrieval import evaluation
 from runners.training import checkpoints
 from runners.training.embedding import embedded, ranked
 from runners.training.inputs import Batch, Inputs, data_fingerprint
-from runners.training.learner import Learner
+from runners.training.learner import Learner, Verdict
 from runners.training.progress import Cadence, Progress, best_of
 from runners.training.replicas import Replicas
 
@@ -78,6 +78,8 @@ class Trainer:
             self.model.start_from(best_of(start, inputs.device)["model"])
         sources = {"data": data_fingerprint(inputs, settings.model), "code": code}
         self.progress = Progress(settings.train, folder, inputs.device, sources, hooks.warn, hooks.begin_anew)
+        self._last: Verdict | None = None
+        """Of the last step, until the host has looked at it."""
 
     def fit(self) -> None:
         """Train to the last epoch.
@@ -124,32 +126,39 @@ class Trainer:
             progress.batch, progress.seconds = place + 1, before + time.monotonic() - started
             asked = self.hooks.beat(progress.step)
             if asked or progress.due(self.cadence):
+                self._settle()
                 progress.save(self._state())
             if asked:
                 raise Preempted
+        self._settle()
         progress.seconds = before
         return {"lr": self.learner.lr, **progress.means(len(epoch))}
 
     def _step(self, batch: Batch, passed: float) -> dict[str, Tensor]:
         """Make one update; returns what was measured, still on the device."""
         with self.replicas.step():
-            measured = self.learner.gradient(batch, passed)
-            self._check_finite(measured["loss"], measured["grad_norm"])
+            measured = self.learner.gradient(batch, passed, self._settle)
         self.optimizer.step()
         self.progress.step += 1
+        self._last = Verdict(measured)
         return measured
 
-    def _check_finite(self, loss: Tensor, norm: Tensor) -> None:
-        """Raise before a step that would spoil the weights; names the first weight with such a gradient."""
-        if bool(torch.isfinite(loss + norm)):
+    def _settle(self) -> None:
+        """Raise if the last step was not finite, which left the weights as they were.
+
+        The host looks a step later, while the device is busy with the next batch. The gradients still are those of the
+        step, so the message names the first weight that has no finite gradient.
+        """
+        last, self._last = self._last, None
+        if last is None or last.finite():
             return
-        term, value = "the loss", loss
-        if bool(torch.isfinite(loss)):
+        term, value, norm = "the loss", last.measured["loss"], last.measured["grad_norm"]
+        if bool(torch.isfinite(value)):
             gradients = {name: weight.grad for name, weight in self.model.named_parameters() if weight.grad is not None}
             spoilt = (name for name, gradient in gradients.items() if not torch.isfinite(gradient).all())
             term, value = f"the gradient of {next(spoilt, 'all weights together')}", norm
         raise NonFinite(
-            f"{term} became {float(value)} at step {self.progress.step + 1} (epoch {self.progress.epoch + 1}). "
+            f"{term} became {float(value)} at step {self.progress.step} (epoch {self.progress.epoch + 1}). "
             "A smaller train.lr or objective.tau often helps."
         )
 

@@ -1,0 +1,176 @@
+"""What the program does on the pretended GPU beside the CPU, as JSON: `python rehearsal.py objectives recipe:cnn-gru`.
+
+Each word is a function below, with its arguments after colons. A process of its own: the guard must be loaded before
+torch, and stays.
+"""
+
+import json
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import loading
+
+loading.load()
+
+import device  # noqa: E402
+import torch  # noqa: E402
+
+device.install()
+sys.path[0] = str(device.ROOT)
+
+import objectives as losses  # noqa: E402
+from grid.expansion import expand, trials_of  # noqa: E402
+from grid.gridfile import load  # noqa: E402
+from grid.objectives import OBJECTIVES  # noqa: E402
+from grid.objectives.parameters import VARIANTS  # noqa: E402
+from grid.settings import TrialSettings  # noqa: E402
+from grid.store.home import Home, TrialFolder  # noqa: E402
+from runners.gpu import memory_probe  # noqa: E402
+from runners.training.inputs import Batch, prepare, protocols_of  # noqa: E402
+from runners.training.machine import Machine  # noqa: E402
+from runners.training.progress import Cadence  # noqa: E402
+from runners.training.trainer import Trainer  # noqa: E402
+from runners.trial.run import run_trial  # noqa: E402
+from tests.runners.training.interruptions import Killed, killed_after  # noqa: E402
+
+torch.set_num_threads(1)
+warnings.filterwarnings("ignore", "PyTorch was compiled without cuDNN")
+SMALL = ("train.epochs=2", "train.batch_size=250", "model.dim=16", "seeds=[0]", 'objectives=["sig-ms_cir"]')
+PIXELS = {"cnn": 16, "vsepp": 32, "vse-inf-wsl": 32}
+"""Sides of images, by what recipes' names begin with."""
+
+
+def settings_of(recipe: str, root: str = "") -> TrialSettings:
+    """A small trial of a recipe, on the embedded data, or on data with features in the folder `root`."""
+    side = [f"model.image.size={size}" for name, size in PIXELS.items() if recipe.startswith(name)]
+    data = [f'data.few.root="{root}"', 'datasets=["few"]', "train.batch_size=50"] if root else []
+    return trials_of(expand(load("demo", [f'recipes=["{recipe}"]', *SMALL, *side, *data])))[-1].settings
+
+
+class Counted(Trainer):
+    """A trainer that counts the waits and pageable copies of each of its steps."""
+
+    def _step(self, batch: Batch, passed: float) -> dict[str, torch.Tensor]:
+        self.steps = [*getattr(self, "steps", []), {}]
+        before = device.waits.copy(), device.pageable.copy()
+        measured = super()._step(batch, passed)
+        names = ("waits", "pageable")
+        for name, then, now in zip(names, before, (device.waits, device.pageable), strict=True):
+            self.steps[-1][name] = dict(now - then)
+        return measured
+
+
+def on_both(work: Callable[[Machine, Path], Any]) -> dict[str, Any]:
+    """What some work returns on the CPU and on the pretended GPU."""
+    found = {}
+    with tempfile.TemporaryDirectory() as name:
+        for kind in ("cpu", "gpu"):
+            with ExitStack() as stack:
+                if kind == "gpu":
+                    stack.enter_context(device.Present())
+                found[kind] = work(Machine(gpu=kind == "gpu", features=Path(name) / "features"), Path(name) / kind)
+    return found
+
+
+def objectives() -> dict[str, Any]:
+    """Objectives whose value or gradient differs between the two devices, or which wait for the device."""
+    torch.manual_seed(0)
+    image, text = (torch.nn.functional.normalize(torch.randn(6, 8), dim=1) for _ in range(2))
+    owners = torch.tensor([0, 0, 1, 2, 3, 4])
+    differ, count = [], 0
+    for name in OBJECTIVES:
+        for variant in VARIANTS:
+            for warming in (False, True):
+                found = []
+                for there in (False, True):
+                    with ExitStack() as stack:
+                        if there:
+                            stack.enter_context(device.Present())
+                        place = "cuda" if there else "cpu"
+                        pair = [part.clone().to(place).requires_grad_() for part in (image, text)]
+                        objective = losses.build(name, variant=variant).to(place)
+                        objective = objective.with_all_negatives() if warming else objective
+                        of_images = owners.to(place)
+                        device.waits.clear()
+                        value = objective(*pair, of_images)
+                        value.backward()
+                        waited = dict(device.waits)
+                        found.append([part.detach().to("cpu") for part in (value, *(part.grad for part in pair))])
+                count += 1
+                same = all(torch.allclose(a, b, atol=1e-6) for a, b in zip(*found, strict=True))
+                if not same or waited:
+                    differ.append([name, variant, warming, same, waited])
+    return {"count": count, "differ": differ}
+
+
+def recipe(name: str, root: str = "") -> dict[str, Any]:
+    """Three steps of its heaviest epochs, validated and tested: history, metrics, and what each step waited for."""
+
+    def train(machine: Machine, folder: Path) -> dict[str, Any]:
+        settings = memory_probe.heavy(settings_of(name, root))
+        machine = replace(machine, roots=(("few", root),))
+        inputs = memory_probe.longest(prepare(settings, machine), memory_probe.STEPS * settings.train.batch_size)
+        folder.mkdir()
+        trainer = Counted(settings, inputs, TrialFolder(folder))
+        for module in trainer.model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0  # which the two devices draw in other ways
+        trainer.fit()
+        ranks = trainer.by_protocols(protocols_of(settings))
+        metrics = {f"{key}/rsum": found.metrics()["rsum"] for key, found in ranks.items()}
+        return {"rows": trainer.progress.rows, "metrics": metrics, "steps": trainer.steps}
+
+    return on_both(train)
+
+
+def resumed(name: str) -> dict[str, Any]:
+    """Weights on the GPU after a training that was cut off in mid-epoch, beside one that was not."""
+    with tempfile.TemporaryDirectory() as scratch, device.Present():
+        settings, machine = settings_of(name), Machine(gpu=True, features=Path(scratch) / "features")
+        inputs, found = prepare(settings, machine), []
+        for cut in (False, True):
+            folder = Path(scratch) / str(cut)
+            folder.mkdir()
+            hooks = [killed_after(3)] if cut else []
+            for attempt in [*hooks, None]:
+                further = {"hooks": attempt} if attempt else {}
+                trainer = Trainer(settings, inputs, TrialFolder(folder), cadence=Cadence(steps=1), **further)
+                with suppress(Killed):
+                    trainer.fit()
+            found.append({key: value.on_cpu for key, value in trainer.learner.model.weights().items()})
+        first, second = found
+        return {"differ": [key for key in first if not first[key].equal(second[key])], "weights": len(first)}
+
+
+def trial(name: str) -> dict[str, Any]:
+    """A trial to its record."""
+
+    def finish(machine: Machine, folder: Path) -> dict[str, Any]:
+        it = Home(folder).trial("trial")
+        state = run_trial(settings_of(name), it, lambda event: None, machine)
+        environment = json.loads(it.environment.read_text())
+        return {"state": state, "why": it.reason(), "device": environment["device"], "done": it.done.exists()}
+
+    return on_both(finish)
+
+
+def probe(name: str) -> dict[str, Any]:
+    """What the memory probe measures."""
+    with tempfile.TemporaryDirectory() as scratch, device.Present():
+        machine = Machine(gpu=True, features=Path(scratch) / "features")
+        found = memory_probe.probe([memory_probe.Sample(settings_of(name), machine)], Home(Path(scratch)))
+        return {"problem": found.problem, "alone": [need.alone for need in found.needs.values()]}
+
+
+if __name__ == "__main__":
+    facts = {}
+    for word in sys.argv[1:]:
+        claim, *arguments = word.split(":")
+        facts[word] = globals()[claim](*arguments)
+    sys.stdout.write(json.dumps(facts))
