@@ -7,6 +7,7 @@ class Failure(StrEnum):
     """The class of a failed attempt."""
 
     OUT_OF_MEMORY = "out-of-memory"
+    DEVICE = "device-error"
     NON_FINITE = "non-finite"
     TIMEOUT = "timeout"
     KILLED = "killed"

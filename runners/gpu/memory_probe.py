@@ -26,7 +26,7 @@ from grid.store.speed_probes import speed_of
 from grid.uses import activate, uses_of
 from retrieval.words.tokens import Tokens
 from runners.training.inputs import Inputs, prepare, protocols_of
-from runners.training.machine import Machine
+from runners.training.machine import Machine, is_out_of_memory
 from runners.training.trainer import Trainer
 
 STEPS = 3
@@ -87,7 +87,9 @@ def probe(samples: Sequence[Sample], home: Home) -> Probed:
             free, total = torch.cuda.mem_get_info()
             try:
                 need = _measure(sample)
-            except torch.OutOfMemoryError:
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
                 recipe, batch = sample.settings.recipe, sample.settings.train.batch_size
                 taken = torch.cuda.max_memory_reserved()
                 problem = gpu_needs.too_large(recipe, batch, name, taken=taken, free=free, total=total)

@@ -355,6 +355,8 @@ class _Process(tune.Trainable):
         if over and isinstance(self.error, worker.Refused) and not self.said:
             self.said, refusal = True, json.dumps([self.node, str(self.error)])
         elif over and not events and self.error:
+            if isinstance(self.error, worker.DeviceFailed):
+                os._exit(1)  # all that its GPU is asked from now on fails, even to free memory
             raise self.error
         return {"events": json.dumps(events), "refusal": refusal, "done": over and not self.error}
 

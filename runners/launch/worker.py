@@ -30,6 +30,10 @@ class Refused(UserError):
     """This process may not do a job of the launch, because its code or data are others."""
 
 
+class DeviceFailed(UserError):
+    """The GPU failed in a way that stays until this process ends."""
+
+
 def check(job: Job) -> None:
     """Compare code and data with those of the launch.
 
@@ -53,6 +57,7 @@ def work(job: Job, report: Listener, stop: Stop, *, node: str = "", capture: boo
 
     Raises:
         Refused: its code or data are not those of the launch; no attempt was made.
+        DeviceFailed: this process can use its GPU no more. The attempt has ended; another process goes on.
     """
     home, origin = job.home, Origin(job.launched.name, node, capture)
     try:
@@ -73,7 +78,10 @@ def work(job: Job, report: Listener, stop: Stop, *, node: str = "", capture: boo
             continue  # a parent failed and reported that; this trial stays planned
         if job.tried and len(folder.attempts()) > job.tried[number] and not decision(job, trial_id).policy.at_once:
             continue  # an attempt of this round failed; the next attempt waits for the next round
+        before = folder.latest()
         run_trial(settings, folder, report, job.machine, origin=origin, cadence=job.launched.cadence, stop=stop)
+        if (latest := folder.latest()) and latest != before and latest.failure() is Failure.DEVICE:
+            raise DeviceFailed(f"{trial_id}: {latest.message()}. This process can use its GPU no more")
         job.machine.release()
 
 

@@ -6,6 +6,27 @@ from pathlib import Path
 
 import torch
 
+_NO_MEMORY = (
+    "can't allocate memory",
+    "not enough memory",
+    "out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUBLAS_STATUS_NOT_INITIALIZED",  # its handle needs memory
+    "CUDNN_STATUS_ALLOC_FAILED",
+)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory of the machine or of its GPU ran out, also where a library of CUDA says so in its own words."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_MEMORY)
+
+
+def is_device_error(error: BaseException) -> bool:
+    """Whether the GPU failed in a way that stays: every later call of this process to it fails too."""
+    return isinstance(error, RuntimeError) and "CUDA error" in str(error) and not is_out_of_memory(error)
+
 
 @dataclass(frozen=True)
 class Machine:

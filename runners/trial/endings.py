@@ -3,13 +3,12 @@
 import errno
 from contextlib import suppress
 
-import torch
-
 from grid.errors import UserError
 from grid.store.failures import Failure
 from grid.store.files import write_text
 from grid.store.home import TrialFolder
 from retrieval.splits.pairs import DataError
+from runners.training.machine import is_device_error, is_out_of_memory
 from runners.training.replicas import ReplicaDied
 from runners.training.trainer import NonFinite
 from runners.trial.retries import Decision, decide
@@ -18,12 +17,8 @@ _CLASSES: dict[type[BaseException], Failure] = {
     NonFinite: Failure.NON_FINITE,
     ReplicaDied: Failure.KILLED,
     DataError: Failure.DATA,
-    MemoryError: Failure.OUT_OF_MEMORY,
-    torch.OutOfMemoryError: Failure.OUT_OF_MEMORY,
     ImportError: Failure.IMPORT,
 }
-
-_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
 
 def classify(error: BaseException) -> Failure:
@@ -39,8 +34,10 @@ def _class_of(error: BaseException) -> Failure | None:
     for kind, failure in _CLASSES.items():
         if isinstance(error, kind):
             return failure
-    if isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_MEMORY):
+    if is_out_of_memory(error):
         return Failure.OUT_OF_MEMORY
+    if is_device_error(error):
+        return Failure.DEVICE
     if isinstance(error, OSError):
         return Failure.OUT_OF_MEMORY if error.errno == errno.ENOMEM else Failure.STORAGE
     return None

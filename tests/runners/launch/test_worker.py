@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from grid import uses
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.store.failures import Failure
@@ -156,3 +157,21 @@ def test_a_worker_whose_data_are_not_the_launch_s_makes_no_attempt(tmp_path: Pat
         tried(other)
     found = content("few", few_of_flickr8k, features=False).fingerprint
     assert tried(replace(one, launched=replace(one.launched, data=(("few", False, None, found),)))) == [one.id]
+
+
+def test_a_gpu_that_failed_for_good_ends_the_process_and_costs_one_of_two_tries(tmp_path: Path) -> None:
+    """A loss of the user's own raises what torch raises after such an error."""
+    own = tmp_path / "mine.py"
+    own.write_text(
+        "import goalgrid, torch\n\n\n@goalgrid.objective('broken')\ndef broken(t):\n"
+        "    raise torch.AcceleratorError('CUDA error: an illegal memory access was encountered')\n"
+    )
+    one = job(tmp_path / "runs", f'uses=["{own}"]', 'objectives=["broken"]', "seeds=[0]")
+    for _ in range(2):
+        with pytest.raises(worker.DeviceFailed, match=r"illegal memory access .*use its GPU no more"):
+            worker.work(one, lambda event: None, Stop())
+    worker.work(one, lambda event: None, Stop())
+    folder = one.home.trial(one.id)
+    assert [attempt.failure() for attempt in folder.attempts()] == [Failure.DEVICE] * 2
+    assert folder.reason().endswith("(2 attempts)")
+    uses.activate([])

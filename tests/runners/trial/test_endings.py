@@ -1,0 +1,25 @@
+"""The class of a failure, from what torch and the libraries of CUDA raise."""
+
+import pytest
+import torch
+
+from grid.store.failures import Failure
+from runners.trial.endings import classify
+
+RAISED = {
+    "CUDA out of memory. Tried to allocate 2.00 GiB.": Failure.OUT_OF_MEMORY,
+    "CUDA error: out of memory": Failure.OUT_OF_MEMORY,
+    "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`": Failure.OUT_OF_MEMORY,
+    "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`": Failure.OUT_OF_MEMORY,
+    "cuDNN error: CUDNN_STATUS_ALLOC_FAILED": Failure.OUT_OF_MEMORY,
+    "CUDA error: an illegal memory access was encountered": Failure.DEVICE,
+    "CUDA error: device-side assert triggered": Failure.DEVICE,
+    "CUDA error: uncorrectable ECC error encountered": Failure.DEVICE,
+    "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)": Failure.BUG,
+}
+
+
+@pytest.mark.parametrize(("message", "failure"), RAISED.items())
+def test_what_a_gpu_raises_has_its_class(message: str, failure: Failure) -> None:
+    assert classify(RuntimeError(message)) is failure
+    assert classify(torch.AcceleratorError(message)) is failure
