@@ -141,7 +141,7 @@ class LoadedGrid:
             stale: train from the beginning what other code, versions or data trained.
             here: train in this process, without Ray.
             address: of a Ray cluster; None: a Ray for this launch.
-            mlflow_uri: what to mirror to; None: a file in the runs folder; empty: no mirror.
+            mlflow_uri: another MLflow than the file in the runs folder; empty: no MLflow.
             allow_leak: train even if test images stand in the training split.
 
         Raises:

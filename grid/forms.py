@@ -12,7 +12,7 @@ from grid.errors import UserError
 
 Scalar = bool | int | float | str
 TABLES = ("recipe", "set", "sweep", "data", "weights", "resources", "reliability")
-LISTS = ("datasets", "recipes", "objectives", "seeds", "tables", "uses", "exclude")
+LISTS = ("datasets", "recipes", "objectives", "seeds", "tables", "trackers", "uses", "exclude")
 """Fields that hold lists; a single value stands for a list of one."""
 RANGES = {"log": 2, "linear": 3}
 """How the values of a range are spaced, with the significant digits that they are rounded to."""

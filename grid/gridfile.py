@@ -30,6 +30,8 @@ from grid.uses import Use
 SECTIONS: dict[str, type[Settings]] = {"dataset": DatasetSettings, "model": ModelSettings, "train": TrainSettings}
 """The sections of a trial's settings that all objectives share."""
 
+TRACKERS = ("mlflow", "tensorboard", "wandb")
+
 Collected = TypeVar("Collected", list[Any], dict[str, Any])
 
 
@@ -54,6 +56,12 @@ def _grid_name(text: str) -> str:
     if separator and not re.fullmatch(CHANGES, changes):
         raise ValueError(f"behind the @ stand changes, {CHANGES}")
     return check_name(plain) + separator + changes
+
+
+def _tracker(name: str) -> str:
+    if name not in TRACKERS:
+        raise ValueError(unknown("tracker", name, TRACKERS))
+    return name
 
 
 Value = Annotated[Scalar, PlainValidator(_scalar)]
@@ -86,6 +94,8 @@ class Grid(Settings):
     """The user's own files and packages, which define objectives beside ours; in a grid file, their paths and names."""
     tables: list[str] = []
     """Tables of the papers; `plan` says which of their numbers the grid fills. `results` knows their names."""
+    trackers: list[Annotated[str, AfterValidator(_tracker)]] = ["mlflow"]
+    """Programs that show trainings; the driver copies all trials into each of them. An empty list: none."""
     resources: Resources = Resources()
     reliability: Reliability = Reliability()
 

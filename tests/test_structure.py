@@ -99,7 +99,13 @@ def test_grid_knows_no_torch_ray_or_pandas() -> None:
 
 
 @pytest.mark.parametrize(
-    ("library", "file"), [("ray", "runners/launch/ray_tune.py"), ("mlflow", "runners/watching/mlflow_mirror.py")]
+    ("library", "file"),
+    [
+        ("ray", "runners/launch/ray_tune.py"),
+        ("mlflow", "runners/watching/mlflow_mirror.py"),
+        ("tensorboardX", "runners/watching/tensorboard_files.py"),
+        ("wandb", "runners/watching/wandb_files.py"),
+    ],
 )
 def test_heavy_libraries_have_one_door(library: str, file: str) -> None:
     assert [str(path.relative_to(ROOT)) for path in FILES if library in imported(path)] == [file]

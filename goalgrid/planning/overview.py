@@ -80,6 +80,10 @@ class Overview:
         chained = f" in {many(together, 'chain')}" if together < len(self.trials) else ""
         return f"{many(len(self.trials), 'trial')}{chained}: {counts}"
 
+    def sums(self) -> dict[str, int]:
+        """How many trials there are, and how many are done and failed."""
+        return {"trials": len(self.trials), "done": self.counts[State.DONE], "failed": self.counts[State.FAILED]}
+
     def former(self) -> list[str]:
         """Ids of trials that left the grid and still have a folder."""
         standing = self.home.standing()

@@ -75,7 +75,15 @@ Address = Annotated[
 Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Trials at a time; default: what fits.")]
 MlflowUri = Annotated[
     str | None,
-    typer.Option("--mlflow-uri", metavar="URI", help="MLflow to mirror to; default: DIR/mlflow.db; '' for none."),
+    typer.Option("--mlflow-uri", metavar="URI", help="MLflow to copy trials to; default: DIR/mlflow.db; '' for none."),
+]
+NotifyCommand = Annotated[
+    str,
+    typer.Option(
+        "--notify",
+        metavar="COMMAND",
+        help="A shell command, run at the first failure and at the end; GOALGRID_* say what.",
+    ),
 ]
 Uses = Annotated[
     list[str], typer.Option("--uses", metavar="FILE", help="A file of your own, with your objectives: docs/own.md.")

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _TERMINAL = False if "ipykernel" in sys.modules else None
 """A notebook says that it is a terminal, and obeys none of the codes that move a cursor. None: Rich finds out."""
 
-out = PlainConsole(force_terminal=_TERMINAL, force_jupyter=False)
-err = PlainConsole(force_terminal=_TERMINAL, force_jupyter=False, stderr=True)
+out = PlainConsole(force_terminal=_TERMINAL, force_jupyter=False, emoji=False)
+err = PlainConsole(force_terminal=_TERMINAL, force_jupyter=False, emoji=False, stderr=True)
 
 PIPED_WIDTH = 200
 """Columns of a table where stdout is no terminal."""

@@ -21,6 +21,7 @@ from grid.errors import UserError
 from grid.gridfile import Grid
 from grid.store import speed_probes
 from grid.store.home import Home, State
+from runners.watching.notify import Notify
 
 verbs = typer.Typer()
 
@@ -67,6 +68,7 @@ def run(
     address: options.Address = None,
     jobs: options.Jobs = None,
     mlflow_uri: options.MlflowUri = None,
+    notify: options.NotifyCommand = "",
     allow_leak: options.AllowLeak = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be trained.")] = False,
 ) -> None:
@@ -80,7 +82,9 @@ def run(
     if dry_run:
         _show_plan(overview, choice, jobs)
     else:
-        _train(overview, choice, here=here, address=address, mlflow_uri=mlflow_uri, allow_leak=allow_leak)
+        _train(
+            overview, choice, here=here, address=address, mlflow_uri=mlflow_uri, notify=notify, allow_leak=allow_leak
+        )
 
 
 @verbs.command()
@@ -94,6 +98,7 @@ def resume(
     here: options.InProcess = False,
     address: options.Address = None,
     mlflow_uri: options.MlflowUri = None,
+    notify: options.NotifyCommand = "",
     allow_leak: options.AllowLeak = False,
 ) -> None:
     """Run again what failed or was cut off.
@@ -105,7 +110,7 @@ def resume(
         raise UserError(f"grid {found.name!r} never ran under {home.path}. {start(grid, home, set_)}")
     choice = Choice(only, failed=failed, stale=stale)
     overview = Overview.of(found, home)
-    _train(overview, choice, here=here, address=address, mlflow_uri=mlflow_uri, allow_leak=allow_leak)
+    _train(overview, choice, here=here, address=address, mlflow_uri=mlflow_uri, notify=notify, allow_leak=allow_leak)
 
 
 @verbs.command()
@@ -194,14 +199,32 @@ def _probe(overview: Overview, choice: Choice) -> None:
 
 
 def _train(
-    overview: Overview, choice: Choice, *, here: bool, address: str | None, mlflow_uri: str | None, allow_leak: bool
+    overview: Overview,
+    choice: Choice,
+    *,
+    here: bool,
+    address: str | None,
+    mlflow_uri: str | None,
+    notify: str,
+    allow_leak: bool,
 ) -> None:
     """Train what is chosen, print the table, exit with what was reached."""
-    decisions = train(overview, choice, here=here, address=address, mlflow_uri=mlflow_uri, allow_leak=allow_leak)
-    after = Overview.of(overview.grid, overview.home)
+    name, home = overview.grid.name, overview.home
+    notified = Notify(notify, name, lambda message: say(f"warning: {message}"))
+    try:
+        decisions = train(
+            overview, choice, here=here, address=address, mlflow_uri=mlflow_uri, notify=notified, allow_leak=allow_leak
+        )
+    except UserError as error:
+        notified.ended("error", str(error), Overview.of(overview.grid, home).sums())
+        raise
+    after = Overview.of(overview.grid, home)
     if drawn := kept(after):
         show_table(drawn)
     say("\n".join(standing.ended(after)))
     if any(after.states[decision.trial.id] not in (State.DONE, State.FAILED) for decision in decisions):
-        say(f"not complete; go on with: goalgrid resume {overview.grid.name}{runs_option(overview.home)}")
-    raise typer.Exit(EXIT[exit_state([after.reached(decision.trial) for decision in decisions])])
+        say(f"not complete; go on with: goalgrid resume {name}{runs_option(home)}")
+    reached = exit_state([after.reached(decision.trial) for decision in decisions])
+    word = "incomplete" if reached is State.INTERRUPTED else reached.value
+    notified.ended(word, f"{name}: {after.headline()}", after.sums())
+    raise typer.Exit(EXIT[reached])

@@ -1,5 +1,6 @@
 """GOAL's matrix: the pair and triplet weights with their parameters and equations, and the 15 cells that they make."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from grid.objectives.parameters import Mining, ObjectiveEntry, Parameter, same
@@ -104,3 +105,12 @@ CELLS: dict[str, ObjectiveEntry] = {
     name: _cell(name) for name in (f"{pair}_{triplet}" for pair in PAIR_WEIGHTS for triplet in TRIPLET_WEIGHTS)
 }
 """Every pair weight with every triplet weight: GOAL's 15 cells, and the cells of weights that were added."""
+
+
+def is_matrix(objectives: Collection[str]) -> bool:
+    """Whether objectives are shown as a matrix: all have a place in it, and they fill half of GOAL's cells or more.
+
+    >>> is_matrix(GOAL), is_matrix(GOAL[:8]), is_matrix(GOAL[:7]), is_matrix([*GOAL, "infonce"])
+    (True, True, False, False)
+    """
+    return set(objectives) <= set(CELLS) and 2 * len(set(objectives)) >= len(GOAL)

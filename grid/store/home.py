@@ -144,6 +144,10 @@ class Home:
     """Holds a random word, by which a node knows that it sees this folder and no empty mount point."""
     launches = Below("launches")
     mlflow = Below("mlflow.db")
+    mlflow_files = Below("mlflow")
+    """The files of MLflow's runs."""
+    tensorboard = Below("tensorboard")
+    wandb = Below("wandb")
 
     def trial(self, trial_id: str) -> TrialFolder:
         return TrialFolder(self.trials_folder / trial_id)

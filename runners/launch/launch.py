@@ -1,4 +1,4 @@
-"""A launch: trains the wanted trials that are not done by a driver, with the live matrix and the MLflow mirror."""
+"""A launch: trains the wanted trials that are not done by a driver, with the live matrix, and copies in trackers."""
 
 import time
 import uuid
@@ -12,7 +12,7 @@ from rich.console import Console
 
 from grid.expansion import Cell, Trial
 from grid.gridfile import Grid, make_known
-from grid.store.home import Home
+from grid.store.home import Home, State
 from runners.gpu import gpu_shares
 from runners.launch import shared_folder, worker
 from runners.launch.driver import Driver, InProcess, check_room
@@ -24,7 +24,8 @@ from runners.trial import holding, move_aside
 from runners.trial.events import Event, Listener
 from runners.trial.stopping import Interrupts, Stop
 from runners.watching.live_matrix import Board, Display
-from runners.watching.mlflow_mirror import Mirror
+from runners.watching.mirror import Mirror, Tracker
+from runners.watching.notify import Notify
 
 
 @dataclass(frozen=True)
@@ -34,18 +35,20 @@ class Launch:
     Args:
         here: run in this process, without Ray.
         address: of a running Ray cluster; None: start Ray on this machine.
-        mlflow_uri: of the mirror; None: no mirror.
+        trackers: what the trials are copied into.
         live: redraw the matrix in place instead of printing lines.
         allow_leak: train even if test images stand in the training split.
+        notify: is told of the first trial that fails.
     """
 
     home: Home
     console: Console
     here: bool = False
     address: str | None = None
-    mlflow_uri: str | None = None
+    trackers: Sequence[Tracker] = ()
     live: bool = False
     allow_leak: bool = False
+    notify: Notify | None = None
 
     def run(
         self,
@@ -69,7 +72,11 @@ class Launch:
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
         stop = Stop(self.home.stop_request(name))
         driver = self._driver(stop, grid.reliability.grace_seconds)
-        with Interrupts(stop, self._warn) as interrupts:
+        planned = dict.fromkeys(anew, State.PLANNED)
+        states = {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials}
+        board = Board(cells, states | planned)
+        with Interrupts(stop, self._warn) as interrupts, Display(board, self.console, live=self.live) as display:
+            display.phase("reading the data" if self.address is None else f"connecting to Ray at {self.address}")
             capacity = driver.capacity()
             cadence = Cadence(grid.reliability.checkpoint_steps, grid.reliability.checkpoint_minutes)
             patience = grid.reliability.folder_seconds
@@ -80,7 +87,9 @@ class Launch:
             data = check_inputs(jobs, allow_leak=self.allow_leak, warn=self._warn)
             jobs = [replace(job, launched=replace(launched, data=data)) for job in jobs]
             checked()
+            display.phase("running frozen backbones")
             compute_features(jobs, self.console)
+            display.phase("measuring the memory that trials need on a GPU")
             on_gpus = partial(driver.on_gpus, list(grid.resources.custom))
             jobs = sized(jobs, gpu_shares.measured(samples(jobs, grid.resources), on_gpus, self.home, self._warn))
             for trial_id in reversed(anew):  # children first: no trial stays whose parent is gone
@@ -88,21 +97,21 @@ class Launch:
             suspects = holding.silent(self.home.trial(trial.id) for trial in trials)
             unsure = {attempt.folder.parent.name for attempt in suspects}
             jobs.sort(key=lambda job: not unsure.isdisjoint(job.ids))  # watching takes a while: free trials first
-            board = Board(cells, {t.id: self.home.trial(t.id).state() for cell in cells for t in cell.trials})
-            held = self.home.grid(grid.name).mirrored
-            mirror = Mirror(self.mlflow_uri, grid.name, self._warn, held) if self.mlflow_uri else None
+            mirrors = [Mirror(tracker, self._warn) for tracker in self.trackers]
             try:
-                if mirror:  # trials that an earlier launch did not mirror
+                for mirror in mirrors:  # trials that an earlier launch did not copy
                     for trial_id in board.trials:
                         mirror.sync(self.home.trial(trial_id))
-                with driver, holding.watched(suspects), Display(board, self.console, live=self.live) as display:
+                display.phase("" if self.here else "starting Ray")
+                with driver, holding.watched(suspects):
                     interrupts.soften()
+                    display.phase("starting the first worker")
                     seconds = 60 * grid.reliability.stall_minutes
                     with Watchdog(self.home, seconds, driver.kill) as watchdog:
-                        report = partial(_pass_on, set[str](), display, watchdog, mirror, self.home)
+                        report = partial(_pass_on, set[str](), display, watchdog, mirrors, self.notify, self.home)
                         _rounds(driver, jobs, report, stop, grid.resources.concurrency)
             finally:
-                if mirror:
+                for mirror in mirrors:
                     mirror.close()
 
     def _driver(self, stop: Stop, grace: float) -> Driver:
@@ -130,16 +139,24 @@ class Launch:
 
 
 def _pass_on(
-    held: set[str], display: Display, watchdog: Watchdog, mirror: Mirror | None, home: Home, event: Event
+    held: set[str],
+    display: Display,
+    watchdog: Watchdog,
+    mirrors: Sequence[Mirror],
+    notify: Notify | None,
+    home: Home,
+    event: Event,
 ) -> None:
-    """Pass an event to display, watchdog and mirror; that another process holds a trial is said once."""
+    """Pass an event on to all who want it; that another process holds a trial is said once."""
     if event.kind == "busy":
         if event.trial_id in held:
             return
         held.add(event.trial_id)
     display(event)
     watchdog.note(event)
-    if mirror:
+    if notify and event.kind == "failed":
+        notify.failed(f"{event.trial_id}: {event.message}", display.board.sums())
+    for mirror in mirrors if event.kind != "step" else ():
         mirror.sync(home.trial(event.trial_id))
 
 

@@ -40,7 +40,7 @@ class Watchdog:
         """Watch a trial from its start to its end."""
         if event.kind == "started":
             self._seen[event.trial_id] = (None, time.monotonic())
-        elif event.kind not in ("epoch", "warning"):
+        elif event.kind not in ("step", "epoch", "warning"):
             self._seen.pop(event.trial_id, None)
 
     def _watch(self) -> None:

@@ -191,6 +191,11 @@ def batches(settings: TrialSettings, inputs: Inputs, epoch: int, exchange: Excha
     return Epoch(inputs, rows, views, words, exchange)
 
 
+def steps_of_epoch(inputs: Inputs, train: TrainSettings) -> int:
+    """The number of batches of an epoch."""
+    return len(_split(torch.arange(len(inputs.tokens["train"])), train))
+
+
 def check_replicas(train: TrainSettings, captions: int, replicas: int) -> None:
     """Check that every batch of the training captions has at least one pair for every replica.
 

@@ -1,7 +1,8 @@
 """A trial from start to record, in its folder. Knows neither Ray nor the command line."""
 
+import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from grid.store.home import State, TrialFolder
 from results.records import provenance, record
 from retrieval.evaluation import Ranks
 from runners.training.fingerprint import code_fingerprint
-from runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of
+from runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of, steps_of_epoch
 from runners.training.machine import Machine
 from runners.training.progress import Cadence
 from runners.training.replicas import Replicas
@@ -30,6 +31,9 @@ from runners.trial.ensemble import Ensemble, settings_of
 from runners.trial.events import Event, EventKind, Listener
 from runners.trial.holding import Hold, Origin
 from runners.trial.stopping import Stop
+
+STEP_SECONDS = 1.0
+"""Between two reports of the step that a trial has reached."""
 
 LOGGED = ("loss", "lr", "val_i2t_r1", "val_t2i_r1", "val_rsum")
 """Metrics of an epoch in the attempt's log; the history has all."""
@@ -95,9 +99,10 @@ class TrialRun:
         settings, folder = self.settings, self.folder
         if settings.ensemble:
             return self.combine()
-        hooks = Hooks(self.hold.begin, self._epoch, self.hold.beat, self._warn, self._begin_anew)
         with Replicas(settings, self.machine) as replicas:
             inputs = self.start()
+            beat = self._beats(settings.train.epochs * steps_of_epoch(inputs, settings.train))
+            hooks = Hooks(self.hold.begin, self._epoch, beat, self._warn, self._begin_anew)
             parent = next(iter(self.parents()), None)
             if replicas.count > 1:
                 self.hold.log(replicas.said())
@@ -258,6 +263,19 @@ class TrialRun:
     def _epoch(self, epoch: int, metrics: dict[str, float]) -> None:
         self.hold.log(f"epoch {epoch}: " + ", ".join(f"{name} {metrics[name]:.4g}" for name in LOGGED))
         self._tell("epoch", epoch=epoch, metrics=metrics)
+
+    def _beats(self, steps: int) -> Callable[[int], bool]:
+        """The attempt's beat, which also reports the step, a second apart at least."""
+        told = 0.0
+
+        def beat(step: int) -> bool:
+            nonlocal told
+            if (now := time.monotonic()) - told >= STEP_SECONDS:
+                told = now
+                self._tell("step", step=step, steps=steps)
+            return self.hold.beat(step)
+
+        return beat
 
     def _beat(self) -> None:
         if self.hold.beat(0):

@@ -1,7 +1,7 @@
-"""The live matrix of a running grid, fed by events: a table that fills in on a terminal, else plain lines."""
+"""The live view of a running grid, fed by events: a matrix that fills in on a terminal, else plain lines."""
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -11,16 +11,26 @@ from rich.table import Table
 from rich.text import Text
 
 from grid.expansion import Cell
-from grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS, is_matrix
 from grid.store.home import State
 from results.records.rounding import written
 from runners.trial.events import Event
+from runners.watching.gpu_use import GpuUse
 
-SEEDS = 10
+SEEDS = 8
 """Most seeds of a cell that have a mark each; more are counted."""
 
 BLOCKS = 8
 """Most matrices drawn at a time; matrices with running trials come first."""
+
+TRIALS = 12
+"""Most running trials that have a line each."""
+
+PACE = 20
+"""Reports of a step, a second apart, over which the rate of a trial is taken."""
+
+WIDTH = 16
+"""Columns of a cell: the marks of three seeds, and two recalls."""
 
 MatrixKey = tuple[str, str, tuple[tuple[str, object], ...]]
 """Data set, recipe and swept settings: one matrix."""
@@ -44,18 +54,34 @@ class TrialProgress:
     state: State
     epochs: int
     epoch: int = 0
+    steps: int = 0
+    """Steps of the whole training; 0 until its process has told."""
     best: dict[str, float] = field(default_factory=dict)
     """Best validation Recall@1 so far, by direction."""
+    reports: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=PACE))
+    """The latest steps that this attempt reached, with the time in seconds."""
 
     @property
-    def behind(self) -> int:
-        """Epochs trained."""
-        return self.epochs if self.state is State.DONE else self.epoch
+    def step(self) -> int:
+        return self.reports[-1][1] if self.reports else 0
 
     @property
-    def ahead(self) -> int:
+    def rate(self) -> float:
+        """Steps a second; 0 until it is known."""
+        (begin, first), (end, last) = (self.reports[0], self.reports[-1]) if self.reports else ((0, 0), (0, 0))
+        return (last - first) / (end - begin) if end > begin else 0.0
+
+    @property
+    def behind(self) -> float:
+        """Epochs trained, with the part of the current epoch."""
+        if self.state is State.DONE:
+            return self.epochs
+        return max(self.epoch, min(self.epoch + 1, self.epochs * self.step / self.steps) if self.steps else 0)
+
+    @property
+    def ahead(self) -> float:
         """Epochs to train."""
-        return 0 if self.state in (State.DONE, State.FAILED) else self.epochs - self.epoch
+        return 0 if self.state in (State.DONE, State.FAILED) else max(0, self.epochs - self.behind)
 
 
 class Board:
@@ -67,6 +93,12 @@ class Board:
     def __init__(self, cells: Sequence[Cell], states: dict[str, State]) -> None:
         self.cells = cells
         self.started = time.monotonic()
+        self.phase = ""
+        """What the launch does while no trial has begun."""
+        self.gpus = ""
+        """How busy the GPUs of this machine are."""
+        self._first: float | None = None
+        """When the first trial reported."""
         self.trials: dict[str, TrialProgress] = {
             trial.id: TrialProgress(states[trial.id], trial.epochs) for cell in cells for trial in cell.trials
         }
@@ -75,6 +107,7 @@ class Board:
         for cell in cells:
             self.blocks.setdefault((cell.dataset, cell.recipe, cell.swept), {})[cell.objective] = cell
         self._block_of = {t.id: (c.dataset, c.recipe, c.swept) for c in cells for t in c.trials}
+        self._names = {trial.id: self._name(cell, trial.seed) for cell in cells for trial in cell.trials}
         self._at_work = Counter[MatrixKey]()
         self._states = Counter(trial.state for trial in self.trials.values())
         self._behind = sum(trial.behind for trial in self.trials.values())
@@ -84,10 +117,16 @@ class Board:
     def update(self, event: Event) -> None:
         """Update the state of a trial by an event."""
         trial = self.trials[event.trial_id]
+        self._first = self._first or time.monotonic()
         self._count(trial, event.trial_id, -1)
         states = {"done": State.DONE, "failed": State.FAILED, "retry": State.INTERRUPTED, "stopped": State.INTERRUPTED}
         trial.state = states.get(event.kind, State.RUNNING)
         trial.epoch = max(trial.epoch, event.epoch)
+        if event.kind == "step":
+            trial.steps = event.steps
+            trial.reports.append((time.monotonic(), event.step))
+        elif event.kind != "epoch":  # another attempt begins from its checkpoint
+            trial.reports.clear()
         for name in ("val_i2t_r1", "val_t2i_r1"):
             if name in event.metrics:
                 trial.best[name] = max(trial.best.get(name, 0.0), event.metrics[name])
@@ -103,12 +142,18 @@ class Board:
     def count(self, state: State) -> int:
         return self._states[state]
 
+    def sums(self) -> dict[str, int]:
+        """How many trials there are, and how many are done and failed."""
+        return {"trials": len(self.trials), "done": self.count(State.DONE), "failed": self.count(State.FAILED)}
+
     def summary(self) -> str:
-        """`12/45 done, 2 running, 1 failed; 1:03 elapsed, 2:10 to go`."""
+        """`12/45 done, 2 running, 1 failed; 1:03 elapsed, 2:10 to go`; before the first trial, what the launch does."""
         parts = [f"{self.count(State.DONE)}/{len(self.trials)} done"]
         parts += [f"{self.count(state)} {state}" for state in (State.RUNNING, State.FAILED) if self.count(state)]
-        elapsed = time.monotonic() - self.started
-        return f"{', '.join(parts)}; {clock(elapsed)} elapsed{self._to_go(elapsed)}"
+        now = time.monotonic()
+        phase = f"; {self.phase}" if self.phase and self._first is None else ""
+        to_go = self._to_go(now - self._first) if self._first else ""
+        return f"{', '.join(parts)}; {clock(now - self.started)} elapsed{to_go}{phase}"
 
     def line(self, event: Event) -> str:
         """A line about an event; empty for events that are not printed."""
@@ -119,29 +164,67 @@ class Board:
             return f"{event.kind:7} {event.trial_id}: {event.message}"
         return ""
 
-    def render(self) -> RenderableType:
-        """The matrices, and the summary below."""
-        blocks = sorted(self.blocks, key=lambda block: not self._at_work[block])[:BLOCKS]
+    def render(self, height: int = 1000) -> RenderableType:
+        """The matrices, the running trials, and the summary below.
+
+        Args:
+            height: lines of the terminal; matrices that do not fit are only counted.
+        """
+        running = [(name, trial) for name, trial in self.trials.items() if trial.state is State.RUNNING]
+        room = height - 4 - min(len(running), TRIALS + 1)
+        blocks = list[Table]()
+        for block in sorted(self.blocks, key=lambda block: not self._at_work[block])[:BLOCKS]:
+            table = self._block(block)
+            room -= len(table.rows) + 5
+            if blocks and room < 0:
+                break
+            blocks.append(table)
         others = len(self.blocks) - len(blocks)
         more = [Text(f"and {others} more", style="dim")] if others else []
-        return Group(*map(self._block, blocks), *more, Text(self.summary(), style="bold"))
+        trials = [self._running(running)] if running else []
+        gpus = [Text(self.gpus)] if self.gpus else []
+        return Group(*blocks, *more, *trials, *gpus, Text(self.summary(), style="bold"))
+
+    def _running(self, running: Sequence[tuple[str, TrialProgress]]) -> Table:
+        """A line for each running trial: how far it is, how fast, and the time to its end."""
+        table = Table(box=None, pad_edge=False)
+        table.add_column("running", no_wrap=True, overflow="ellipsis")
+        for title in ("epoch", "step", "steps/s", "to go"):
+            table.add_column(title, justify="right", no_wrap=True)
+        for name, trial in running[:TRIALS]:
+            step = f"{trial.step:,}/{trial.steps:,}" if trial.steps else "starting"
+            rate = f"{trial.rate:.3g}" if trial.rate else ""
+            to_go = clock((trial.steps - trial.step) / trial.rate) if trial.rate else ""
+            now = min(trial.epoch + 1, trial.epochs)
+            table.add_row(self._names[name], f"{now}/{trial.epochs}", step, rate, to_go)
+        if len(running) > TRIALS:
+            table.add_row(f"and {len(running) - TRIALS} more")
+        return table
+
+    def _name(self, cell: Cell, seed: int) -> str:
+        """What tells a trial from the others of the grid."""
+        axes = (cell.dataset, cell.recipe, cell.swept)
+        differs = [len({key[place] for key in self.blocks}) > 1 for place in range(3)]
+        words = [str(axes[place]) for place in (0, 1) if differs[place]]
+        words += [f"{name}={value}" for name, value in cell.swept] if differs[2] else []
+        return " ".join([cell.objective or cell.recipe, f"seed {seed}", *words])
 
     def _block(self, block: MatrixKey) -> Table:
         cells = self.blocks[block]
         swept = "".join(f", {name} = {value}" for name, value in block[2])
         table = Table(title=f"{block[1]} on {block[0]}{swept}: best validation R@1 (i2t / t2i)", title_justify="left")
-        if set(cells) <= set(CELLS):
+        if is_matrix(cells):
             triplets = [name for name in TRIPLET_WEIGHTS if any(cell.endswith(f"_{name}") for cell in cells)]
-            table.add_column("pair \\ triplet")
+            table.add_column("")
             for triplet in triplets:
-                table.add_column(triplet, min_width=18)
+                table.add_column(triplet, min_width=WIDTH)
             for pair in PAIR_WEIGHTS:
                 row = [cells.get(f"{pair}_{triplet}") for triplet in triplets]
                 if any(row):
                     table.add_row(pair, *(self._cell(cell) if cell else Text("--") for cell in row))
         else:
             table.add_column("objective")
-            table.add_column("", min_width=18)
+            table.add_column("", min_width=WIDTH)
             for objective, cell in cells.items():
                 table.add_row(objective, self._cell(cell))
         return table
@@ -165,24 +248,39 @@ class Board:
     def _to_go(self, elapsed: float) -> str:
         """The remaining time by the pace of epochs since the launch; empty before the first epoch."""
         done = self._behind - self._before
-        return f", {clock(elapsed / done * self._ahead)} to go" if done > 0 and self._ahead else ""
+        return f", {clock(elapsed / done * self._ahead)} to go" if done > 1e-6 and self._ahead > 1e-6 else ""
 
 
 class Display:
-    """Shows a board while the block runs: live on a terminal, else a line for each finished trial."""
+    """Shows a board while the block runs: live on a terminal, else a line for each finished trial.
+
+    If an error ends the block, a live board is wiped out: the error is all that counts.
+    """
 
     def __init__(self, board: Board, console: Console, *, live: bool) -> None:
         self.board, self.console = board, console
-        self.live = Live(get_renderable=board.render, console=console, refresh_per_second=4) if live else None
+        self._gpus = GpuUse()
+        self.live = Live(get_renderable=self._render, console=console, refresh_per_second=4) if live else None
+
+    def _render(self) -> RenderableType:
+        self.board.gpus = self._gpus.text
+        return self.board.render(self.console.height)
 
     def __enter__(self) -> "Display":
         if self.live:
             self.live.start()
+            self._gpus.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.live:
+            self._gpus.stop()
+            self.live.transient = kind is not None
             self.live.stop()
+
+    def phase(self, text: str) -> None:
+        """Show what the launch does before the first trial begins."""
+        self.board.phase = text
 
     def __call__(self, event: Event) -> None:
         self.board.update(event)

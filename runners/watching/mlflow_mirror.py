@@ -1,26 +1,18 @@
-"""The MLflow mirror, and the only file that imports MLflow: a copy of each trial's folder in an experiment.
-
-The driver alone writes to MLflow, in a background thread. The folders are the truth: the mirror later catches up with
-whatever it missed, and an MLflow that is down costs a warning and never a trial.
-"""
+"""MLflow, and the only file that imports it: a run for each trial in the experiment of its grid."""
 
 import json
 import logging
 import os
-import queue
-import threading
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from grid.errors import UserError
 from grid.store.files import read_json, readable_text, write_json
-from grid.store.home import State, TrialFolder
-from results.records import record
+from grid.store.home import Home, State, TrialFolder
+from runners.watching.mirror import begun, results, when_done
 
 TAG = "goalgrid.trial"
 """Tag of a run: the id of the trial that it mirrors."""
@@ -31,12 +23,6 @@ DONE = "goalgrid.done"
 REPLACED = "goalgrid.replaced"
 """Takes the place of TAG once the trial was trained anew and has another run."""
 
-RETRY_SECONDS = 30.0
-"""Pause after MLflow failed, before the mirror writes to it again."""
-
-GATHER_SECONDS = 5.0
-"""How long the mirror collects trials before it copies them: a trial that reports twice is copied once."""
-
 ROWS = 20
 """Epochs that are copied in one call: MLflow takes at most 1,000 metrics."""
 
@@ -46,96 +32,70 @@ class _Run:
     """What MLflow holds of a trial.
 
     Args:
+        begun: start of the run, in milliseconds since 1970.
         epochs: how many it holds.
         done: when the trial was done; empty while the run is not complete.
     """
 
     id: str
+    begun: int
     epochs: int = 0
     done: str = ""
 
     def mirrors(self, folder: TrialFolder, epochs: int) -> bool:
         """Whether it mirrors what the folder holds now, and not an earlier training of the same trial."""
         if self.done:
-            return folder.done.exists() and self.done == _when_done(folder)
+            return folder.done.exists() and self.done == when_done(folder)
         return self.epochs <= epochs
 
 
-class Mirror:
-    """Copies trials into MLflow in the background.
+@dataclass(frozen=True)
+class Mlflow:
+    """An experiment of MLflow.
 
     Args:
         uri: of the tracking server or database.
-        warn: called with the reason the first time that MLflow cannot be written, and once more if it stays so.
-        held: file in which it notes the finished trials that MLflow holds, for `unmirrored`.
+        held: file that notes the finished trials that MLflow holds; None: nothing is noted.
+        artifacts: folder of the copied files; None: no files are copied.
     """
 
-    def __init__(self, uri: str, experiment: str, warn: Callable[[str], None], held: Path | None = None) -> None:
-        self.uri, self.experiment, self.warn, self.held = uri, experiment, warn, held
-        self._synced: dict[TrialFolder, None] = {}
-        self._waiting: queue.Queue[TrialFolder | None] = queue.Queue()
-        self._behind: dict[TrialFolder, None] = {}
-        """Folders that hold more than MLflow does."""
-        self._store: _Experiment | None = None
-        self._failed_at: float | None = None
-        self._thread = threading.Thread(target=self._work, name="mlflow", daemon=True)
-        self._thread.start()
+    uri: str
+    experiment: str
+    held: Path | None = None
+    artifacts: Path | None = None
+    name = "MLflow"
 
-    def sync(self, folder: TrialFolder) -> None:
-        """Have what this folder holds and MLflow lacks copied soon."""
-        self._waiting.put(folder)
+    @classmethod
+    def of(cls, home: Home, experiment: str, uri: str | None = None) -> "Mlflow":
+        """An experiment on a server, or in the database of the runs folder."""
+        uri = f"sqlite:///{home.mlflow.absolute()}" if uri is None else uri
+        files = home.mlflow_files.absolute() / experiment if _database(uri) else None
+        return cls(uri, experiment, home.grid(experiment).mirrored, files)
 
-    def close(self) -> None:
-        """Wait until everything is copied, or MLflow has failed once more."""
-        self._waiting.put(None)
-        self._thread.join()
+    @property
+    def place(self) -> str:
+        return self.uri
 
-    def _work(self) -> None:
-        going = True
-        while going:
-            going = self._gather()
-            if self._failed_at is None or time.monotonic() - self._failed_at > RETRY_SECONDS:
-                self._catch_up()
-        if self._behind and not self._catch_up():
-            file = _database(self.uri)
-            damaged = f"; if {file} is damaged, remove it: that run makes it anew from the records" if file else ""
-            self.warn(f"{len(self._behind)} trials are not in MLflow; the next run of this grid copies them{damaged}")
-        if self.held and self._synced:
-            now = {folder.trial_id: _when_done(folder) for folder in self._synced if folder.done.exists()}
+    def open(self) -> "_Experiment":
+        return _Experiment(self.uri, self.experiment, self.artifacts)
+
+    def lacking(self, folders: Iterable[TrialFolder]) -> list[TrialFolder]:
+        """The finished trials of which no launch noted that MLflow holds them; all of them if its database is gone."""
+        file = _database(self.uri)
+        known = _held(self.held, self.uri) if self.held and (file is None or file.exists()) else {}
+        return [
+            folder for folder in folders if folder.done.exists() and known.get(folder.trial_id) != when_done(folder)
+        ]
+
+    def note(self, copied: Iterable[TrialFolder]) -> None:
+        if self.held:
+            now = {folder.trial_id: when_done(folder) for folder in copied if folder.done.exists()}
             with suppress(UserError):  # a full disk: the next run asks MLflow again
                 write_json(self.held, {"uri": self.uri, "done": {**_held(self.held, self.uri), **now}}, durable=False)
 
-    def _gather(self) -> bool:
-        """Wait for a trial that reports, then a while for others; False once the mirror is closed."""
-        folder = self._waiting.get()
-        until = time.monotonic() + GATHER_SECONDS
-        while folder is not None:
-            self._behind[folder] = None
-            try:
-                folder = self._waiting.get(timeout=max(0.0, until - time.monotonic()))
-            except queue.Empty:
-                return True
-        return False
-
-    def _catch_up(self) -> bool:
-        try:
-            self._store = self._store or _Experiment(self.uri, self.experiment)
-            for folder in list(self._behind):
-                self._store.sync(folder)
-                self._synced[folder] = self._behind.pop(folder)
-        except Exception as error:  # MLflow raises many kinds of errors; none of them may touch the grid
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            if self._failed_at is None:
-                self.warn(f"MLflow at {self.uri} is out of reach, training goes on without it: {reason}")
-            self._store, self._failed_at = None, time.monotonic()
-        return not self._behind
-
-
-def unmirrored(folders: Iterable[TrialFolder], uri: str, held: Path) -> list[TrialFolder]:
-    """The finished trials of which no mirror noted that MLflow holds them; all of them if its database is gone."""
-    file = _database(uri)
-    known = {} if file and not file.exists() else _held(held, uri)
-    return [folder for folder in folders if folder.done.exists() and known.get(folder.trial_id) != _when_done(folder)]
+    def remedy(self) -> str:
+        file = _database(self.uri)
+        return f"; if {file} is damaged, remove it: that run makes it anew from the records" if file else ""
 
 
 def _held(file: Path, uri: str) -> dict[str, str]:
@@ -152,19 +112,10 @@ def _database(uri: str) -> Path | None:
     return Path(path.partition("?")[0]) if scheme == "sqlite" else None
 
 
-def _milliseconds(folder: TrialFolder) -> tuple[int, int | None]:
-    """When the trial's training began, and when it was done; of a finished trial it took what its record says."""
-    if not folder.done.exists():
-        return int(1000 * folder.settings.stat().st_mtime), None
-    made = record.collect([folder.record], ["finished_at", "train_seconds"]).to_pylist()[0]
-    ended = datetime.fromisoformat(made["finished_at"]).timestamp()
-    return int(1000 * (ended - made["train_seconds"])), int(1000 * ended)
-
-
 class _Experiment:
     """An experiment of MLflow, with at most one run of each trial."""
 
-    def __init__(self, uri: str, name: str) -> None:
+    def __init__(self, uri: str, name: str, artifacts: Path | None) -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "ERROR")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
@@ -176,13 +127,15 @@ class _Experiment:
         self.metric, self.param, self.tag = Metric, Param, RunTag
         self.client = MlflowClient(tracking_uri=uri)
         experiment = self.client.get_experiment_by_name(name)
-        self.id = experiment.experiment_id if experiment else self.client.create_experiment(name)
+        self.files, place = artifacts is not None, artifacts.as_uri() if artifacts else None
+        self.id = experiment.experiment_id if experiment else self.client.create_experiment(name, place)
         self.runs: dict[str, _Run] = {}
         """By the ids of their trials."""
         for run in self._existing():
             epochs, tags = int(run.data.metrics.get("epoch", 0)), run.data.tags
             complete = run.info.status == "FINISHED"  # the status is written last
-            self.runs[tags[TAG]] = _Run(run.info.run_id, epochs, tags.get(DONE, "") if complete else "")
+            done = tags.get(DONE, "") if complete else ""
+            self.runs[tags[TAG]] = _Run(run.info.run_id, run.info.start_time, epochs, done)
 
     def sync(self, folder: TrialFolder) -> None:
         """Copy what the folder holds and the trial's run lacks."""
@@ -197,21 +150,25 @@ class _Experiment:
             self.client.delete_tag(run.id, TAG)
             run = None
         if run is None:
-            begun, tags = _milliseconds(folder)[0], {TAG: folder.trial_id}
-            created = self.client.create_run(self.id, begun, run_name=folder.trial_id, tags=tags)
-            run = _Run(created.info.run_id)
-        for start in range(run.epochs, max(len(rows), 1), ROWS):
-            params = [] if start else self._params(folder)
-            self.client.log_batch(run.id, self._metrics(rows[start : start + ROWS]), params)
+            start, tags = round(1000 * begun(folder)), {TAG: folder.trial_id}
+            created = self.client.create_run(self.id, start, run_name=folder.trial_id, tags=tags)
+            run = _Run(created.info.run_id, start)
+        for first in range(run.epochs, max(len(rows), 1), ROWS):
+            params = [] if first else self._params(folder)
+            self.client.log_batch(run.id, self._metrics(rows[first : first + ROWS]), params)
         state = folder.state()
+        end = run.begun + round(1000 * sum(row["seconds"] for row in rows))  # what training took, pauses left out
         if state is State.DONE:
-            self._finish(run, folder)
+            self._finish(run, folder, end)
         elif state is State.FAILED:
             self.client.set_tag(run.id, "goalgrid.error", folder.reason())
-            self.client.set_terminated(run.id, "FAILED")
+            self.client.set_terminated(run.id, "FAILED", end)
         elif run.epochs and state is State.RUNNING:
             self.client.update_run(run.id, status="RUNNING")
-        self.runs[folder.trial_id] = _Run(run.id, len(rows), _when_done(folder) if state is State.DONE else "")
+        done = when_done(folder) if state is State.DONE else ""
+        self.runs[folder.trial_id] = _Run(run.id, run.begun, len(rows), done)
+
+    def close(self) -> None: ...
 
     def _existing(self) -> Iterable[Any]:
         token = None
@@ -238,14 +195,12 @@ class _Experiment:
             if isinstance(value, int | float)
         ]
 
-    def _finish(self, run: _Run, folder: TrialFolder) -> None:
-        names = [*(f"test_{name}" for name in record.METRICS), "selected_epoch"]
-        results = record.collect([folder.record], names).to_pylist()[0]
-        step = results["selected_epoch"]
-        metrics = [self.metric(name, float(value), 0, step) for name, value in results.items()]
-        self.client.log_batch(run.id, metrics, tags=[self.tag(DONE, _when_done(folder))])
-        self.client.set_terminated(run.id, "FINISHED", _milliseconds(folder)[1])
-
-
-def _when_done(folder: TrialFolder) -> str:
-    return readable_text(folder.done).strip()
+    def _finish(self, run: _Run, folder: TrialFolder, end: int) -> None:
+        for file in (folder.settings, folder.environment, folder.history, folder.record):
+            if self.files and file.exists():  # an ensemble has no history
+                self.client.log_artifact(run.id, str(file))
+        metrics = results(folder)
+        step = int(metrics["selected_epoch"])
+        measured = [self.metric(name, float(value), 0, step) for name, value in metrics.items()]
+        self.client.log_batch(run.id, measured, tags=[self.tag(DONE, when_done(folder))])
+        self.client.set_terminated(run.id, "FINISHED", end)

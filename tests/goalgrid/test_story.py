@@ -52,8 +52,14 @@ def test_in_process_and_through_ray_give_the_same_numbers(trained: Home, tmp_pat
 def test_a_failing_trial_never_stops_the_others(tmp_path: Path, goalgrid: Goalgrid) -> None:
     """A learning rate that spoils the weights: reported at once, since another try would give the same."""
     axes = ("--set", 'objectives=["con_con"]', "--set", "seeds=[0]", "--set", "sweep.train.lr=[1e30,2e-3]")
-    finished = goalgrid("run", "demo", *axes, *SMALL, "--here", "--mlflow-uri", "", runs=tmp_path)
+    words = "$GOALGRID_EVENT $GOALGRID_STATE $GOALGRID_FAILED of $GOALGRID_TRIALS: $GOALGRID_MESSAGE"
+    tell = f'echo "{words}" >> {tmp_path}/told'
+    here = ("--here", "--mlflow-uri", "", "--notify", tell)
+    finished = goalgrid("run", "demo", *axes, *SMALL, *here, runs=tmp_path)
     assert finished.returncode == 4
+    first, last = (tmp_path / "told").read_text().splitlines()
+    assert first.startswith("failed running 1 of 2: shapes_cnn-bow_con_con")
+    assert last == "ended failed 1 of 2: demo: 2 trials: 1 done, 1 failed"
     assert "non-finite: the loss became nan at step 2" in finished.stderr
     assert "goalgrid resume demo --only 'train.lr=1e+30 seed=0' --here" in finished.stderr
     status = goalgrid("status", "demo", "--json", runs=tmp_path)

@@ -2,6 +2,7 @@
 
 import io
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -18,8 +19,8 @@ def board(*overrides: str) -> Board:
     return Board(cells, {trial.id: State.PLANNED for cell in cells for trial in cell.trials})
 
 
-def drawn(board: Board) -> str:
-    console = Console(width=120, file=io.StringIO(), record=True)
+def drawn(board: Board, width: int = 120) -> str:
+    console = Console(width=width, file=io.StringIO(), record=True)
     console.print(board.render())
     return console.export_text()
 
@@ -61,7 +62,7 @@ def test_what_was_done_before_does_not_count_for_the_pace() -> None:
     assert "to go" not in live.summary()
 
 
-KINDS = st.sampled_from(["started", "epoch", "done", "failed", "busy", "retry", "stopped", "warning"])
+KINDS = st.sampled_from(["started", "step", "epoch", "done", "failed", "busy", "retry", "stopped", "warning"])
 
 
 @given(st.lists(st.tuples(st.integers(0, 44), KINDS, st.integers(0, 8)), max_size=60))
@@ -69,12 +70,11 @@ def test_the_summary_is_that_of_all_trials_counted_anew(events: list[tuple[int, 
     live = board()
     names = list(live.trials)
     for place, kind, epoch in events:
-        live.update(Event(names[place], kind, epoch))
+        live.update(Event(names[place], kind, epoch, step=epoch, steps=40))
     trials = live.trials.values()
     assert {state: live.count(state) for state in State} == {s: sum(t.state is s for t in trials) for s in State}
-    left = sum(t.epochs - t.epoch for t in trials if t.state not in (State.DONE, State.FAILED))
-    behind = sum(t.epochs if t.state is State.DONE else t.epoch for t in trials)
-    assert ("to go" in live.summary()) == (behind > 0 and left > 0)
+    left, behind = sum(t.ahead for t in trials), sum(t.behind for t in trials)
+    assert ("to go" in live.summary()) == (behind > 1e-6 and left > 1e-6)
 
 
 def test_many_seeds_are_counted_and_of_many_matrices_those_at_work_are_drawn() -> None:
@@ -87,3 +87,44 @@ def test_many_seeds_are_counted_and_of_many_matrices_those_at_work_are_drawn() -
     assert "1● 1◐ 10○ 12.3 / 9.8" in text
     assert text.count("best validation") == 8
     assert "and 4 more" in text
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_view_fits_the_terminal_and_shows_epoch_step_rate_and_time_to_go(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    live = board("seeds=[0,1,2,3,4,5,6,7]", 'recipes=["cnn-bow","frozen-bow"]', "train.epochs=10")
+    live.phase = "starting Ray"
+    assert drawn(live, width).rstrip().endswith("0/240 done; 0:00 elapsed; starting Ray")
+    first, second = live.cells[0].trials[:2]
+    live.gpus = "GPU 0: 87 %, 21.3 of 140.4 GiB"
+    live.update(Event(first.id, "started"))
+    live.update(Event(first.id, "epoch", 4, {"val_i2t_r1": 100.0, "val_t2i_r1": 100.0}))
+    for step in range(1000, 1300, 100):
+        now[0] += 1
+        live.update(Event(first.id, "step", step=step, steps=2500))
+    live.update(Event(second.id, "started"))
+    text = drawn(live, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "…" not in text
+    assert "◐◐○○○○○○ 100.0 / 100.0" in text
+    lines = {" ".join(line.split()) for line in text.splitlines()}
+    assert {"con_con seed 0 cnn-bow 5/10 1,200/2,500 100 0:13", "con_con seed 1 cnn-bow 1/10 starting"} <= lines
+    assert "GPU 0: 87 %, 21.3 of 140.4 GiB" in lines
+    assert "0/240 done, 2 running; 0:03 elapsed, 24:57 to go" in lines
+    live.update(Event(first.id, "retry"))
+    live.update(Event(first.id, "started"))  # the rate of the new attempt is not known yet
+    assert live.trials[first.id].rate == 0
+
+
+def test_few_cells_of_the_matrix_are_a_list_and_a_low_terminal_shows_fewer_matrices() -> None:
+    few = drawn(board('objectives=["con_con","lin_cir"]'), 80)
+    assert [line.split()[1] for line in few.splitlines() if "○" in line] == ["con_con", "lin_cir"]
+    several = board('recipes=["cnn-bow","frozen-bow","cnn-gru"]')
+    console = Console(width=80, file=io.StringIO(), record=True)
+    console.print(several.render(height=24))
+    text = console.export_text()
+    assert len(text.splitlines()) <= 24
+    assert "and 1 more" in text

@@ -1,6 +1,7 @@
 """The MLflow mirror: a copy of the folders, complete, without doubles, and never in the way."""
 
 import math
+import os
 import shutil
 import sqlite3
 import time
@@ -13,7 +14,8 @@ import pytest
 from grid.store.files import json_lines, write_json_lines
 from grid.store.home import Home
 from results.records import record
-from runners.watching.mlflow_mirror import REPLACED, TAG, Mirror, unmirrored
+from runners.watching.mirror import Mirror
+from runners.watching.mlflow_mirror import REPLACED, TAG, Mlflow
 
 from ...conftest import Goalgrid
 
@@ -45,7 +47,7 @@ def test_mirroring_again_adds_nothing(trained: Home, tmp_path: Path) -> None:
     uri, warned = f"sqlite:///{tmp_path}/again.db", []
     folders = [trained.trial(path.name) for path in sorted((trained.path / "trials").iterdir())]
     for _ in range(2):
-        mirror = Mirror(uri, "copy", warned.append)
+        mirror = Mirror(Mlflow(uri, "copy"), warned.append)
         for folder in folders * 2:
             mirror.sync(folder)
         mirror.close()
@@ -67,7 +69,7 @@ def test_runs_hold_every_epoch_and_result_of_the_folders(trained: Home, tmp_path
         row | {"epoch": epoch, "loss": float("nan")} for epoch in range(1, 51) for row in list(json_lines(history))[:1]
     ]
     write_json_lines(history, [*long[:-1], long[-1] | {"s_pos": float("inf")}])
-    mirror = Mirror(uri, "copy", warned.append)
+    mirror = Mirror(Mlflow(uri, "copy"), warned.append)
     for folder in home.trials():
         mirror.sync(folder)
     mirror.close()
@@ -97,7 +99,7 @@ def test_a_run_that_a_kill_cut_off_is_completed(trained: Home, tmp_path: Path) -
 
     folder, uri, warned = trained.trials()[0], f"sqlite:///{tmp_path}/cut.db", list[str]()
     for _ in range(2):
-        mirror = Mirror(uri, "copy", warned.append)
+        mirror = Mirror(Mlflow(uri, "copy"), warned.append)
         mirror.sync(folder)
         mirror.close()
         (run,) = runs_of(uri, "copy")
@@ -116,7 +118,7 @@ def test_a_trial_that_is_trained_anew_gets_a_run_of_its_own(trained: Home, tmp_p
     folder, warned = copy.trial(first.name), list[str]()
     for when in ("before", "after", "after"):
         folder.done.write_text(f"{when}\n")
-        mirror = Mirror(uri, "copy", warned.append)
+        mirror = Mirror(Mlflow(uri, "copy"), warned.append)
         mirror.sync(folder)
         mirror.close()
     found = {run.data.tags["goalgrid.done"]: run.data.tags for run in runs_of(uri, "copy")}
@@ -128,7 +130,7 @@ def test_a_trial_that_is_trained_anew_gets_a_run_of_its_own(trained: Home, tmp_p
 
 def test_an_mlflow_that_is_down_costs_two_warnings(trained: Home) -> None:
     warned: list[str] = []
-    mirror = Mirror("http://127.0.0.1:9", "demo", warned.append)
+    mirror = Mirror(Mlflow("http://127.0.0.1:9", "demo"), warned.append)
     for path in (trained.path / "trials").iterdir():
         mirror.sync(trained.trial(path.name))
     mirror.close()
@@ -144,7 +146,7 @@ def test_a_database_that_is_locked_or_gone_for_a_while_is_caught_up_with(
     path = tmp_path / "mlflow.db"
     uri, warned = f"sqlite:///{path}?timeout=0.1", list[str]()
     folders = [trained.trial(path.name) for path in sorted((trained.path / "trials").iterdir())]
-    first = Mirror(uri, "demo", warned.append)
+    first = Mirror(Mlflow(uri, "demo"), warned.append)
     first.sync(folders[0])
     first.close()
     if how == "locked":
@@ -153,7 +155,7 @@ def test_a_database_that_is_locked_or_gone_for_a_while_is_caught_up_with(
     else:
         path.rename(tmp_path / "away.db")
         path.mkdir()
-    second = Mirror(uri, "demo", warned.append)
+    second = Mirror(Mlflow(uri, "demo"), warned.append)
     second.sync(folders[1])
     until = time.monotonic() + 60
     while not warned and time.monotonic() < until:
@@ -189,22 +191,40 @@ def test_a_trial_that_was_not_mirrored_is_mirrored_by_the_same_command(
     damaged = goalgrid("run", grid, "--here", "--mlflow-uri", f"sqlite:///{cut}", runs=home.path)
     assert f"if {cut} is damaged, remove it" in damaged.stderr, damaged.stderr
     assert damaged.returncode == 0
-    held = home.grid("demo").mirrored
-    assert unmirrored(home.trials(), uri, held) == []
+    assert Mlflow.of(home, "demo").lacking(home.trials()) == []
     home.mlflow.unlink()
-    assert unmirrored(home.trials(), uri, held) == home.trials()
+    assert Mlflow.of(home, "demo").lacking(home.trials()) == home.trials()
 
 
 def test_a_run_begins_and_ends_as_its_own_trial_did(trained: Home, tmp_path: Path) -> None:
-    """Not as the launch did, nor as its copy was made."""
-    uri, warned = f"sqlite:///{tmp_path}/late.db", list[str]()
-    mirror = Mirror(uri, "copy", warned.append)
+    """Not as the launch did, nor as its copy was made; its files lie in the runs folder."""
+    tracker, warned = Mlflow.of(Home(tmp_path), "copy"), list[str]()
+    mirror = Mirror(tracker, warned.append)
     for folder in trained.trials():
         mirror.sync(folder)
     mirror.close()
     assert warned == []
+    uri = tracker.uri
+    files = {path.name for path in (tmp_path / "mlflow" / "copy").rglob("*") if path.is_file()}
+    assert files == {"settings.json", "environment.json", "history.jsonl", "record.parquet"}
     for run in runs_of(uri, "copy"):
         columns = ["finished_at", "train_seconds"]
         [made] = record.collect([trained.trial(run.info.run_name).record], columns).to_pylist()
-        assert run.info.end_time == int(1000 * datetime.fromisoformat(made["finished_at"]).timestamp())
+        assert run.info.end_time == pytest.approx(1000 * datetime.fromisoformat(made["finished_at"]).timestamp(), abs=1)
         assert (run.info.end_time - run.info.start_time) / 1000 == pytest.approx(made["train_seconds"], abs=0.01)
+
+
+def test_a_runs_duration_leaves_out_the_time_between_a_kill_and_the_resume(trained: Home, tmp_path: Path) -> None:
+    whole, uri = trained.trials()[0], f"sqlite:///{tmp_path}/resumed.db"
+    cut = Home(tmp_path / "cut").trial(whole.trial_id)
+    shutil.copytree(whole.path, cut.path)
+    cut.done.unlink()
+    write_json_lines(cut.history, list(json_lines(whole.history))[:1])
+    os.utime(cut.settings, (1_700_000_000, 1_700_000_000))  # the first attempt began years ago
+    for folder in (cut, whole):
+        store = Mlflow(uri, "copy").open()
+        store.sync(folder)
+    (run,) = runs_of(uri, "copy")
+    [made] = record.collect([whole.record], ["train_seconds"]).to_pylist()
+    assert run.info.start_time == 1_700_000_000_000
+    assert (run.info.end_time - run.info.start_time) / 1000 == pytest.approx(made["train_seconds"], abs=0.01)

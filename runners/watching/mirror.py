@@ -1,0 +1,140 @@
+"""The mirror: copies trials into a tracker in a background thread, and what it asks of every tracker.
+
+The driver alone writes to trackers. The folders are the truth: the mirror later catches up with whatever it missed, and
+a tracker that is down costs a warning and never a trial.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Protocol
+
+from grid.store.files import readable_text
+from grid.store.home import TrialFolder
+from results.records import record
+
+RETRY_SECONDS = 30.0
+"""Pause after a tracker failed, before the mirror writes to it again."""
+
+GATHER_SECONDS = 5.0
+"""How long the mirror collects trials before it copies them: a trial that reports twice is copied once."""
+
+
+class Store(Protocol):
+    """An open tracker. It holds at most one run of each trial."""
+
+    def sync(self, folder: TrialFolder) -> None:
+        """Copy what the folder holds and the trial's run lacks."""
+
+    def close(self) -> None: ...
+
+
+class Tracker(Protocol):
+    """What users watch trainings with."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def place(self) -> str:
+        """The folder or address of the copies."""
+
+    def open(self) -> Store: ...
+
+    def lacking(self, folders: Iterable[TrialFolder]) -> list[TrialFolder]:
+        """The finished trials of which nothing tells that the tracker holds them."""
+
+    def note(self, copied: Iterable[TrialFolder]) -> None:
+        """Note for `lacking` what was copied."""
+
+    def remedy(self) -> str:
+        """What helps if the copies are damaged; empty, or a sentence's end."""
+
+
+class Mirror:
+    """Copies trials into a tracker in the background.
+
+    Args:
+        warn: called with the reason the first time that the tracker cannot be written, and once more if it stays so.
+    """
+
+    def __init__(self, tracker: Tracker, warn: Callable[[str], None]) -> None:
+        self.tracker, self.warn = tracker, warn
+        self._synced: dict[TrialFolder, None] = {}
+        self._waiting: queue.Queue[TrialFolder | None] = queue.Queue()
+        self._behind: dict[TrialFolder, None] = {}
+        """Folders that hold more than the tracker does."""
+        self._store: Store | None = None
+        self._failed_at: float | None = None
+        self._thread = threading.Thread(target=self._work, name=tracker.name, daemon=True)
+        self._thread.start()
+
+    def sync(self, folder: TrialFolder) -> None:
+        """Have what this folder holds and the tracker lacks copied soon."""
+        self._waiting.put(folder)
+
+    def close(self) -> None:
+        """Wait until everything is copied, or the tracker has failed once more."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        going = True
+        while going:
+            going = self._gather()
+            if self._failed_at is None or time.monotonic() - self._failed_at > RETRY_SECONDS:
+                self._catch_up()
+        if self._behind and not self._catch_up():
+            name, remedy = self.tracker.name, self.tracker.remedy()
+            self.warn(f"{len(self._behind)} trials are not in {name}; the next run of this grid copies them{remedy}")
+        if self._store:
+            self._store.close()
+        if self._synced:
+            self.tracker.note(self._synced)
+
+    def _gather(self) -> bool:
+        """Wait for a trial that reports, then a while for others; False once the mirror is closed."""
+        folder = self._waiting.get()
+        until = time.monotonic() + GATHER_SECONDS
+        while folder is not None:
+            self._behind[folder] = None
+            try:
+                folder = self._waiting.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                return True
+        return False
+
+    def _catch_up(self) -> bool:
+        try:
+            self._store = self._store or self.tracker.open()
+            for folder in list(self._behind):
+                self._store.sync(folder)
+                self._synced[folder] = self._behind.pop(folder)
+        except Exception as error:  # trackers raise many kinds of errors; none of them may touch the grid
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            if self._failed_at is None:
+                where = f"{self.tracker.name} at {self.tracker.place}"
+                self.warn(f"{where} is out of reach, training goes on without it: {reason}")
+            self._store, self._failed_at = None, time.monotonic()
+        return not self._behind
+
+
+def when_done(folder: TrialFolder) -> str:
+    """When the trial was done; empty if it is not."""
+    return readable_text(folder.done).strip() if folder.done.exists() else ""
+
+
+def begun(folder: TrialFolder) -> float:
+    """When the trial's training began, in seconds since 1970; of a finished trial, its end less what training took."""
+    if not folder.done.exists():
+        return folder.settings.stat().st_mtime
+    made = record.collect([folder.record], ["finished_at", "train_seconds"]).to_pylist()[0]
+    return float(datetime.fromisoformat(made["finished_at"]).timestamp() - made["train_seconds"])
+
+
+def results(folder: TrialFolder) -> dict[str, float]:
+    """The test metrics of a finished trial, and the epoch that they are from."""
+    names = [*(f"test_{name}" for name in record.METRICS), "selected_epoch"]
+    return dict(record.collect([folder.record], names).to_pylist()[0])

@@ -1,0 +1,60 @@
+"""Telling a user's own command that a trial failed, or how a launch ended (`--notify`)."""
+
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+SECONDS = 60.0
+"""How long the command may take."""
+
+
+@dataclass
+class Notify:
+    """Runs a command in a shell. A command that fails is told; it never ends a launch.
+
+    The command reads from its environment: GOALGRID_GRID; GOALGRID_EVENT, "failed" (the first trial of a launch that
+    failed for good) or "ended"; GOALGRID_STATE, "running", "done", "incomplete", "failed" or "error"; GOALGRID_DONE,
+    GOALGRID_FAILED and GOALGRID_TRIALS, counts of trials; GOALGRID_MESSAGE, a sentence.
+
+    Args:
+        command: for `sh -c`; empty: nobody is told.
+        warn: called with the reason why the command failed.
+    """
+
+    command: str
+    grid: str
+    warn: Callable[[str], None]
+    _waiting: list[threading.Thread] = field(default_factory=list)
+
+    def failed(self, message: str, counts: Mapping[str, int]) -> None:
+        """Tell of a trial that failed; only the first call counts, and the launch goes on meanwhile."""
+        if self.command and not self._waiting:
+            thread = threading.Thread(target=self._tell, args=("failed", "running", message, counts), name="notify")
+            self._waiting.append(thread)
+            thread.start()
+
+    def ended(self, state: str, message: str, counts: Mapping[str, int]) -> None:
+        """Tell how the launch ended, after what was told before."""
+        for thread in self._waiting:
+            thread.join()
+        if self.command:
+            self._tell("ended", state, message, counts)
+
+    def _tell(self, event: str, state: str, message: str, counts: Mapping[str, int]) -> None:
+        told = {"grid": self.grid, "event": event, "state": state, "message": message, **counts}
+        environment = {f"GOALGRID_{name.upper()}": str(value).replace("\0", "") for name, value in told.items()}
+        try:
+            subprocess.run(
+                ["sh", "-c", self.command], env=os.environ | environment, stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
+                timeout=SECONDS, check=True,
+            )  # fmt: skip
+        except subprocess.CalledProcessError as error:
+            last = (error.stderr or "").strip().splitlines()[-1:]
+            self.warn(f"--notify {self.command!r} exited with {error.returncode}{': ' * bool(last)}{''.join(last)}")
+        except subprocess.TimeoutExpired:
+            self.warn(f"--notify {self.command!r} took more than {SECONDS:.0f} s, and was ended")
+        except OSError as error:
+            self.warn(f"--notify {self.command!r} could not be run: {error}")

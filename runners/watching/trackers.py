@@ -1,0 +1,35 @@
+"""The trackers of a grid: which there are, and where each keeps its copies."""
+
+from importlib.util import find_spec
+
+from grid.errors import UserError
+from grid.gridfile import Grid
+from grid.store.home import Home
+from runners.watching.mirror import Tracker
+from runners.watching.mlflow_mirror import Mlflow
+from runners.watching.tensorboard_files import TensorBoard
+from runners.watching.wandb_files import Wandb
+
+
+def trackers_of(grid: Grid, home: Home, mlflow_uri: str | None = None) -> list[Tracker]:
+    """The trackers that a grid names.
+
+    Args:
+        mlflow_uri: another MLflow than the file in the runs folder; empty: no MLflow.
+
+    Raises:
+        UserError: a tracker is not installed.
+    """
+    found: list[Tracker] = []
+    if mlflow_uri or (mlflow_uri is None and "mlflow" in grid.trackers):
+        found.append(Mlflow.of(home, grid.name, mlflow_uri))
+    if "tensorboard" in grid.trackers:
+        found.append(TensorBoard(home.tensorboard / grid.name, grid.name))
+    if "wandb" in grid.trackers:
+        if find_spec("wandb") is None:
+            raise UserError(
+                f"trackers of grid {grid.name!r} names 'wandb', which is not installed here: "
+                "pip install 'goalgrid[wandb]'. Or leave it out: --set 'trackers=[\"mlflow\"]'."
+            )
+        found.append(Wandb(home.wandb / grid.name, grid.name))
+    return found

@@ -1,0 +1,115 @@
+"""TensorBoard and W&B: after a kill and a resume a run for each trial, with every epoch and the record's metrics."""
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from grid.errors import UserError
+from grid.gridfile import load
+from grid.store.home import Home, TrialFolder
+from runners.watching.mirror import Mirror, results
+from runners.watching.run_files import RunFiles
+from runners.watching.tensorboard_files import TensorBoard
+from runners.watching.trackers import trackers_of
+from runners.watching.wandb_files import Wandb
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # the trackers and their dependencies warn of themselves
+
+Points = dict[str, dict[int, float]]
+"""Of every metric, its values by epoch."""
+
+
+def of_tensorboard(path: Path) -> Points:
+    """What TensorBoard itself reads in the folder of a trial."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    assert len(list(path.glob("events.*"))) == 1
+    reader = EventAccumulator(str(path)).Reload()
+    return {name: {event.step: event.value for event in reader.Scalars(name)} for name in reader.Tags()["scalars"]}
+
+
+def of_wandb(path: Path) -> Points:
+    """What W&B's own reader finds in the one offline run of a trial."""
+    from wandb.proto.wandb_internal_pb2 import Record
+    from wandb.sdk.internal.datastore import DataStore
+
+    [file] = path.glob("wandb/offline-run-*/*.wandb")
+    store, points = DataStore(), Points()
+    store.open_for_scan(str(file))
+    while (data := store.scan_data()) is not None:
+        content = Record()
+        content.ParseFromString(data)
+        for item in content.history.item:
+            name = item.key or ".".join(item.nested_key)
+            points.setdefault(name, {})[content.history.step.num] = json.loads(item.value_json)
+    return points
+
+
+@pytest.fixture(params=[(TensorBoard, of_tensorboard), (Wandb, of_wandb)], ids=["tensorboard", "wandb"])
+def tracker(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[RunFiles, Callable[[Path], Points]]:
+    kind, read = request.param
+    if kind is Wandb:
+        pytest.importorskip("wandb", reason="pip install 'goalgrid[wandb]'")
+    return kind(tmp_path / "copies", "demo"), read
+
+
+def killed(tracker: RunFiles, folder: TrialFolder) -> None:
+    """Copy a trial, and die with its run open."""
+    tracker.open().sync(folder)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def copied(tracker: RunFiles, *folders: TrialFolder) -> None:
+    warned = list[str]()
+    mirror = Mirror(tracker, warned.append)
+    for folder in folders:
+        mirror.sync(folder)
+    mirror.close()
+    assert warned == []
+
+
+def test_a_trial_has_one_run_with_its_epochs_and_the_records_metrics_after_a_kill(
+    trained: Home, tmp_path: Path, tracker: tuple[RunFiles, Callable[[Path], Points]]
+) -> None:
+    """A launch copied the first epoch and was killed; the next one completes the trial; a third copies nothing."""
+    files, read = tracker
+    whole, name = trained.trials()[0], trained.trials()[0].trial_id
+    cut = Home(tmp_path / "cut").trial(name)
+    shutil.copytree(whole.path, cut.path)
+    rows = whole.history.read_text().splitlines(keepends=True)
+    cut.done.unlink()
+    cut.history.write_text(rows[0])
+    launch = get_context("fork").Process(target=killed, args=(files, cut))
+    launch.start()
+    launch.join()
+    assert launch.exitcode == -signal.SIGKILL
+    assert files.lacking([whole]) == [whole]
+    for _ in range(2):
+        copied(files, whole)
+        assert files.lacking([whole]) == []
+    points = read(files.path / name)
+    for row in map(json.loads, rows):
+        assert all(points[key][row["epoch"]] == pytest.approx(row[key], rel=1e-6) for key in ("loss", "val_rsum"))
+    measured = {key: list(points[key].values()) for key in results(whole)}
+    assert measured == {key: [pytest.approx(value, rel=1e-6)] for key, value in results(whole).items()}
+    assert sorted(path.name for path in files.path.iterdir()) == [name]
+    whole_again = Home(tmp_path / "anew").trial(name)
+    shutil.copytree(whole.path, whole_again.path)
+    whole_again.done.write_text("2040-01-01T00:00:00+00:00\n")  # trained anew, and done at another time
+    assert files.lacking([whole_again]) == [whole_again]
+
+
+def test_a_grid_names_its_trackers_and_they_are_no_part_of_its_trials(tmp_path: Path) -> None:
+    home, grid = Home(tmp_path), load("demo", ['trackers=["mlflow","tensorboard"]'])
+    assert grid.name == "demo"
+    assert [tracker.name for tracker in trackers_of(grid, home)] == ["MLflow", "TensorBoard"]
+    assert [tracker.name for tracker in trackers_of(grid, home, "")] == ["TensorBoard"]
+    assert trackers_of(load("demo", ["trackers=[]"]), home) == []
+    with pytest.raises(UserError, match=r"unknown tracker 'tensorbord'\. Did you mean 'tensorboard'"):
+        load("demo", ["trackers=tensorbord"])
