@@ -41,7 +41,7 @@ class Overview:
     @classmethod
     def of(cls, grid: Grid, home: Home) -> "Overview":
         """Expand the grid and look at the folder of every trial that has one."""
-        cells = expand(grid)
+        cells = cells_of(grid, home)
         trials, standing = trials_of(cells), home.standing()
         states = dict.fromkeys([trial.id for trial in trials], State.PLANNED)
         states |= {trial_id: home.trial(trial_id).state() for trial_id in standing if trial_id in states}
@@ -153,6 +153,11 @@ class Overview:
             "trials": len(self.trials),
             "states": {state.value: self.counts[state] for state in State},
         }
+
+
+def cells_of(grid: Grid, home: Home) -> list[Cell]:
+    """The cells of a grid, with the trials that it has by now."""
+    return expand(grid)
 
 
 def many(number: int, what: str) -> str:

@@ -1,7 +1,7 @@
 """What `goalgrid report` writes: a grid as one HTML page, written once, or repeatedly while the grid runs."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -13,15 +13,19 @@ from goalgrid.terminal.options import runs_option
 from grid.errors import UserError
 from grid.store.files import write_text
 from grid.store.home import State
+from results.analysis.documents import Document
 from results.export.report_page import Measured, ReportPage, Standing, attention_pictures
 
 
-def render(overview: Overview, *, measured: Measured | None = None, refresh: int = 0) -> str:
+def render(
+    overview: Overview, *, measured: Measured | None = None, refresh: int = 0, beside: Document | None = None
+) -> str:
     """The page as HTML.
 
     Args:
         measured: results to show; None: they are read from the records.
         refresh: seconds after which the page loads itself again while trials are left.
+        beside: the comparison with another grid.
 
     Raises:
         UserError: records cannot be read.
@@ -48,6 +52,7 @@ def render(overview: Overview, *, measured: Measured | None = None, refresh: int
         ),
         datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"),
         refresh if _unfinished(overview) else 0,
+        beside,
     ).render()
 
 
@@ -64,13 +69,15 @@ def read(overview: Overview) -> Measured:
         return replace(found, no_attention=str(error))
 
 
-def watch(overview: Overview, path: Path, seconds: int) -> Iterator[Overview]:
+def watch(
+    overview: Overview, path: Path, seconds: int, beside: Callable[[], Document | None] = lambda: None
+) -> Iterator[Overview]:
     """Write the page every so many seconds until every trial is done or failed; yield the state that it shows."""
     done, measured = None, Measured()
     while True:
         if done != overview.having(State.DONE):
             done, measured = overview.having(State.DONE), read(overview)
-        write_text(path, render(overview, measured=measured, refresh=seconds))
+        write_text(path, render(overview, measured=measured, refresh=seconds, beside=beside()))
         yield overview
         if not _unfinished(overview):
             return

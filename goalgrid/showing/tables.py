@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import typer
 
 from goalgrid.planning.data_at_hand import DataAtHand, now
-from goalgrid.planning.overview import Overview, many, named_tables_exist, recall, variants
+from goalgrid.planning.overview import Overview, cells_of, many, named_tables_exist, recall, variants
 from goalgrid.terminal import DIFFERENT
 from goalgrid.terminal.options import all_known, runs_option
 from goalgrid.terminal.views import say, show, show_table
 from grid import catalog
 from grid.errors import UserError, unknown
-from grid.expansion import Cell, expand
+from grid.expansion import Cell
 from grid.gridfile import Grid
 from grid.store.home import Home, State
 
@@ -70,7 +70,7 @@ def measured(
     from results.records.missing import OTHER_DATA
 
     named_tables_exist(grid)
-    cells = expand(grid)
+    cells = cells_of(grid, home)
     scores = scores_of(grid, cells, home, protocol, interval=interval)
     if not scores.rows:
         other = sum(reason == OTHER_DATA for reason in scores.absent.values())

@@ -21,18 +21,31 @@ GridName = Annotated[
         metavar="GRID", help="A shipped grid's name or the path of a grid file.", autocompletion=completion.grids
     ),
 ]
+
+
+def _home(folder: str) -> Home:
+    return Home(Path(folder).expanduser())
+
+
 Runs = Annotated[
     Home,
     typer.Option(
         "--runs",
         metavar="DIR",
         envvar="GOALGRID_RUNS",
-        parser=lambda folder: Home(Path(folder).expanduser()),
+        parser=_home,
         help="Where trials and tables are kept.",
     ),
 ]
 RUNS: Any = "runs"
 """The default of --runs, which Typer parses, too."""
+
+OtherRuns = Annotated[
+    Home | None,
+    typer.Option(
+        "--other-runs", metavar="DIR", parser=_home, help="The runs folder of the second grid; default: --runs."
+    ),
+]
 
 Override = Annotated[
     list[str],

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,11 +15,15 @@ from goalgrid.showing.effects import analysed
 from goalgrid.showing.tables import NothingDone, deliver, draw, measured, start
 from goalgrid.showing.tables import check as hold_against
 from goalgrid.terminal import INCOMPLETE, completion
-from goalgrid.terminal.options import RUNS, GridName, Json, Override, Runs, all_known
+from goalgrid.terminal.options import RUNS, GridName, Json, OtherRuns, Override, Runs, all_known
 from goalgrid.terminal.views import say, show_for, show_list
 from grid import catalog
 from grid.errors import UserError
 from grid.store.files import write_text
+from grid.store.home import Home
+
+if TYPE_CHECKING:
+    from results.analysis.documents import Document
 
 verbs = typer.Typer()
 
@@ -208,6 +213,11 @@ def report(
         bool, typer.Option("--watch", help="Write it again and again until no trial is left; the page follows.")
     ] = False,
     every: Annotated[int, typer.Option(metavar="SECONDS", min=1, help="How often, with --watch.")] = 10,
+    beside: Annotated[
+        str | None,
+        typer.Option("--compare", metavar="GRID", help="With a section on this grid minus GRID, cell by cell."),
+    ] = None,
+    other: OtherRuns = None,
 ) -> None:
     """Write the whole grid as one HTML page.
 
@@ -216,13 +226,14 @@ def report(
     from goalgrid.showing import report as page
 
     overview = Overview.of(recall(grid, home, set_), home)
+    section = partial(_section, beside, grid, home, other)
     path = output or home.grid(overview.grid.name).report
     if not watch:
-        write_text(path, page.render(overview))
+        write_text(path, page.render(overview, beside=section()))
         say(f"written: {path}")
         return
     try:
-        for seen in page.watch(overview, path, every):
+        for seen in page.watch(overview, path, every, section):
             say(f"written: {path} ({seen.headline()})")
     except KeyboardInterrupt:
         raise typer.Exit(INCOMPLETE) from None
@@ -247,6 +258,16 @@ def export(
     overview = Overview.of(recall(grid, home, set_), home)
     write(overview.grid, overview.cells, home, target, report=page.render(overview), now=overview.now)
     say(f"written: {target}")
+
+
+def _section(beside: str | None, grid: str, home: Home, other: Home | None) -> "Document | None":
+    """The report's section on the grid minus another grid, or minus itself in another runs folder."""
+    if beside is None and other is None:
+        return None
+    from goalgrid.showing.comparison import compared
+    from results.analysis.comparison_text import document
+
+    return document(compared(beside or grid, grid, other or home, other=home))
 
 
 @contextmanager

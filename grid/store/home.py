@@ -53,6 +53,8 @@ class TrialFolder:
     record = Below("record.parquet")
     error = Below(_ERROR)
     attempts_folder = Below(_ATTEMPTS)
+    origin = Below("origin.json")
+    """Of a trial that `goalgrid merge` took from another runs folder: from where, and when."""
     done = Below(_DONE)
     """Written last: where it stands, the record is whole."""
 
@@ -173,6 +175,19 @@ class Home:
     def stop_request(self, launch: str) -> Path:
         """A file; while it stands, the trials of this launch write a checkpoint and end."""
         return self.launches / f"{launch}.stop"
+
+
+class BeforeReplacement(Home):
+    """A runs folder with each trial as it was done before it was last trained anew."""
+
+    def trial(self, trial_id: str) -> TrialFolder:
+        """The last folder in `replaced/` that holds this trial as done; without it, a folder that does not exist."""
+        kept = [path for path in self.replaced.glob(f"{trial_id}-*") if (path / _DONE).exists()]
+        return TrialFolder(max(kept, default=self.replaced / trial_id))
+
+    def standing(self) -> set[str]:
+        """Ids of all trials that were trained anew."""
+        return {path.name.rpartition("-")[0] for path in self.replaced.glob("*-*")}
 
 
 def _lines(path: Path) -> list[str]:

@@ -36,7 +36,7 @@ def write_out(analyses: Sequence[Analysis], cells: Sequence[Cell], kind: str) ->
 
 def for_programs(analyses: Sequence[Analysis]) -> list[dict[str, Any]]:
     """The analyses for JSON, unrounded; null for a number that does not exist."""
-    return [_finite(asdict(analysis)) for analysis in analyses]
+    return [finite(asdict(analysis)) for analysis in analyses]
 
 
 def as_csv(analyses: Sequence[Analysis]) -> str:
@@ -103,7 +103,7 @@ def _margins(anova: Anova) -> Sheet:
     for factor in anova.factors:
         for level in factor.levels:
             honest = _number(factor.honest, 1) if level is factor.levels[0] else ""
-            rows.append((f"{factor.name} {level.name}", written(level.mean), _interval(level.interval), honest))
+            rows.append((f"{factor.name} {level.name}", written(level.mean), interval_text(level.interval), honest))
     if not anova.freedom:
         return Sheet(title, head[:2], tuple(row[:2] for row in rows))
     return Sheet(f"{title}; closer than the last column, they cannot be told apart", head, tuple(rows))
@@ -142,14 +142,14 @@ def _difference(difference: BaselineDifference | None) -> tuple[str, ...]:
     needed = f"{difference.seeds_needed}" if difference.seeds_needed else "> 1000"
     needed = NONE if math.isnan(difference.p_t) else needed
     tests = (difference.p_t, difference.holm_t, difference.p_flip, difference.holm_flip)
-    return written(difference.mean, sign="+"), _interval(difference.interval, "+"), *map(p_text, tests), needed
+    return written(difference.mean, sign="+"), interval_text(difference.interval, "+"), *map(p_text, tests), needed
 
 
 def _queries(queries: Queries) -> str:
     words = f"Over other test images (bootstrap over {queries.images:,} images, models held fixed): {queries.cell} "
-    words += _interval(queries.interval)
+    words += interval_text(queries.interval)
     if queries.difference:
-        words += f", {queries.cell} minus {queries.minus} {_interval(queries.difference, '+')}"
+        words += f", {queries.cell} minus {queries.minus} {interval_text(queries.difference, '+')}"
     return f"{words}; this uncertainty adds to that over seeds."
 
 
@@ -200,7 +200,7 @@ def p_text(p: float) -> str:
     return NONE if math.isnan(p) else "< 0.001" if p < 0.001 else written(p, 3)
 
 
-def _interval(interval: Interval, sign: str = "") -> str:
+def interval_text(interval: Interval, sign: str = "") -> str:
     low, high = (written(bound, sign=sign) for bound in (interval.low, interval.high))
     return NONE if math.isnan(interval.low) else f"[{low}, {high}]"
 
@@ -213,17 +213,17 @@ def _number(value: float, digits: int) -> str:
     return NONE if math.isnan(value) else written(value, digits)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """The value with None for NaN and infinity, which JSON lacks."""
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _rows(analysis: Analysis) -> Iterator[tuple[str, str, str, object]]:
-    content = _finite(asdict(analysis))
+    content = finite(asdict(analysis))
     for name, mean in zip(analysis.names, analysis.means, strict=True):
         yield "cell", name, "mean", mean
         yield "cell", name, "like_best", int(name in analysis.like_best) if analysis.like_best else None

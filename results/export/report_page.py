@@ -134,6 +134,7 @@ class ReportPage:
         commands: commands for the grid, by what they do.
         written: date and time of writing, as the page shows them.
         refresh: seconds after which the page loads itself again; 0: never.
+        beside: the comparison with another grid, if the user asked for it.
     """
 
     name: str
@@ -144,6 +145,7 @@ class ReportPage:
     standing: Standing
     written: str
     refresh: int = 0
+    beside: Document | None = None
 
     def render(self) -> str:
         """The page as HTML."""

@@ -264,8 +264,12 @@ def _read(path: Path, columns: list[str] | None, unreadable: Unreadable | None) 
 
 
 def _stands_with(trial_id: str, path: Path) -> bool:
-    """Whether a record is of the trial in whose folder it stands, or stands in no trial's folder."""
-    return path.name != TrialFolder(path.parent).record.name or trial_id == path.parent.name
+    """Whether a record is of the trial in whose folder it stands, or stands in no trial's folder.
+
+    A folder that was moved to `replaced/` has the time behind the id.
+    """
+    folder, when = path.parent.name, path.parent.name.rpartition("-")[0]
+    return path.name != TrialFolder(path.parent).record.name or trial_id in (folder, when)
 
 
 def cannot_be_read(path: Path, error: Exception) -> UserError:

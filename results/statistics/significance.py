@@ -72,6 +72,24 @@ def paired_t(differences: Numbers) -> float:
     return float(2 * special.stdtr(len(d) - 1, -abs(d.mean()) / _standard_error(d)))
 
 
+def welch(values: Numbers, others: Numbers) -> tuple[Interval, float]:
+    """Interval of mean(values) - mean(others) for unpaired numbers, and p of the two-sided test that it is 0.
+
+    t with standard error sqrt(s1^2/n1 + s2^2/n2) and Satterthwaite's degrees of freedom; Welch (1947). NaN where a side
+    has a single number, or where neither side shows a spread.
+    """
+    x, y = np.asarray(values, dtype=float), np.asarray(others, dtype=float)
+    if min(len(x), len(y)) < 2 or not (spread_seen(x) or spread_seen(y)):
+        return Interval(math.nan, math.nan), math.nan
+    parts = np.array([_standard_error(x), _standard_error(y)]) ** 2
+    error = math.sqrt(parts.sum())
+    freedom = float(parts.sum() ** 2 / (parts**2 / np.array([len(x) - 1, len(y) - 1])).sum())
+    difference = float(x.mean() - y.mean())
+    half = float(special.stdtrit(freedom, 1 - LEVEL / 2)) * error
+    p = float(2 * special.stdtr(freedom, -abs(difference) / error))
+    return Interval(difference - half, difference + half), p
+
+
 def sign_flip(differences: Numbers) -> float:
     """p of the exact two-sided permutation test: the share of all sign flips whose mean is as far from 0.
 

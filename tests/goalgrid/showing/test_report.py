@@ -62,8 +62,16 @@ def matrix(verb: Verb, trained: Home, tmp_path_factory: pytest.TempPathFactory) 
     grid = home.grid("demo").grid
     grid.write_text(re.sub(r"objectives = \[[^]]*\]", 'objectives = "goal"', grid.read_text()))
     page = home.path / "report.html"
-    assert "written" in verb("report", "demo", "--output", str(page), runs=home).stderr
+    beside = ("--compare", "demo", "--other-runs", str(trained.path))
+    assert "written" in verb("report", "demo", "--output", str(page), *beside, runs=home).stderr
     return page
+
+
+def test_a_comparison_has_a_section(matrix: Path) -> None:
+    text = matrix.read_text()
+    assert 'href="#comparison"' in text
+    assert f"demo in {matrix.parent} (B): 2 cells compared" in text
+    assert "the same trials" in text
 
 
 @pytest.fixture

@@ -1,0 +1,81 @@
+"""What `goalgrid compare` shows: two grids, or a grid in two runs folders or before and after a training anew."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from goalgrid.planning.data_at_hand import DataAtHand, now
+from goalgrid.planning.overview import cells_of, named_tables_exist, recall
+from goalgrid.terminal.options import all_known, runs_option
+from grid.errors import UserError
+from grid.store.home import BeforeReplacement, Home, State
+
+if TYPE_CHECKING:
+    from results.analysis.grid_comparison import GridComparison, Side
+
+
+def compared(
+    a: str,
+    b: str | None,
+    home: Home,
+    *,
+    other: Home | None = None,
+    replaced: bool = False,
+    metric: str = "r1",
+    direction: str = "both",
+    protocol: str | None = None,
+) -> "GridComparison":
+    """B minus A, cell by cell.
+
+    Args:
+        b: None: the grid `a`.
+        other: the runs folder of B; None: that of A.
+        replaced: whether A is as it was before its trials were last trained anew.
+
+    Raises:
+        UserError: an unknown name, nothing to compare with, or grids in which no cells correspond.
+    """
+    from results.analysis.block_analysis import DIRECTION_NAMES, metrics_of
+    from results.analysis.grid_comparison import compare
+    from results.layouts.captions import METRIC_NAMES
+
+    all_known(("metric", metric, METRIC_NAMES), ("direction", direction, DIRECTION_NAMES))
+    if b is None and other is None and not replaced:
+        raise UserError(
+            f"compare {a!r} with what? Name a second grid, or its runs folder by --other-runs; --replaced compares "
+            "with the trials before they were trained anew."
+        )
+    metrics = metrics_of(metric, direction)
+    first, second = BeforeReplacement(home.path) if replaced else home, other or home
+    sides = [_side(a, first, metrics, protocol), _side(b or a, second, metrics, protocol)]
+    return compare(*_told_apart(*sides, first, second), metrics)
+
+
+def _side(name: str, home: Home, metrics: list[str], protocol: str | None) -> "Side":
+    """The side as it stands on the disk.
+
+    Raises:
+        UserError: no grid has this name, or none of its trials is done.
+    """
+    from results.analysis.grid_comparison import Side
+
+    grid = recall(name, home)
+    named_tables_exist(grid)
+    cells = cells_of(grid, home)
+    states = {trial.id: home.trial(trial.id).state() for cell in cells for trial in cell.trials}
+    if State.DONE not in states.values():
+        if isinstance(home, BeforeReplacement):
+            raise UserError(f"no trial of grid {grid.name!r} was done and then trained anew under {home.path}.")
+        raise UserError(
+            f"no trial of grid {grid.name!r} is done under {home.path}. "
+            f"Start it: goalgrid run {name}{runs_option(home)}"
+        )
+    return Side.read(grid.name, cells, home, metrics, protocol=protocol, now=now(DataAtHand(grid, home)))
+
+
+def _told_apart(a: "Side", b: "Side", of_a: Home, of_b: Home) -> "tuple[Side, Side]":
+    """The sides under names that differ."""
+    if a.name != b.name:
+        return a, b
+    if isinstance(of_a, BeforeReplacement):
+        return replace(a, name=f"{a.name} before"), replace(b, name=f"{b.name} now")
+    return replace(a, name=f"{a.name} in {of_a.path}"), replace(b, name=f"{b.name} in {of_b.path}")

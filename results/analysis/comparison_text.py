@@ -1,0 +1,133 @@
+"""What `goalgrid compare` says: two grids in sentences and small tables, as rows of data and as JSON."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from grid.store.files import written_aside
+from results.analysis.documents import TEXT, Document, DocumentSection, Sheet
+from results.analysis.effects_text import finite, interval_text, metric_title, p_text
+from results.analysis.grid_comparison import CellDifference, Differing, GridComparison
+from results.records.rounding import written
+from results.renderers import csv
+from results.statistics.significance import LEVEL
+
+FORMATS = (*TEXT, "csv", "parquet")
+SHOWN = 48
+"""Characters of a value that differs; the JSON has all of them."""
+
+
+def document(found: GridComparison) -> Document:
+    """What differs, then a section for every metric."""
+    metrics = dict.fromkeys(difference.metric for difference in found.differences)
+    what = DocumentSection(f"{found.a} (A) and {found.b} (B): {_cells(found.cells)} compared", tuple(_what(found)))
+    sections = (
+        DocumentSection(metric_title(metric), tuple(_metric([d for d in found.differences if d.metric == metric])))
+        for metric in metrics
+    )
+    return Document((what, *sections), tuple(_footer(found)))
+
+
+def for_programs(found: GridComparison) -> Any:
+    """The comparison for JSON, unrounded; null for a number that does not exist."""
+    return finite(asdict(found))
+
+
+def write_out(found: GridComparison, kind: str) -> str:
+    """The comparison in a text format of `FORMATS`."""
+    rows = for_programs(found)["differences"]
+    if kind == "csv":
+        return csv.written(list(_flat(rows[0])), [list(_flat(row).values()) for row in rows])
+    return TEXT[kind](document(found))
+
+
+def write_parquet(found: GridComparison, path: Path) -> None:
+    """Write a row a cell and metric, unrounded.
+
+    Raises:
+        UserError: the disk is full or read-only.
+    """
+    rows = [_flat(row) for row in for_programs(found)["differences"]]
+    with written_aside(path) as aside:
+        pq.write_table(pa.Table.from_pylist(rows), aside)
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    interval = row["interval"]
+    return {key: value for key, value in row.items() if key != "interval"} | {
+        "interval_low": interval["low"], "interval_high": interval["high"],
+    }  # fmt: skip
+
+
+def _what(found: GridComparison) -> Iterator[str | Sheet]:
+    """The settings that differ, then code, data, versions and device."""
+    if found.settings:
+        yield Sheet("Settings that differ", ("setting", "A", "B", "cells"), tuple(map(_differing, found.settings)))
+    else:
+        yield "All settings are the same."
+    if found.sources:
+        head = ("of the finished trials", "A", "B")
+        yield Sheet("Beside the settings", head, tuple(_differing(source)[:3] for source in found.sources))
+    yield from found.alone
+
+
+def _differing(found: Differing) -> tuple[str, str, str, str]:
+    return found.name, _short(found.a), _short(found.b), str(found.cells)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+
+
+def _metric(differences: list[CellDifference]) -> Iterator[str | Sheet]:
+    tested = [found for found in differences if math.isfinite(found.holm)]
+    real = [found for found in tested if found.holm < LEVEL]
+    higher = sum(found.mean > 0 for found in real)
+    untested = len(differences) - len(tested)
+    if not tested:
+        yield f"No cell is tested: {'; '.join(dict.fromkeys(found.how for found in differences))}."
+    words = f"B differs from A in {len(real)} of {_cells(len(tested))} tested at {100 * LEVEL:.0f} % (Holm): higher in "
+    words += f"{higher}, lower in {len(real) - higher}."
+    if tested:
+        yield words + (f" {_cells(untested)} without a test." if untested else "")
+    rows = tuple(
+        (d.name, _number(d.a), _number(d.b), _seeds(d), _number(d.mean, "+"), interval_text(d.interval, "+"),
+         p_text(d.p), p_text(d.holm), d.how)
+        for d in differences
+    )  # fmt: skip
+    head = ("cell", "A", "B", "seeds", "B - A", "95 % interval", "p", "Holm", "compared")
+    yield Sheet("", head, rows)
+
+
+def _seeds(d: CellDifference) -> str:
+    return str(d.pairs) if d.pairs else f"{d.n_a} | {d.n_b}"
+
+
+def _number(value: float, sign: str = "") -> str:
+    return "--" if math.isnan(value) else written(value, sign=sign)
+
+
+def _cells(number: int) -> str:
+    return f"{number} cell{'s' * (number != 1)}"
+
+
+def _footer(found: GridComparison) -> Iterator[str]:
+    how = {difference.how for difference in found.differences}
+    yield "A, B: means over the seeds that are compared. Holm: adjusted for all cells of a metric."
+    if "seed by seed" in how:
+        yield (
+            "Seed by seed: t interval and paired t test over the seeds that both have; the same seed gives the same "
+            "start weights and batches. Other seeds are left out."
+        )
+    if "unpaired (Welch)" in how:
+        yield (
+            "Unpaired (Welch): fewer than two seeds in common, or another recipe, which draws other weights and "
+            "batches from the same seed; all seeds count, and both sides may vary differently."
+        )
+    if any("one seed" in words for words in how):
+        yield "One seed shows no spread: a difference without interval and test may be chance. Add seeds."

@@ -1,0 +1,281 @@
+"""Two grids, two versions of code or two runs folders beside one another: cells that correspond, and what differs."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from grid.errors import UserError
+from grid.expansion import Cell, trials_of
+from grid.store.home import Home
+from results.records import provenance, record_cache
+from results.records.provenance import Now
+from results.records.scores import Score, Scores
+from results.statistics.significance import Interval, holm, paired_t, t_interval, welch
+
+Axes = tuple[tuple[str, str], ...]
+
+OF_A_TRIAL = ("schema_version", "seed", "starts_from", "ensemble")
+"""Settings that are a trial's own, or that name other trials: no reason why cells differ."""
+HELD = ("device", "device_type", "threads", "python")
+"""What of a record's environment is compared, beside versions and commit."""
+NOTHING = "--"
+
+
+@dataclass(frozen=True)
+class SideCell:
+    """A cell of a side: its axes, its settings by dotted name, and its scores by metric."""
+
+    axes: Mapping[str, str]
+    settings: Mapping[str, str]
+    scores: Mapping[str, Score]
+
+    @property
+    def stream(self) -> tuple[str, str]:
+        """What start weights and batches are drawn for, beside the seed: cells with the same pair by seed."""
+        return self.axes["dataset"], self.axes["recipe"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """A grid in a runs folder, as it is compared."""
+
+    name: str
+    cells: tuple[SideCell, ...]
+    sources: Mapping[str, str]
+    """Code, data, versions and device of the finished trials, each as one text."""
+
+    @classmethod
+    def read(
+        cls,
+        name: str,
+        cells: Sequence[Cell],
+        home: Home,
+        metrics: Sequence[str],
+        *,
+        protocol: str | None = None,
+        now: Now | None = None,
+    ) -> "Side":
+        """Read the finished trials, those of other code and data than are here now included.
+
+        Args:
+            now: the code that the records are compared with.
+
+        Raises:
+            UserError: a record cannot be read, or trials of one data set and recipe saw different data.
+        """
+        scores = Scores.read(cells, home, protocol=protocol)
+        found = tuple(
+            SideCell(
+                {axis: str(value) for axis, value in cell.axes.items()},
+                dict(_dotted(cell.trials[0].settings.model_dump(mode="json", exclude=set(OF_A_TRIAL)))),
+                {metric: scores.of(cell, metric) for metric in metrics},
+            )
+            for cell in cells
+        )
+        code = provenance.of_trials(cells, scores.rows, now.code) if now else {}
+        done = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]
+        rows = record_cache.read(home, done, list(provenance.COLUMNS)).to_pylist()
+        return cls(name, found, _sources(rows, code))
+
+
+@dataclass(frozen=True)
+class CellDifference:
+    """A cell of B minus the corresponding cell of A, in one metric.
+
+    Args:
+        name: values of the axes in which the compared cells differ from one another.
+        a, b: means over the seeds that are compared; NaN without a finished trial.
+        pairs: seeds that both have, if the cells are compared seed by seed; else 0.
+        how: the test, or why there is none.
+        holm: p, adjusted for all cells in this metric.
+    """
+
+    name: str
+    metric: str
+    a: float
+    b: float
+    n_a: int
+    n_b: int
+    pairs: int
+    how: str
+    mean: float
+    interval: Interval
+    p: float
+    holm: float = math.nan
+
+
+@dataclass(frozen=True)
+class Differing:
+    """A setting, or a source of the numbers, that differs between A and B; in how many of the compared cells."""
+
+    name: str
+    a: str
+    b: str
+    cells: int
+
+
+@dataclass(frozen=True)
+class GridComparison:
+    """Two sides with all that differs."""
+
+    a: str
+    b: str
+    cells: int
+    """How many pairs of cells correspond."""
+    settings: tuple[Differing, ...]
+    sources: tuple[Differing, ...]
+    differences: tuple[CellDifference, ...]
+    """Metric by metric, in the order of the cells."""
+    alone: tuple[str, ...]
+    """Sentences about cells that the other side lacks."""
+
+
+def compare(a: Side, b: Side, metrics: Sequence[str]) -> GridComparison:
+    """Compare the cells that correspond: those with the same values on all axes that both sides vary in common.
+
+    Raises:
+        UserError: no cells correspond.
+    """
+    pairs = _matched(a, b)
+    names = _names(pairs)
+    differences = list[CellDifference]()
+    for metric in metrics:
+        of_metric = [difference(name, metric, one, other) for name, (one, other) in zip(names, pairs, strict=True)]
+        adjusted = holm([found.p for found in of_metric]).tolist()
+        differences += [_with_holm(found, p) for found, p in zip(of_metric, adjusted, strict=True)]
+    sources = [
+        Differing(name, a.sources.get(name, NOTHING), b.sources.get(name, NOTHING), len(pairs))
+        for name in dict.fromkeys([*a.sources, *b.sources])
+        if a.sources.get(name) != b.sources.get(name)
+    ]
+    alone = tuple(filter(None, [_alone(a, [one for one, _ in pairs]), _alone(b, [other for _, other in pairs])]))
+    return GridComparison(
+        a.name, b.name, len(pairs), tuple(_settings(pairs)), tuple(sources), tuple(differences), alone
+    )
+
+
+def difference(name: str, metric: str, one: SideCell, other: SideCell) -> CellDifference:
+    """B minus A: seed by seed where both have two seeds or more in common and draw the same from a seed, else by Welch.
+
+    The same seed gives the same start weights and batches only on the same data set with the same recipe.
+    """
+    a, b = one.scores[metric], other.scores[metric]
+    of_a, of_b = dict(zip(a.seeds, a.values, strict=True)), dict(zip(b.seeds, b.values, strict=True))
+    common = [seed for seed in of_a if seed in of_b] if one.stream == other.stream else []
+    if len(common) > 1 or (common and min(a.n, b.n) == 1):
+        x, y = np.array([of_a[seed] for seed in common]), np.array([of_b[seed] for seed in common])
+        d = y - x
+        how = "seed by seed" if len(common) > 1 else "one seed in common: no test"
+        if set(a.trials) & set(b.trials) and not d.any():
+            how = "the same trials"
+        found = float(d.mean()), t_interval(d), paired_t(d)
+        return CellDifference(name, metric, _mean(x), _mean(y), len(common), len(common), len(common), how, *found)
+    x, y = np.array(a.values), np.array(b.values)
+    interval, p = welch(y, x)
+    how = "unpaired (Welch)"
+    if not (a.n and b.n):
+        how = f"no finished trial in {' and '.join(side for side, n in (('A', a.n), ('B', b.n)) if not n)}"
+    elif min(a.n, b.n) == 1:
+        how = f"one seed in {' and '.join(side for side, n in (('A', a.n), ('B', b.n)) if n == 1)}: no test"
+    return CellDifference(name, metric, _mean(x), _mean(y), a.n, b.n, 0, how, _mean(y) - _mean(x), interval, p)
+
+
+def _with_holm(found: CellDifference, p: float) -> CellDifference:
+    return CellDifference(**{**vars(found), "holm": p})
+
+
+def _mean(values: "np.ndarray[Any, np.dtype[np.float64]]") -> float:
+    return float(values.mean()) if len(values) else math.nan
+
+
+def _matched(a: Side, b: Side) -> list[tuple[SideCell, SideCell]]:
+    """The pairs of cells with the same values on the axes on which the sides have a value in common."""
+    shared = []
+    for axis in (name for name in a.cells[0].axes if name in b.cells[0].axes):
+        of_a, of_b = ({cell.axes[axis] for cell in side.cells} for side in (a, b))
+        if of_a & of_b:
+            shared.append(axis)
+        elif axis == "dataset" or (len(of_a) > 1 and len(of_b) > 1):
+            raise UserError(
+                f"{a.name} and {b.name} have no {axis} in common: {', '.join(sorted(of_a))} there, "
+                f"{', '.join(sorted(of_b))} here, so no cells correspond. Compare grids that share a {axis}."
+            )
+    groups: dict[tuple[str, ...], list[SideCell]] = {}
+    for cell in b.cells:
+        groups.setdefault(tuple(cell.axes[axis] for axis in shared), []).append(cell)
+    pairs = [(cell, other) for cell in a.cells for other in groups.get(tuple(cell.axes[axis] for axis in shared), [])]
+    if not pairs:
+        raise UserError(f"{a.name} and {b.name} have no cells with the same {', '.join(shared)}: none correspond.")
+    return pairs
+
+
+def _names(pairs: Sequence[tuple[SideCell, SideCell]]) -> list[str]:
+    """The cells by the axes in which the pairs differ from one another: `con_con, recipe = fc-bow | fc-gru`."""
+    axes = dict.fromkeys(axis for one, other in pairs for axis in (*one.axes, *other.axes))
+    values = {
+        axis: [(one.axes.get(axis, NOTHING), other.axes.get(axis, NOTHING)) for one, other in pairs] for axis in axes
+    }
+    varying = [axis for axis in axes if len(set(values[axis])) > 1] or ["objective"]
+    order = sorted(varying, key=lambda axis: axis != "objective")
+    return [", ".join(_place(axis, *values[axis][row]) for axis in order) for row in range(len(pairs))]
+
+
+def _place(axis: str, one: str, other: str) -> str:
+    value = one if one == other else f"{one} | {other}"
+    return value if axis == "objective" else f"{axis} = {value}"
+
+
+def _settings(pairs: Sequence[tuple[SideCell, SideCell]]) -> Iterator[Differing]:
+    """The settings that differ, each once with all its values."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for one, other in pairs:
+        for name in dict.fromkeys([*one.settings, *other.settings]):
+            values = one.settings.get(name, NOTHING), other.settings.get(name, NOTHING)
+            if values[0] != values[1]:
+                found.setdefault(name, []).append(values)
+    for name, all_values in found.items():
+        of_a, of_b = (", ".join(dict.fromkeys(values)) for values in zip(*all_values, strict=True))
+        yield Differing(name, of_a, of_b, len(all_values))
+
+
+def _alone(side: Side, matched: Sequence[SideCell]) -> str:
+    """The cells of a side without a partner."""
+    held = {id(cell) for cell in matched}
+    names = dict.fromkeys(", ".join(cell.axes.values()) for cell in side.cells if id(cell) not in held)
+    if not names:
+        return ""
+    return f"Only {side.name} has {len(names)} cell{'s' * (len(names) > 1)}: {'; '.join(names)}."
+
+
+def _sources(rows: Sequence[Mapping[str, Any]], code: Mapping[str, str]) -> dict[str, str]:
+    """Where the numbers come from, as texts: what all finished trials have, or the values that they have."""
+    values: dict[str, dict[str, None]] = {}
+    other = [row["trial_id"] for row in rows if code and row["code_fingerprint"] != code[row["trial_id"]]]
+    for row in rows:
+        environment = json.loads(row["environment"])
+        source = environment.get("source") or {}
+        noted = {
+            "commit": source.get("commit", "")[:12] + (" and changes" if source.get("dirty") else ""),
+            f"data of {row['dataset']}, {row['recipe']}": row["data_fingerprint"],
+            **{name: str(environment[name]) for name in HELD if name in environment},
+            **environment.get("versions", {}),
+        }
+        for name, value in noted.items():
+            values.setdefault(name, {})[value] = None
+    told = {name: ", ".join(sorted(map(str, found))) for name, found in values.items()}
+    if code:
+        told = {"code": f"other than now in {len(other)} of {len(rows)} trials" if other else "of now", **told}
+    return told
+
+
+def _dotted(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Settings by the names that a grid file gives them: `objective.tau`."""
+    for key, value in content.items():
+        if isinstance(value, dict):
+            yield from _dotted(value, prefix if key == "parameters" and prefix == "objective." else f"{prefix}{key}.")
+        else:
+            yield prefix + key, "none" if value is None else str(value)

@@ -1,0 +1,133 @@
+"""Two grids beside one another, from their runs folders to the terminal: numbers as scipy's, and what differs."""
+
+import csv
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from scipy import stats
+
+from grid.store.home import Home
+from results.records import record
+
+from ...conftest import SMALL, Goalgrid
+
+METRIC = "test_i2t_r1"
+
+
+@pytest.fixture(scope="module")
+def runs(trained: Home, goalgrid: Goalgrid, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The trained 2 x 2 grid, beside it a grid of one objective with another margin in three seeds."""
+    folder = tmp_path_factory.mktemp("compared")
+    shutil.copytree(trained.path, folder, dirs_exist_ok=True)
+    for name, seeds in (("wide", "[0,1]"), ("apart", "[1,2,3]")):
+        axes = ("--set", "objectives=con_con", "--set", f"seeds={seeds}", "--set", "train.epochs=1")
+        finished = goalgrid(
+            "run", "demo", *SMALL, *axes, "--set", f"name={name}", "--here", "--mlflow-uri", "", runs=folder
+        )
+        assert finished.returncode == 0, finished.stderr
+    return folder
+
+
+def values(runs: Path, objective: str, seeds: list[int], epochs: int = 2) -> list[float]:
+    """A test metric by seed, read from the records directly."""
+    rows = record.collect(folder.record for folder in Home(runs).trials()).to_pylist()
+    found = {row["seed"]: row[METRIC] for row in rows if (row["objective"], row["epochs"]) == (objective, epochs)}
+    return [found[seed] for seed in seeds]
+
+
+def compared(goalgrid: Goalgrid, runs: Path, *words: str) -> dict[str, Any]:
+    finished = goalgrid("compare", *words, "--direction", "i2t", "--json", runs=runs)
+    assert finished.returncode == 0, finished.stderr
+    found: dict[str, Any] = json.loads(finished.stdout)
+    return found
+
+
+def test_cells_that_pair_by_seed_are_compared_as_scipy_does(runs: Path, goalgrid: Goalgrid) -> None:
+    found = compared(goalgrid, runs, "demo", "wide")
+    (row,) = found["differences"]
+    x, y = values(runs, "con_con", [0, 1]), values(runs, "con_con", [0, 1], epochs=1)
+    told = stats.ttest_rel(y, x)
+    low, high = told.confidence_interval()
+    assert (row["how"], row["pairs"]) == ("seed by seed", 2)
+    assert row["p"] == pytest.approx(told.pvalue) == row["holm"]
+    assert [row["interval"]["low"], row["interval"]["high"]] == pytest.approx([low, high])
+    assert row["mean"] == pytest.approx(sum(y) / 2 - sum(x) / 2)
+    assert [(d["name"], d["a"], d["b"]) for d in found["settings"]] == [("train.epochs", "2", "1")]
+    assert found["alone"] == ["Only demo has 1 cell: shapes, cnn-bow, sig-ms_cir."]
+
+
+def test_cells_with_one_seed_in_common_are_compared_by_welch_as_scipy_does(runs: Path, goalgrid: Goalgrid) -> None:
+    (row,) = compared(goalgrid, runs, "demo", "apart")["differences"]
+    x, y = values(runs, "con_con", [0, 1]), values(runs, "con_con", [1, 2, 3], epochs=1)
+    told = stats.ttest_ind(y, x, equal_var=False)
+    low, high = told.confidence_interval()
+    assert (row["how"], row["n_a"], row["n_b"], row["pairs"]) == ("unpaired (Welch)", 2, 3, 0)
+    assert row["p"] == pytest.approx(told.pvalue)
+    assert [row["interval"]["low"], row["interval"]["high"]] == pytest.approx([low, high])
+
+
+def test_another_runs_folder_tells_the_same_trials_and_other_code(
+    runs: Path, goalgrid: Goalgrid, tmp_path: Path
+) -> None:
+    other = Home(tmp_path / "other")
+    shutil.copytree(runs, other.path)
+    first, *others = [other.trial(name) for name in other.grid("demo").ids() if "con_con_s" in name]
+    (row,) = record.collect([first.record]).to_pylist()
+    record.write(first.record, row | {"code_fingerprint": "4:0123456789abcdef", METRIC: row[METRIC] + 1})
+    for folder in others:
+        folder.done.unlink()
+    found = compared(goalgrid, runs, "demo", "--other-runs", str(other.path))
+    con, sig = found["differences"]
+    assert (con["how"], con["mean"], con["p"]) == ("one seed in common: no test", pytest.approx(1.0), None)
+    assert (sig["how"], sig["mean"], sig["p"]) == ("the same trials", 0.0, None)
+    assert found["settings"] == []
+    assert [(d["name"], d["a"], d["b"]) for d in found["sources"]] == [
+        ("code", "of now", "other than now in 1 of 3 trials")
+    ]
+
+
+def test_trials_trained_anew_are_compared_with_those_before(runs: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
+    home = Home(tmp_path / "runs")
+    shutil.copytree(runs, home.path)
+    nothing = goalgrid("compare", "wide", "--replaced", runs=home.path)
+    assert nothing.returncode == 2
+    assert "no trial of grid 'wide' was done and then trained anew" in nothing.stderr
+    for folder in home.trials():
+        shutil.copytree(folder.path, home.replaced / f"{folder.trial_id}-20260101T000000000000")
+    (row,) = compared(goalgrid, home.path, "wide", "--replaced")["differences"]
+    assert (row["how"], row["mean"]) == ("the same trials", 0.0)
+
+
+def test_formats_hold_the_same_numbers(runs: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
+    (row,) = compared(goalgrid, runs, "demo", "wide")["differences"]
+    words = ("compare", "demo", "wide", "--direction", "i2t")
+    (line,) = csv.DictReader(io.StringIO(goalgrid(*words, "--format", "csv", runs=runs).stdout))
+    path = tmp_path / "compared.parquet"
+    assert goalgrid(*words, "--format", "parquet", "--output", str(path), runs=runs).returncode == 0
+    (data,) = pq.read_table(path).to_pylist()
+    assert data["p"] == float(line["p"]) == row["p"]
+    assert data["interval_low"] == float(line["interval_low"]) == row["interval"]["low"]
+    text = goalgrid(*words, "--format", "markdown", runs=runs).stdout
+    assert "| train.epochs | 2 | 1 | 1 |" in text
+    assert "seed by seed" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["demo"], "compare 'demo' with what? Name a second grid"),
+        (["demo", "wid"], "unknown grid 'wid'. Did you mean 'wide'?"),
+        (["demo", "flickr8k"], "no trial of grid 'flickr8k' is done under"),
+        (["demo", "wide", "--format", "parquet"], "--format parquet writes a file: name it by --output FILE."),
+    ],
+)
+def test_a_wrong_comparison_is_one_message(runs: Path, goalgrid: Goalgrid, words: list[str], message: str) -> None:
+    finished = goalgrid("compare", *words, runs=runs)
+    assert finished.returncode == 2
+    assert message in finished.stderr
+    assert "Traceback" not in finished.stderr
