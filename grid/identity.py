@@ -74,6 +74,12 @@ def cell_ids(
     return ids
 
 
+def trial_id(settings: TrialSettings) -> str:
+    """The id of a trial, from all its settings at once; `cell_ids` gives the same for the seeds of a cell."""
+    readable = f"{settings.dataset.name}_{settings.recipe}_{settings.objective.name}_s{settings.seed}"
+    return f"{readable}-{digest(settings)[:8]}"
+
+
 def derived_seed(settings: TrialSettings, purpose: str) -> int:
     """A 63-bit seed for a purpose ("weights", "batches", "dropout").
 

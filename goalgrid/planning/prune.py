@@ -28,6 +28,9 @@ HALF = ".*.*"
 REMOVED = ".*.removed-*"
 """Names of trial folders that an earlier version was removing when it was cut off."""
 
+MERGED = ".merged-*"
+"""Names of folders in which a merge collects a trial's files."""
+
 TO_TRASH = ("trial", "replaced")
 """Kinds that are kept in the trash."""
 
@@ -37,7 +40,8 @@ class Removable:
     """A file or folder that may be removed.
 
     Args:
-        what: the kind: `trial`, `replaced`, `half-removed`, `corrupt`, `half-written`, `stop request`, `trash`.
+        what: the kind: `trial`, `replaced`, `half-removed`, `half-merged`, `corrupt`, `half-written`, `stop request`,
+            `trash`.
         detail: its state and when it finished, for a trial.
     """
 
@@ -116,6 +120,8 @@ def rubbish(home: Home, *, done: bool = False) -> Rubbish:
         else:
             items.append(Removable.at(folder.path, "replaced" if folder in replaced else "trial", _detail(folder)))
     items += [Removable.at(path, "half-removed") for path in _folders(home.trials_folder, REMOVED)]
+    merged = [path for path in _folders(home.trials_folder, MERGED) if time.time() - path.stat().st_mtime > OLD]
+    items += [Removable.at(path, "half-merged") for path in merged]
     for place in (home.path / "grids", home.features, home.data, home.launches):
         items += _broken(place)
     items += _half_written(home.path.glob(HALF))

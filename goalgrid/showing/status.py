@@ -13,6 +13,7 @@ from goalgrid.planning.work import epoch_steps
 from goalgrid.terminal.options import runs_option
 from grid.expansion import Trial
 from grid.store.failures import Failure
+from grid.store.files import read_json
 from grid.store.home import State
 from runners.trial.retries import POLICY
 
@@ -103,6 +104,13 @@ def stale(overview: Overview) -> dict[str, dict[str, list[str]]]:
     return grouped
 
 
+def merged(overview: Overview) -> dict[str, str]:
+    """The runs folder that a finished trial was taken from, by trial id."""
+    done = overview.having(State.DONE)
+    origins = {trial.id: read_json(path) for trial in done if (path := overview.folder(trial).origin).exists()}
+    return {trial_id: str(origin.get("from", "?")) for trial_id, origin in origins.items()}
+
+
 def to_dict(overview: Overview) -> dict[str, Any]:
     return {
         **overview.to_dict(),
@@ -112,6 +120,7 @@ def to_dict(overview: Overview) -> dict[str, Any]:
         "collapsed": [trial.id for trial in collapsed(overview)],
         "stale": stale(overview),
         "former": overview.former(),
+        "merged": merged(overview),
         "left": [trial.id for trial in overview.left()],
     }
 
@@ -138,6 +147,10 @@ def note_lines(overview: Overview) -> list[str]:
     return [
         *(f"collapsed: {trial.id}: validation recall is at chance level" for trial in collapsed(overview)),
         *_stale_lines(overview),
+        *(
+            f"merged: {many(count, 'trial')} from {place}"
+            for place, count in Counter(merged(overview).values()).items()
+        ),
         *_former_lines(overview),
         *([f"run with overrides, too: {listed(others)}"] if others else []),
     ]

@@ -1,16 +1,19 @@
 """Several grids and several runs folders: compare, merge."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from goalgrid.planning import merge as merging
 from goalgrid.showing.comparison import compared
-from goalgrid.terminal import completion
-from goalgrid.terminal.options import RUNS, Json, OtherRuns, Runs, all_known
-from goalgrid.terminal.views import say, show, show_json
+from goalgrid.terminal import INCOMPLETE, completion
+from goalgrid.terminal.options import RUNS, Json, OtherRuns, Root, Runs, all_known
+from goalgrid.terminal.views import say, show, show_for, show_json
 from grid.errors import UserError
 from grid.store.files import write_text
+from grid.store.home import Home
 
 verbs = typer.Typer()
 
@@ -56,3 +59,29 @@ def compare(
         else:
             write_text(output, comparison_text.write_out(found, format_))
         say(f"written: {output}")
+
+
+@verbs.command()
+def merge(
+    other: Annotated[Path, typer.Argument(metavar="OTHER_RUNS", help="The runs folder to take trials from.")],
+    home: Runs = RUNS,
+    grid: Annotated[str | None, typer.Option(metavar="GRID", help="Only this grid's; default: all there.")] = None,
+    root: Root = [],
+    stale: Annotated[
+        bool, typer.Option("--stale", help="Trials that other code trained, too; tables say so under them.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be taken.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Take finished trials from another runs folder.
+
+    Each is verified; trials of other data or code are refused, and no trial that is done here is replaced.
+    """
+    there, outcomes, told = Home(other.expanduser()), [], []
+    for found in merging.grids_of(there, home, grid, root):
+        merged = merging.merge(found, there, home, stale=stale, take=not dry_run)
+        outcomes += merged
+        told += merging.lines(found, merged, there, home, took=not dry_run)
+    show_for(as_json, lambda: [asdict(entry) for entry in outcomes], lambda: told)
+    if any(entry.outcome in ("refused", "kept") for entry in outcomes):
+        raise typer.Exit(INCOMPLETE)

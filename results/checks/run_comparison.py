@@ -1,7 +1,10 @@
 """Whether two runs of a grid gave the same records and tables, apart from dates, durations and machines."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
 
 from grid.expansion import Cell, trials_of
 from grid.store.home import Home
@@ -27,10 +30,20 @@ def differences(cells: Sequence[Cell], one: Home, other: Home) -> list[str]:
     return [f"the {name} table differs" for name, kind in TEXT.items() if len({*map(kind.render, tables)}) > 1]
 
 
+def differing(one: Path, other: Path) -> list[str]:
+    """The columns in which two records differ, apart from the circumstances."""
+    first, second = (_results(record.collect([path]))[0] for path in (one, other))
+    return [name for name in first if first[name] != second[name]]
+
+
 def _records(cells: Sequence[Cell], home: Home) -> dict[str, dict[str, Any]]:
     """The finished trials' records by trial id, without the circumstances."""
     done = [folder for folder in (home.trial(trial.id) for trial in trials_of(cells)) if folder.done.exists()]
-    rows = record.collect(folder.record for folder in done).drop_columns(sorted(CIRCUMSTANCES)).to_pylist()
+    return {row["trial_id"]: row for row in _results(record.collect(folder.record for folder in done))}
+
+
+def _results(records: pa.Table) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = records.drop_columns(sorted(CIRCUMSTANCES)).to_pylist()
     for row in rows:
         row["history"] = [logged for logged in row["history"] if logged["name"] != "seconds"]
-    return {row["trial_id"]: row for row in rows}
+    return rows

@@ -36,16 +36,21 @@ def dumped(table: pa.Table, **options: Any) -> bytes:
     return content[:place] + hashlib.sha256(content).hexdigest().encode() + content[place + len(_ZEROS) :]
 
 
-def whole(path: Path) -> bytes:
+def whole(path: Path, *, must: bool = False) -> bytes:
     """The content of a sealed file. Files of earlier versions have no checksum, and none is verified.
 
+    Args:
+        must: whether a file without a checksum counts as damaged.
+
     Raises:
-        Damaged: the checksum is wrong.
+        Damaged: the checksum is wrong, or missing.
         OSError: the file cannot be read.
     """
     content = path.read_bytes()
     found = content.rfind(_KEY)
     if found < 0:
+        if must:
+            raise Damaged("it carries no checksum, so nobody can tell whether it was changed")
         return content
     place = found + len(_KEY) + _HEADER
     digest = hashlib.sha256(content[:place])

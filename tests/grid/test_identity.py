@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from grid.catalog import names
 from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import Grid, check, load
-from grid.identity import canonical, derived_seed, digest
+from grid.identity import canonical, derived_seed, digest, trial_id
 from grid.objectives import TRAINABLE
 from grid.settings import TrialSettings
 from grid.settings.base import IdentityDefault, Settings
@@ -28,12 +28,6 @@ JSON = st.recursive(
 
 def trials(*overrides: str) -> list[Trial]:
     return trials_of(expand(load("demo", overrides)))
-
-
-def trial_id(settings: TrialSettings) -> str:
-    """The id, from all settings at once."""
-    readable = f"{settings.dataset.name}_{settings.recipe}_{settings.objective.name}_s{settings.seed}"
-    return f"{readable}-{digest(canonical(settings))[:8]}"
 
 
 def test_the_id_of_a_known_trial_never_changes() -> None:

@@ -1,0 +1,277 @@
+"""Taking finished trials from another runs folder, a colleague's or another cluster's: verified, and never over ours.
+
+A trial is copied beside its place, verified there, flushed to the disk with `done` last, and renamed in one step: a
+merge that is cut off leaves no half of a trial, and the same command goes on.
+"""
+
+import json
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from goalgrid.planning.data_at_hand import DataAtHand, now
+from goalgrid.planning.overview import many
+from goalgrid.planning.prune import MERGED
+from grid.errors import UserError, unknown
+from grid.expansion import Trial, expand, trials_of
+from grid.gridfile import Grid, make_known
+from grid.identity import trial_id
+from grid.settings import TrialSettings
+from grid.store.files import cannot_write, make_durable, read_json, write_json, write_text
+from grid.store.home import Home, State, TrialFolder
+from grid.store.saved_grid import read_grid, save_grid
+
+Outcome = Literal["taken", "same", "kept", "refused"]
+"""same: it is here already; kept: it is here with other results, or in training, and stays."""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A trial that is done in the other runs folder, and what became of it, with the reason."""
+
+    trial: str
+    outcome: Outcome
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What trains the trials of a grid here, by trial id.
+
+    Args:
+        code, data: fingerprints; of data that are not on this machine, an empty text.
+        stale: whether a trial of other code is taken, too.
+    """
+
+    code: Mapping[str, str]
+    data: Mapping[str, str]
+    stale: bool
+
+
+def grids_of(other: Home, home: Home, name: str | None, roots: Sequence[str] = ()) -> list[Grid]:
+    """The grids of the other runs folder, or the grid of this name; data lie where the grid here says.
+
+    Raises:
+        UserError: there is no such folder or grid, or a grid there cannot be read.
+    """
+    names = [folder.path.name for folder in other.grids()]
+    if not names:
+        raise UserError(f"no grid was run under {other.path}: it is no runs folder, or an empty one.")
+    if name and name not in names:
+        raise UserError(unknown("grid", name, names, where=f"in {other.path}"))
+    if other.path.resolve() == home.path.resolve():
+        raise UserError(f"{other.path} is the runs folder itself; name another one, or --runs.")
+    found = []
+    for known in [name] if name else names:
+        grid = read_grid(known, other, roots=roots)
+        if home.grid(known).grid.exists() and not roots:
+            grid = grid.model_copy(update={"data": {**grid.data, **read_grid(known, home).data}})
+        found.append(grid)
+    return found
+
+
+def merge(
+    grid: Grid,
+    other: Home,
+    home: Home,
+    *,
+    stale: bool = False,
+    take: bool = True,
+    on: Callable[[str], None] = lambda trial_id: None,
+) -> list[Merged]:
+    """Take the trials of a grid that are done there and not here; what became of each.
+
+    Args:
+        stale: take trials of other code than here, too; tables say so, as of any stale trial.
+        take: copy; else only say what would become of each.
+        on: called with the id of each trial right before it gets its place.
+
+    Raises:
+        UserError: the runs folder cannot be written.
+    """
+    from results.records import provenance
+
+    make_known(grid)
+    cells = expand(grid)
+    trials = [trial for trial in trials_of(cells) if other.trial(trial.id).state() is State.DONE]
+    ids, today = {trial.id for trial in trials}, now(DataAtHand(grid, home))
+    code, data = (provenance.of_trials(cells, ids, fingerprint) for fingerprint in (today.code, today.data))
+    expected = Expected(code, {**_data_here(cells, home), **{own: mark for own, mark in data.items() if mark}}, stale)
+    outcomes: dict[str, Merged] = {}
+    for trial in trials:  # parents come first
+        outcomes[trial.id] = _merged(trial, other, home, expected, outcomes, on if take else None)
+    if take and not home.grid(grid.name).grid.exists() and any(m.outcome == "taken" for m in outcomes.values()):
+        save_grid(grid, trials_of(cells), home)
+    return list(outcomes.values())
+
+
+def lines(grid: Grid, found: Sequence[Merged], other: Home, home: Home, *, took: bool) -> list[str]:
+    """How many trials became what, then the trials that were not taken, by reason."""
+    words = {"taken": "taken" if took else "to take", "same": "here already", "kept": "kept as here"}
+    counts = [
+        (words.get(outcome, outcome), sum(m.outcome == outcome for m in found)) for outcome in (*words, "refused")
+    ]
+    told = ", ".join(f"{number} {word}" for word, number in counts if number)
+    reasons: dict[str, list[str]] = {}
+    for merged in found:
+        if merged.why:
+            reasons.setdefault(f"{merged.outcome}: {merged.why}", []).append(merged.trial)
+    unnamed = {m.trial for m in found if m.outcome == "taken"} - set(home.grid(grid.name).ids())
+    add = f"{many(len(unnamed), 'trial')} taken that grid {grid.name!r} here does not name; run it with their axes"
+    return [
+        f"{grid.name}: {many(len(found), 'trial')} done in {other.path}{f': {told}' if told else ''}",
+        *(f"  {reason} ({len(ids)}: {', '.join(ids)})" for reason, ids in reasons.items()),
+        *([f"  {add}"] if took and unnamed else []),
+    ]
+
+
+def _merged(
+    trial: Trial,
+    other: Home,
+    home: Home,
+    expected: Expected,
+    before: Mapping[str, Merged],
+    on: Callable[[str], None] | None,
+) -> Merged:
+    """Look at a trial, and take it if `on` is given."""
+    here, there = home.trial(trial.id), other.trial(trial.id)
+    if (latest := there.latest()) and latest.live():
+        return Merged(trial.id, "refused", "a process there still holds it")
+    if here.state() is State.RUNNING:
+        return Merged(trial.id, "kept", "it is being trained here")
+    for parent in trial.parents:
+        fits = before[parent].outcome in ("taken", "same") if parent in before else False
+        if not fits:
+            return Merged(trial.id, "refused", f"what it comes from is not taken: {parent}")
+    if on is None or here.done.exists():
+        if problem := _problem(trial, there, expected):
+            return Merged(trial.id, "refused", problem)
+        return _beside(trial, here, there) if here.done.exists() else Merged(trial.id, "taken")
+    return _take(trial, there, here, expected, other, on)
+
+
+def _beside(trial: Trial, here: TrialFolder, there: TrialFolder) -> Merged:
+    """What becomes of a trial that is done here, too."""
+    from results.checks.run_comparison import differing
+
+    try:
+        columns = differing(here.record, there.record)
+    except UserError as error:
+        return Merged(trial.id, "kept", f"done here, but {error}")
+    if columns:
+        return Merged(trial.id, "kept", f"done here with other {', '.join(columns)}")
+    return Merged(trial.id, "same")
+
+
+def _take(
+    trial: Trial, there: TrialFolder, here: TrialFolder, expected: Expected, other: Home, on: Callable[[str], None]
+) -> Merged:
+    from runners.trial import move_aside
+
+    home = Home(here.path.parent.parent)
+    aside = here.path.parent / MERGED.replace("*", uuid.uuid4().hex)
+    copy = TrialFolder(aside / trial.id)
+    try:
+        _copy(there, copy)
+        if problem := _problem(trial, copy, expected):
+            return Merged(trial.id, "refused", problem)
+        when = datetime.now(UTC).isoformat(timespec="seconds")
+        write_json(copy.origin, {"from": str(other.path.absolute()), "merged": when}, durable=False)
+        make_durable(copy.path)
+        write_text(copy.done, there.done.read_text(encoding="utf-8"))
+        on(trial.id)
+        move_aside.replace(home, trial.id)  # what was begun here
+        copy.path.rename(here.path)
+        make_durable(here.path.parent)
+    except OSError as error:
+        if here.state() is State.RUNNING:
+            return Merged(trial.id, "kept", "it is being trained here")
+        raise cannot_write(here.path, error, "What was taken before stands. ") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return Merged(trial.id, "taken")
+
+
+def _copy(there: TrialFolder, copy: TrialFolder) -> None:
+    """The files that a finished trial is read by, and the logs of its attempts; not `done`."""
+    copy.attempts_folder.mkdir(parents=True)
+    for name in ("settings", "environment", "vocabulary", "history", "best_checkpoint", "record"):
+        source: Path = getattr(there, name)
+        if source.exists():
+            shutil.copyfile(source, getattr(copy, name))
+    for path in there.attempts_folder.glob("[0-9]*"):
+        if path.is_file():
+            shutil.copyfile(path, copy.attempts_folder / path.name)
+
+
+def _problem(trial: Trial, folder: TrialFolder, expected: Expected) -> str:
+    """Why the trial in this folder is not to be taken; empty if it may be."""
+    from results.records import provenance, record, sealed
+
+    try:
+        sealed.whole(folder.record, must=True)
+        (row,) = record.collect([folder.record]).to_pylist()
+    except (sealed.Damaged, OSError) as error:
+        return f"its record: {error}"
+    except UserError as error:
+        return str(error).partition(" Train its trial anew")[0]
+    if problem := next(_disagreeing(trial, folder, row), ""):
+        return problem
+    code = provenance.code_differs(row["code_fingerprint"], expected.code[trial.id])
+    if code and not expected.stale:
+        return f"{code.replace('than now', 'than here')}; --stale takes it, and tables say so"
+    then, here = row["data_fingerprint"], expected.data.get(trial.id, "")
+    if here and here not in (then, then.partition("+")[0]):
+        return f"trained on other data than here: {then}, here {here}"
+    return ""
+
+
+def _disagreeing(trial: Trial, folder: TrialFolder, row: Mapping[str, Any]) -> Iterator[str]:
+    """What in the folder is not as the record, which carries a checksum, or the id say."""
+    from runners.training import checkpoints
+
+    settings = json.loads(row["settings"])
+    try:
+        own = trial_id(TrialSettings.model_validate(settings))
+    except ValidationError as error:
+        yield f"its settings do not fit this version: {error.errors()[0]['msg']}"
+        return
+    if own != trial.id:
+        yield f"its settings are those of {own}"
+    if read_json(folder.settings) != settings:
+        yield "settings.json is not as its record says"
+    noted = json.loads(row["environment"])
+    if {key: value for key, value in noted.items() if key != "data_problems"} != read_json(folder.environment):
+        yield "environment.json is not as its record says"
+    logged = {(entry["epoch"], entry["name"]): entry["value"] for entry in row["history"]}
+    found = {(r["epoch"], name): float(v) for r in folder.rows() for name, v in r.items() if name != "epoch"}
+    if found != logged:
+        yield "history.jsonl is not as its record says"
+    if trial.epochs:
+        import torch
+
+        try:
+            if checkpoints.load(folder.best_checkpoint, torch.device("cpu")) is None:
+                yield "its best.ckpt is missing"
+        except checkpoints.Corrupt as error:
+            yield f"its best.ckpt: {str(error).rpartition(': ')[2]}"
+
+
+def _data_here(cells: Sequence[Any], home: Home) -> dict[str, str]:
+    """By trial id, the data that finished trials here saw with the same data set and recipe."""
+    from results.records.scores import Scores
+
+    rows = Scores.read(cells, home).rows.values()
+    seen = {(row["dataset"], row["recipe"]): row["data_fingerprint"] for row in rows}
+    return {
+        trial.id: seen[cell.dataset, cell.recipe]
+        for cell in cells
+        if (cell.dataset, cell.recipe) in seen
+        for trial in cell.trials
+    }

@@ -1,0 +1,140 @@
+"""Merge: finished trials of another runs folder are verified, copied whole, and never put over ours."""
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from goalgrid.planning import merge
+from grid.errors import UserError
+from grid.store.home import Home, State
+from results.records import record
+
+from ...states import attempt, interrupt
+from ..conftest import Verb
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Home:
+    return Home(tmp_path / "here")
+
+
+def outcomes(verb: Verb, other: Home, home: Home, *words: str) -> dict[str, str]:
+    """The outcome and the reason of each trial by its objective."""
+    given = json.loads(verb("merge", str(other.path), *words, "--json", runs=home).stdout)
+    return {entry["trial"].split("_s0")[0].removeprefix("shapes_cnn-bow_"): _said(entry) for entry in given}
+
+
+def _said(entry: dict[str, str]) -> str:
+    return f"{entry['outcome']}: {entry['why']}" if entry["why"] else entry["outcome"]
+
+
+def files(home: Home) -> dict[str, bytes]:
+    return {str(path.relative_to(home.path)): path.read_bytes() for path in home.path.rglob("*") if path.is_file()}
+
+
+def test_a_merge_takes_each_trial_once_and_status_says_from_where(pair: Home, here: Home, verb: Verb) -> None:
+    before = files(pair)
+    assert outcomes(verb, pair, here, "--dry-run") == {"con_con": "taken", "sig-ms_cir": "taken"}
+    assert not here.path.exists()
+    assert outcomes(verb, pair, here) == {"con_con": "taken", "sig-ms_cir": "taken"}
+    status = verb("status", "demo", runs=here)
+    assert "demo: 2 trials: 2 done" in status.stdout
+    assert f"merged: 2 trials from {pair.path}" in status.stdout
+    assert "stale" not in status.stdout
+    taken = files(here)
+    assert outcomes(verb, pair, here) == {"con_con": "same", "sig-ms_cir": "same"}
+    assert files(here) == taken
+    assert files(pair) == before
+    assert verb("table", "demo", runs=here).stdout == verb("table", "demo", runs=pair).stdout
+
+
+@pytest.mark.parametrize("name", ["record.parquet", "settings.json", "history.jsonl", "best.ckpt", "environment.json"])
+def test_a_tampered_trial_is_refused(pair: Home, here: Home, verb: Verb, name: str) -> None:
+    path = pair.trials()[0].path / name
+    content = path.read_bytes()
+    place = content.index(b"1", len(content) // 3)
+    path.write_bytes(content[:place] + b"2" + content[place + 1 :])
+    found = outcomes(verb, pair, here)
+    wrong = "checksum is wrong" if name in ("record.parquet", "best.ckpt") else "is not as its record says"
+    assert found["con_con"].startswith("refused: ")
+    assert wrong in found["con_con"]
+    assert found["sig-ms_cir"] == "taken"
+    assert [folder.trial_id for folder in here.trials()] == [pair.trials()[1].trial_id]
+
+
+def test_other_code_other_data_and_another_identity_are_refused(pair: Home, here: Home, verb: Verb) -> None:
+    first, second = pair.trials()
+    rows = [record.collect([folder.record]).to_pylist()[0] for folder in (first, second)]
+    record.write(first.record, rows[0] | {"code_fingerprint": "4:0123456789abcdef"})
+    record.write(second.record, rows[1] | {"data_fingerprint": "2:other"})
+    found = outcomes(verb, pair, here)
+    assert found["con_con"] == "refused: trained by other code than here; --stale takes it, and tables say so"
+    assert found["sig-ms_cir"].startswith("refused: trained on other data than here: 2:other, here 2:")
+    assert outcomes(verb, pair, here, "--stale")["con_con"] == "taken"
+    assert "1 of 1 trials were trained by other code than now." in " ".join(
+        verb("table", "demo", runs=here).stdout.split()
+    )
+    changed = json.loads(rows[1]["settings"])
+    changed["train"]["lr"] = 0.5
+    record.write(second.record, rows[1] | {"settings": json.dumps(changed)})
+    assert (
+        "refused: its settings are those of shapes_cnn-bow_sig-ms_cir_s0-" in outcomes(verb, pair, here)["sig-ms_cir"]
+    )
+
+
+def test_what_is_done_or_trained_here_stays_and_what_was_cut_off_makes_room(pair: Home, here: Home, verb: Verb) -> None:
+    shutil.copytree(pair.path, here.path)
+    first, second = here.trials()
+    (row,) = record.collect([first.record]).to_pylist()
+    record.write(first.record, row | {"test_rsum": row["test_rsum"] + 1})
+    interrupt(second, epoch=1, step=5)
+    kept = first.record.read_bytes()
+    assert outcomes(verb, pair, here) == {"con_con": "kept: done here with other test_rsum", "sig-ms_cir": "taken"}
+    assert first.record.read_bytes() == kept
+    assert second.state() is State.DONE
+    assert [path.name.rpartition("-")[0] for path in here.replaced.iterdir()] == [second.trial_id]
+    second.done.unlink()
+    attempt(second)
+    assert outcomes(verb, pair, here)["sig-ms_cir"] == "kept: it is being trained here"
+    attempt(pair.trials()[1])
+    assert outcomes(verb, pair, here)["sig-ms_cir"] == "refused: a process there still holds it"
+
+
+def test_a_killed_merge_leaves_whole_trials_and_goes_on(pair: Home, here: Home, verb: Verb) -> None:
+    (grid,) = merge.grids_of(pair, here, "demo")
+    seen: list[str] = []
+
+    def die(trial_id: str) -> None:
+        seen.append(trial_id)
+        if len(seen) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if not child:
+        merge.merge(grid, pair, here, on=die)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    assert [folder.state() for folder in here.trials()] == [State.DONE]
+    assert len(list(here.trials_folder.glob(".merged-*"))) == 1
+    assert sorted(outcomes(verb, pair, here).values()) == ["same", "taken"]
+
+
+@pytest.mark.parametrize(
+    ("place", "words", "message"),
+    [
+        ("nothing", [], "no grid was run under"),
+        ("runs", ["--grid", "dem"], "unknown grid 'dem' in .* Did you mean 'demo'"),
+        ("runs", ["--runs", "."], "is the runs folder itself"),
+    ],
+)
+def test_a_wrong_merge_is_one_message(
+    pair: Home, here: Home, verb: Verb, place: str, words: list[str], message: str
+) -> None:
+    home = pair if "--runs" in words else here
+    with pytest.raises(UserError, match=message):
+        verb(
+            "merge", str(pair.path.parent / place), *[word for word in words if word not in ("--runs", ".")], runs=home
+        )
