@@ -19,7 +19,7 @@ from grid.objectives import CATALOGUE, OBJECTIVES, known_parameters, unknown_obj
 from grid.objectives.goal_matrix import GOAL
 from grid.objectives.parameters import VARIANTS
 from grid.overrides import CHANGES, apply_override, changed_name, name_and_folder, place_data
-from grid.resources import Reliability, Resources
+from grid.resources import UNTIL_RESOLVED, Budget, Reliability, Resources
 from grid.settings import DatasetSettings, TrainSettings
 from grid.settings.base import Name, Settings, check_name
 from grid.settings.encoders import RANDOM, Pretrained
@@ -98,6 +98,8 @@ class Grid(Settings):
     """Programs that show trainings; the driver copies all trials into each of them. An empty list: none."""
     resources: Resources = Resources()
     reliability: Reliability = Reliability()
+    budget: Budget | None = None
+    """Of a grid with seeds = "until resolved": `seeds` are all that it may spend."""
 
     @property
     def plain_name(self) -> str:
@@ -111,7 +113,8 @@ class Grid(Settings):
 
     def to_toml(self) -> str:
         """The grid as a file that loads to the same grid."""
-        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True), multiline_strings=True)
+        content = self.model_dump(mode="json", exclude_none=True)
+        return tomli_w.dumps(content | ({"seeds": UNTIL_RESOLVED} if self.budget else {}), multiline_strings=True)
 
     def places(self) -> dict[str, Path]:
         """The folders of pretrained weights on this machine, by the weights' name."""
@@ -263,7 +266,7 @@ def check(content: Mapping[str, Any], *, where: str) -> Grid:
         _activate(content)
     except UserError as error:
         raise several(where, [str(error)]) from None
-    problems = _unknown_names(content) + _doubled(content) + _wrong_values(content)
+    problems = _budgeted(content) + _unknown_names(content) + _doubled(content) + _wrong_values(content)
     try:
         grid = Grid.model_validate(content)
     except ValidationError as error:
@@ -271,6 +274,17 @@ def check(content: Mapping[str, Any], *, where: str) -> Grid:
     if problems:
         raise several(where, problems)
     return grid
+
+
+def _budgeted(content: dict[str, Any]) -> list[str]:
+    """Write all seeds that a budget allows in place of "until resolved"; what is wrong with seeds and budget."""
+    if content.get("seeds") != [UNTIL_RESOLVED]:
+        wrong = "seeds" in content and "budget" in content
+        return [f'[budget] goes with seeds = "{UNTIL_RESOLVED}", not with a list of seeds'] if wrong else []
+    content.setdefault("budget", {})
+    most = _given(content, "budget", dict).get("seeds", Budget.model_fields["seeds"].default)
+    content["seeds"] = list(range(most)) if isinstance(most, int) and most > 0 else [0]
+    return []
 
 
 def _activate(content: Mapping[str, Any]) -> None:

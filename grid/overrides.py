@@ -48,7 +48,7 @@ def apply_override(content: dict[str, Any], override: str, fields: Container[str
     first, _, rest = key.partition(".")
     if first in ("set", "sweep") and rest:
         content[first] = {**content.get(first, {}), rest: value}
-    elif first in ("data", "resources", "reliability") and rest:
+    elif first in ("data", "resources", "reliability", "budget") and rest:
         *path, last = key.split(".")
         table = content
         for part in path:

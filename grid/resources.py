@@ -1,6 +1,6 @@
-"""How a grid runs on this machine or cluster: what a job asks for, and how failures are met. Never part of identity."""
+"""How a grid runs: what a job asks of a machine, how failures are met, how many seeds are spent; never identity."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
@@ -75,4 +75,23 @@ class Reliability(Settings):
     )
     folder_seconds: Annotated[NonNegativeFloat, Unit("seconds")] = Field(
         default=60, description="how long a node waits for a shared folder to appear"
+    )
+
+
+UNTIL_RESOLVED = "until resolved"
+"""What stands for the seeds of a grid with a budget."""
+
+
+class Budget(Settings):
+    """[budget]: how many seeds a grid with seeds = "until resolved" may spend."""
+
+    seeds: Annotated[int, Field(ge=4, le=1000), Unit("seeds")] = Field(
+        default=10,
+        description="most seeds of a cell; each cell gets 3, and the cells that compete for the best get more",
+    )
+    difference: Annotated[NonNegativeFloat, Unit("percent points")] = Field(
+        default=0.5, description="cells that differ by less need not be told apart"
+    )
+    metric: Literal["r1", "r5", "r10", "rsum"] = Field(
+        default="r1", description="what decides: a recall, as the mean of both directions, or rsum"
     )

@@ -20,6 +20,7 @@ from grid.uses import Use
 
 if TYPE_CHECKING:
     from results.records.provenance import Now, Stale
+    from results.statistics.resolving import Resolution
 
 
 ORDER = (State.DONE, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED)
@@ -130,6 +131,15 @@ class Overview:
         return stale | {own: [provenance.Stale(provenance.Cause.RECORD, why)] for own, why in self.unreadable.items()}
 
     @cached_property
+    def contests(self) -> "dict[str, Resolution]":
+        """Where the contest for the best stands, by block; empty for a grid with fixed seeds."""
+        if self.grid.budget is None:
+            return {}
+        from goalgrid.planning import seeds
+
+        return seeds.contests(self.grid.budget, expand(self.grid), self.home)
+
+    @cached_property
     def data(self) -> DataAtHand:
         return DataAtHand(self.grid, self.home)
 
@@ -156,8 +166,13 @@ class Overview:
 
 
 def cells_of(grid: Grid, home: Home) -> list[Cell]:
-    """The cells of a grid, with the trials that it has by now."""
-    return expand(grid)
+    """The cells of a grid, with the trials that it has by now: if seeds are added until resolved, a part of them."""
+    cells = expand(grid)
+    if grid.budget is None:
+        return cells
+    from goalgrid.planning import seeds
+
+    return seeds.so_far(grid.budget, cells, home)
 
 
 def many(number: int, what: str) -> str:

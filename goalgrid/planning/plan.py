@@ -9,7 +9,7 @@ from goalgrid.planning.costs import GridCost, cost_of
 from goalgrid.planning.decisions import Choice, TrialDecision, decide, starting, to_replace, to_train
 from goalgrid.planning.overview import Overview, many, ranges
 from goalgrid.planning.work import work_of
-from grid.expansion import Trial
+from grid.expansion import Trial, expand, trials_of
 
 LABEL = 11
 """Width of the label before a group of lines."""
@@ -45,6 +45,7 @@ class Plan:
             "reasons": [decision.to_dict() for decision in self.decisions],
             "work": [part.to_dict() for part in work_of(self.overview, trials)],
             "cost": self.cost.to_dict(),
+            **({"most_trials": len(trials_of(expand(self.overview.grid)))} if self.overview.grid.budget else {}),
             "gpu_shares": {str(key): share for key, share in gpu_costs.shares(self.overview, trials).items()},
             "tables": [paper_coverage.to_dict(table) for table in paper_coverage.fills(self.overview)],
         }
@@ -59,6 +60,7 @@ class Plan:
         return [
             f"{overview.grid.name}: {overview.headline()}",
             *(f"  {name:{LABEL}}{len(values):3}  {', '.join(ranges(values))}" for name, values in axes),
+            *_labelled("budget", _budget(overview)),
             *_labelled("trains", _grouped([decision for decision in decisions if decision.starts])),
             *_labelled("leaves", _grouped([decision for decision in decisions if not decision.starts])),
             *_labelled("tables", tables),
@@ -67,6 +69,17 @@ class Plan:
             *_labelled("GPU", [f"{key}: {need.text()}" for key, need in gpu_costs.measured(overview, trials).items()]),
             *(_each(decisions) if each else ()),
         ]
+
+
+def _budget(overview: Overview) -> list[str]:
+    """How many trials there are now and at most, and where each contest stands."""
+    if overview.grid.budget is None:
+        return []
+    from goalgrid.planning import seeds
+
+    most = len(trials_of(expand(overview.grid)))
+    now = f"{many(len(overview.trials), 'trial')} now, at most {most:,}: seeds are added until resolved"
+    return [now, *seeds.lines(overview.contests, overview.grid.budget)]
 
 
 def _work(overview: Overview, trials: Sequence[Trial]) -> list[str]:

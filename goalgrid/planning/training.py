@@ -1,12 +1,13 @@
 """Training what is not done of a grid: decides which trials, and launches them."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from goalgrid.planning.decisions import Choice, TrialDecision, decide, to_replace, to_train
 from goalgrid.planning.overview import Overview, many
 from goalgrid.terminal.views import err, out, say
+from grid.store.home import State
 from grid.store.saved_grid import save_grid
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ def train(
 ) -> list[TrialDecision]:
     """Train the chosen trials, and save the grid as it is run; the decisions on them. The disk tells how they ended.
 
+    Where seeds are added until resolved, the trials that these decide on are trained too, round by round, as long as
+    every trial of a round ends.
+
     Args:
         here: train in this process, without Ray.
         address: of a Ray cluster; None: a Ray for this launch.
@@ -38,11 +42,40 @@ def train(
     """
     from runners.watching.trackers import trackers_of
 
+    launched = partial(
+        _round,
+        here=here,
+        address=address,
+        trackers=trackers_of(overview.grid, overview.home, mlflow_uri),
+        notify=notify,
+        allow_leak=allow_leak,
+    )
+    decisions, known = launched(overview, choice), set(overview.states)
+    while overview.grid.budget and not choice.failed:
+        overview = Overview.of(overview.grid, overview.home)
+        left = known & {trial.id for trial in overview.left() if overview.states[trial.id] is not State.FAILED}
+        if left or overview.states.keys() <= known:
+            break
+        known |= set(overview.states)
+        decisions += launched(overview, Choice(choice.only))
+    return [decision for decision in decisions if decision.trial.id in overview.states]
+
+
+def _round(
+    overview: Overview,
+    choice: Choice,
+    *,
+    here: bool,
+    address: str | None,
+    trackers: "Sequence[Tracker]",
+    notify: "Notify | None",
+    allow_leak: bool,
+) -> list[TrialDecision]:
+    """A launch of the chosen trials, if any is left to train."""
     overview.data.check(overview.selected(choice.only))
     decisions = decide(overview, choice)
     todo, anew = to_train(decisions), to_replace(decisions)
     save = partial(save_grid, overview.grid, overview.trials, overview.home)
-    trackers = trackers_of(overview.grid, overview.home, mlflow_uri)
     if not todo:
         save()
         _copy_late(overview, trackers)
@@ -57,7 +90,7 @@ def train(
     return decisions
 
 
-def _copy_late(overview: Overview, trackers: "Iterable[Tracker]") -> None:
+def _copy_late(overview: Overview, trackers: "Sequence[Tracker]") -> None:
     """Copy finished trials into the trackers that an earlier launch could not copy."""
     from runners.watching.mirror import Mirror
 

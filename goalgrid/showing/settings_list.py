@@ -12,11 +12,16 @@ from grid.gridfile import SECTIONS, Location
 from grid.objectives import CATALOGUE
 from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.objectives.parameters import Parameter
-from grid.resources import Reliability, Resources
+from grid.resources import Budget, Reliability, Resources
 from grid.settings import ObjectiveSettings
 from grid.settings.base import CHOICES, ReadWhere, Unit
 
-TABLES: dict[str, type[BaseModel]] = {"data.NAME": Location, "resources": Resources, "reliability": Reliability}
+TABLES: dict[str, type[BaseModel]] = {
+    "data.NAME": Location,
+    "resources": Resources,
+    "reliability": Reliability,
+    "budget": Budget,
+}
 """The tables of a grid file whose settings change no trial."""
 SWEEPABLE = "[set] or [sweep]"
 FORMATS = ("terminal", "markdown")

@@ -121,6 +121,7 @@ def to_dict(overview: Overview) -> dict[str, Any]:
         "stale": stale(overview),
         "former": overview.former(),
         "merged": merged(overview),
+        "seeds": {title: asdict(found) for title, found in overview.contests.items()},
         "left": [trial.id for trial in overview.left()],
     }
 
@@ -135,16 +136,26 @@ def lines(overview: Overview) -> list[str]:
     ]
 
 
+def seed_lines(overview: Overview) -> list[str]:
+    """Where seeds are added until resolved: what competes in each block, and what is out, with their seeds."""
+    if overview.grid.budget is None:
+        return []
+    from goalgrid.planning import seeds
+
+    return seeds.lines(overview.contests, overview.grid.budget)
+
+
 def ended(overview: Overview) -> list[str]:
     """What a launch says at its end: the states, why trials failed, and which trials no table shows."""
     headline = f"{overview.grid.name}: {overview.headline()}"
-    return [headline, *failure_lines(overview), *other_data_lines(overview)]
+    return [headline, *seed_lines(overview), *failure_lines(overview), *other_data_lines(overview)]
 
 
 def note_lines(overview: Overview) -> list[str]:
     """The trials that are collapsed or stale, the trials that left the grid, and its runs with overrides."""
     others = variants(overview.grid.name, overview.home)
     return [
+        *seed_lines(overview),
         *(f"collapsed: {trial.id}: validation recall is at chance level" for trial in collapsed(overview)),
         *_stale_lines(overview),
         *(

@@ -10,6 +10,7 @@ import typer
 
 from goalgrid.planning.data_at_hand import DataAtHand, now
 from goalgrid.planning.overview import Overview, cells_of, many, named_tables_exist, recall, variants
+from goalgrid.showing.status import seed_lines
 from goalgrid.terminal import DIFFERENT
 from goalgrid.terminal.options import all_known, runs_option
 from goalgrid.terminal.views import say, show, show_table
@@ -52,7 +53,14 @@ def draw(request: "TableRequest", home: Home, grid: Grid | None = None) -> "Tabl
         return _printed(request)
     grid = grid or recall(request.grid, home, request.set_)
     anew = start(request.grid, home, request.set_)
-    return request.draw(*measured(grid, home, request.protocol, anew, interval=request.interval))
+    drawn = request.draw(*measured(grid, home, request.protocol, anew, interval=request.interval))
+    return with_seeds(drawn, Overview.of(grid, home)) if grid.budget else drawn
+
+
+def with_seeds(drawn: "Table", overview: Overview) -> "Table":
+    """The table, with a caption that says how many seeds each cell has, and which cells are out."""
+    told = [f"{line[0].upper()}{line[1:]}." for line in seed_lines(overview)]
+    return replace(drawn, caption=" ".join([drawn.caption, *told]))
 
 
 def measured(
@@ -122,7 +130,7 @@ def kept(overview: Overview) -> "Table | None":
     from results.export.table_request import TableRequest
     from results.renderers import write_all
 
-    drawn = TableRequest(overview.grid.name).draw(overview.cells, scores)
+    drawn = with_seeds(TableRequest(overview.grid.name).draw(overview.cells, scores), overview)
     folder = overview.home.grid(overview.grid.name)
     try:
         results(scores.rows, overview.home, folder.results)

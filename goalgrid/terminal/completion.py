@@ -8,7 +8,7 @@ from grid import catalog
 from grid.gridfile import Grid, dotted_names
 from grid.objectives import OBJECTIVES
 from grid.overrides import NO_TRIALS
-from grid.resources import Reliability, Resources
+from grid.resources import Budget, Reliability, Resources
 
 
 def grids(incomplete: str) -> list[str]:
@@ -47,6 +47,7 @@ def settings(incomplete: str) -> list[str]:
     """Names that `goalgrid settings` explains."""
     running = [f"resources.{name}" for name in Resources.model_fields]
     running += [f"reliability.{name}" for name in Reliability.model_fields]
+    running += [f"budget.{name}" for name in Budget.model_fields]
     return _begun(incomplete, [*dotted_names(), *running])
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from goalgrid.showing import settings_list
 from grid.gridfile import dotted_names
-from grid.resources import Reliability, Resources
+from grid.resources import Budget, Reliability, Resources
 
 from ...conftest import ROOT, Goalgrid
 
@@ -20,6 +20,7 @@ def test_every_setting_of_a_grid_file_is_listed_with_its_meaning() -> None:
     names = {setting.name for setting in listed}
     running = {f"resources.{name}" for name in Resources.model_fields}
     running |= {f"reliability.{name}" for name in Reliability.model_fields}
+    running |= {f"budget.{name}" for name in Budget.model_fields}
     assert names == {*dotted_names(), *running, "data.NAME.root"}
     assert [setting.name for setting in listed if len(setting.meaning) < 5 or setting.meaning.endswith(".")] == []
 

@@ -1,0 +1,103 @@
+"""Seeds until resolved: the trials that a grid with a budget has by now, as its finished trials decide.
+
+The disk is the state: every look is replayed from the records, so that each command sees the same trials, and `run`,
+given again, goes on where it was.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from grid.expansion import Cell
+from grid.resources import Budget
+from grid.store.home import Home, State
+from results.analysis.factors import GridPart, parts_of
+from results.layouts.columns import by_direction
+from results.records import missing, record_cache
+from results.statistics.resolving import FIRST, Resolution, resolve
+
+
+def contests(budget: Budget, cells: Sequence[Cell], home: Home) -> dict[str, Resolution]:
+    """Where the contest for the best stands, by the title of a block: a data set, a recipe and swept values.
+
+    Args:
+        cells: with all trials that the budget allows.
+    """
+    return {part.title: found for part, found in _contests(budget, cells, home)}
+
+
+def so_far(budget: Budget, cells: Sequence[Cell], home: Home) -> list[Cell]:
+    """The cells with the trials that they are to have by now, and with those that other trials come from."""
+    wanted = {cell.trials[-1].id: FIRST for cell in cells}
+    for part, found in _contests(budget, cells, home):
+        for name, number in found.seeds.items():
+            own = part.cells[name].trials[-1].id
+            wanted[own] = max(wanted[own], number)
+    holder = {trial.id: cell.trials[-1].id for cell in cells for trial in cell.trials}
+    for cell in reversed(cells):  # parents come before
+        number = wanted[cell.trials[-1].id]
+        for parent in cell.trials[number - 1].parents:
+            wanted[holder[parent]] = max(wanted[holder[parent]], number)
+    return [replace(cell, trials=cell.trials[: wanted[cell.trials[-1].id]]) for cell in cells]
+
+
+def lines(found: Mapping[str, Resolution], budget: Budget) -> list[str]:
+    """A line for each block: what competes, with how many seeds, and what is out, with how many."""
+    words = {
+        "open": f"open, at most {budget.seeds} seeds",
+        "resolved": f"resolved: what competes differs by less than {budget.difference:g} points, or is a single cell",
+        "spent": f"the budget of {budget.seeds} seeds is spent",
+    }
+    return [
+        f"seeds of {title}: {words[block.state]}; competing: {_counted(block, block.competing)}"
+        + (f"; out: {_counted(block, block.out)}" if block.out else "")
+        + (f"; left out until its failed trial is done: {', '.join(block.failed)}" if block.failed else "")
+        for title, block in found.items()
+    ]
+
+
+def _counted(block: Resolution, names: Sequence[str]) -> str:
+    """`3 seeds con_con, lin_con; 5 seeds sig_cir`."""
+    groups: dict[int, list[str]] = {}
+    for name in names:
+        groups.setdefault(block.seeds[name], []).append(name)
+    return "; ".join(f"{number} seeds {', '.join(members)}" for number, members in sorted(groups.items()))
+
+
+def _contests(budget: Budget, cells: Sequence[Cell], home: Home) -> list[tuple[GridPart, Resolution]]:
+    """The blocks; a cell of which a trial failed for good takes no part until that trial is done."""
+    ids = [trial.id for cell in cells for trial in cell.trials]
+    states = missing.states(ids, home)
+    values = _values(budget, [own for own, state in states.items() if state is State.DONE], home)
+    found = []
+    for part in parts_of(cells):
+        known = {name: _known(cell, values) for name, cell in part.cells.items()}
+        playing = {
+            name: own
+            for name, own in known.items()
+            if len(own) == budget.seeds or states.get(part.cells[name].trials[len(own)].id) is not State.FAILED
+        }
+        resolution = resolve(playing, budget=budget.seeds, difference=budget.difference)
+        failed = {name: max(len(known[name]) + 1, FIRST) for name in known if name not in playing}
+        found.append((part, replace(resolution, seeds={**resolution.seeds, **failed}, failed=tuple(failed))))
+    return found
+
+
+def _known(cell: Cell, values: Mapping[str, float]) -> list[float]:
+    """The values of a cell's first trials, up to the first one that is not done."""
+    known = []
+    for trial in cell.trials:
+        if trial.id not in values:
+            break
+        known.append(values[trial.id])
+    return known
+
+
+def _values(budget: Budget, done: Sequence[str], home: Home) -> dict[str, float]:
+    """The metric that decides of finished trials, by id; of a recall, the mean of both directions."""
+    columns = [f"test_{name}" for name in by_direction(budget.metric)]
+    unreadable: dict[Path, str] = {}
+    paths = [home.trial(trial_id).record for trial_id in done]
+    rows: list[dict[str, Any]] = record_cache.read(home, paths, ["trial_id", *columns], unreadable).to_pylist()
+    return {row["trial_id"]: sum(row[name] for name in columns) / len(columns) for row in rows}
