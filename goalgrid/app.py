@@ -10,7 +10,7 @@ import typer
 from goalgrid.terminal import WRONG_USAGE
 from goalgrid.terminal.characters import spell_out
 from goalgrid.terminal.views import say, show
-from goalgrid.verbs import comparing, data, results, shipped, training
+from goalgrid.verbs import comparing, data, evaluating, results, shipped, training
 from grid.errors import UserError
 
 COLLECT = (100_000, 50, 1_000)
@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for verbs in (shipped.verbs, training.verbs, results.verbs, comparing.verbs):
+for verbs in (shipped.verbs, training.verbs, results.verbs, comparing.verbs, evaluating.verbs):
     app.add_typer(verbs)
 app.add_typer(data.verbs, name="data")
 

@@ -158,11 +158,13 @@ def build(
     min_count: int = 1,
     split: str = "plain",
     vocabulary: Path | None = None,
+    known: Sequence[str] = (),
 ) -> CaptionReader:
     """The reader of an encoder with these settings; a vocabulary is that of the training captions, or a peer's file.
 
     Args:
         split: a name in `SPLITTERS`.
+        known: words in the order of their indices, which a trained model knows; they replace any other vocabulary.
 
     Raises:
         UserError: the weights' tokenizer cannot be found, or the file is no vocabulary.
@@ -176,6 +178,6 @@ def build(
         min_count=min_count,
         boundaries=settings.boundaries,
         masked=masked,
-        known=vocabulary_files.read(vocabulary) if vocabulary else (),
+        known=known or (vocabulary_files.read(vocabulary) if vocabulary else ()),
         split=SPLITTERS[split],
     )

@@ -121,22 +121,26 @@ def jobs_for(
     Raises:
         UserError: a GPU share cannot be scheduled.
     """
-    roots = tuple((name, str(grid.root(name))) for name in grid.datasets if grid.root(name))
     resources = grid.resources
-    weights = tuple((name, str(folder.absolute())) for name, folder in grid.places().items())
-    uses = tuple((use.path, use.source) for use in grid.uses)
-    features = Path(resources.features or home.features).expanduser().absolute()
     jobs = []
     for chain in chains(trials):
         share = max(gpu_share(resources, trial.settings.recipe) for trial in chain) if gpus else 0.0
-        data = home.data.absolute()
-        machine = Machine(
-            resources.cpu, resources.workers, share > 0, roots, weights, features, data, uses, resources.replicas
-        )
+        machine = machine_for(grid, home, gpu=share > 0)
         settings, ids = tuple(trial.settings for trial in chain), tuple(trial.id for trial in chain)
         request = Request(resources.cpus, share, tuple(resources.custom.items()), min(share, 1.0) or 1.0)
         jobs.append(Job(settings, ids, Home(home.path.absolute()), machine, request, launched))
     return jobs
+
+
+def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
+    """What a trial of the grid may use, and where data and weights are."""
+    resources = grid.resources
+    roots = tuple((name, str(grid.root(name))) for name in grid.datasets if grid.root(name))
+    weights = tuple((name, str(folder.absolute())) for name, folder in grid.places().items())
+    uses = tuple((use.path, use.source) for use in grid.uses)
+    features = Path(resources.features or home.features).expanduser().absolute()
+    data = home.data.absolute()
+    return Machine(resources.cpu, resources.workers, gpu, roots, weights, features, data, uses, resources.replicas)
 
 
 def gpu_share(resources: Resources, recipe: str) -> float:

@@ -44,9 +44,18 @@ class Inputs:
 
     @classmethod
     def prepare(
-        cls, pairs: Pairs, dataset: DatasetSettings, text: TextSettings, content: Content, machine: Machine
+        cls,
+        pairs: Pairs,
+        dataset: DatasetSettings,
+        text: TextSettings,
+        content: Content,
+        machine: Machine,
+        known: Sequence[str] = (),
     ) -> "Inputs":
         """Build or read the vocabulary, and encode the captions of all splits.
+
+        Args:
+            known: the words of a trained model, in the order of their indices; empty: those of these data.
 
         Raises:
             UserError: the vocabulary or a tokenizer cannot be read.
@@ -61,6 +70,7 @@ class Inputs:
             min_count=dataset.min_count,
             split=dataset.words,
             vocabulary=root / file if file and root else None,
+            known=known,
         )
         tokens = {
             "train": reader.encode(pairs.train.captions, max_words=dataset.max_words, drop=text.word_drop),
@@ -110,14 +120,17 @@ class Batch:
         return images, (ids, lengths), owners
 
 
-def prepare(settings: TrialSettings, machine: Machine) -> Inputs:
+def prepare(settings: TrialSettings, machine: Machine, known: tuple[str, ...] = ()) -> Inputs:
     """Open the trial's data and encode its captions; cached for the next trial with the same data.
+
+    Args:
+        known: the words of a trained model, in the order of their indices; empty: those of these data.
 
     Raises:
         UserError: the data cannot be used; says why.
     """
     held = content_of(settings, machine)
-    inputs = _inputs(settings.dataset, settings.model.image, settings.model.text, machine, held)
+    inputs = _inputs(settings.dataset, settings.model.image, settings.model.text, machine, held, known)
     opening.check_protocol(inputs.pairs, settings.dataset.name, settings.dataset.protocol)
     check_sets(settings.model, inputs.pairs.train.images.shape)
     if settings.model.of_sets:
@@ -155,10 +168,15 @@ def feature_source(dataset: DatasetSettings, image: BackboneSettings, machine: M
 
 @lru_cache(maxsize=4)
 def _inputs(
-    dataset: DatasetSettings, image: ImageSettings, text: TextSettings, machine: Machine, held: Content
+    dataset: DatasetSettings,
+    image: ImageSettings,
+    text: TextSettings,
+    machine: Machine,
+    held: Content,
+    known: tuple[str, ...],
 ) -> Inputs:
     pairs = OPENED.get(image.encoder, _as_they_lie)(dataset, image, machine, held)
-    return Inputs.prepare(pairs, dataset, text, held, machine)
+    return Inputs.prepare(pairs, dataset, text, held, machine, known)
 
 
 def _as_they_lie(dataset: DatasetSettings, image: ImageSettings, machine: Machine, held: Content) -> Pairs:

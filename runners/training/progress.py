@@ -206,7 +206,7 @@ def chosen(folder: TrialFolder, train: TrainSettings, device: torch.device) -> t
     if train.selection == "last" and epoch != train.epochs:
         raise UserError(
             f"{folder.trial_id} keeps its weights of epoch {epoch}, which validated best, and train.selection = 'last' "
-            f"picks epoch {train.epochs}. Leave train.selection at 'best-val-rsum' for the members of an ensemble."
+            f"picks epoch {train.epochs}. Leave train.selection at 'best-val-rsum' where weights are read again."
         )
     return dict(content["model"]), str(content["sources"]["data"])
 

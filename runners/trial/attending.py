@@ -11,7 +11,7 @@ from retrieval.scorers.sets import Sets
 from retrieval.words.text_readers import Vocabulary
 from runners.training.embedding import precision
 from runners.training.machine import Machine
-from runners.trial.ensemble import Member
+from runners.trial.loaded_model import LoadedModel
 
 
 class Attending:
@@ -23,7 +23,7 @@ class Attending:
 
     def __init__(self, folder: TrialFolder, machine: Machine) -> None:
         self.trial = folder.trial_id
-        self.member = Member.load(folder, machine)
+        self.member = LoadedModel.of_trial(folder, machine)
         self.member.model.eval()
         settings, split = self.member.settings, self.member.inputs.pairs.test
         name, view = settings.dataset.name, settings.model.image.view

@@ -9,18 +9,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from grid.protocols import protocol
-from grid.settings import TrialSettings
-from grid.store.files import read_json
 from grid.store.home import TrialFolder
 from retrieval import evaluation
 from retrieval.evaluation import Rows
-from retrieval.model import Vse
 from retrieval.splits.pairs import DataError
 from runners.training.embedding import TILE, embedded, scored
-from runners.training.inputs import Inputs, data_fingerprint, prepare
-from runners.training.learner import model_of
 from runners.training.machine import Machine
-from runners.training.progress import chosen
+from runners.trial.loaded_model import LoadedModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,36 +35,6 @@ class Joint:
         return self.parts[0].device
 
 
-@dataclass(frozen=True, eq=False)
-class Member:
-    """A trained model, and the data as its trial read them."""
-
-    model: Vse
-    settings: TrialSettings
-    inputs: Inputs
-
-    @classmethod
-    def load(cls, folder: TrialFolder, machine: Machine) -> "Member":
-        """The model of a finished trial, with the weights whose test metrics its record holds.
-
-        Raises:
-            DataError: it was trained on other data than are here now.
-            UserError: its weights cannot be read, or are not kept.
-        """
-        settings = settings_of(folder)
-        inputs = prepare(settings, machine)
-        weights, before = chosen(folder, settings.train, inputs.device)
-        now = data_fingerprint(inputs, settings.model)
-        if before != now:
-            raise DataError(
-                f"trial {folder.trial_id} was trained on other data than are here now ({before} -> {now}). Train it "
-                "anew: goalgrid resume GRID --stale."
-            )
-        model = model_of(settings, inputs)
-        model.load_weights(weights)
-        return cls(model, settings, inputs)
-
-
 class Ensemble:
     """The mean of the scores of several models.
 
@@ -77,7 +42,7 @@ class Ensemble:
         beat: called after each step of the evaluation.
     """
 
-    def __init__(self, members: Sequence[Member], beat: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, members: Sequence[LoadedModel], beat: Callable[[], None] = lambda: None) -> None:
         self.members, self.beat = members, beat
 
     @classmethod
@@ -90,7 +55,7 @@ class Ensemble:
         """
         members = []
         for folder in folders:
-            members.append(Member.load(folder, machine))
+            members.append(LoadedModel.of_trial(folder, machine))
             beat()
         return cls(members, beat)
 
@@ -132,8 +97,3 @@ class Ensemble:
             ranks = evaluation.rank_in_folds(image, text, owners, fold, self.scores, chunk=TILE)
         self.beat()
         return ranks
-
-
-def settings_of(folder: TrialFolder) -> TrialSettings:
-    """The settings with which a trial was trained."""
-    return TrialSettings.model_validate(read_json(folder.settings))

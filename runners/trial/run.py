@@ -27,9 +27,10 @@ from runners.training.replicas import Replicas
 from runners.training.trainer import Hooks, Preempted, Trainer, validation
 from runners.trial import holding, move_aside
 from runners.trial.endings import classify, given_up
-from runners.trial.ensemble import Ensemble, settings_of
+from runners.trial.ensemble import Ensemble
 from runners.trial.events import Event, EventKind, Listener
 from runners.trial.holding import Hold, Origin
+from runners.trial.loaded_model import settings_of
 from runners.trial.stopping import Stop
 
 STEP_SECONDS = 1.0

@@ -13,7 +13,7 @@ from grid.store.home import Home, TrialFolder
 from results.records import record
 from runners.training.embedding import embedded, scored
 from runners.training.machine import Machine
-from runners.trial.ensemble import Member
+from runners.trial.loaded_model import LoadedModel
 from tests.conftest import Goalgrid
 
 GRID = """
@@ -57,7 +57,7 @@ def remove(folder: TrialFolder) -> None:
 
 
 def test_its_metrics_are_those_of_the_mean_of_the_members_scores(runs: Path) -> None:
-    members = [Member.load(of_recipe(runs, recipe), Machine()) for recipe in ("words", "cells")]
+    members = [LoadedModel.of_trial(of_recipe(runs, recipe), Machine()) for recipe in ("words", "cells")]
     matrices = []
     for member in members:
         image, text, owners = embedded(member.model, member.settings, member.inputs, "test")
@@ -92,6 +92,15 @@ def test_every_verb_takes_it(runs: Path, goalgrid: Goalgrid) -> None:
     assert "cells on shapes: from 1 finished trial" in planned.stdout
     assert "both on shapes: not known" not in planned.stdout
     assert "both" in goalgrid("table", "pair", runs=runs).stdout
+    alone = goalgrid("evaluate", "--trial", of_recipe(runs, "both").trial_id, runs=runs)
+    assert f"is an ensemble: it has no weights. Evaluate its members: --trial {of_recipe(runs, 'words').trial_id}" in (
+        alone.stderr
+    )
+    of_sets = ("evaluate", "--trial", of_recipe(runs, "cells").trial_id, "--embeddings", str(runs / "sets.npz"))
+    assert "the record of this trial has the same numbers" in goalgrid(*of_sets, runs=runs).stdout
+    with np.load(runs / "sets.npz") as held:
+        assert held["images"].shape[1:] == (4, 16)
+        assert held["texts"].shape == (held["text_sizes"].sum(), 16)
     page = goalgrid("report", "pair", "--output", str(runs / "page.html"), runs=runs)
     assert page.returncode == 0, page.stderr
     text = (runs / "page.html").read_text(encoding="utf-8")
@@ -126,5 +135,5 @@ def test_a_member_without_its_weights_is_told(runs: Path) -> None:
     cells = of_recipe(runs, "cells")
     kept = cells.best_checkpoint.rename(runs / "kept")
     with pytest.raises(UserError, match=r"best checkpoint .* cannot be read"):
-        Member.load(cells, Machine())
+        LoadedModel.of_trial(cells, Machine())
     kept.rename(cells.best_checkpoint)

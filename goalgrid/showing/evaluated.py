@@ -1,0 +1,236 @@
+"""A checkpoint evaluated again: which data it reads, what it reaches there, and what its record says."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from goalgrid.planning.overview import many
+from goalgrid.terminal.options import all_known, runs_option
+from grid import catalog
+from grid.errors import UserError, unknown
+from grid.gridfile import Grid, make_known
+from grid.protocols import shown
+from grid.settings import TrialSettings
+from grid.store.files import written_aside
+from grid.store.home import Home, State, TrialFolder
+from grid.store.saved_grid import read_grid
+
+if TYPE_CHECKING:
+    from runners.training.machine import Machine
+    from runners.trial.loaded_model import Evaluation, LoadedModel
+
+SPLITS = ("val", "test")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a user wants to know of a checkpoint.
+
+    Args:
+        protocol: None: the data set's default for the test split, the whole split for the validation split.
+        root: [DATASET=]DIR of the data; empty: the trial's own.
+        weights: NAME=DIR of pretrained networks.
+    """
+
+    split: str = "test"
+    protocol: str | None = None
+    root: str = ""
+    weights: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        all_known(("split", self.split, SPLITS))
+
+    def protocol_of(self, settings: TrialSettings) -> str | None:
+        """The protocol by which a split is ranked; None: as a whole.
+
+        Raises:
+            UserError: the data set has no such protocol.
+        """
+        if self.protocol is None:
+            return settings.dataset.protocol if self.split == "test" else None
+        known = catalog.protocols(settings.dataset.name)
+        if self.protocol not in known:
+            raise UserError(unknown("protocol", self.protocol, known, where=f"of data set {settings.dataset.name!r}"))
+        return self.protocol
+
+    def moved(self, settings: TrialSettings) -> TrialSettings:
+        """The settings with the data set that --root names."""
+        name, named, _ = self.root.rpartition("=")
+        if not named or name == settings.dataset.name:
+            return settings
+        dataset = {"name": name, "protocol": catalog.protocols(name)[0], "vocabulary": None}
+        return settings.model_copy(update={"dataset": settings.dataset.model_copy(update=dataset)})
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """A checkpoint on a split.
+
+    Args:
+        subject: the trial's id, or the file.
+        said: what is known of the checkpoint, by name.
+        recorded: the metrics that its record has for this split and protocol; empty: it has none.
+    """
+
+    subject: str
+    dataset: str
+    split: str
+    protocol: str | None
+    found: "Evaluation"
+    said: Mapping[str, Any] = field(default_factory=dict)
+    recorded: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        return self.found.ranks.metrics()
+
+    def to_dict(self) -> dict[str, Any]:
+        ranks = {"i2t": self.found.ranks.i2t.tolist(), "t2i": self.found.ranks.t2i.tolist()}
+        named = {"subject": self.subject, **self.said, "dataset": self.dataset, "split": self.split}
+        record = {"recorded": dict(self.recorded)} if self.recorded else {}
+        return {**named, "protocol": self.protocol, "metrics": self.metrics, **record, "ranks": ranks}
+
+    def lines(self) -> list[str]:
+        """The metrics in percent, and whether the record has the same."""
+        metrics, ranks = self.metrics, self.found.ranks
+        by = f", protocol {shown(self.protocol)}" if self.protocol else ""
+        sizes = f"{many(len(ranks.i2t), 'image')}, {many(len(ranks.t2i), 'caption')}"
+        told = "".join(f", {name} {value}" for name, value in self.said.items())
+        lines = [
+            f"{self.subject}{told}",
+            f"{self.split} split of {self.dataset}{by}: {sizes}",
+            f"      {'R@1':>6}  {'R@5':>6}  {'R@10':>6}  median rank",
+        ]
+        for direction in ("i2t", "t2i"):
+            row = "  ".join(f"{metrics[f'{direction}_r{k}']:6.2f}" for k in (1, 5, 10))
+            lines.append(f"  {direction} {row}  {metrics[f'{direction}_medr']:.0f}")
+        lines.append(f"  rsum {metrics['rsum']:.2f}")
+        if other := [name for name, value in self.recorded.items() if value != metrics[name]]:
+            differ = ", ".join(f"{name} {self.recorded[name]:.2f}" for name in other)
+            lines.append(f"the record of this trial has other numbers: {differ}")
+        elif self.recorded:
+            lines.append("the record of this trial has the same numbers")
+        return lines
+
+    def save(self, path: Path) -> None:
+        """Write embeddings and ranks as .npz.
+
+        Raises:
+            UserError: the path ends otherwise, or cannot be written.
+        """
+        import numpy as np
+
+        with written_aside(path) as aside, aside.open("wb") as file:
+            np.savez(file, **self.found.arrays())
+
+
+def own(trial_id: str, home: Home, wanted: Wanted) -> Evaluated:
+    """The best checkpoint of a finished trial on a split of its own data, or of other data of the same kind.
+
+    Raises:
+        UserError: there is no such trial, it is not done or an ensemble, or the data do not fit it.
+    """
+    folder = _finished(trial_id, home)
+    machine = _machine(folder, home, wanted)
+    from runners.trial.loaded_model import LoadedModel, settings_of
+
+    trained = settings_of(folder)
+    if trained.ensemble:
+        raise UserError(
+            f"{trial_id} is an ensemble: it has no weights. Evaluate its members: "
+            f"{', '.join(f'--trial {member}' for member in trained.ensemble)}."
+        )
+    settings = wanted.moved(trained)
+    protocol = wanted.protocol_of(settings)
+    loaded = LoadedModel.of_trial(folder, machine, settings if wanted.root else None)
+    recorded = {} if wanted.root else _recorded(folder, trained, wanted.split, protocol)
+    said = {"recipe": trained.recipe, "objective": trained.objective.name, "seed": trained.seed}
+    return _evaluated(loaded, trial_id, wanted, protocol, said, recorded)
+
+
+def _evaluated(
+    loaded: "LoadedModel",
+    subject: str,
+    wanted: Wanted,
+    protocol: str | None,
+    said: Mapping[str, Any],
+    recorded: Mapping[str, float] = {},
+) -> Evaluated:
+    found = loaded.evaluate(wanted.split, protocol)
+    return Evaluated(subject, loaded.settings.dataset.name, wanted.split, protocol, found, said, recorded)
+
+
+def _finished(trial_id: str, home: Home) -> TrialFolder:
+    """The folder of a finished trial.
+
+    Raises:
+        UserError: no trial has this id, or it is not done.
+    """
+    standing = sorted(home.standing())
+    if not standing:
+        raise UserError(f"no trial has run under {home.path}. Name the runs folder by --runs or GOALGRID_RUNS.")
+    if trial_id not in standing:
+        raise UserError(unknown("trial", trial_id, standing, where=f"under {home.path}"))
+    folder = home.trial(trial_id)
+    state = folder.state()
+    if state is not State.DONE:
+        grids = [grid.path.name for grid in home.grids() if trial_id in grid.ids()]
+        again = f" Train it to its end: goalgrid resume {grids[0]}{runs_option(home)}." if grids else ""
+        raise UserError(f"trial {trial_id} is {state.value}, not done: its best checkpoint may still change.{again}")
+    return folder
+
+
+def _machine(folder: TrialFolder, home: Home, wanted: Wanted) -> "Machine":
+    """Where the trial's grid has its data and weights, after what the command line says of that."""
+    from grid.store.files import read_json
+
+    dataset = str(read_json(folder.settings).get("dataset", {}).get("name", ""))
+    roots = [wanted.root if "=" in wanted.root else f"{dataset}={wanted.root}"] if wanted.root else []
+    named = [grid.path.name for grid in home.grids() if folder.trial_id in grid.ids()]
+    grids = list[Grid]()
+    for name in named:
+        with suppress(UserError):  # a grid of an older version; another may name the trial, too
+            grids.append(read_grid(name, home))
+    grid = next((grid for grid in grids if grid.root(dataset)), next(iter(grids), None))
+    if grid is not None:
+        make_known(grid)
+    return machine_of(home, roots, wanted.weights, grid)
+
+
+def machine_of(home: Home, roots: list[str], weights: tuple[str, ...], grid: Grid | None = None) -> "Machine":
+    """What an evaluation may use: a GPU where there is one, and the data and weights of a grid or of these options."""
+    from dataclasses import replace
+
+    import torch
+
+    from runners.launch.jobs import machine_for
+    from runners.training.machine import Machine
+
+    gpu = torch.cuda.is_available()
+    known = machine_for(grid, home, gpu=gpu) if grid else Machine(gpu=gpu, features=home.features, data=home.data)
+    found = dict(known.roots) | dict(_pair("--root", entry) for entry in roots)
+    places = dict(known.weights) | dict(_pair("--weights", entry) for entry in weights)
+    torch.set_num_threads(known.threads)
+    return replace(known, roots=tuple(found.items()), weights=tuple(places.items()))
+
+
+def _pair(option: str, entry: str) -> tuple[str, str]:
+    name, separator, folder = entry.partition("=")
+    if not separator:
+        raise UserError(f"{option} {entry!r} is not NAME=DIR.")
+    return name, str(Path(folder).expanduser().absolute())
+
+
+def _recorded(folder: TrialFolder, settings: TrialSettings, split: str, protocol: str | None) -> dict[str, float]:
+    """The metrics that the trial's record has for a split by a protocol; empty where it has none."""
+    from results.records import record
+    from results.records.scores import by_protocol
+
+    columns = ["protocol", "other_metrics", *(f"{part}_{name}" for part in SPLITS for name in record.METRICS)]
+    (row,) = record.collect([folder.record], columns).to_pylist()
+    if split == "val":
+        return {} if protocol else {name: row[f"val_{name}"] for name in record.METRICS}
+    values = {name: by_protocol(row, protocol or settings.dataset.protocol, name) for name in record.METRICS}
+    return {name: value for name, value in values.items() if value is not None}

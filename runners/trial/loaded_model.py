@@ -1,0 +1,140 @@
+"""A model with its trained weights and the data that it reads: what is evaluated once no training runs any more."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from grid.errors import UserError
+from grid.protocols import protocol
+from grid.settings import TrialSettings
+from grid.store.files import read_json
+from grid.store.home import TrialFolder
+from retrieval.evaluation import Ranks, Rows
+from retrieval.model import Vse
+from retrieval.splits.pairs import DataError
+from runners.training.embedding import EMBED_BATCH, Captions, embedded, ranked
+from runners.training.inputs import Inputs, data_fingerprint, prepare
+from runners.training.learner import model_of
+from runners.training.machine import Machine
+from runners.training.progress import chosen
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """A split as a model embeds it, and its ranks.
+
+    Args:
+        image_of_text: row of the image that each caption describes.
+    """
+
+    image: Rows
+    text: Rows
+    image_of_text: Int[np.ndarray, " t"]
+    ranks: Ranks
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Embeddings and ranks by name.
+
+        `images` (i, d) and `texts` (t, d) are unit vectors. Of a scorer of sets, `images` is (i, n, d), and `texts`
+        has the words of all captions one after another, `text_sizes` of each.
+        """
+        held: dict[str, Any] = {"images": getattr(self.image, "vectors", self.image)}
+        if isinstance(self.text, Captions):
+            parts = [(words, size) for part in _parts(self.text) for words, size in part]
+            held |= {"texts": torch.cat([words for words, _ in parts])}
+            held |= {"text_sizes": torch.tensor([size for _, size in parts])}
+        else:
+            held["texts"] = self.text
+        named = {name: value.float().cpu().numpy() if value.is_floating_point() else value.numpy()
+                 for name, value in held.items()}  # fmt: skip
+        ranks = {"i2t_ranks": self.ranks.i2t, "t2i_ranks": self.ranks.t2i}
+        return {**named, "image_of_text": self.image_of_text, **ranks}
+
+
+def _parts(texts: Captions) -> Iterator[list[tuple[Tensor, int]]]:
+    """The words of each caption, and how many there are."""
+    for start in range(0, len(texts), EMBED_BATCH):
+        with torch.inference_mode():
+            sets = texts[start : start + EMBED_BATCH].sets
+        yield [(words[:size], size) for words, size in zip(sets.vectors, sets.sizes.tolist(), strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedModel:
+    """A trained model, and the data that it is evaluated on."""
+
+    model: Vse
+    settings: TrialSettings
+    inputs: Inputs
+
+    @classmethod
+    def of_trial(cls, folder: TrialFolder, machine: Machine, elsewhere: TrialSettings | None = None) -> "LoadedModel":
+        """The model of a finished trial, with the weights whose test metrics its record holds.
+
+        Args:
+            elsewhere: the trial's settings with other data; None: its own data.
+
+        Raises:
+            DataError: it was trained on other data than are here now, and nobody asked for other data.
+            UserError: its weights cannot be read, are not kept, or do not fit the data.
+        """
+        settings = elsewhere or settings_of(folder)
+        inputs = prepare(settings, machine, _words(folder))
+        weights, before = chosen(folder, settings.train, inputs.device)
+        now = data_fingerprint(inputs, settings.model)
+        if before != now and elsewhere is None:
+            raise DataError(
+                f"{folder.trial_id} was trained on other data than are here now ({before} -> {now}). Train it anew: "
+                "goalgrid resume GRID --stale. To evaluate it on other data, name them: goalgrid evaluate --root DIR."
+            )
+        return cls.with_weights(weights, settings, inputs)
+
+    @classmethod
+    def with_weights(cls, weights: Mapping[str, Tensor], settings: TrialSettings, inputs: Inputs) -> "LoadedModel":
+        """A model with these weights.
+
+        Raises:
+            UserError: the data are of another kind than those that the weights were trained on.
+        """
+        model = model_of(settings, inputs)
+        own = model.state_dict()
+        for name, value in weights.items():
+            if name not in own or own[name].shape != value.shape:
+                here = tuple(own[name].shape) if name in own else "not there"
+                raise UserError(
+                    f"the weights do not fit these data: {name} is {tuple(value.shape)} in the checkpoint, and {here} "
+                    f"for images of shape {inputs.pairs.train.images.shape} and {len(inputs.reader):,} words. "
+                    "Give data of the kind that it was trained on."
+                )
+        model.load_weights(weights)
+        return cls(model, settings, inputs)
+
+    def evaluate(self, split_name: str, protocol_name: str | None = None) -> Evaluation:
+        """Rank a split by a protocol's folds; None: as a whole."""
+        fold = protocol(protocol_name).fold if protocol_name else None
+        image, text, owners = embedded(self.model, self.settings, self.inputs, split_name)
+        return Evaluation(image, text, owners, ranked(self.model, image, text, owners, fold))
+
+
+def settings_of(folder: TrialFolder) -> TrialSettings:
+    """The settings with which a trial was trained."""
+    return TrialSettings.model_validate(read_json(folder.settings))
+
+
+def _words(folder: TrialFolder) -> tuple[str, ...]:
+    """The words that the trial's model knows; none where it reads the pieces of a tokenizer.
+
+    Raises:
+        UserError: they cannot be read.
+    """
+    try:
+        words = json.loads(folder.vocabulary.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"the vocabulary {folder.vocabulary} cannot be read: {error}. Train its trial anew.") from error
+    return tuple(words) if isinstance(words, list) else ()

@@ -1,0 +1,75 @@
+"""`goalgrid evaluate`: a checkpoint gives its record's numbers again, and other data only where they fit."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from grid.errors import UserError
+from grid.store.home import Home
+from results.records import record
+
+from .conftest import Verb
+
+
+def of_objective(home: Home, objective: str) -> str:
+    return next(folder.trial_id for folder in home.trials() if f"_{objective}_" in folder.trial_id)
+
+
+@pytest.mark.parametrize("split", ["test", "val"])
+def test_a_checkpoint_has_the_numbers_of_its_record(split: str, trained_pair: Home, verb: Verb) -> None:
+    trial = of_objective(trained_pair, "con_con")
+    shown = verb("evaluate", "--trial", trial, "--split", split, runs=trained_pair)
+    assert "the record of this trial has the same numbers" in shown.stdout
+    program = json.loads(verb("evaluate", "--trial", trial, "--split", split, "--json", runs=trained_pair).stdout)
+    (row,) = record.collect([trained_pair.trial(trial).record]).to_pylist()
+    assert program["metrics"] == {name: row[f"{split}_{name}"] for name in program["metrics"]}
+    if split == "test":
+        assert program["ranks"] == {name: row[f"test_{name}_ranks"] for name in ("i2t", "t2i")}
+
+
+def test_embeddings_give_the_ranks(trained_pair: Home, verb: Verb, tmp_path: Path) -> None:
+    trial, path = of_objective(trained_pair, "sig-ms_cir"), tmp_path / "e.npz"
+    verb("evaluate", "--trial", trial, "--embeddings", str(path), runs=trained_pair)
+    with np.load(path) as held:
+        scores, owners = held["images"] @ held["texts"].T, held["image_of_text"]
+        own = scores[owners, np.arange(len(owners))]
+        wrong = np.arange(len(scores))[:, None] != owners
+        above = (wrong & (scores > own)).sum(0)
+        assert held["t2i_ranks"] == pytest.approx(above, abs=1)  # ties of rounding
+
+
+def test_other_data_are_read_with_the_words_of_the_trial(
+    trained_pair: Home, verb: Verb, few_of_flickr8k: Path, tmp_path: Path
+) -> None:
+    trial = of_objective(trained_pair, "con_con")
+    shutil.copytree(few_of_flickr8k, tmp_path / "mine")
+    shown = verb("evaluate", "--trial", trial, "--root", f"mine={tmp_path / 'mine'}", runs=trained_pair)
+    assert "test split of mine, protocol mine-test: 12 images, 60 captions" in shown.stdout
+    assert "record" not in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), r"which checkpoint\? --trial ID names a finished trial"),
+        (("--trial", "shapes"), r"unknown trial 'shapes' under .*Known: shapes_cnn-bow"),
+        (("--trial", "OWN", "--split", "train"), r"unknown split 'train'\. Known: val, test"),
+        (("--trial", "OWN", "--protocol", "coco-5k"), r"unknown protocol 'coco-5k' of data set 'shapes'"),
+        (("--trial", "OWN", "--root", "coco=/nowhere"), r"root of data set 'coco': no folder at /nowhere"),
+        (("--trial", "OWN", "--embeddings", "e.txt"), r"e\.txt: the file must end in \.npz"),
+    ],
+)
+def test_a_mistake_is_a_message(options: tuple[str, ...], said: str, trained_pair: Home, verb: Verb) -> None:
+    own = of_objective(trained_pair, "con_con")
+    with pytest.raises(UserError, match=said):
+        verb("evaluate", *[own if option == "OWN" else option for option in options], runs=trained_pair)
+
+
+def test_a_trial_that_is_not_done_is_refused(pair: Home, verb: Verb) -> None:
+    trial = of_objective(pair, "con_con")
+    pair.trial(trial).done.unlink()
+    with pytest.raises(UserError, match=rf"trial {trial} is interrupted, not done: .* goalgrid resume demo"):
+        verb("evaluate", "--trial", trial, runs=pair)
