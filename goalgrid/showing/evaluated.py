@@ -18,6 +18,7 @@ from grid.store.home import Home, State, TrialFolder
 from grid.store.saved_grid import read_grid
 
 if TYPE_CHECKING:
+    from retrieval.published.checkpoint_maps import PublishedModel
     from runners.training.machine import Machine
     from runners.trial.loaded_model import Evaluation, LoadedModel
 
@@ -123,7 +124,8 @@ class Evaluated:
         import numpy as np
 
         with written_aside(path) as aside, aside.open("wb") as file:
-            np.savez(file, **self.found.arrays())
+            arrays: dict[str, Any] = self.found.arrays()
+            np.savez(file, **arrays)
 
 
 def own(trial_id: str, home: Home, wanted: Wanted) -> Evaluated:
@@ -148,6 +150,45 @@ def own(trial_id: str, home: Home, wanted: Wanted) -> Evaluated:
     recorded = {} if wanted.root else _recorded(folder, trained, wanted.split, protocol)
     said = {"recipe": trained.recipe, "objective": trained.objective.name, "seed": trained.seed}
     return _evaluated(loaded, trial_id, wanted, protocol, said, recorded)
+
+
+def published(path: Path, family: str, vocabulary: Path | None, home: Home, wanted: Wanted) -> Evaluated:
+    """A published checkpoint on a split of these data.
+
+    Args:
+        vocabulary: the words that it was trained with; None: it reads the pieces of a tokenizer.
+
+    Raises:
+        UserError: the file, its family, its vocabulary and the data do not fit together.
+    """
+    from retrieval.published.checkpoint_files import CheckpointFile
+    from retrieval.published.checkpoint_maps import PublishedModel
+    from retrieval.words import vocabulary_files
+    from runners.trial.loaded_model import LoadedModel
+
+    file = CheckpointFile.read(path)
+    words = vocabulary_files.read(vocabulary) if vocabulary else []
+    places = {name: Path(folder) for name, folder in (_pair("--weights", entry) for entry in wanted.weights)}
+    model = PublishedModel.of(file, family, words, places)
+    name, folder = _data_of(model, wanted.root)
+    settings = model.trial(name, wanted.protocol if wanted.split == "test" else None)
+    protocol = wanted.protocol_of(settings)
+    loaded = LoadedModel.of_published(model, settings, machine_of(home, [f"{name}={folder}"], wanted.weights))
+    return _evaluated(loaded, str(path), wanted, protocol, {"checkpoint of": model.map.description, **model.said})
+
+
+def _data_of(model: "PublishedModel", root: str) -> tuple[str, str]:
+    """Name and folder of the data: the name that --root has, else what the checkpoint was trained on.
+
+    Raises:
+        UserError: no folder is given, or nothing says which data set it is.
+    """
+    name, _, folder = root.rpartition("=")
+    name = name or model.dataset
+    if not root or not name:
+        known = ", ".join(catalog.names("datasets"))
+        raise UserError(f"which data? --root DATASET=DIR, the data set as the protocols know it: {known}, or your own.")
+    return name, folder
 
 
 def _evaluated(

@@ -1,4 +1,4 @@
-"""Evaluating: a checkpoint of one's own on any split, protocol or data."""
+"""Evaluating: a checkpoint, one's own or a published one, on any split, protocol or data."""
 
 from pathlib import Path
 from typing import Annotated
@@ -15,8 +15,17 @@ verbs = typer.Typer()
 
 @verbs.command()
 def evaluate(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="A published checkpoint; with --as.", show_default=False)
+    ] = None,
     home: Runs = RUNS,
     trial: Annotated[str, typer.Option("--trial", metavar="ID", help="A finished trial: its best checkpoint.")] = "",
+    as_: Annotated[
+        str, typer.Option("--as", metavar="FAMILY", help="Whose checkpoint FILE is; a wrong name lists all.")
+    ] = "",
+    vocabulary: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The words that FILE was trained with, .pkl or .json.")
+    ] = None,
     split: Annotated[str, typer.Option(help="val or test.")] = "test",
     protocol: Annotated[str | None, typer.Option(help="Another protocol of the data set, e.g. coco-5x1k.")] = None,
     root: Annotated[
@@ -32,13 +41,20 @@ def evaluate(
 
     It trains nothing and changes no record.
     """
-    if not trial:
+    if bool(trial) == (file is not None):
         raise UserError(
-            "which checkpoint? --trial ID names a finished trial: goalgrid plan GRID --trials lists the ids."
+            "which checkpoint? --trial ID names a finished trial, goalgrid plan GRID --trials lists the ids; or give a "
+            "published FILE with --as FAMILY."
         )
+    if file is None and (as_ or vocabulary):
+        raise UserError("--as and --vocabulary describe a published FILE; a trial knows its family and its words.")
     if embeddings is not None and embeddings.suffix != ".npz":
         raise UserError(f"--embeddings {embeddings}: the file must end in .npz.")
-    found = evaluated.own(trial, home, evaluated.Wanted(split, protocol, root, tuple(weights)))
+    wanted = evaluated.Wanted(split, protocol, root, tuple(weights))
+    if file is None:
+        found = evaluated.own(trial, home, wanted)
+    else:
+        found = evaluated.published(file, as_, vocabulary, home, wanted)
     show_for(as_json, found.to_dict, found.lines)
     if embeddings is not None:
         found.save(embeddings)

@@ -133,7 +133,7 @@ def prepare(settings: TrialSettings, machine: Machine, known: tuple[str, ...] = 
     inputs = _inputs(settings.dataset, settings.model.image, settings.model.text, machine, held, known)
     opening.check_protocol(inputs.pairs, settings.dataset.name, settings.dataset.protocol)
     check_sets(settings.model, inputs.pairs.train.images.shape)
-    if settings.model.of_sets:
+    if settings.model.of_sets and not known:
         inputs.check_words(settings.dataset)
     return inputs
 

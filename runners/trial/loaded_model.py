@@ -17,6 +17,7 @@ from grid.store.files import read_json
 from grid.store.home import TrialFolder
 from retrieval.evaluation import Ranks, Rows
 from retrieval.model import Vse
+from retrieval.published.checkpoint_maps import PublishedModel
 from retrieval.splits.pairs import DataError
 from runners.training.embedding import EMBED_BATCH, Captions, embedded, ranked
 from runners.training.inputs import Inputs, data_fingerprint, prepare
@@ -94,6 +95,20 @@ class LoadedModel:
                 "goalgrid resume GRID --stale. To evaluate it on other data, name them: goalgrid evaluate --root DIR."
             )
         return cls.with_weights(weights, settings, inputs)
+
+    @classmethod
+    def of_published(cls, model: PublishedModel, settings: TrialSettings, machine: Machine) -> "LoadedModel":
+        """A published checkpoint on the data of these settings, whose model is the checkpoint's.
+
+        Raises:
+            UserError: the weights do not fit the data.
+        """
+        inputs = prepare(settings, machine, model.words)
+        shape = inputs.pairs.train.images.shape
+        if len(shape) != len(model.map.image):
+            reads = "a vector an image" if len(model.map.image) == 1 else "several vectors an image"
+            raise UserError(f"{model.map.description} reads {reads}; the images of these data have the shape {shape}.")
+        return cls.with_weights(model.weights, settings, inputs)
 
     @classmethod
     def with_weights(cls, weights: Mapping[str, Tensor], settings: TrialSettings, inputs: Inputs) -> "LoadedModel":

@@ -11,6 +11,7 @@ from grid.errors import UserError
 from grid.store.home import Home
 from results.records import record
 
+from ..retrieval.literal_peers import Peer
 from .conftest import Verb
 
 
@@ -49,6 +50,26 @@ def test_other_data_are_read_with_the_words_of_the_trial(
     shown = verb("evaluate", "--trial", trial, "--root", f"mine={tmp_path / 'mine'}", runs=trained_pair)
     assert "test split of mine, protocol mine-test: 12 images, 60 captions" in shown.stdout
     assert "record" not in shown.stdout
+
+
+def test_a_published_checkpoint_is_evaluated(verb: Verb, few_of_flickr8k: Path, tmp_path: Path) -> None:
+    words = ["<pad>", "<start>", "<end>", "<unk>", "a", "dog", "."]
+    (tmp_path / "v.json").write_text(json.dumps({"word2idx": {word: place for place, word in enumerate(words)}}))
+    given = ("--vocabulary", str(tmp_path / "v.json"), "--root", f"mine={few_of_flickr8k}")
+    width = int(np.load(few_of_flickr8k / "precomp" / "test_ims.npy", mmap_mode="r").shape[-1])
+    scan, vsepp = (
+        str(Peer(family, "bigru", len(words), width=width).save(tmp_path / family)) for family in ("scan", "vsepp")
+    )
+    shown = verb("evaluate", scan, "--as", "scan", *given, runs=Home(tmp_path)).stdout
+    assert f"{scan}, checkpoint of SCAN on regions with a BiGRU, epoch 3, its validation rsum 412.34" in shown
+    assert "test split of mine, protocol mine-test: 12 images, 60 captions" in shown
+    for options, said in {
+        (scan, *given): "scan looks like SCAN .*Give --as scan",
+        (vsepp, "--as", "vsepp", *given): r"reads a vector an image; the images of these data have the shape \(9, ",
+        (scan, "--as", "scan", *given[:2]): "which data",
+    }.items():
+        with pytest.raises(UserError, match=said):
+            verb("evaluate", *options, runs=Home(tmp_path))
 
 
 @pytest.mark.parametrize(

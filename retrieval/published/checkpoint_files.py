@@ -1,0 +1,112 @@
+"""A checkpoint file of others, read without running what its pickle names: tensors, plain values and options."""
+
+import argparse
+import hashlib
+import pickle
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from grid.errors import UserError
+
+_scalar = np.float64(0).__reduce__()[0]
+"""What builds a number of NumPy from a pickle."""
+
+PARTS = ("img_enc", "txt_enc", "sim_enc")
+"""What the state dicts of a list are of, in the order in which VSE++ and its successors save them."""
+
+ALLOWED: tuple[Any, ...] = (
+    argparse.Namespace,
+    np.dtype,
+    type(np.dtype(np.float64)),
+    type(np.dtype(np.float32)),
+    (_scalar, "numpy.core.multiarray.scalar"),
+    (_scalar, "numpy._core.multiarray.scalar"),
+)
+"""What a pickle may name beside tensors and plain values: their options, and a number of NumPy for the best rsum."""
+
+
+@dataclass(frozen=True, eq=False)
+class CheckpointFile:
+    """What a file holds.
+
+    Args:
+        weights: by the name that its model gives them, behind the part that they are of: `img_enc.fc.weight`.
+        options: those of its command line, by name; empty: it has none.
+        digest: SHA-256 of the file.
+        said: the epoch and the validation rsum that it holds.
+    """
+
+    path: Path
+    weights: Mapping[str, Tensor]
+    options: Mapping[str, Any]
+    digest: str
+    said: Mapping[str, int | float]
+
+    @classmethod
+    def read(cls, path: Path) -> "CheckpointFile":
+        """Read a file that `torch.save` wrote, of any version.
+
+        Raises:
+            UserError: there is no such file, it is damaged or cut short, its pickle names code, or it has no weights.
+        """
+        try:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            with torch.serialization.safe_globals(list(ALLOWED)), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of other versions of pickles: what cannot be read is an error
+                content = torch.load(path, map_location="cpu", weights_only=True)
+        except OSError as error:
+            raise UserError(f"the checkpoint {path} cannot be read: {error.strerror or error}.") from error
+        except pickle.UnpicklingError as error:
+            raise UserError(f"the checkpoint {path} cannot be read: {_refused(error)}") from error
+        except (RuntimeError, EOFError, ValueError, KeyError, AttributeError, TypeError) as error:
+            raise UserError(f"the checkpoint {path} {_cut(path)}: {_short(error)}") from error
+        held = content if isinstance(content, dict) else {}
+        weights = _flat(held.get("model", held.get("state_dict", content)))
+        if not weights:
+            raise UserError(
+                f"{path} holds no weights: the peers' files have a list of state dicts under 'model'. Is it a file of "
+                "features, or an optimiser's state?"
+            )
+        options: dict[str, Any] = next(
+            (vars(held[key]) for key in ("opt", "args") if isinstance(held.get(key), argparse.Namespace)), {}
+        )
+        told = {"epoch": held.get("epoch"), "its validation rsum": held.get("best_rsum", held.get("rsum"))}
+        said = {name: round(value, 2) for name, value in told.items() if isinstance(value, int | float)}
+        return cls(path, weights, options, digest, said)
+
+
+def _flat(model: Any) -> dict[str, Tensor]:
+    """The weights by name; of a list of state dicts behind their part. DataParallel's `module` is left out."""
+    parts = dict(zip((f"{part}." for part in PARTS), model, strict=False)) if isinstance(model, list) else {"": model}
+    return {
+        ".".join(word for word in f"{prefix}{name}".split(".") if word != "module"): value
+        for prefix, part in parts.items()
+        if isinstance(part, Mapping)
+        for name, value in part.items()
+        if isinstance(name, str) and isinstance(value, Tensor)
+    }
+
+
+def _refused(error: pickle.UnpicklingError) -> str:
+    """What a pickle names that is not run."""
+    if named := re.search(r"GLOBAL (\S+)", str(error)):
+        return f"its pickle names {named[1].rstrip('.')}, which is no part of a checkpoint and is not run."
+    return f"it is no whole checkpoint: {_short(error)}"
+
+
+def _cut(path: Path) -> str:
+    return f"of {path.stat().st_size:,} bytes is damaged or half downloaded; fetch it again"
+
+
+def _short(error: Exception) -> str:
+    words = " ".join(str(error).split()) or type(error).__name__
+    return words if len(words) <= 120 else f"{words[:120]}..."

@@ -1,0 +1,319 @@
+"""From a checkpoint of others to our model: a TOML file says which name of ours each of theirs is, and which sizes.
+
+A family may have several maps, e.g. one for each text encoder; the names in a file tell which map is meant.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from pydantic import Field
+from torch import Tensor
+
+from grid import catalog
+from grid.errors import UserError, several, unknown
+from grid.settings import DatasetSettings, ObjectiveSettings, TrialSettings
+from grid.settings.base import Settings
+from grid.settings.model import ModelSettings
+from retrieval.data.precomp_files import SHORT
+from retrieval.encoders.pretrained import Places
+from retrieval.model import Vse
+from retrieval.published.checkpoint_files import CheckpointFile
+from retrieval.published.resnets import resnet
+
+SETTINGS_FROM: dict[str, Callable[[Mapping[str, Tensor]], dict[str, Any]]] = {"resnet": resnet}
+"""What reads settings from weights where no single size is a setting, by `settings_from` in a map."""
+
+LONGEST = 200
+"""Words or word pieces at which captions are cut: the peers cut none, and no caption of COCO or Flickr is as long."""
+NAMED = 5
+"""So many names of tensors stand in a message."""
+
+
+class OptionSetting(Settings):
+    """A setting that an option of theirs decides.
+
+    Args:
+        values: ours by theirs; empty: the value itself.
+    """
+
+    option: str
+    values: dict[str, str] = {}
+
+
+class CheckpointMap(Settings):
+    """A kind of checkpoint: which recipe of ours it is, and which name of ours each of theirs is."""
+
+    family: str
+    description: str
+    recipe: str
+    """The recipe of ours whose model it is."""
+    set: dict[str, Any] = {}
+    """Settings of the model over those of the recipe, by dotted name."""
+    settings_from: str | None = None
+    keys: dict[str, str] = Field(min_length=1)
+    """Their module by ours; {n} stands for a number. All tensors of a module have the same names in both."""
+    dropped: dict[str, str] = {}
+    """Modules and tensors of theirs that no score depends on, with the reason."""
+    sizes: dict[str, tuple[str, int]]
+    """Settings of the model that are the size of a tensor of theirs: its name and dimension."""
+    image: list[int | tuple[str, int]]
+    """The shape of one image: numbers, or the size of a tensor of theirs."""
+    rows: tuple[str, int] | None = None
+    """What has a row a word; None: it reads the pieces of a tokenizer."""
+    absent: list[str] = []
+    """Tensors that kinds with the same names have, and this kind has not."""
+    equal: list[tuple[str, int, str, int]] = []
+    """Sizes that are equal in this kind, and not in kinds with the same names."""
+    options: dict[str, OptionSetting] = {}
+    only: dict[str, bool | str | int] = {}
+    """Options of theirs that have to have this value, where they stand there."""
+
+    def ours(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors by our names; without those that are dropped, and those that the map does not know."""
+        named = ((self._name(name), value) for name, value in weights.items())
+        return {name: value for name, value in named if name}
+
+    def extra(self, weights: Mapping[str, Tensor]) -> list[str]:
+        return [name for name in weights if self._name(name) is None]
+
+    def lacking(self, weights: Mapping[str, Tensor]) -> list[str]:
+        """Modules of theirs that have no tensor."""
+        return [
+            theirs for theirs in self.keys.values() if not any(re.match(_pattern(theirs), name) for name in weights)
+        ]
+
+    def theirs(self, name: str) -> str:
+        """Their name of a tensor of ours."""
+        for ours, theirs in self._longest:
+            if found := re.match(_pattern(ours), name):
+                return theirs.format(**found.groupdict()) + name[found.end() :]
+        return name
+
+    def fits(self, file: CheckpointFile) -> bool:
+        """Whether a file is of this kind, by names, sizes and options."""
+        weights = file.weights
+        if self.extra(weights) or self.lacking(weights) or weights.keys() & set(self.absent):
+            return False
+        sizes = [(_size(weights, (a, m)), _size(weights, (b, n))) for a, m, b, n in self.equal]
+        asked = {setting.option for setting in self.options.values() if setting.values}
+        return all(one == other for one, other in sizes) and asked <= file.options.keys()
+
+    def _name(self, theirs: str) -> str | None:
+        """Our name of a tensor of theirs; empty: it is dropped; None: the map does not know it."""
+        if any(re.match(_pattern(name), theirs) for name in self.dropped):
+            return ""
+        for module, pattern in self._longest:
+            if found := re.match(_pattern(pattern), theirs):
+                return module.format(**found.groupdict()) + theirs[found.end() :]
+        return None
+
+    @property
+    def _longest(self) -> list[tuple[str, str]]:
+        """Ours and theirs, the longest names first."""
+        return sorted(self.keys.items(), key=lambda pair: -len(pair[1]))
+
+
+@cache
+def _pattern(module: str) -> str:
+    """What the names of a module's tensors begin with."""
+    return re.escape(module).replace(r"\{n\}", r"(?P<n>\d+)") + r"(?=\.|$)"
+
+
+@cache
+def maps() -> dict[str, CheckpointMap]:
+    """The maps by name: the folder is the list."""
+    folder = resources.files("retrieval").joinpath("published")
+    texts = {item.name: item.read_text(encoding="utf-8") for item in folder.iterdir() if item.name.endswith(".toml")}
+    return {
+        name.removesuffix(".toml"): CheckpointMap.model_validate(tomllib.loads(texts[name])) for name in sorted(texts)
+    }
+
+
+def families() -> list[str]:
+    return list(dict.fromkeys(found.family for found in maps().values()))
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedModel:
+    """A published checkpoint as our model.
+
+    Args:
+        kind: the name of its map.
+        weights: by our names.
+        words: in the order of their indices; empty: it reads the pieces of a tokenizer.
+    """
+
+    file: CheckpointFile
+    kind: str
+    settings: ModelSettings
+    weights: Mapping[str, Tensor]
+    words: tuple[str, ...]
+
+    @property
+    def map(self) -> CheckpointMap:
+        return maps()[self.kind]
+
+    @property
+    def dataset(self) -> str:
+        """The data set that it was trained on, by the name in its options; empty where they do not say."""
+        name = str(self.file.options.get("data_name", "")).removesuffix("_precomp")
+        return {short: name for name, short in SHORT.items()}.get(name, name)
+
+    @property
+    def said(self) -> Mapping[str, Any]:
+        """What the file says of its training, by name."""
+        return self.file.said
+
+    def trial(self, dataset: str, protocol: str | None = None) -> TrialSettings:
+        """The settings with which a trial of ours would have this model, to read data and to evaluate."""
+        words = {"words": "nltk"} if self.map.rows else {}
+        data = {"name": dataset, "protocol": protocol or catalog.protocols(dataset)[0], "max_words": LONGEST, **words}
+        train, objective = catalog.recipe(self.map.recipe).train, ObjectiveSettings(name="triplet-hn")
+        return TrialSettings(
+            dataset=DatasetSettings.model_validate(data),
+            recipe=self.kind,
+            model=self.settings,
+            train=train,
+            objective=objective,
+            seed=0,
+        )
+
+    @classmethod
+    def of(cls, file: CheckpointFile, family: str, words: Sequence[str], places: Places) -> "PublishedModel":
+        """The model of a file of this family, which all of its tensors fit.
+
+        Args:
+            words: of its vocabulary; empty: none is given.
+
+        Raises:
+            UserError: it is of another family, tensors are missing, extra or of another shape, it was trained with an
+                option that we do not have, or the vocabulary has another number of words.
+        """
+        kind, found = _chosen(file, family)
+        wrong = [
+            f"{name} = {file.options[name]!r}, known is {value!r}"
+            for name, value in found.only.items()
+            if file.options.get(name, value) != value
+        ]
+        if wrong:
+            raise several(f"{file.path} was trained with options that have no counterpart here", wrong)
+        changes = _settings(found, file)
+        masked = _check_words(found, file, words)
+        if found.rows and not masked:
+            changes["text.word_drop"] = 0.0
+        settings = ModelSettings.model_validate(_changed(catalog.recipe(found.recipe).model, changes))
+        weights = found.ours(file.weights)
+        shape = tuple(part if isinstance(part, int) else _size(file.weights, part) for part in found.image)
+        count = _size(file.weights, found.rows) if found.rows else 1
+        own = Vse(settings, shape, count, seed=0, places=places).state_dict()
+        problems = [
+            f"missing: {found.theirs(name)}"
+            for name in own
+            if name not in weights and not name.endswith("num_batches_tracked")  # torch before 0.4.1 had none
+        ]
+        problems += [f"extra: {found.theirs(name)}" for name in weights if name not in own]
+        problems += [
+            f"{found.theirs(name)} is {tuple(value.shape)}, and {tuple(own[name].shape)} by the other sizes"
+            for name, value in weights.items()
+            if name in own and own[name].shape != value.shape
+        ]
+        if problems:
+            raise several(f"{file.path} as {family}", _few(problems))
+        return cls(file, kind, settings, weights, tuple(words))
+
+
+def _chosen(file: CheckpointFile, family: str) -> tuple[str, CheckpointMap]:
+    """The map of this family that a file fits, with its name.
+
+    Raises:
+        UserError: none fits; says which family does, else what is missing and extra by the nearest map.
+    """
+    if family and family not in families():
+        raise UserError(unknown("family", family, families(), where="in --as"))
+    fitting = {name: found for name, found in maps().items() if found.fits(file)}
+    for name, found in fitting.items():
+        if found.family == family:
+            return name, found
+    if fitting:
+        name, found = next(iter(fitting.items()))
+        told = f"is no {family}: it looks like" if family else "looks like"
+        raise UserError(f"{file.path} {told} {found.description}. Give --as {found.family}.")
+    if not family:
+        raise UserError(f"whose checkpoint is {file.path}? Give --as FAMILY: {', '.join(families())}.")
+    own = [found for found in maps().values() if found.family == family]
+    nearest = min(own, key=lambda found: len(found.extra(file.weights)) + len(found.lacking(file.weights)))
+    problems = [f"missing: {name}" for name in nearest.lacking(file.weights)]
+    problems += [f"extra: {name}" for name in nearest.extra(file.weights)]
+    problems = problems or [
+        f"its options lack {setting.option}, which decides {name}"
+        for name, setting in nearest.options.items()
+        if setting.option not in file.options
+    ]
+    raise several(f"{file.path} is no {family} that is known here ({nearest.description})", _few(problems))
+
+
+def _settings(found: CheckpointMap, file: CheckpointFile) -> dict[str, Any]:
+    """The settings of the model that differ from the recipe's, by dotted name."""
+    changes = {**found.set, **{name: _size(file.weights, place) for name, place in found.sizes.items()}}
+    if found.settings_from:
+        changes |= SETTINGS_FROM[found.settings_from](file.weights)
+    for name, setting in found.options.items():
+        if setting.option in file.options:
+            value = file.options[setting.option]
+            if setting.values and str(value) not in setting.values:
+                raise UserError(
+                    unknown(setting.option, value, setting.values, where=f"among the options of {file.path}")
+                )
+            changes[name] = setting.values.get(str(value), value)
+    return changes
+
+
+def _check_words(found: CheckpointMap, file: CheckpointFile, words: Sequence[str]) -> bool:
+    """Check that the vocabulary is the model's; returns whether the model knows a word for masked words beside.
+
+    Raises:
+        UserError: it is none, or has another number of words.
+    """
+    if found.rows is None:
+        if words:
+            raise UserError(f"{file.path} reads the pieces of a tokenizer, so --vocabulary has no use: leave it out.")
+        return False
+    if not words:
+        raise UserError(
+            f"which vocabulary? {file.path} knows words by their index: --vocabulary FILE, e.g. VSE++'s "
+            "vocab/f30k_precomp_vocab.pkl or SCAN's vocab/f30k_precomp_vocab.json."
+        )
+    rows = _size(file.weights, found.rows)
+    masked = getattr(catalog.recipe(found.recipe).model.text, "word_drop", 0.0) > 0
+    if rows not in ((len(words), len(words) + 1) if masked else (len(words),)):
+        raise UserError(
+            f"the vocabulary has {len(words):,} words, and {file.path} {rows:,} ({found.rows[0]}): it is another "
+            "model's. Take the vocabulary that the model was trained with."
+        )
+    return masked and rows == len(words) + 1
+
+
+def _size(weights: Mapping[str, Tensor], place: tuple[str, int]) -> int:
+    name, dimension = place
+    return int(weights[name].shape[dimension]) if name in weights and weights[name].ndim > dimension else 0
+
+
+def _changed(model: ModelSettings, changes: Mapping[str, Any]) -> dict[str, Any]:
+    content = model.model_dump()
+    for name, value in changes.items():
+        *path, last = name.split(".")
+        table = content
+        for part in path:
+            table = table[part]
+        table[last] = value
+    return content
+
+
+def _few(problems: list[str]) -> list[str]:
+    """The first problems, and how many more there are."""
+    return problems if len(problems) <= NAMED else [*problems[:NAMED], f"and {len(problems) - NAMED:,} more"]
