@@ -181,10 +181,10 @@ def spread(image: Rows, text: Rows, score: Score | None = None, *, sample: int =
         rows[torch.linspace(0, len(rows) - 1, min(sample, len(rows)), device=rows.device).long()]
         for rows in (image, text)
     ]
-    return float((score or _product)(*few).std(correction=0))
+    return float((score or product)(*few).std(correction=0))
 
 
-def _product(image: Float[Tensor, "i d"], text: Float[Tensor, "t d"]) -> Float[Tensor, "i t"]:
+def product(image: Float[Tensor, "i d"], text: Float[Tensor, "t d"]) -> Float[Tensor, "i t"]:
     return image @ text.T
 
 
@@ -216,7 +216,7 @@ def tiles(
         for n in described:
             texts = filled(text[order[columns[n]]], width)
             for m in [n] if own else [m for m in range(len(rows)) if m != n]:
-                sim = (score or _product)(blocks[m], texts)[
+                sim = (score or product)(blocks[m], texts)[
                     : rows[m].stop - rows[m].start, : columns[n].stop - columns[n].start
                 ]
                 places = torch.arange(rows[m].start, rows[m].stop, device=owner.device)

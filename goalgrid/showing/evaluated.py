@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from runners.trial.loaded_model import Evaluation, LoadedModel
 
 SPLITS = ("val", "test")
+ECCV = "eccv"
+"""The protocol whose right answers are those that people judged right, on COCO's test split."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,11 @@ class Wanted:
         if self.protocol is None:
             return settings.dataset.protocol if self.split == "test" else None
         known = catalog.protocols(settings.dataset.name)
+        if settings.dataset.name == "coco" and self.split == "test":
+            known = [*known, ECCV]
         if self.protocol not in known:
             raise UserError(unknown("protocol", self.protocol, known, where=f"of data set {settings.dataset.name!r}"))
-        return self.protocol
+        return settings.dataset.protocol if self.protocol == ECCV else self.protocol
 
     def moved(self, settings: TrialSettings) -> TrialSettings:
         """The settings with the data set that --root names."""
@@ -72,6 +76,7 @@ class Evaluated:
     Args:
         subject: the trial's id, or the file.
         said: what is known of the checkpoint, by name.
+        judged: metrics by ECCV Caption and CxC, where they are wanted.
         recorded: the metrics that its record has for this split and protocol; empty: it has none.
     """
 
@@ -81,6 +86,7 @@ class Evaluated:
     protocol: str | None
     found: "Evaluation"
     said: Mapping[str, Any] = field(default_factory=dict)
+    judged: Mapping[str, float] = field(default_factory=dict)
     recorded: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -91,7 +97,8 @@ class Evaluated:
         ranks = {"i2t": self.found.ranks.i2t.tolist(), "t2i": self.found.ranks.t2i.tolist()}
         named = {"subject": self.subject, **self.said, "dataset": self.dataset, "split": self.split}
         record = {"recorded": dict(self.recorded)} if self.recorded else {}
-        return {**named, "protocol": self.protocol, "metrics": self.metrics, **record, "ranks": ranks}
+        metrics = {**self.metrics, **self.judged}
+        return {**named, "protocol": self.protocol, "metrics": metrics, **record, "ranks": ranks}
 
     def lines(self) -> list[str]:
         """The metrics in percent, and whether the record has the same."""
@@ -108,6 +115,11 @@ class Evaluated:
             row = "  ".join(f"{metrics[f'{direction}_r{k}']:6.2f}" for k in (1, 5, 10))
             lines.append(f"  {direction} {row}  {metrics[f'{direction}_medr']:.0f}")
         lines.append(f"  rsum {metrics['rsum']:.2f}")
+        if self.judged:
+            lines += ["ECCV Caption: mAP@R, R-Precision, R@1; CxC: R@1, R@5, R@10"]
+            for direction in ("i2t", "t2i"):
+                values = [value for name, value in self.judged.items() if name.startswith(direction)]
+                lines.append(f"  {direction} " + "  ".join(f"{value:6.2f}" for value in values))
         if other := [name for name, value in self.recorded.items() if value != metrics[name]]:
             differ = ", ".join(f"{name} {self.recorded[name]:.2f}" for name in other)
             lines.append(f"the record of this trial has other numbers: {differ}")
@@ -171,7 +183,7 @@ def published(path: Path, family: str, vocabulary: Path | None, home: Home, want
     places = {name: Path(folder) for name, folder in (_pair("--weights", entry) for entry in wanted.weights)}
     model = PublishedModel.of(file, family, words, places)
     name, folder = _data_of(model, wanted.root)
-    settings = model.trial(name, wanted.protocol if wanted.split == "test" else None)
+    settings = model.trial(name)
     protocol = wanted.protocol_of(settings)
     loaded = LoadedModel.of_published(model, settings, machine_of(home, [f"{name}={folder}"], wanted.weights))
     return _evaluated(loaded, str(path), wanted, protocol, {"checkpoint of": model.map.description, **model.said})
@@ -200,7 +212,8 @@ def _evaluated(
     recorded: Mapping[str, float] = {},
 ) -> Evaluated:
     found = loaded.evaluate(wanted.split, protocol)
-    return Evaluated(subject, loaded.settings.dataset.name, wanted.split, protocol, found, said, recorded)
+    judged = loaded.judged(found) if wanted.protocol == ECCV else {}
+    return Evaluated(subject, loaded.settings.dataset.name, wanted.split, protocol, found, said, judged, recorded)
 
 
 def _finished(trial_id: str, home: Home) -> TrialFolder:

@@ -27,7 +27,9 @@ def evaluate(
         Path | None, typer.Option(metavar="FILE", help="The words that FILE was trained with, .pkl or .json.")
     ] = None,
     split: Annotated[str, typer.Option(help="val or test.")] = "test",
-    protocol: Annotated[str | None, typer.Option(help="Another protocol of the data set, e.g. coco-5x1k.")] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="Another protocol, e.g. coco-5x1k; eccv: ECCV Caption and CxC.")
+    ] = None,
     root: Annotated[
         str, typer.Option(metavar="[DATASET=]DIR", help="Other data of the same kind; default: the trial's own.")
     ] = "",

@@ -169,10 +169,10 @@ class PublishedModel:
         """What the file says of its training, by name."""
         return self.file.said
 
-    def trial(self, dataset: str, protocol: str | None = None) -> TrialSettings:
+    def trial(self, dataset: str) -> TrialSettings:
         """The settings with which a trial of ours would have this model, to read data and to evaluate."""
         words = {"words": "nltk"} if self.map.rows else {}
-        data = {"name": dataset, "protocol": protocol or catalog.protocols(dataset)[0], "max_words": LONGEST, **words}
+        data = {"name": dataset, "protocol": catalog.protocols(dataset)[0], "max_words": LONGEST, **words}
         train, objective = catalog.recipe(self.map.recipe).train, ObjectiveSettings(name="triplet-hn")
         return TrialSettings(
             dataset=DatasetSettings.model_validate(data),

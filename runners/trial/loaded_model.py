@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,12 @@ from grid.protocols import protocol
 from grid.settings import TrialSettings
 from grid.store.files import read_json
 from grid.store.home import TrialFolder
+from retrieval import eccv
 from retrieval.evaluation import Ranks, Rows
 from retrieval.model import Vse
 from retrieval.published.checkpoint_maps import PublishedModel
 from retrieval.splits.pairs import DataError
-from runners.training.embedding import EMBED_BATCH, Captions, embedded, ranked
+from runners.training.embedding import EMBED_BATCH, TILE, Captions, embedded, ranked, scored
 from runners.training.inputs import Inputs, data_fingerprint, prepare
 from runners.training.learner import model_of
 from runners.training.machine import Machine
@@ -135,6 +137,18 @@ class LoadedModel:
         fold = protocol(protocol_name).fold if protocol_name else None
         image, text, owners = embedded(self.model, self.settings, self.inputs, split_name)
         return Evaluation(image, text, owners, ranked(self.model, image, text, owners, fold))
+
+    def judged(self, found: Evaluation) -> dict[str, float]:
+        """ECCV Caption's and CxC's metrics of COCO's test split.
+
+        Raises:
+            UserError: the package with the judgements is not installed, or these are other images.
+        """
+        by_scorer = partial(scored, self.model) if self.model.scorer else None
+        with torch.inference_mode():
+            return eccv.metrics(
+                found.image, found.text, found.image_of_text, by_scorer, part=TILE if by_scorer else None
+            )
 
 
 def settings_of(folder: TrialFolder) -> TrialSettings:

@@ -53,7 +53,7 @@ def named() -> set[tuple[str, str]]:
     """The verb and the words behind it of all commands in messages and page templates."""
     files = [path for room in ROOMS for path in (ROOT / room).rglob("*.py")]
     texts = [text for path in files for text in messages(ast.parse(path.read_text()))]
-    texts += [re.sub(r"{{.*?}}", "X", path.read_text()) for path in (ROOT / "results" / "pages").glob("*")]
+    texts += [re.sub(r"{{.*?}}", "X", path.read_text()) for path in (ROOT / "results" / "pages").glob("*.*")]
     return {found.groups() for text in texts for found in COMMAND.finditer(text)}  # type: ignore[misc]
 
 
