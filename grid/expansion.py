@@ -26,6 +26,8 @@ class Shared(NamedTuple):
     objective: ObjectiveSettings
     members: tuple[ModelSettings, ...] = ()
     """The models of an ensemble's members."""
+    published: str = ""
+    """The published checkpoint whose record was imported; empty: the trial is trained here."""
 
 
 class Trial(NamedTuple):
@@ -42,13 +44,14 @@ class Trial(NamedTuple):
 
     @property
     def epochs(self) -> int:
-        """Epochs of its training; 0: an ensemble, which trains nothing."""
-        return 0 if self.shared.members else self.shared.train.epochs
+        """Epochs of its training; 0: an ensemble or an imported record, which trains nothing."""
+        return 0 if self.shared.members or self.shared.published else self.shared.train.epochs
 
     @property
     def settings(self) -> TrialSettings:
         """All settings that its result depends on, put together at each call."""
         sections = self.shared._asdict()
+        del sections["published"]
         if sections.pop("members"):
             return TrialSettings(**sections, seed=self.seed, ensemble=self.parents)
         return TrialSettings(**sections, seed=self.seed, starts_from=self.parents[0] if self.parents else None)
@@ -63,6 +66,11 @@ class Cell:
     objective: str
     swept: Point
     trials: tuple[Trial, ...]
+
+    @property
+    def published(self) -> str:
+        """The published checkpoint whose record this cell is; empty: its trials are trained here."""
+        return self.trials[0].shared.published if self.trials else ""
 
     @property
     def axes(self) -> dict[str, Scalar]:

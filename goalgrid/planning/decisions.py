@@ -64,13 +64,15 @@ def decide(overview: Overview, choice: Choice = Choice()) -> list[TrialDecision]
     Raises:
         UserError: the filter names no trial, or a trial that starts from a replaced trial is running.
     """
-    wanted = overview.selected(choice.only)
+    wanted = [trial for trial in overview.selected(choice.only) if not trial.shared.published]
     anew = _anew(overview, choice, wanted)
     asked = {trial.id for trial in wanted} if choice.only else overview.states.keys()
     done = State.DONE  # looking a member up, or hashing it, is Python's own slow code
     chosen = (State.FAILED,) if choice.failed else tuple(state for state in State if state is not done)
     parents, decisions = set[str](), list[TrialDecision]()
     for trial in reversed(overview.trials):  # children come before their parents
+        if trial.shared.published:
+            continue
         state, forced, shown = overview.states[trial.id], anew.get(trial.id), trial.id in asked
         needed = forced is not None or (shown and state in chosen) or trial.id in parents
         if needed:

@@ -15,6 +15,7 @@ from grid.expansion import Cell, Trial, chains, expand, select, trials_of
 from grid.gridfile import Grid, load, make_known
 from grid.overrides import changed_name, key_and_value
 from grid.store.home import Home, State, TrialFolder
+from grid.store.imported import imported_cells
 from grid.store.saved_grid import read_grid
 from grid.uses import Use
 
@@ -74,6 +75,11 @@ class Overview:
         states = {trial_id: state.value for trial_id, state in self.states.items()}
         return select(self.cells, only, {"state": states, "failure": classes})
 
+    @cached_property
+    def imported(self) -> list[Trial]:
+        """Records of published checkpoints, which nobody trains here."""
+        return [trial for trial in self.trials if trial.shared.published]
+
     def headline(self) -> str:
         """`45 trials: 40 done, 1 running, 1 failed, 3 planned`."""
         counts = ", ".join(f"{self.counts[state]:,} {state}" for state in ORDER if self.counts[state])
@@ -125,9 +131,10 @@ class Overview:
         from results.records import provenance
 
         make_known(self.grid)
-        done = {row["trial_id"] for row in self.records}
-        code = provenance.of_trials(self.cells, done, self.now.code)
-        stale = provenance.stale(self.records, code, provenance.of_trials(self.cells, done, self.now.data))
+        trained = [cell for cell in self.cells if not cell.published]
+        done = {trial.id for trial in trials_of(trained)} & {row["trial_id"] for row in self.records}
+        code, data = (provenance.of_trials(trained, done, now) for now in (self.now.code, self.now.data))
+        stale = provenance.stale([row for row in self.records if row["trial_id"] in done], code, data)
         return stale | {own: [provenance.Stale(provenance.Cause.RECORD, why)] for own, why in self.unreadable.items()}
 
     @cached_property
@@ -166,13 +173,16 @@ class Overview:
 
 
 def cells_of(grid: Grid, home: Home) -> list[Cell]:
-    """The cells of a grid, with the trials that it has by now: if seeds are added until resolved, a part of them."""
-    cells = expand(grid)
-    if grid.budget is None:
-        return cells
-    from goalgrid.planning import seeds
+    """The cells of a grid, imported ones last, with the trials that it has by now.
 
-    return seeds.so_far(grid.budget, cells, home)
+    If seeds are added until resolved, these are a part of its trials.
+    """
+    cells = expand(grid)
+    if grid.budget is not None:
+        from goalgrid.planning import seeds
+
+        cells = seeds.so_far(grid.budget, cells, home)
+    return [*cells, *imported_cells(grid, home)]
 
 
 def many(number: int, what: str) -> str:

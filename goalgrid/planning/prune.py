@@ -189,7 +189,7 @@ def _named(home: Home) -> set[str]:
                 f"Write it anew: goalgrid resume {name}{runs_option(home)}. Or remove {grid.path} if that grid is not "
                 "wanted."
             )
-    return {trial_id for grid in grids for trial_id in grid.ids()}
+    return {trial_id for grid in grids for trial_id in (*grid.ids(), *grid.imported_ids())}
 
 
 def _whole(trials: Path) -> bool:

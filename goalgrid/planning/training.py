@@ -94,8 +94,9 @@ def _copy_late(overview: Overview, trackers: "Sequence[Tracker]") -> None:
     """Copy finished trials into the trackers that an earlier launch could not copy."""
     from runners.watching.mirror import Mirror
 
+    trained = [trial for trial in overview.trials if not trial.shared.published]
     for tracker in trackers:
-        if late := tracker.lacking(map(overview.folder, overview.trials)):
+        if late := tracker.lacking(map(overview.folder, trained)):
             say(f"{overview.grid.name}: copying {many(len(late), 'trial')} to {tracker.name}")
             mirror = Mirror(tracker, lambda message: say(f"warning: {message}"))
             for folder in late:

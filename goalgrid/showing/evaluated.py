@@ -6,16 +6,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from goalgrid.planning.overview import many
+from goalgrid.planning.overview import many, recall
 from goalgrid.terminal.options import all_known, runs_option
+from goalgrid.terminal.views import say
 from grid import catalog
 from grid.errors import UserError, unknown
+from grid.expansion import expand, trials_of
 from grid.gridfile import Grid, make_known
+from grid.objectives import OBJECTIVES, unknown_objective
 from grid.protocols import shown
 from grid.settings import TrialSettings
-from grid.store.files import written_aside
+from grid.store.files import read_json, written_aside
 from grid.store.home import Home, State, TrialFolder
-from grid.store.saved_grid import read_grid
+from grid.store.imported import add
+from grid.store.saved_grid import read_grid, save_grid
 
 if TYPE_CHECKING:
     from retrieval.published.checkpoint_maps import PublishedModel
@@ -67,6 +71,27 @@ class Wanted:
             return settings
         dataset = {"name": name, "protocol": catalog.protocols(name)[0], "vocabulary": None}
         return settings.model_copy(update={"dataset": settings.dataset.model_copy(update=dataset)})
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Where an imported record is shown: in a grid, under an objective."""
+
+    grid: str
+    objective: str
+
+    def read(self, home: Home, dataset: str) -> Grid:
+        """The grid.
+
+        Raises:
+            UserError: no such grid or objective, or the grid has no such data set.
+        """
+        found = recall(self.grid, home)
+        if self.objective not in OBJECTIVES:
+            raise UserError(unknown_objective(self.objective))
+        if dataset not in found.datasets:
+            raise UserError(unknown("data set", dataset, found.datasets, where=f"of grid {found.name!r}"))
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +172,9 @@ def own(trial_id: str, home: Home, wanted: Wanted) -> Evaluated:
         UserError: there is no such trial, it is not done or an ensemble, or the data do not fit it.
     """
     folder = _finished(trial_id, home)
+    if folder.imported.exists():
+        file = read_json(folder.imported).get("file", "its file")
+        raise UserError(f"{trial_id} is the record of a published checkpoint. Evaluate {file} with --as FAMILY.")
     machine = _machine(folder, home, wanted)
     from runners.trial.loaded_model import LoadedModel, settings_of
 
@@ -164,11 +192,14 @@ def own(trial_id: str, home: Home, wanted: Wanted) -> Evaluated:
     return _evaluated(loaded, trial_id, wanted, protocol, said, recorded)
 
 
-def published(path: Path, family: str, vocabulary: Path | None, home: Home, wanted: Wanted) -> Evaluated:
+def published(
+    path: Path, family: str, vocabulary: Path | None, home: Home, wanted: Wanted, beside: Beside | None = None
+) -> Evaluated:
     """A published checkpoint on a split of these data.
 
     Args:
         vocabulary: the words that it was trained with; None: it reads the pieces of a tokenizer.
+        beside: the grid that shows it from now on, as an imported record; None: no grid.
 
     Raises:
         UserError: the file, its family, its vocabulary and the data do not fit together.
@@ -183,9 +214,19 @@ def published(path: Path, family: str, vocabulary: Path | None, home: Home, want
     places = {name: Path(folder) for name, folder in (_pair("--weights", entry) for entry in wanted.weights)}
     model = PublishedModel.of(file, family, words, places)
     name, folder = _data_of(model, wanted.root)
-    settings = model.trial(name)
+    settings = model.trial(name, beside.objective) if beside else model.trial(name)
     protocol = wanted.protocol_of(settings)
-    loaded = LoadedModel.of_published(model, settings, machine_of(home, [f"{name}={folder}"], wanted.weights))
+    grid = beside.read(home, name) if beside else None
+    machine = machine_of(home, [f"{name}={folder}"], wanted.weights)
+    loaded = LoadedModel.of_published(model, settings, machine)
+    if grid:
+        from runners.trial.imports import write_record
+
+        imported = write_record(loaded, model, home, machine)
+        if not home.grid(grid.name).grid.exists():
+            save_grid(grid, trials_of(expand(grid)), home)
+        add(grid, home, imported.trial_id)
+        say(f"{imported.trial_id} stands in grid {grid.name!r} from now on")
     return _evaluated(loaded, str(path), wanted, protocol, {"checkpoint of": model.map.description, **model.said})
 
 
@@ -238,8 +279,6 @@ def _finished(trial_id: str, home: Home) -> TrialFolder:
 
 def _machine(folder: TrialFolder, home: Home, wanted: Wanted) -> "Machine":
     """Where the trial's grid has its data and weights, after what the command line says of that."""
-    from grid.store.files import read_json
-
     dataset = str(read_json(folder.settings).get("dataset", {}).get("name", ""))
     roots = [wanted.root if "=" in wanted.root else f"{dataset}={wanted.root}"] if wanted.root else []
     named = [grid.path.name for grid in home.grids() if folder.trial_id in grid.ids()]

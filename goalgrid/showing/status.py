@@ -119,6 +119,7 @@ def to_dict(overview: Overview) -> dict[str, Any]:
         "waiting": waiting(overview),
         "collapsed": [trial.id for trial in collapsed(overview)],
         "stale": stale(overview),
+        "imported": [trial.id for trial in overview.imported],
         "former": overview.former(),
         "merged": merged(overview),
         "seeds": {title: asdict(found) for title, found in overview.contests.items()},
@@ -157,6 +158,7 @@ def note_lines(overview: Overview) -> list[str]:
     return [
         *seed_lines(overview),
         *(f"collapsed: {trial.id}: validation recall is at chance level" for trial in collapsed(overview)),
+        *(f"imported: {trial.id}: {trial.shared.published}" for trial in overview.imported),
         *_stale_lines(overview),
         *(
             f"merged: {many(count, 'trial')} from {place}"

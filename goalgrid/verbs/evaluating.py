@@ -26,6 +26,12 @@ def evaluate(
     vocabulary: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The words that FILE was trained with, .pkl or .json.")
     ] = None,
+    into: Annotated[
+        str, typer.Option(metavar="GRID", help="Show FILE beside the trials of this grid, as an imported record.")
+    ] = "",
+    as_objective: Annotated[
+        str, typer.Option("--as-objective", metavar="NAME", help="With --into: the objective that it was trained with.")
+    ] = "",
     split: Annotated[str, typer.Option(help="val or test.")] = "test",
     protocol: Annotated[
         str | None, typer.Option(help="Another protocol, e.g. coco-5x1k; eccv: ECCV Caption and CxC.")
@@ -48,15 +54,20 @@ def evaluate(
             "which checkpoint? --trial ID names a finished trial, goalgrid plan GRID --trials lists the ids; or give a "
             "published FILE with --as FAMILY."
         )
-    if file is None and (as_ or vocabulary):
-        raise UserError("--as and --vocabulary describe a published FILE; a trial knows its family and its words.")
+    if file is None and (as_ or vocabulary or into):
+        raise UserError(
+            "--as, --vocabulary and --into are for a published FILE; a trial knows its family and its grid."
+        )
+    if bool(into) != bool(as_objective):
+        raise UserError("--into GRID and --as-objective NAME go together: a table shows a checkpoint by its objective.")
     if embeddings is not None and embeddings.suffix != ".npz":
         raise UserError(f"--embeddings {embeddings}: the file must end in .npz.")
     wanted = evaluated.Wanted(split, protocol, root, tuple(weights))
+    beside = evaluated.Beside(into, as_objective) if into else None
     if file is None:
         found = evaluated.own(trial, home, wanted)
     else:
-        found = evaluated.published(file, as_, vocabulary, home, wanted)
+        found = evaluated.published(file, as_, vocabulary, home, wanted, beside)
     show_for(as_json, found.to_dict, found.lines)
     if embeddings is not None:
         found.save(embeddings)

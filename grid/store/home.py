@@ -45,6 +45,8 @@ class TrialFolder:
     path: Path
     settings = Below(_SETTINGS)
     environment = Below("environment.json")
+    imported = Below("imported.json")
+    """Which published checkpoint the record is of; no trial that was trained here has it."""
     vocabulary = Below("vocabulary.json")
     history = Below("history.jsonl")
     last_checkpoint = Below("last.ckpt")
@@ -109,6 +111,8 @@ class GridFolder:
     grid = Below("grid.toml")
     """The grid as it was last run, overrides included."""
     trials = Below("trials.txt")
+    imported = Below("imported.txt")
+    """Ids of the published checkpoints that stand beside the grid's trials."""
     former = Below("former.txt")
     """Ids of trials that the grid had in an earlier run and has no more."""
     probe = Below("probe.json")
@@ -120,6 +124,9 @@ class GridFolder:
 
     def ids(self) -> list[str]:
         return _lines(self.trials)
+
+    def imported_ids(self) -> list[str]:
+        return _lines(self.imported)
 
     def former_ids(self) -> list[str]:
         return _lines(self.former)

@@ -34,7 +34,7 @@ def trials(cells: Sequence[Cell], scores: Scores) -> str:
         {
             "trial_id": trial.id,
             **cell.axes,
-            "seed": str(trial.settings.seed),
+            "seed": "" if cell.published else str(trial.settings.seed),
             "missing": dict(scores.of(cell, "rsum").missing).get(trial.id, ""),
             "command": _train(cell, trial.settings.seed),
         }
@@ -46,6 +46,8 @@ def trials(cells: Sequence[Cell], scores: Scores) -> str:
 
 def _train(cell: Cell, seed: int | None = None) -> str:
     """The command that trains the trial of this seed; without a seed, all trials of the cell."""
+    if cell.published:
+        return "goalgrid evaluate FILE --into GRID"
     words = [f"{name}={value}" for name, value in cell.axes.items()]
     only = " ".join(words if seed is None else [*words, f"seed={seed}"])
     return f"goalgrid run grid.toml --only {shlex.quote(only)}"

@@ -66,6 +66,7 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
     sentences = [
         f"{what} on {protocols}: {spread}; {selections(cells)}; {variants} variant of the objectives; best in bold.",
         _missing(cells, views),
+        _imported(cells),
         *(f"{count} of {done} trials were {what}." for what, count in differing.items()),
     ]
     return " ".join(sentence for sentence in sentences if sentence)
@@ -78,11 +79,22 @@ def selections(cells: Sequence[Cell]) -> str:
 
 def _spread(cells: Sequence[Cell], *, interval: bool) -> str:
     """What a value is over seeds."""
+    cells = [cell for cell in cells if not cell.published]
+    if not cells:
+        return "no seed, so no spread"
     counts = sorted({len(cell.trials) for cell in cells})
     if counts[-1] > 1:
         return f"mean ± {_SPREAD[interval]} over {' or '.join(map(str, counts))} seeds"
     several = len({trial.seed for cell in cells for trial in cell.trials}) > 1
     return "one seed a value, so no spread" if several else "one seed, so no spread"
+
+
+def _imported(cells: Sequence[Cell]) -> str:
+    """Which rows are published checkpoints."""
+    names = dict.fromkeys(f"{cell.recipe} ({cell.published})" for cell in cells if cell.published)
+    return (
+        f"Published weights, evaluated here, without a seed or a training of ours: {'; '.join(names)}." if names else ""
+    )
 
 
 def _missing(cells: Sequence[Cell], views: Sequence[Scores]) -> str:

@@ -222,7 +222,8 @@ class Scores:
         """What is said of the code of these cells' finished trials, of how many, and how many trials there are."""
         if self.now is None:
             return Counter(), 0
-        now = provenance.of_trials(cells, self.rows, self.now.code)
+        trained = [cell for cell in cells if not cell.published]
+        now = provenance.of_trials(trained, self.rows, self.now.code)
         said = Counter(provenance.code_differs(self.rows[own]["code_fingerprint"], code) for own, code in now.items())
         said.pop("", None)
         return said, len(now)

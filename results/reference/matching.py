@@ -108,7 +108,7 @@ def reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> M
 def changes(cells: Sequence[Cell]) -> list[str]:
     """Settings, by dotted name, in which a cell differs from its recipe or its objective's defaults."""
     differing: dict[str, None] = {}
-    for cell in cells:
+    for cell in (cell for cell in cells if not cell.published):
         ours, recipe = cell.trials[0].shared, catalog.recipe(cell.recipe)
         objective = resolve(cell.objective, variant=ours.objective.variant)
         differing |= _differing("train", ours.train.model_dump(), recipe.train.model_dump())

@@ -169,17 +169,21 @@ class PublishedModel:
         """What the file says of its training, by name."""
         return self.file.said
 
-    def trial(self, dataset: str) -> TrialSettings:
-        """The settings with which a trial of ours would have this model, to read data and to evaluate."""
+    def trial(self, dataset: str, objective: str = "triplet-hn") -> TrialSettings:
+        """The settings with which a trial of ours would have this model, to read data and to evaluate.
+
+        Args:
+            objective: under which a table shows it.
+        """
         words = {"words": "nltk"} if self.map.rows else {}
         data = {"name": dataset, "protocol": catalog.protocols(dataset)[0], "max_words": LONGEST, **words}
-        train, objective = catalog.recipe(self.map.recipe).train, ObjectiveSettings(name="triplet-hn")
+        train = catalog.recipe(self.map.recipe).train
         return TrialSettings(
             dataset=DatasetSettings.model_validate(data),
-            recipe=self.kind,
+            recipe=f"{self.kind}-published",
             model=self.settings,
             train=train,
-            objective=objective,
+            objective=ObjectiveSettings(name=objective),
             seed=0,
         )
 

@@ -1,6 +1,7 @@
 """`goalgrid evaluate`: a checkpoint gives its record's numbers again, and other data only where they fit."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -52,14 +53,64 @@ def test_other_data_are_read_with_the_words_of_the_trial(
     assert "record" not in shown.stdout
 
 
-def test_a_published_checkpoint_is_evaluated(verb: Verb, few_of_flickr8k: Path, tmp_path: Path) -> None:
+GRID = """
+name = "f8k"
+datasets = "flickr8k"
+recipes = "fc-bow"
+objectives = ["con_con", "triplet-hn"]
+seeds = [0, 1]
+data.flickr8k.root = "{root}"
+"""
+
+
+def published(folder: Path, few_of_flickr8k: Path, *families: str) -> tuple[list[str], str]:
+    """Files of these families, and the vocabulary that they were trained with."""
     words = ["<pad>", "<start>", "<end>", "<unk>", "a", "dog", "."]
-    (tmp_path / "v.json").write_text(json.dumps({"word2idx": {word: place for place, word in enumerate(words)}}))
-    given = ("--vocabulary", str(tmp_path / "v.json"), "--root", f"mine={few_of_flickr8k}")
+    (folder / "v.json").write_text(json.dumps({"word2idx": {word: place for place, word in enumerate(words)}}))
     width = int(np.load(few_of_flickr8k / "precomp" / "test_ims.npy", mmap_mode="r").shape[-1])
-    scan, vsepp = (
-        str(Peer(family, "bigru", len(words), width=width).save(tmp_path / family)) for family in ("scan", "vsepp")
+    peers = [Peer(family, "bigru", len(words), width=width) for family in families]
+    files = [str(peer.save(folder / peer.family)) for peer in peers]
+    return files, str(folder / "v.json")
+
+
+def test_an_imported_checkpoint_stands_beside_the_trials(verb: Verb, few_of_flickr8k: Path, tmp_path: Path) -> None:
+    (scan,), words = published(tmp_path, few_of_flickr8k, "scan")
+    home, grid = Home(tmp_path / "runs"), str(tmp_path / "f8k.toml")
+    Path(grid).write_text(
+        GRID.format(root=few_of_flickr8k).replace('flickr8k"\nrec', 'mine"\nrec').replace("data.flickr8k", "data.mine")
     )
+    options = ("evaluate", scan, "--as", "scan", "--vocabulary", words, "--root", f"mine={few_of_flickr8k}")
+    into = (*options, "--into", grid, "--as-objective", "triplet-hn")
+    done = verb(*into, "--json", runs=home)
+    own = json.loads(done.stdout)
+    assert "stands in grid 'f8k' from now on" in done.stderr
+    (trial,) = home.trials()
+    assert trial.trial_id.startswith("mine_scan-published_triplet-hn-")
+    (row,) = record.collect([trial.record]).to_pylist()
+    assert row["test_rsum"] == own["metrics"]["rsum"]
+    assert (row["epochs"], row["steps"]) == (0, 0)
+    shown = verb("table", "f8k", "--format", "markdown", runs=home).stdout
+    assert "scan-published on mine" in shown
+    said = "Published weights, evaluated here, without a seed or a training of ours: scan-published (SCAN on regions"
+    assert said in shown
+    assert f"imported: {trial.trial_id}: SCAN on regions with a BiGRU, scan" in verb("status", "f8k", runs=home).stdout
+    planned = json.loads(verb("plan", "f8k", "--force", "--json", runs=home).stdout)
+    assert len(planned["left"]) == 4
+    assert trial.trial_id not in planned["left"]
+    assert "nothing to remove" in verb("prune", "--done", runs=home).stdout
+    for arguments, said in {
+        ("evaluate", "--trial", trial.trial_id): "is the record of a published checkpoint. Evaluate scan with --as",
+        (*options, "--into", grid): "--into GRID and --as-objective NAME go together",
+        (*into[:-1], "tripel-hn"): "unknown objective 'tripel-hn'",
+        (*into[:-3], "demo", *into[-2:]): "unknown data set 'mine' of grid 'demo'",
+    }.items():
+        with pytest.raises(UserError, match=re.escape(said)):
+            verb(*arguments, runs=home)
+
+
+def test_a_published_checkpoint_is_evaluated(verb: Verb, few_of_flickr8k: Path, tmp_path: Path) -> None:
+    (scan, vsepp), words = published(tmp_path, few_of_flickr8k, "scan", "vsepp")
+    given = ("--vocabulary", words, "--root", f"mine={few_of_flickr8k}")
     shown = verb("evaluate", scan, "--as", "scan", *given, runs=Home(tmp_path)).stdout
     assert f"{scan}, checkpoint of SCAN on regions with a BiGRU, epoch 3, its validation rsum 412.34" in shown
     assert "test split of mine, protocol mine-test: 12 images, 60 captions" in shown

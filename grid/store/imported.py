@@ -1,0 +1,47 @@
+"""Cells of a grid that nobody trained here: published checkpoints, which `goalgrid evaluate --into` imported."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from grid.expansion import Cell, Shared, Trial
+from grid.gridfile import Grid
+from grid.settings import TrialSettings
+from grid.store.files import read_json, write_json, write_text
+from grid.store.home import Home, TrialFolder
+
+
+def imported_cells(grid: Grid, home: Home) -> list[Cell]:
+    """A cell for each imported record of the grid, in the order in which they were imported."""
+    cells = []
+    for trial_id in home.grid(grid.name).imported_ids():
+        folder = home.trial(trial_id)
+        if folder.done.exists() and (cell := _cell(folder, grid)):
+            cells.append(cell)
+    return cells
+
+
+def _cell(folder: TrialFolder, grid: Grid) -> Cell | None:
+    """The cell of an imported record; None where its folder is damaged."""
+    said = read_json(folder.imported)
+    try:
+        own = TrialSettings.model_validate(read_json(folder.settings))
+    except ValidationError:
+        return None
+    published = f"{said.get('description', 'a published checkpoint')}, {said.get('file', 'unknown file')}"
+    shared = Shared(own.dataset, own.recipe, own.model, own.train, own.objective, published=published)
+    swept = tuple((name, "published") for name in grid.sweep)
+    return Cell(own.dataset.name, own.recipe, own.objective.name, swept, (Trial(folder.trial_id, shared, own.seed),))
+
+
+def note(folder: TrialFolder, said: Mapping[str, Any]) -> None:
+    """Write in a record's folder which checkpoint it is of."""
+    write_json(folder.imported, dict(said), durable=False)
+
+
+def add(grid: Grid, home: Home, trial_id: str) -> None:
+    """Make an imported record one of the grid's cells."""
+    folder = home.grid(grid.name)
+    ids = list(dict.fromkeys([*folder.imported_ids(), trial_id]))
+    write_text(folder.imported, "".join(f"{own}\n" for own in ids))

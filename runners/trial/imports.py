@@ -1,0 +1,58 @@
+"""The record of a published checkpoint, as a finished trial has one: without a seed, an attempt or a training."""
+
+from datetime import UTC, datetime
+
+import torch
+
+from grid.identity import digest
+from grid.settings import TrialSettings
+from grid.store import imported
+from grid.store.files import make_durable, write_json, write_text
+from grid.store.home import Home, TrialFolder
+from results.records import provenance, record
+from retrieval.published.checkpoint_maps import PublishedModel
+from runners.training.fingerprint import code_fingerprint
+from runners.training.inputs import data_fingerprint, protocols_of
+from runners.training.machine import Machine
+from runners.training.trainer import validation
+from runners.trial.loaded_model import LoadedModel
+
+
+def id_of(model: PublishedModel, settings: TrialSettings) -> str:
+    """`flickr30k_scan-published_triplet-hn-3fa94c21`: the same file, data set and objective have the same id."""
+    names = [settings.dataset.name, settings.recipe, settings.objective.name]
+    return f"{'_'.join(names)}-{digest([model.file.digest, *names])[:8]}"
+
+
+def write_record(loaded: LoadedModel, model: PublishedModel, home: Home, machine: Machine) -> TrialFolder:
+    """Evaluate a published checkpoint as a trial is evaluated, and write its record.
+
+    Raises:
+        UserError: the runs folder cannot be written.
+    """
+    settings, inputs = loaded.settings, loaded.inputs
+    folder = home.trial(id_of(model, settings))
+    own = settings.dataset.protocol
+    by_protocol = {name: loaded.evaluate("test", name).ranks for name in protocols_of(settings)}
+    environment = provenance.environment(machine.device.type, machine.device_name, torch.get_num_threads())
+    written = record.Trained(
+        trial_id=folder.trial_id,
+        settings=settings,
+        rows=(),
+        selected=validation(loaded.evaluate("val").ranks),
+        metrics={name: ranks.metrics() for name, ranks in by_protocol.items()},
+        ranks={direction: getattr(by_protocol[own], direction).tolist() for direction in ("i2t", "t2i")},
+        image_of_text=inputs.pairs.test.image_of_text.tolist(),
+        replicas=1,
+        data_fingerprint=data_fingerprint(inputs, settings.model),
+        code_fingerprint=code_fingerprint(settings),
+        environment=environment,
+    )
+    write_json(folder.settings, settings.model_dump(mode="json"), durable=False)
+    write_json(folder.environment, environment, durable=False)
+    told = {"file": model.file.path.name, "sha256": model.file.digest, "description": model.map.description}
+    imported.note(folder, {**told, **model.said})
+    record.write(folder.record, written.values())
+    make_durable(folder.path)  # before `done` says so
+    write_text(folder.done, datetime.now(UTC).isoformat(timespec="seconds") + "\n", durable=False)
+    return folder
