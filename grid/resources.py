@@ -21,6 +21,11 @@ class Resources(Settings):
         description="processes that train a trial together, each with a part of every batch, `cpu` CPUs and a GPU of "
         "its own; the gradient is that of the whole batch, so they train a trial for which a GPU is too small",
     )
+    exchange: Literal["gloo"] | None = Field(
+        default=None,
+        description="gloo: replicas exchange through host memory, slower, and may share a GPU; none: nccl between "
+        "GPUs, gloo between CPUs",
+    )
     custom: dict[str, PositiveFloat] = Field(
         default={},
         description="further resources by the names that a Ray cluster's nodes give them, e.g. "
@@ -38,10 +43,11 @@ class Resources(Settings):
 
     @model_validator(mode="after")
     def _a_gpu_each(self) -> "Resources":
-        if self.replicas > 1 and self.gpu not in (None, 0, self.replicas):
+        if self.replicas > 1 and not self.exchange and self.gpu not in (None, 0, self.replicas):
             raise ValueError(
                 f"gpu = {self.gpu:g} does not go with replicas = {self.replicas}, which have a GPU each. "
-                f"Leave gpu out, or give {self.replicas}; 0 trains on CPUs."
+                f"Leave gpu out, or give {self.replicas}; 0 trains on CPUs; "
+                'exchange = "gloo" lets them share a GPU.'
             )
         return self
 
@@ -50,8 +56,20 @@ class Resources(Settings):
         """CPUs that a job asks for."""
         return self.cpu * self.replicas
 
+    @property
+    def idle(self) -> str:
+        """What to say of GPUs that a job asks for and no process uses; empty where all are used."""
+        if self.replicas > 1 or (self.gpu or 0) <= 1:
+            return ""
+        return (
+            f"resources.gpu = {self.gpu:g} with replicas = 1: a process trains on one GPU, so the others of each job "
+            f"are idle. resources.replicas = {self.gpu:g} uses them all."
+        )
+
     def gpus(self, share: float) -> float:
         """GPUs that a job asks for, if there are any; its recipe needs this share of a GPU."""
+        if self.replicas > 1 and self.exchange:
+            return 1.0 if self.gpu is None else self.gpu
         if self.replicas > 1:
             return 0.0 if self.gpu == 0 else float(self.replicas)
         return share if self.gpu is None else self.gpu

@@ -139,8 +139,18 @@ def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
     weights = tuple((name, str(folder.absolute())) for name, folder in grid.places().items())
     uses = tuple((use.path, use.source) for use in grid.uses)
     features = Path(resources.features or home.features).expanduser().absolute()
-    data = home.data.absolute()
-    return Machine(resources.cpu, resources.workers, gpu, roots, weights, features, data, uses, resources.replicas)
+    return Machine(
+        resources.cpu,
+        resources.workers,
+        gpu,
+        roots,
+        weights,
+        features,
+        home.data.absolute(),
+        uses,
+        resources.replicas,
+        resources.exchange,
+    )
 
 
 def gpu_share(resources: Resources, recipe: str) -> float:

@@ -83,6 +83,8 @@ class Launch:
             launched = Launched(name, shared_folder.mark(self.home), patience, cadence, worker.PROGRAM)
             jobs = jobs_for(grid, trials, self.home, gpus=capacity.gpus, launched=launched)
             check_room(jobs, capacity, custom=not self.here)
+            if capacity.gpus and grid.resources.idle:
+                self._warn(grid.resources.idle)
             self._check_nodes(driver, launched, jobs)
             data = check_inputs(jobs, allow_leak=self.allow_leak, warn=self._warn)
             jobs = [replace(job, launched=replace(launched, data=data)) for job in jobs]

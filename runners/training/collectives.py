@@ -7,6 +7,7 @@ replicas find one another through a file, so no port has to be chosen.
 
 import os
 import sys
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,6 +23,9 @@ MEETING = timedelta(minutes=1)
 
 WAITING = timedelta(days=1)
 """How long a replica waits for the others at a step: practically for ever. The launch's watchdog ends stuck trials."""
+
+LEAVING = 30.0
+"""Seconds that replicas wait for one another when they disconnect."""
 
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 
@@ -96,19 +100,24 @@ class _Together(torch.autograd.Function):
         return gradient[ctx.rows], None, None
 
 
-def meet(rank: int, replicas: int, file: Path, device: torch.device) -> Exchange:
+def meet(rank: int, replicas: int, file: Path, device: torch.device, backend: str | None = None) -> Exchange:
     """Connect to the other replicas.
 
     Args:
         file: where they find one another; the same for all, and not written before.
+        backend: None: nccl between GPUs, gloo between CPUs.
 
     Raises:
         PeerLost: a replica does not connect in time.
     """
-    os.environ |= {"GLOO_SOCKET_IFNAME": LOOPBACK, "NCCL_SOCKET_IFNAME": LOOPBACK}
+    os.environ |= {
+        "GLOO_SOCKET_IFNAME": LOOPBACK,
+        "NCCL_SOCKET_IFNAME": LOOPBACK,
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",  # a lost replica is seen by its connection; torch would end the process
+    }
     store = distributed.FileStore(str(file), replicas)  # type: ignore[attr-defined]
     store.set_timeout(MEETING)
-    backend = "nccl" if device.type == "cuda" else "gloo"
+    backend = backend or ("nccl" if device.type == "cuda" else "gloo")
     try:
         distributed.init_process_group(backend, store=store, rank=rank, world_size=replicas, timeout=WAITING)
     except RuntimeError as error:
@@ -117,12 +126,17 @@ def meet(rank: int, replicas: int, file: Path, device: torch.device) -> Exchange
 
 
 def part_ways() -> None:
-    """Disconnect from the other replicas, which may be gone already."""
-    if distributed.is_initialized():
-        distributed.destroy_process_group()
+    """Disconnect while the other replicas do: nccl waits for all. Breaks off where a replica does not come."""
+    if not distributed.is_initialized():
+        return
+    leaving = threading.Thread(target=distributed.destroy_process_group, name="leaving", daemon=True)
+    leaving.start()
+    leaving.join(LEAVING)
+    if leaving.is_alive():
+        break_off()
 
 
 def break_off() -> None:
-    """Abort the exchange that this process waits in. Only GPUs need it: nccl would wait for a lost replica for ever."""
+    """Abort the exchange that this process waits in. Only nccl needs it: it would wait for a lost replica for ever."""
     if distributed.is_initialized() and distributed.get_backend() == "nccl":
         distributed.distributed_c10d._abort_process_group()

@@ -47,6 +47,8 @@ class Machine:
     """(path, text) of the user's own files, which define objectives: each process that trains imports them."""
     replicas: int = 1
     """Processes that train a trial together, each with its own GPU (if any), threads and workers."""
+    exchange: str | None = None
+    """What they exchange by, `nccl` or `gloo`; None: nccl between GPUs, gloo between CPUs."""
 
     @property
     def device(self) -> torch.device:

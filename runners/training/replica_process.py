@@ -13,16 +13,16 @@ from runners.training.learner import Learner
 
 
 def follow(next_order: Callable[[], tuple[Any, ...]], answer: Callable[[Any], None]) -> None:
-    """Prepare the data, connect to the others, load the state of the first replica, and train as it commands."""
+    """Prepare the data, connect to the others, load the first replica's state, and train as it commands to the end."""
     _, rank, settings, machine = next_order()
     torch.set_num_threads(machine.threads)
     if machine.device.type == "cuda":
-        torch.cuda.set_device(rank)
+        torch.cuda.set_device(rank % torch.cuda.device_count())  # over gloo, replicas may share a GPU
     inputs = prepare(settings, machine)
     learner, device = Learner(settings, inputs), inputs.device
     answer("ready")
     _, meeting = next_order()
-    learner.exchange = collectives.meet(rank, machine.replicas, Path(meeting), device)
+    learner.exchange = collectives.meet(rank, machine.replicas, Path(meeting), device, machine.exchange)
     _, state, random, step = next_order()
     learner.load(checkpoints.loaded(state, device))
     if random is None:
@@ -40,3 +40,6 @@ def follow(next_order: Callable[[], tuple[Any, ...]], answer: Callable[[Any], No
                 learner.optimizer.step()
             case ("random",):
                 answer(bytes(checkpoints.dumped(checkpoints.random_states(device))))
+            case ("end",):
+                collectives.part_ways()
+                return

@@ -35,7 +35,8 @@ def main(descriptor: int) -> None:
         error.add_note("In a replica:\n" + "".join(traceback.format_exception(error)))
         with suppress(OSError):
             connection.send(_portable(error))
-    os._exit(1)  # the others wait in an exchange until this one is gone
+        os._exit(1)  # the others wait in an exchange until this one is gone
+    os._exit(0)
 
 
 def _listen(connection: "Connection[Any, Any]", orders: "queue.SimpleQueue[tuple[Any, ...]]") -> None:

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
@@ -37,6 +37,10 @@ LAST_WORDS_SECONDS = 0.3
 """Pause after the first sign of an error: a better reason from another replica may follow."""
 
 
+ENDING_SECONDS = 5.0
+"""How long the others may take to end once all have disconnected."""
+
+
 class ReplicaDied(Exception):
     """A replica of this training is gone."""
 
@@ -48,6 +52,7 @@ class Replica:
     Args:
         answers: not read yet.
         failed: whether it reported why it ends.
+        leaves: whether it was told to end.
     """
 
     rank: int
@@ -55,6 +60,7 @@ class Replica:
     connection: "Connection[Any, Any]"
     answers: queue.SimpleQueue[Any] = field(default_factory=queue.SimpleQueue)
     failed: bool = False
+    leaves: bool = False
 
     @classmethod
     def start(cls, rank: int, uses: Sequence[tuple[str, str]] = ()) -> "Replica":
@@ -97,6 +103,8 @@ class Replicas:
         self._others: list[Replica] = []
         self._reasons: list[Exception] = []
         self._broken = threading.Event()
+        self._in_order = False
+        """Whether the others are connected and hear the next order."""
         self._watcher = threading.Thread(target=self._watch, name="replicas", daemon=True)
 
     @property
@@ -147,11 +155,13 @@ class Replicas:
         for other in self._others:
             self._tell(other, "meet", str(meeting))
         with self._whole():
-            learner.exchange = collectives.meet(0, self.count, meeting, learner.inputs.device)
+            backend = self.machine.exchange
+            learner.exchange = collectives.meet(0, self.count, meeting, learner.inputs.device, backend)
         for other in self._others:
             known = other.rank <= len(states)
             random = bytes(checkpoints.dumped(states[other.rank - 1])) if known else None
             self._tell(other, "start", state, random, step)
+        self._in_order = True
 
     def begin(self, epoch: int, batch: int) -> None:
         """Have the others begin an epoch at this batch."""
@@ -182,6 +192,7 @@ class Replicas:
         try:
             yield
         except Exception as error:
+            self._in_order = False
             own = isinstance(error, UserError) or not self._others
             if self._broken.wait(0 if own else REASON_SECONDS):
                 raise self._reason() from error
@@ -220,7 +231,7 @@ class Replicas:
                     said = other.connection.recv()
                 except (EOFError, OSError):
                     alive.pop(other.connection)
-                    said = None if other.failed else ReplicaDied(other.death())
+                    said = None if other.failed or other.leaves else ReplicaDied(other.death())
                 if isinstance(said, Exception):
                     other.failed = True
                     self._reasons.append(said)
@@ -230,10 +241,21 @@ class Replicas:
                     other.answers.put(said)
 
     def _end(self) -> None:
-        """Kill the others. They hold no state of their own, so nothing is lost."""
+        """Leave together with the others; kill whoever does not end. They hold no state of their own."""
+        if self._in_order and not self._broken.is_set():
+            for other in self._others:
+                other.leaves = True
+                with suppress(OSError):
+                    other.connection.send(("end",))
+            collectives.part_ways()
+            until = time.monotonic() + ENDING_SECONDS
+            for other in self._others:
+                with suppress(subprocess.TimeoutExpired):
+                    other.process.wait(max(0.0, until - time.monotonic()))
         for other in self._others:
             other.process.kill()
             other.process.wait()
+        collectives.break_off()
         if self._watcher.is_alive():
             self._watcher.join()
         for other in self._others:

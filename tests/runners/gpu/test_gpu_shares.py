@@ -72,6 +72,16 @@ def test_a_whole_gpu_is_not_bounded_and_no_gpu_is_none() -> None:
     assert jobs(gpus=0)[0].request.memory == 1.0
 
 
+def test_gpus_that_no_process_uses_are_named_and_replicas_over_gloo_may_share_a_gpu() -> None:
+    assert "so the others of each job are idle. resources.replicas = 2 uses them all." in Resources(gpu=2).idle
+    assert Resources(gpu=0.5).idle == Resources(replicas=2).idle == ""
+    shared = jobs("resources.replicas=2", 'resources.exchange="gloo"')[0]
+    assert (shared.request.gpu, shared.machine.exchange) == (1.0, "gloo")
+    assert jobs("resources.replicas=2")[0].request.gpu == 2
+    with pytest.raises(ValueError, match='exchange = "gloo" lets them share a GPU'):
+        Resources(replicas=2, gpu=1)
+
+
 def test_a_chain_asks_for_what_its_largest_trial_needs() -> None:
     (job, *_) = some = jobs(*CHAIN)
     parent, child = (speed_of(settings) for settings in job.trials)

@@ -111,6 +111,7 @@ def test_replicas_learn_what_one_process_learns(
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
     assert several.progress.step == one.progress.step == 9
     assert several.progress.replicas == count
+    assert [other.process.returncode for other in several.replicas._others] == [0] * (count - 1)  # all left together
     for after, alone in zip(several.progress.rows, one.progress.rows, strict=True):
         assert after["loss"] == pytest.approx(alone["loss"], rel=1e-3)
         assert after.get("grad_image", 0) == pytest.approx(alone.get("grad_image", 0), rel=1e-3)
