@@ -16,7 +16,7 @@ from goalgrid.planning.overview import Overview, many
 from goalgrid.planning.work import epoch_steps, reached
 from grid.expansion import Trial, chains
 from grid.resources import Resources
-from grid.store import speed_probes
+from grid.store import gpu_needs, speed_probes
 from grid.store.files import bytes_below
 from grid.store.home import State
 
@@ -225,7 +225,8 @@ def _jobs(resources: Resources, shares: dict[Key, float], asked: int | None) -> 
         return resources.concurrency, "resources.concurrency"
     share = max(shares.values(), default=0.0)
     fitting = (os.cpu_count() or 1) // resources.cpus
-    return min(fitting, int(_gpus() / share)) if share and _gpus() else fitting, "what fits here"
+    gpus = _gpus()
+    return min(fitting, gpu_needs.jobs_at_once(share, gpus)) if share and gpus else fitting, "what fits here"
 
 
 def _gpus() -> int:

@@ -94,6 +94,9 @@ class TrainSettings(Settings):
     precision: Annotated[Literal["fp32", "bf16"], IdentityDefault("fp32")] = Field(
         "fp32", description="number format of the encoders' arithmetic; objectives always compute in fp32"
     )
+    tf32: Annotated[bool, IdentityDefault(False)] = Field(
+        False, description="compute fp32 products on a GPU in TF32, with 10 bits of mantissa; off: as the papers did"
+    )
     compile: Annotated[bool, IdentityDefault(False)] = Field(
         False, description="run the encoders through torch.compile: faster on a GPU; its rounding differs"
     )

@@ -50,6 +50,15 @@ class Need:
         return f"{self.share():.2f} of {self.device}: {needed:.2g} of {total:.2g} GB"
 
 
+def jobs_at_once(share: float, gpus: int) -> int:
+    """How many jobs of a share run at the same time: no job is on two GPUs with a part of each.
+
+    >>> [jobs_at_once(share, 2) for share in (0.25, 0.3, 0.6, 1, 2)]
+    [8, 6, 2, 2, 1]
+    """
+    return gpus * int(1 / share + 1e-6) if share <= 1 else int(gpus / share)
+
+
 def read(home: Home, kind: str) -> dict[str, Need]:
     """The needs of trials of this kind, as `speed_of` names it, by the GPU on which they were measured.
 

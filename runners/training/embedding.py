@@ -17,7 +17,7 @@ from retrieval.prefetch import ahead
 from retrieval.scorers.sets import Sets
 from retrieval.splits.pairs import Split
 from runners.training.inputs import Inputs
-from runners.training.learner import precision
+from runners.training.learner import precision, set_tf32
 
 EMBED_BATCH = 512
 """Feature vectors or captions embedded at a time when evaluating; pixels use the batch size of training."""
@@ -69,6 +69,7 @@ def embedded(
     size = EMBED_BATCH if len(split.images.shape) < 3 else settings.train.batch_size
     image, text = list[Any](), list[Any]()
     model.eval()
+    set_tf32(settings.train)
     with torch.inference_mode(), precision(settings, device):
         for batch in ahead(lambda rows: split.images.gather(rows.numpy()), torch.arange(images).split(size)):
             image.append(model.embed_images(batch.to(device)))

@@ -46,6 +46,7 @@ class Learner:
     def begin(self, epoch: int) -> Epoch:
         """Set rates, modes and mining as the recipe says for this epoch, and return its batches."""
         train = self.settings.train
+        set_tf32(train)
         self.epoch, self.lr = epoch, learning_rate(train, epoch)
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr * group["factor"]
@@ -164,6 +165,11 @@ def ramp(train: TrainSettings, epoch: int, share: float) -> float:
     """
     since = epoch - train.frozen_epochs
     return (since + share) / train.ramp_epochs if 0 <= since < train.ramp_epochs else 1.0
+
+
+def set_tf32(train: TrainSettings) -> None:
+    """Have this process compute in TF32 on a GPU or not. torch's own default is TF32 for cuDNN's layers alone."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = train.tf32
 
 
 def precision(settings: TrialSettings, device: torch.device) -> torch.autocast:

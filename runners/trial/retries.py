@@ -32,7 +32,9 @@ POLICY: dict[Failure, Policy] = {
         2.0,
         alone=True,
     ),
-    Failure.DEVICE: Policy(2, "look at that GPU: nvidia-smi, and dmesg for an Xid", 1.0, at_once=True),
+    Failure.DEVICE: Policy(
+        2, "look at that GPU (nvidia-smi; dmesg for an Xid); the next try has a new process", 1.0, at_once=True
+    ),
     Failure.NON_FINITE: Policy(1, "a smaller train.lr or objective.tau; another try gives the same"),
     Failure.TIMEOUT: Policy(
         2, "its log shows where it hung; reliability.stall_minutes says for how long", 1.0, at_once=True

@@ -171,7 +171,9 @@ class TrialRun:
 
     @cached_property
     def environment(self) -> dict[str, Any]:
-        return provenance.environment(self.machine.device.type, self.machine.device_name, self.machine.threads)
+        machine = self.machine
+        found = provenance.environment(machine.device.type, machine.device_name, machine.threads)
+        return found | {"tf32": self.settings.train.tf32}
 
     @cached_property
     def code(self) -> str:

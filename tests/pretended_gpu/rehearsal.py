@@ -42,7 +42,7 @@ from tests.runners.training.interruptions import Killed, killed_after  # noqa: E
 torch.set_num_threads(1)
 warnings.filterwarnings("ignore", "PyTorch was compiled without cuDNN")
 SMALL = ("train.epochs=2", "train.batch_size=250", "model.dim=16", "seeds=[0]", 'objectives=["sig-ms_cir"]')
-PIXELS = {"cnn": 16, "vsepp": 32, "vse-inf-wsl": 32}
+PIXELS = {"cnn": 16, "vsepp-r152": 32, "vsepp-vit": 64, "vse-inf-wsl": 32}
 """Sides of images, by what recipes' names begin with."""
 
 
@@ -154,8 +154,9 @@ def trial(name: str) -> dict[str, Any]:
     def finish(machine: Machine, folder: Path) -> dict[str, Any]:
         it = Home(folder).trial("trial")
         state = run_trial(settings_of(name), it, lambda event: None, machine)
-        environment = json.loads(it.environment.read_text())
-        return {"state": state, "why": it.reason(), "device": environment["device"], "done": it.done.exists()}
+        noted = json.loads(it.environment.read_text())
+        tf32 = [noted["tf32"], torch.backends.cudnn.allow_tf32]
+        return {"state": state, "why": it.reason(), "device": noted["device"], "tf32": tf32}
 
     return on_both(finish)
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from retrieval.encoders.pooling import POOLING, AdPool, Gpo, Pooling, positions
+from retrieval.encoders.recurrent import PaddedGru
 
 DIM, K = 6, 2
 OF_SETS = [name for name in POOLING if name != "none"]
@@ -20,6 +21,17 @@ def pooling(name: str) -> Pooling:
     torch.manual_seed(0)
     made = POOLING[name](DIM, K)  # type: ignore[index]
     return made.double() if isinstance(made, nn.Module) else made
+
+
+def test_a_gru_computes_in_float32_under_autocast() -> None:
+    """cuDNN's would run in float16, whose gradients vanish without a scale on the loss."""
+    gru, lengths = PaddedGru(4, 3, bidirectional=True), torch.tensor([2, 5, 1])
+    values = torch.randn(3, 5, 4)
+    expected = gru.states(values, lengths)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert gru.states(values.bfloat16(), lengths).dtype == torch.float32
+        torch.testing.assert_close(gru.states(values, lengths), expected, atol=0, rtol=0)
+        torch.testing.assert_close(gru.last(values, lengths)[1], expected[1, 4, :3], atol=0, rtol=0)
 
 
 def literal(name: str, made: Pooling, members: Tensor) -> Tensor:

@@ -273,8 +273,10 @@ def test_a_gradient_that_is_not_finite_names_its_weight(tmp_path: Path) -> None:
     trainer = trainer_in(tmp_path / "t", settings_of())
     weight = dict(trainer.model.named_parameters())["text.project.weight"]
     weight.register_hook(lambda gradient: gradient * float("inf"))
+    before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
     with pytest.raises(NonFinite, match=r"the gradient of text\.project\.weight became (nan|inf) at step 1"):
         trainer.fit()
+    assert all(map(torch.equal, before, trainer.model.parameters()))  # the optimiser skipped the step
 
 
 def test_the_learning_rate_steps_down(tmp_path: Path) -> None:
