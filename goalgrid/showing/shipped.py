@@ -11,6 +11,7 @@ from grid.objectives import CATALOGUE, unknown_objective
 JSON_GRIDS = "For programs: name, datasets, recipes, objectives, seeds and sweep of each grid."
 JSON_RECIPES = "For programs: name, description, gpu, starts_from, ensemble; with NAME also words and settings."
 JSON_OBJECTIVES = "For programs: name, family, known_as, source, untrainable; with NAME also formula, parameters."
+JSON_TABLES = "For programs: table, block, label, origin, grids, recipe, objectives, quoted and why of each row."
 JSON_DATASETS = "For programs: name, description, protocols, embedded and splits of each data set."
 
 

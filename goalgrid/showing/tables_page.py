@@ -13,8 +13,6 @@ from grid.gridfile import Grid, load
 from results.reference.paper_rows import ORIGINS, TRAINED, PaperRow, paper_rows
 from results.reference.reading import PAPERS, names, read
 
-FORMATS = ("terminal", "markdown")
-JSON = "For programs: table, block, label, origin, grids, recipe, objectives, quoted and why of each row."
 WITHOUT_NUMBERS = "goal-table1"
 """It names losses."""
 

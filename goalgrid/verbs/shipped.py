@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from goalgrid.showing import settings_list, shipped, tables_page
+from goalgrid.showing import settings_list, shipped
 from goalgrid.terminal import EXIT, completion
 from goalgrid.terminal.options import Json, Uses, all_known, objective_settings, use
 from goalgrid.terminal.views import (
@@ -154,13 +154,15 @@ def tables(
     format_: Annotated[
         str, typer.Option("--format", help="terminal, or markdown for the page docs/tables.md.")
     ] = "terminal",
-    as_json: Annotated[bool, typer.Option("--json", help=tables_page.JSON)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help=shipped.JSON_TABLES)] = False,
 ) -> None:
     """List which rows of the papers' tables train here.
 
     Each with its grid, recipe and objective; or where the paper quotes it from; or why it is not possible.
     """
-    all_known(("format", format_, tables_page.FORMATS))
+    all_known(("format", format_, settings_list.FORMATS))
+    from goalgrid.showing import tables_page
+
     rows = tables_page.rows(name)
     if format_ == "markdown" and not as_json:
         show("\n".join(tables_page.markdown(rows)))
