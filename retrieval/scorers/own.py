@@ -42,6 +42,9 @@ class OwnScorer(SetScorer):
             raise UserError(f"scorer {self.name!r} gives {given} for {said}.")
         return found
 
+    def looks(self, regions: Tensor, words: Tensor) -> dict[str, Tensor]:
+        raise UserError(f"{self.name!r} is a scorer of your own; it gives scores, and no attention to draw.")
+
     def pairs(
         self, images: Sets, texts: Sets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
     ) -> Float[Tensor, " p"]:

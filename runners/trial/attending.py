@@ -9,7 +9,7 @@ from results.figures.attention_map import AttentionMap
 from retrieval.data.photographs import Photograph, Photographs
 from retrieval.scorers.sets import Sets
 from retrieval.words.text_readers import Vocabulary
-from runners.training.embedding import precision
+from runners.training.learner import precision
 from runners.training.machine import Machine
 from runners.trial.loaded_model import LoadedModel
 
