@@ -170,7 +170,7 @@ CALLED: dict[OwnKind, tuple[str, ...]] = {
 
 
 def _offer_part(
-    kind: OwnKind, name: str, network: Callable[..., Any], parameters: Mapping[str, Any], on: ReadsImages = "pictures"
+    kind: OwnKind, name: str, network: Any, parameters: Mapping[str, Any], on: ReadsImages = "pictures"
 ) -> None:
     problems = [] if on in get_args(ReadsImages) else [unknown("value", on, get_args(ReadsImages), where="of on")]
     if kind == "scorer" and not isinstance(network, type):
@@ -179,7 +179,8 @@ def _offer_part(
         problems.append(f"{network.__name__} is no class that derives from torch.nn.Module")
     else:
         problems += _begins(f"{network.__name__}.__init__", network, CONSTRUCTED[kind], parameters)
-        called, forward = CALLED[kind], list(inspect.signature(network.forward).parameters)[1:]
+        module: Any = network
+        called, forward = CALLED[kind], list(inspect.signature(module.forward).parameters)[1:]
         if len(forward) != len(called):
             problems.append(f"{network.__name__}.forward takes ({', '.join(forward)}); it takes ({', '.join(called)})")
     for parameter, value in parameters.items():

@@ -126,7 +126,8 @@ def activate(uses: Iterable[Use]) -> None:
         kind: {name: offer.made for name, offer in found.items() if offer.kind == kind} for kind in get_args(Kind)
     }
     objectives.take_over(made["objective"])
-    catalogues: dict[Kind, dict[str, Any]] = {"pooling": encoders.own_poolings, **own_parts}
+    catalogues: dict[Kind, dict[str, Any]] = {"pooling": encoders.own_poolings}
+    catalogues.update(own_parts.items())
     for kind, catalogue in catalogues.items():
         catalogue.clear()
         catalogue.update(made[kind])

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from goalgrid.planning.decisions import Choice, TrialDecision, decide, to_replace, to_train
 from goalgrid.planning.overview import Overview, many
@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from runners.watching.notify import Notify
 
 
+class Trained(NamedTuple):
+    """What a launch was to train, and whether the user interrupted it. The disk tells how the trials ended."""
+
+    decisions: list[TrialDecision]
+    interrupted: bool
+
+
 def train(
     overview: Overview,
     choice: Choice,
@@ -24,8 +31,8 @@ def train(
     mlflow_uri: str | None = None,
     notify: "Notify | None" = None,
     allow_leak: bool = False,
-) -> list[TrialDecision]:
-    """Train the chosen trials, and save the grid as it is run; the decisions on them. The disk tells how they ended.
+) -> Trained:
+    """Train the chosen trials, and save the grid as it is run.
 
     Where seeds are added until resolved, the trials that these decide on are trained too, round by round, as long as
     every trial of a round ends.
@@ -50,15 +57,17 @@ def train(
         notify=notify,
         allow_leak=allow_leak,
     )
-    decisions, known = launched(overview, choice), set(overview.states)
-    while overview.grid.budget and not choice.failed:
+    trained, known = launched(overview, choice), set(overview.states)
+    while overview.grid.budget and not choice.failed and not trained.interrupted:
         overview = Overview.of(overview.grid, overview.home)
         left = known & {trial.id for trial in overview.left() if overview.states[trial.id] is not State.FAILED}
         if left or overview.states.keys() <= known:
             break
         known |= set(overview.states)
-        decisions += launched(overview, Choice(choice.only))
-    return [decision for decision in decisions if decision.trial.id in overview.states]
+        further = launched(overview, Choice(choice.only))
+        trained = Trained([*trained.decisions, *further.decisions], further.interrupted)
+    wanted = [decision for decision in trained.decisions if decision.trial.id in overview.states]
+    return Trained(wanted, trained.interrupted)
 
 
 def _round(
@@ -70,7 +79,7 @@ def _round(
     trackers: "Sequence[Tracker]",
     notify: "Notify | None",
     allow_leak: bool,
-) -> list[TrialDecision]:
+) -> Trained:
     """A launch of the chosen trials, if any is left to train."""
     overview.data.check(overview.selected(choice.only))
     decisions = decide(overview, choice)
@@ -79,15 +88,14 @@ def _round(
     if not todo:
         save()
         _copy_late(overview, trackers)
-        return decisions
+        return Trained(decisions, interrupted=False)
     begun = f", {len(anew)} of them anew" if anew else ""
     say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}{begun}")
     from runners.launch.launch import Launch  # takes seconds
 
     live = out.is_terminal and err.is_terminal
     launch = Launch(overview.home, err, here, address, trackers, live, allow_leak, notify)
-    launch.run(overview.grid, overview.cells, todo, anew, checked=save)
-    return decisions
+    return Trained(decisions, launch.run(overview.grid, overview.cells, todo, anew, checked=save))
 
 
 def _copy_late(overview: Overview, trackers: "Sequence[Tracker]") -> None:

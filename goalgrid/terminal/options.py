@@ -21,6 +21,14 @@ GridName = Annotated[
         metavar="GRID", help="A shipped grid's name or the path of a grid file.", autocompletion=completion.grids
     ),
 ]
+GridNames = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="GRID...",
+        help="Shipped grids by name or by a pattern in quotes ('unified-*'), or paths of grid files.",
+        autocompletion=completion.grids,
+    ),
+]
 
 
 def _home(folder: str) -> Home:

@@ -43,7 +43,13 @@ def show_for(program: bool, content: Callable[[], Any], lines: Callable[[], Iter
     if program:
         show_json(content())
     else:
-        show("\n".join(line.replace("\n", "\\n") for line in lines()))
+        show_lines(lines())
+
+
+def show_lines(lines: Iterable[str]) -> None:
+    """Print lines for a reader; a line that has a break stays one line."""
+    if text := "\n".join(line.replace("\n", "\\n") for line in lines):
+        show(text)
 
 
 def show_json(content: Any) -> None:

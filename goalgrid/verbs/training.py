@@ -1,22 +1,23 @@
 """Training: plan, run, resume, status, prune, selftest."""
 
 import sys
-from functools import partial
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import typer
 
 from goalgrid.planning import prune as pruning
+from goalgrid.planning import several
 from goalgrid.planning.costs import unmeasured
 from goalgrid.planning.decisions import Choice, decide, to_train
-from goalgrid.planning.overview import Overview, named_tables_exist, recall, wanted
+from goalgrid.planning.overview import Overview
 from goalgrid.planning.plan import Plan
 from goalgrid.planning.training import train
 from goalgrid.showing import status as standing
 from goalgrid.showing.tables import kept, start
 from goalgrid.terminal import EXIT, exit_state, options
 from goalgrid.terminal.options import runs_option
-from goalgrid.terminal.views import err, say, show_for, show_table, show_verdicts
+from goalgrid.terminal.views import err, say, show_for, show_json, show_lines, show_table, show_verdicts
 from grid.errors import UserError
 from grid.gridfile import Grid
 from grid.store import speed_probes
@@ -28,7 +29,7 @@ verbs = typer.Typer()
 
 @verbs.command()
 def plan(
-    grid: options.GridName,
+    grids: options.GridNames,
     home: options.Runs = options.RUNS,
     set_: options.Override = [],
     root: options.Root = [],
@@ -47,16 +48,16 @@ def plan(
 
     It trains nothing, but a few steps with --probe.
     """
-    overview = _overview(wanted(grid, home, set_, roots=root, weights=weights), home)
+    found = several.to_train(grids, home, set_, roots=root, weights=weights)
     choice = Choice(only, force=force, stale=stale)
-    if probe:
-        _probe(overview, choice)
-    _show_plan(overview, choice, jobs, each=trials, program=as_json)
+    for grid in found if probe else ():
+        _probe(Overview.of(grid, home), choice)
+    _show_plans(found, home, choice, jobs, each=trials, program=as_json)
 
 
 @verbs.command()
 def run(
-    grid: options.GridName,
+    grids: options.GridNames,
     home: options.Runs = options.RUNS,
     set_: options.Override = [],
     root: options.Root = [],
@@ -74,22 +75,22 @@ def run(
 ) -> None:
     """Train what is not done, then print the table.
 
-    The same command again goes on where it was cut off.
+    The same command again goes on where it was cut off. Several grids are trained one after the other.
     """
     overrides = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])]
-    overview = _overview(wanted(grid, home, overrides, roots=root, weights=weights), home)
+    found = several.to_train(grids, home, overrides, roots=root, weights=weights)
     choice = Choice(only, force=force, stale=stale)
     if dry_run:
-        _show_plan(overview, choice, jobs)
+        _show_plans(found, home, choice, jobs)
     else:
         _train(
-            overview, choice, here=here, address=address, mlflow_uri=mlflow_uri, notify=notify, allow_leak=allow_leak
+            found, home, choice, here=here, address=address, mlflow_uri=mlflow_uri, notify=notify, allow_leak=allow_leak
         )
 
 
 @verbs.command()
 def resume(
-    grid: options.GridName,
+    grids: options.GridNames,
     home: options.Runs = options.RUNS,
     set_: options.Override = [],
     only: options.Only = "",
@@ -105,17 +106,18 @@ def resume(
 
     The grid is as it was last run.
     """
-    found = recall(grid, home, set_)
-    if not home.grid(found.name).grid.exists():
-        raise UserError(f"grid {found.name!r} never ran under {home.path}. {start(grid, home, set_)}")
+    found = several.as_last_run(grids, home, set_, ran=True)
+    for grid in found:
+        if not home.grid(grid.name).grid.exists():
+            source = grids[0] if len(found) == 1 else grid.plain_name
+            raise UserError(f"grid {grid.name!r} never ran under {home.path}. {start(source, home, set_)}")
     choice = Choice(only, failed=failed, stale=stale)
-    overview = Overview.of(found, home)
-    _train(overview, choice, here=here, address=address, mlflow_uri=mlflow_uri, notify=notify, allow_leak=allow_leak)
+    _train(found, home, choice, here=here, address=address, mlflow_uri=mlflow_uri, notify=notify, allow_leak=allow_leak)
 
 
 @verbs.command()
 def status(
-    grid: options.GridName,
+    grids: options.GridNames,
     home: options.Runs = options.RUNS,
     set_: options.Override = [],
     as_json: options.Json = False,
@@ -124,9 +126,17 @@ def status(
 
     Of failures it says why, and what helps.
     """
-    overview = Overview.of(recall(grid, home, set_), home)
-    show_for(as_json, lambda: standing.to_dict(overview), lambda: standing.lines(overview))
-    raise typer.Exit(EXIT[exit_state([overview.reached(trial) for trial in overview.trials])])
+    contents, states, overviews = dict[str, Any](), list[State](), list[Overview]()
+    for grid in several.as_last_run(grids, home, set_):
+        overview = Overview.of(grid, home)
+        if as_json:
+            contents[grid.name] = standing.to_dict(overview)
+        else:
+            show_lines(standing.lines(overview))
+        states += [overview.reached(trial) for trial in overview.trials]
+        overviews.append(overview)
+    _end(contents, overviews)
+    raise typer.Exit(EXIT[exit_state(states)])
 
 
 @verbs.command()
@@ -172,17 +182,28 @@ def selftest(home: options.Runs = options.RUNS, address: options.Address = None)
         raise typer.Exit(EXIT[State.FAILED])
 
 
-def _overview(grid: Grid, home: Home) -> Overview:
-    """A grid as it stands on the disk, after a check of the tables that it names."""
-    named_tables_exist(grid)
-    return Overview.of(grid, home)
-
-
-def _show_plan(
-    overview: Overview, choice: Choice, jobs: int | None, *, each: bool = False, program: bool = False
+def _show_plans(
+    grids: Sequence[Grid], home: Home, choice: Choice, jobs: int | None, *, each: bool = False, program: bool = False
 ) -> None:
-    found = Plan.of(overview, choice, jobs=jobs)
-    show_for(program, found.to_dict, partial(found.lines, each=each))
+    """Show the plan of each grid, one after the other: the grids may use files of the user's own with equal names."""
+    contents, overviews = dict[str, Any](), list[Overview]()
+    for grid in grids:
+        overview = Overview.of(grid, home)
+        found = Plan.of(overview, choice, jobs=jobs)
+        if program:
+            contents[grid.name] = found.to_dict()
+        else:
+            show_lines(found.lines(each=each))
+        overviews.append(overview)
+    _end(contents, overviews)
+
+
+def _end(contents: dict[str, Any], overviews: Sequence[Overview]) -> None:
+    """Print the JSON of a single grid, or of several by name; or, for a reader, a line about several grids together."""
+    if contents:
+        show_json(next(iter(contents.values())) if len(contents) == 1 else contents)
+    else:
+        show_lines(several.together(overviews))
 
 
 def _probe(overview: Overview, choice: Choice) -> None:
@@ -199,7 +220,8 @@ def _probe(overview: Overview, choice: Choice) -> None:
 
 
 def _train(
-    overview: Overview,
+    grids: Sequence[Grid],
+    home: Home,
     choice: Choice,
     *,
     here: bool,
@@ -208,23 +230,39 @@ def _train(
     notify: str,
     allow_leak: bool,
 ) -> None:
-    """Train what is chosen, print the table, exit with what was reached."""
-    name, home = overview.grid.name, overview.home
-    notified = Notify(notify, name, lambda message: say(f"warning: {message}"))
-    try:
-        decisions = train(
-            overview, choice, here=here, address=address, mlflow_uri=mlflow_uri, notify=notified, allow_leak=allow_leak
-        )
-    except UserError as error:
-        notified.ended("error", str(error), Overview.of(overview.grid, home).sums())
-        raise
-    after = Overview.of(overview.grid, home)
-    if drawn := kept(after):
-        show_table(drawn)
-    say("\n".join(standing.ended(after)))
-    if any(after.states[decision.trial.id] not in (State.DONE, State.FAILED) for decision in decisions):
-        say(f"not complete; go on with: goalgrid resume {name}{runs_option(home)}")
-    reached = exit_state([after.reached(decision.trial) for decision in decisions])
-    word = "incomplete" if reached is State.INTERRUPTED else reached.value
-    notified.ended(word, f"{name}: {after.headline()}", after.sums())
-    raise typer.Exit(EXIT[reached])
+    """Train what is chosen, grid after grid, print their tables, and exit with what was reached."""
+    several.check_filter(grids, home, choice.only)
+    states = list[State]()
+    for grid in grids:
+        notified = Notify(notify, grid.name, lambda message: say(f"warning: {message}"))
+        try:
+            launched = train(
+                Overview.of(grid, home),
+                choice,
+                here=here,
+                address=address,
+                mlflow_uri=mlflow_uri,
+                notify=notified,
+                allow_leak=allow_leak,
+            )
+        except UserError as error:
+            notified.ended("error", str(error), Overview.of(grid, home).sums())
+            raise
+        after = Overview.of(grid, home)
+        if drawn := kept(after):
+            show_table(drawn)
+        say("\n".join(standing.ended(after)))
+        ended = [after.states[decision.trial.id] for decision in launched.decisions]
+        if any(state not in (State.DONE, State.FAILED) for state in ended):
+            say(f"not complete; go on with: goalgrid resume {grid.name}{runs_option(home)}")
+        reached = [after.reached(decision.trial) for decision in launched.decisions]
+        word = exit_state(reached)
+        told = "incomplete" if word is State.INTERRUPTED else word.value
+        notified.ended(told, f"{grid.name}: {after.headline()}", after.sums())
+        states += reached
+        if launched.interrupted and grid is not grids[-1]:
+            rest = [other.name for other in grids[grids.index(grid) + 1 :]]
+            say(f"not begun: {', '.join(rest)}; the same command again goes on")
+            states.append(State.INTERRUPTED)
+            break
+    raise typer.Exit(EXIT[exit_state(states)])

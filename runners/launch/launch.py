@@ -58,8 +58,8 @@ class Launch:
         anew: Sequence[str] = (),
         *,
         checked: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Train these trials; afterwards the disk tells which are done.
+    ) -> bool:
+        """Train these trials; afterwards the disk tells which are done. Returns whether the user interrupted it.
 
         Args:
             checked: called when nothing speaks against the launch, before it changes anything.
@@ -115,6 +115,7 @@ class Launch:
             finally:
                 for mirror in mirrors:
                     mirror.close()
+        return interrupts.heard
 
     def _driver(self, stop: Stop, grace: float) -> Driver:
         if self.here:

@@ -2,7 +2,7 @@
 
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -48,8 +48,8 @@ class Verdict:
 
 def verdicts(name: str) -> Iterator[Verdict]:
     """Every check of what the user's own files have under this name, one after the other."""
-    kinds: dict[str, Mapping[str, object]] = {"pooling": own_poolings, **own_parts}
-    kind = next((kind for kind, parts in kinds.items() if name in parts), "objective")
+    of_parts = (kind for kind, parts in own_parts.items() if name in parts)
+    kind = "pooling" if name in own_poolings else next(of_parts, "objective")
     for check, function in CHECKS[kind].items():
         try:
             yield Verdict(check, True, function(name))
