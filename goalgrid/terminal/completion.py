@@ -1,18 +1,30 @@
-"""What the shell completes: names of grids, recipes, objectives, data sets and settings. It loads no heavy package."""
+"""What the shell completes: names of grids, recipes, objectives, data sets and settings. It loads no heavy package.
+
+Bash splits words at "=". Behind `--only objective=`, it asks for another GRID, while `objective` stands as the option's
+value: the names of objectives are given then.
+"""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+
+import typer
 
 from grid import catalog
 from grid.gridfile import Grid, dotted_names
 from grid.objectives import OBJECTIVES
 from grid.overrides import NO_TRIALS
 from grid.resources import Budget, Reliability, Resources
+from grid.store.failures import Failure
+from grid.store.home import State
 
 
-def grids(incomplete: str) -> list[str]:
-    """Shipped grids, grids that ran, and grid files and folders in the folder of the word."""
+def grids(context: typer.Context, incomplete: str) -> list[str]:
+    """Shipped grids, grids that ran, and grid files and folders in the folder of the word; or values behind "="."""
+    split = [context.params.get("only"), *(context.params.get("set_") or [])[-1:]]
+    values = next((VALUES[name] for name in split if name in VALUES), None)
+    if values is not None:
+        return _begun(incomplete, values())
     ran = Path(os.environ.get("GOALGRID_RUNS", "runs")).expanduser() / "grids"
     names = [*catalog.names("presets"), *(sorted(path.name for path in ran.iterdir()) if ran.is_dir() else [])]
     folder, _, _ = incomplete.rpartition("/")
@@ -22,6 +34,13 @@ def grids(incomplete: str) -> list[str]:
     files = [f"{before}{item.name}" for item in items if item.suffix == ".toml" and item.is_file()]
     files += [f"{before}{item.name}/" for item in items if item.is_dir() and not item.name.startswith(".")]
     return _begun(incomplete, [*dict.fromkeys(names), *files])
+
+
+def conditions(incomplete: str) -> list[str]:
+    """The last condition of --only: an axis, or its values."""
+    before, space, last = incomplete.rpartition(" ")
+    axes = [f"{axis}=" for axis in ("dataset", "recipe", "objective", "seed", "state", "failure")]
+    return [f"{before}{space}{found}" for found in _with_values(last) or _begun(last, axes)]
 
 
 def recipes(incomplete: str) -> list[str]:
@@ -52,9 +71,27 @@ def settings(incomplete: str) -> list[str]:
 
 
 def overrides(incomplete: str) -> list[str]:
-    """The names before = in --set: settings, and the fields of a grid file that hold no table."""
+    """The names before = in --set: settings, and the fields of a grid file that hold no table; and names behind =."""
+    if found := _with_values(incomplete):
+        return found
     lists = [name for name in Grid.model_fields if name not in (*NO_TRIALS, "set", "sweep")]
     return [f"{name}=" for name in [*settings(incomplete), *_begun(incomplete, [*lists, "name"])]]
+
+
+VALUES: dict[str, Callable[[], Iterable[str]]] = {
+    **dict.fromkeys(("objective", "objectives"), lambda: OBJECTIVES),
+    **dict.fromkeys(("recipe", "recipes"), lambda: catalog.names("recipes")),
+    **dict.fromkeys(("dataset", "datasets"), lambda: catalog.names("datasets")),
+    "state": lambda: [state.value for state in State],
+    "failure": lambda: [failure.value for failure in Failure],
+}
+"""The names that may stand behind "=" in --only and --set, by the name before it."""
+
+
+def _with_values(incomplete: str) -> list[str]:
+    """The values behind a name and "="; none where there is no such name."""
+    name, separator, begun = incomplete.partition("=")
+    return [f"{name}={value}" for value in _begun(begun, VALUES[name]())] if separator and name in VALUES else []
 
 
 def _begun(incomplete: str, names: Iterable[str]) -> list[str]:

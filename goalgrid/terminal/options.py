@@ -74,7 +74,10 @@ WeightPlaces = Annotated[
 Only = Annotated[
     str,
     typer.Option(
-        "--only", metavar="FILTER", help="Some trials, e.g. 'objective=*_cir seed=0' or 'failure=out-of-memory'."
+        "--only",
+        metavar="FILTER",
+        help="Some trials, e.g. 'objective=*_cir seed=0' or 'failure=out-of-memory'.",
+        autocompletion=completion.conditions,
     ),
 ]
 Force = Annotated[

@@ -6,11 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from goalgrid.app import app
 from goalgrid.terminal import completion
 from grid import catalog
+from grid.store.home import State
 
 from ...conftest import ROOT
 
@@ -34,9 +37,13 @@ def test_bash_completes_a_grid_with_the_script_that_is_printed(tmp_path: Path) -
     (tmp_path / "goalgrid").write_text(PROGRAM)
     (tmp_path / "goalgrid").chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
-    command = ["bash", "-ec", ASK, "bash", "run", "goal-table3"]
-    told = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
-    assert told.stdout.split() == ["goal-table3-coco", "goal-table3-f30k"], told.stderr
+    for words, found in (
+        (("run", "goal-table3"), ["goal-table3-coco", "goal-table3-f30k"]),
+        (("run", "demo", "--only", "recipe", "=", "fc-"), ["fc-bigru", "fc-bow", "fc-gru"]),
+    ):
+        command = ["bash", "-ec", ASK, "bash", *words]
+        told = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+        assert told.stdout.split() == found, told.stderr
     assert (tmp_path / "loaded").read_text() == ""
 
 
@@ -53,6 +60,12 @@ def test_bash_completes_a_grid_with_the_script_that_is_printed(tmp_path: Path) -
         ("plan demo --set see", ["seeds="]),
         ("table goal-table5", ["goal-table5-coco", "goal-table5-f30k"]),
         ("status demo --js", ["--json"]),
+        ("status demo goal-table3", ["goal-table3-coco", "goal-table3-f30k"]),
+        ("run demo --only obj", ["objective="]),
+        ("run demo --only objective=sig-ms_c", ["objective=sig-ms_con", "objective=sig-ms_cir"]),
+        ("run demo --only objective = sig-ms_c", ["sig-ms_con", "sig-ms_cir"]),
+        ("run demo --only state =", [state.value for state in State]),
+        ("run demo --set datasets = coc", ["coco"]),
     ],
 )
 def test_words_are_completed(words: str, found: list[str]) -> None:
@@ -62,6 +75,9 @@ def test_words_are_completed(words: str, found: list[str]) -> None:
     assert told.stdout.split() == found
 
 
+NOWHERE = typer.Context(get_command(app))
+
+
 def test_grids_that_ran_and_grid_files_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOALGRID_RUNS", str(tmp_path / "runs"))
     monkeypatch.chdir(tmp_path)
@@ -69,7 +85,7 @@ def test_grids_that_ran_and_grid_files_are_found(tmp_path: Path, monkeypatch: py
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "mine.toml").touch()
     (tmp_path / "mine-too" / "other.toml").touch()
-    assert completion.grids("min") == ["mine@seeds=0", "mine.toml", "mine-too/"]
-    assert completion.grids("mine-too/") == ["mine-too/other.toml"]
-    assert completion.grids(f"{tmp_path}/mine.") == [f"{tmp_path}/mine.toml"]
-    assert set(catalog.names("presets")) <= set(completion.grids(""))
+    assert completion.grids(NOWHERE, "min") == ["mine@seeds=0", "mine.toml", "mine-too/"]
+    assert completion.grids(NOWHERE, "mine-too/") == ["mine-too/other.toml"]
+    assert completion.grids(NOWHERE, f"{tmp_path}/mine.") == [f"{tmp_path}/mine.toml"]
+    assert set(catalog.names("presets")) <= set(completion.grids(NOWHERE, ""))
