@@ -72,14 +72,14 @@ class Measured:
     """Our Recall@1 beside the papers'; None if no paper reports it."""
     effects: Document | None = None
     pictures: tuple[Picture, ...] = ()
-    attention: tuple[Picture, ...] = ()
-    """Examples of a model of sets."""
-    no_attention: str = ""
-    """Why there are no examples, where a trial could have some."""
     rows: Sequence[Mapping[str, Any]] = ()
     """Columns of the record that the page shows of every finished trial."""
     provenance: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Device, versions, code and data of the trials: under each heading, the number of trials by value."""
+    attention: tuple[Picture, ...] = ()
+    """Examples of a model of sets."""
+    no_attention: str = ""
+    """Why there are no examples, where a trial could have some."""
 
     @classmethod
     def read(cls, cells: Sequence[Cell], home: Home, now: Now | None = None) -> "Measured":

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from grid.settings.scorers import SafSettings, SgrafSettings, SgrSettings
 from retrieval.scorers.attention import (
-    BLOCK,
     EPS,
     SMALLEST,
     PairProducts,
@@ -24,6 +23,9 @@ from retrieval.scorers.attention import (
     recomputed,
 )
 from retrieval.scorers.sets import Sets, by_size
+
+VALUES = {"cpu": 2**23, "cuda": 2**26}
+"""Values of vectors that are worked on at once: on a CPU, more than fit its cache: products of few rows are slow."""
 
 
 def unit(x: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
@@ -105,7 +107,7 @@ class SquaredDifferences(torch.autograd.Function):
 
 
 def _step(words: Float[Tensor, "i q d"]) -> int:
-    return max(1, BLOCK.get(words.device.type, BLOCK["cuda"]) // words[0].numel())
+    return max(1, VALUES.get(words.device.type, VALUES["cuda"]) // words[0].numel())
 
 
 def _differences(
@@ -141,7 +143,7 @@ class Sgraf(SetScorer):
     def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
         images, texts = images.full(), texts.full()
         count, _, dim = images.vectors.shape
-        block = BLOCK.get(images.device.type, BLOCK["cuda"])
+        block = VALUES.get(images.device.type, VALUES["cuda"])
         regions, of_regions, of_image = images.vectors, images.vectors @ images.vectors.transpose(1, 2), wholes(images)
         groups = list(by_size(texts.sizes, max(1, block // (count * dim))))
         columns = list[Tensor]()

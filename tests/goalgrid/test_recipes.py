@@ -1,5 +1,6 @@
 """Published recipes from the command line, on real photographs and features, with tiny networks for theirs."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from tests.networks import save
 
 RAW = ["vsepp-r152-ft", "vsepp-vit-b16-ft", "vse-inf-wsl"]
 FEATURES = ["vse-inf-butd", "vse-inf-butd-bigru", "vsepp-butd", "vse-fc", "vse-mlp", "rvse-mlp", "rvsepp", "vse-2ad"]
-FEATURES += ["scan-i2t"]
+FEATURES += ["scan-i2t", "saf-tiny"]
 NETWORKS = {
     "microsoft/resnet-152": "resnet",
     "timm/resnext101_32x8d.fb_wsl_ig1b_ft_in1k": "resnet",
@@ -138,3 +139,26 @@ def test_a_grid_of_models_of_sets_ends_in_its_table_with_ensembles(
     table = goalgrid("table", "unified-table7", runs=tmp_path).stdout
     for recipe in ("scan-i2t-avg", "scan-t2i", "bfan-equal", "bfan-prob", "bfan", "sgr", "saf", "sgraf"):
         assert f"{recipe} on few" in table
+
+
+@pytest.mark.slow
+def test_a_grid_of_models_of_sets_stands_beside_the_numbers_of_its_paper(
+    goalgrid: Goalgrid, few_of_flickr8k: Path, flickr8k: Path, tmp_path: Path
+) -> None:
+    """With the test images of Flickr8k in the place of Flickr30K's, whose protocol demands as many."""
+    root = Path(shutil.copytree(few_of_flickr8k / "precomp", tmp_path / "f30k_precomp"))
+    for name in ("ims.npy", "ids.txt"):
+        shutil.copyfile(flickr8k / "precomp" / f"test_{name}", root / f"test_{name}")
+    captions = (flickr8k / "precomp" / "test_caps.txt").read_text(encoding="utf-8").splitlines()
+    (root / "test_caps.txt").write_text("".join(f"a {caption}\n" for caption in captions), encoding="utf-8")
+    settings = [
+        'recipes=["scan-t2i"]', "objectives=unified", "seeds=[0]", "train.epochs=1", "model.dim=8",
+    ]  # fmt: skip
+    overrides = [word for setting in [*settings, "name=unified-table7"] for word in ("--set", setting)]
+    words = ("--root", str(tmp_path), "--here", "--mlflow-uri", "", "--allow-leak")
+    finished = goalgrid("run", "unified-table7", *overrides, *words, runs=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    table = goalgrid("table", "unified-table7", "--against", "paper", "--format", "markdown", runs=tmp_path)
+    assert table.returncode == 0, table.stderr
+    assert "70.7" in table.stdout
+    assert "Difference: ours - paper" in table.stdout

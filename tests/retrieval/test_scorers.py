@@ -10,10 +10,12 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 import objectives
+from grid.objectives import TRAINABLE
 from grid.settings.scorers import BfanSettings, SafSettings, ScanSettings, SgrSettings
 from retrieval.scorers import SCORERS
-from retrieval.scorers.attention import BLOCK, SetScorer
+from retrieval.scorers.attention import SetScorer
 from retrieval.scorers.sets import Sets, gathered
+from retrieval.scorers.similarity import VALUES
 from tests.retrieval import literal_scorers
 
 DIM = 24
@@ -111,7 +113,7 @@ def test_similarity_vectors_equal_the_published_loop(
     """Scores, gradients of vectors and of weights, and running statistics; all without dropout."""
     settings = settings.model_copy(update={"dropout": 0.0})
     if mode == "blocks of a pair":
-        monkeypatch.setitem(BLOCK, "cpu", 1)
+        monkeypatch.setitem(VALUES, "cpu", 1)
     given, scorer = drawn(kind, [7] * 5, [4, 1, 6, 4, 3]), scorer_of(settings).to(kind).train(mode == "training")
     other = copy.deepcopy(scorer)
     ours, theirs = scorer(*sets_of(scorer, given)), literal_scorers.sgraf(other, torch.stack(given[0]), given[1])
@@ -188,6 +190,19 @@ def test_where_no_attention_stands_out_all_of_it_stays(settings: BfanSettings) -
     (image,), (text,) = drawn(torch.float64, [1], [1])
     score = scorer_of(settings)(padded([image]), padded([text]))
     close(score[0, 0], 2 * torch.dot(image[0], text[0]), 1e-12)
+
+
+@of_all
+def test_every_objective_has_finite_gradients_on_the_scores_of_every_scorer(settings: Any) -> None:
+    """Scores of LSE and sums exceed 1, BFAN's reach 2, SGRAF's stay between 0 and 1."""
+    given, scorer = drawn(torch.float32, [3] * 3, [2, 1, 2]), scorer_of(settings, 3).train()
+    for name in TRAINABLE:
+        objective, (images, texts) = objectives.build(name), sets_of(scorer, given)
+        few = objective.learns_from_few and scorer.by_pair
+        scores, again = scorer(images, texts), partial(scorer.pairs, images, texts) if few else None
+        loss = objective.from_similarity(scores.detach() if few else scores, again=again)
+        found = torch.autograd.grad(loss, [*given[0], *given[1]], materialize_grads=True)
+        assert bool(torch.isfinite(torch.cat([loss[None], *(part.flatten() for part in found)])).all()), name
 
 
 GOAL = [f"{pair}_{triplet}" for pair in objectives.GOAL_ROWS for triplet in objectives.GOAL_COLUMNS]

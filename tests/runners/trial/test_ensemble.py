@@ -11,8 +11,10 @@ from grid.errors import UserError
 from grid.settings import TrialSettings
 from grid.store.home import Home, TrialFolder
 from results.records import record
+from runners.training import checkpoints
 from runners.training.embedding import embedded, scored
 from runners.training.machine import Machine
+from runners.trial.ensemble import Ensemble
 from runners.trial.loaded_model import LoadedModel
 from tests.conftest import Goalgrid
 
@@ -106,6 +108,7 @@ def test_every_verb_takes_it(runs: Path, goalgrid: Goalgrid) -> None:
     text = (runs / "page.html").read_text(encoding="utf-8")
     assert text.count(f"<figcaption>{of_recipe(runs, 'cells').trial_id}, ") == EXAMPLES
     assert len(text) < 3_000_000
+    assert "Attention is not drawn" not in text
 
 
 @pytest.mark.slow
@@ -137,3 +140,16 @@ def test_a_member_without_its_weights_is_told(runs: Path) -> None:
     with pytest.raises(UserError, match=r"best checkpoint .* cannot be read"):
         LoadedModel.of_trial(cells, Machine())
     kept.rename(cells.best_checkpoint)
+
+
+def test_a_member_that_was_trained_on_other_data_is_told(runs: Path) -> None:
+    cells = of_recipe(runs, "cells")
+    kept = cells.best_checkpoint.read_bytes()
+    content = checkpoints.load(cells.best_checkpoint, torch.device("cpu"))
+    assert content is not None
+    checkpoints.save(cells.best_checkpoint, {**content, "sources": {**content["sources"], "data": "2:other"}})
+    with pytest.raises(
+        UserError, match=rf"{cells.trial_id} was trained on other data than are here now \(2:other"
+    ):
+        Ensemble.load([of_recipe(runs, "words"), cells], Machine(), lambda: None)
+    cells.best_checkpoint.write_bytes(kept)
