@@ -57,7 +57,7 @@ def arithmetic(trainer: Trainer, batch: Batch) -> None:
     trainer.optimizer.zero_grad(set_to_none=True)
     image = trainer.model.embed_images(batch.images)
     text = trainer.model.embed_texts(*batch.tokens)
-    trainer.objective(image, text, torch.from_numpy(batch.owners)).backward()
+    trainer.objective(image, text, batch.owners).backward()
 
 
 def shares(dataset: str, recipe: str, root: Path | None, steps: int) -> list[str]:

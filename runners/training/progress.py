@@ -72,7 +72,8 @@ class Progress:
 
     def means(self, batches: int) -> dict[str, float]:
         """Means over the epoch's batches; values that the trial does not measure (nan) are left out."""
-        sums = torch.stack([value.to(self.device) for value in self.sums.values()]).tolist()  # one wait for the device
+        values = [value.to(self.device) for value in self.sums.values()]
+        sums = torch.stack(values).tolist() if values else []  # one wait for the device
         means = {name: value / batches for name, value in zip(self.sums, sums, strict=True)}
         return {name: value for name, value in means.items() if not math.isnan(value)}
 
