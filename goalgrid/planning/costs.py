@@ -75,6 +75,8 @@ class Basis:
     kept: Span
     gpu: bool
     source: str
+    device: str = ""
+    """The GPU's name, where it is known."""
 
 
 @dataclass(frozen=True)
@@ -133,13 +135,13 @@ def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str]
         jobs: trials at a time; None: as the grid says, else the number that fits here.
     """
     keys = dict.fromkeys(Key.of(trial) for trial in trials if trial.epochs)  # an ensemble costs an evaluation
-    bases = {key: basis for key in keys if (basis := _from_records(overview, key) or _from_probe(overview, key))}
+    bases = {key: basis for key in keys if (basis := basis_of(overview, key))}
     anew = set(replaced)
     known = [trial for trial in trials if Key.of(trial) in bases] if bases else []
     seconds = dict[str, Span]()
     for trial in known:
         basis = bases[Key.of(trial)]
-        seconds[trial.id] = basis.step * _steps_left(overview, trial, basis, trial.id in anew)
+        seconds[trial.id] = basis.step * steps_left(overview, trial, basis.epoch_steps, trial.id in anew)
     shares = {key: share for key, share in gpu_costs.shares(overview, known).items() if bases[key].gpu}
     asked, said = _jobs(overview.grid.resources, shares, jobs)
     in_order = [span for chain in chains(trials) if (span := [trial for trial in chain if trial.id in seconds])]
@@ -162,18 +164,25 @@ def unmeasured(overview: Overview, trials: Iterable[Trial]) -> list[Trial]:
     return [trial for key, trial in first.items() if not _from_records(overview, key)]
 
 
+def basis_of(overview: Overview, key: Key) -> Basis | None:
+    """What was measured of this data set and recipe: finished trials, else a probe; None where nothing was."""
+    return _from_records(overview, key) or _from_probe(overview, key)
+
+
 def _from_records(overview: Overview, key: Key) -> Basis | None:
     rows = [row for row in overview.records if (row["dataset"], row["recipe"]) == key]
     if not rows:
         return None
     folders = [overview.home.trial(row["trial_id"]) for row in rows]
+    environments = [json.loads(row["environment"]) for row in rows]
     return Basis(
         Span.of(row["train_seconds"] / row["steps"] for row in rows),
         max(row["steps"] // row["epochs"] for row in rows),
         Span.of(folder.best_checkpoint.stat().st_size for folder in folders if folder.best_checkpoint.exists()),
         Span.of(bytes_below(folder.path) for folder in folders),
-        any(json.loads(row["environment"]).get("device_type") == "cuda" for row in rows),
+        any(environment.get("device_type") == "cuda" for environment in environments),
         many(len(rows), "finished trial"),
+        environments[-1].get("device", ""),
     )
 
 
@@ -192,8 +201,13 @@ def _from_probe(overview: Overview, key: Key) -> Basis | None:
     return Basis(step, probe.epoch_steps, best, kept, probe.gpu, f"a probe of {many(probe.steps, 'step')}")
 
 
-def _steps_left(overview: Overview, trial: Trial, basis: Basis, anew: bool) -> int:
-    steps = epoch_steps(overview, trial.shared) or basis.epoch_steps
+def steps_left(overview: Overview, trial: Trial, known: int, anew: bool) -> int:
+    """Steps that a trial still has to make.
+
+    Args:
+        known: steps of an epoch, where the size of the data is not known.
+    """
+    steps = epoch_steps(overview, trial.shared) or known
     behind = 0 if anew or overview.states[trial.id] is State.PLANNED else reached(overview.folder(trial))[1]
     return max(0, steps * trial.shared.train.epochs - behind)
 

@@ -7,9 +7,11 @@ from typing import Any
 from goalgrid.planning import gpu_costs, paper_coverage
 from goalgrid.planning.costs import GridCost, cost_of
 from goalgrid.planning.decisions import Choice, TrialDecision, decide, starting, to_replace, to_train
+from goalgrid.planning.device_costs import DeviceCost, device_cost
 from goalgrid.planning.overview import Overview, many, ranges
 from goalgrid.planning.work import work_of
 from grid.expansion import Trial, expand, trials_of
+from runners.gpu.cards import Card
 
 LABEL = 11
 """Width of the label before a group of lines."""
@@ -22,20 +24,34 @@ class Plan:
     overview: Overview
     decisions: Sequence[TrialDecision]
     cost: GridCost
+    device: DeviceCost | None = None
+    """What it takes of a GPU that the user asks about."""
 
     @classmethod
-    def of(cls, overview: Overview, choice: Choice = Choice(), *, jobs: int | None = None) -> "Plan":  # noqa: B008
+    def of(
+        cls,
+        overview: Overview,
+        choice: Choice = Choice(),  # noqa: B008
+        *,
+        jobs: int | None = None,
+        card: Card | None = None,
+        hourly: float | None = None,
+    ) -> "Plan":
         """The plan for the chosen trials.
 
         Args:
             jobs: trials at a time; None: as the grid says, else the number that fits here.
+            card: a GPU that the user asks about.
+            hourly: the price of an hour on it.
 
         Raises:
             UserError: the filter names no trial, or the data of these trials cannot be read.
         """
         overview.data.check(overview.selected(choice.only))
         decisions = decide(overview, choice)
-        return cls(overview, decisions, cost_of(overview, starting(decisions), to_replace(decisions), jobs=jobs))
+        trials, anew = starting(decisions), to_replace(decisions)
+        device = device_cost(overview, trials, anew, card, hourly) if card else None
+        return cls(overview, decisions, cost_of(overview, trials, anew, jobs=jobs), device)
 
     def to_dict(self) -> dict[str, Any]:
         trials = starting(self.decisions)
@@ -46,6 +62,7 @@ class Plan:
             "work": [part.to_dict() for part in work_of(self.overview, trials)],
             "cost": self.cost.to_dict(),
             **({"most_trials": len(trials_of(expand(self.overview.grid)))} if self.overview.grid.budget else {}),
+            **({"device": self.device.to_dict()} if self.device else {}),
             "gpu_shares": {str(key): share for key, share in gpu_costs.shares(self.overview, trials).items()},
             "tables": [paper_coverage.to_dict(table) for table in paper_coverage.fills(self.overview)],
         }
@@ -67,6 +84,7 @@ class Plan:
             *_labelled("work", work),
             *_labelled("costs", self.cost.lines() if work else [_nothing(overview)]),
             *_labelled("GPU", [f"{key}: {need.text()}" for key, need in gpu_costs.measured(overview, trials).items()]),
+            *(_labelled(self.device.card.name, self.device.lines()) if self.device else ()),
             *(_each(decisions) if each else ()),
         ]
 

@@ -7,6 +7,7 @@ from typing import Any
 from goalgrid.planning.overview import Overview, many
 from grid import catalog
 from grid.expansion import Shared, Trial
+from grid.settings.encoders import BackboneSettings
 from grid.store.failures import Failure
 from grid.store.home import TrialFolder
 
@@ -77,12 +78,17 @@ def reached(folder: TrialFolder) -> tuple[int, int]:
     return int(row["epoch"]), max(int(row["step"]), step)
 
 
+def views_of(network: BackboneSettings, sizes: dict[str, tuple[int, int]]) -> int:
+    """Pictures that a frozen backbone has to see, of images and captions by split."""
+    return int(network.crops) * sizes["train"][0] + sizes["val"][0] + sizes["test"][0]
+
+
 def _work(overview: Overview, dataset: str, recipe: str, epochs: int, trials: list[Trial]) -> Work:
     shared, after = trials[0].shared, catalog.recipe(recipe).parents
     if not epochs:
         return Work(dataset, recipe, len(trials), 0, 0, None, after)
     network, sizes, views = shared.model.image.feature_network, overview.data.sizes(shared), None
     if sizes and network:
-        views = int(network.crops) * sizes["train"][0] + sizes["val"][0] + sizes["test"][0]
+        views = views_of(network, sizes)
     steps = epoch_steps(overview, shared)
     return Work(dataset, recipe, len(trials), epochs, steps, views, after)

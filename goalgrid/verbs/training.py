@@ -1,7 +1,7 @@
 """Training: plan, run, resume, status, prune, selftest."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +22,7 @@ from grid.errors import UserError
 from grid.gridfile import Grid
 from grid.store import speed_probes
 from grid.store.home import Home, State
+from runners.gpu.cards import card
 from runners.watching.notify import Notify
 
 verbs = typer.Typer()
@@ -41,6 +42,17 @@ def plan(
     probe: Annotated[
         bool, typer.Option("--probe", help="Train a few steps of each recipe first, to know what they cost.")
     ] = False,
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device",
+            metavar="GPU",
+            help="Memory and hours on a GPU that need not be here, e.g. h100, a100-40, 24GB.",
+        ),
+    ] = "",
+    hourly: Annotated[
+        float | None, typer.Option("--hourly", metavar="PRICE", min=0.0, help="Of an hour on --device.")
+    ] = None,
     trials: Annotated[bool, typer.Option("--trials", help="A line a trial: why it would be trained, or not.")] = False,
     as_json: options.Json = False,
 ) -> None:
@@ -48,11 +60,15 @@ def plan(
 
     It trains nothing, but a few steps with --probe.
     """
+    if hourly is not None and not device:
+        raise UserError("--hourly is the price of an hour on a GPU: say which, e.g. --device h100.")
+    asked = card(device) if device else None
     found = several.to_train(grids, home, set_, roots=root, weights=weights)
     choice = Choice(only, force=force, stale=stale)
     for grid in found if probe else ():
         _probe(Overview.of(grid, home), choice)
-    _show_plans(found, home, choice, jobs, each=trials, program=as_json)
+    of = partial(Plan.of, choice=choice, jobs=jobs, card=asked, hourly=hourly)
+    _show_plans(found, home, of, each=trials, program=as_json)
 
 
 @verbs.command()
@@ -81,7 +97,7 @@ def run(
     found = several.to_train(grids, home, overrides, roots=root, weights=weights)
     choice = Choice(only, force=force, stale=stale)
     if dry_run:
-        _show_plans(found, home, choice, jobs)
+        _show_plans(found, home, partial(Plan.of, choice=choice, jobs=jobs))
     else:
         _train(
             found, home, choice, here=here, address=address, mlflow_uri=mlflow_uri, notify=notify, allow_leak=allow_leak
@@ -183,13 +199,13 @@ def selftest(home: options.Runs = options.RUNS, address: options.Address = None)
 
 
 def _show_plans(
-    grids: Sequence[Grid], home: Home, choice: Choice, jobs: int | None, *, each: bool = False, program: bool = False
+    grids: Sequence[Grid], home: Home, of: Callable[[Overview], Plan], *, each: bool = False, program: bool = False
 ) -> None:
     """Show the plan of each grid, one after the other: the grids may use files of the user's own with equal names."""
     contents, overviews = dict[str, Any](), list[Overview]()
     for grid in grids:
         overview = Overview.of(grid, home)
-        found = Plan.of(overview, choice, jobs=jobs)
+        found = of(overview)
         if program:
             contents[grid.name] = found.to_dict()
         else:

@@ -10,13 +10,16 @@ import pytest
 from goalgrid.planning import gpu_costs
 from goalgrid.planning.costs import RUNNING, Span, cost_of
 from goalgrid.planning.decisions import Choice, TrialDecision, decide, to_replace, to_train
+from goalgrid.planning.device_costs import device_cost
 from goalgrid.planning.overview import Overview
 from grid.errors import UserError
 from grid.gridfile import Grid, load
 from grid.store import gpu_needs, speed_probes
 from grid.store.failures import Failure
+from grid.store.gpu_needs import Need
 from grid.store.home import Home, State, TrialFolder
 from results.records import record
+from runners.gpu.cards import card
 from runners.trial.move_aside import replace
 
 from ...states import attempt, fail, interrupt
@@ -302,3 +305,37 @@ class TestTables:
         named.write_text(f'tables = ["x"]\n{named.read_text().replace("tables = []", "")}')
         with pytest.raises(UserError, match="unknown table 'x'"):
             verb("table", "demo", runs=pair)
+
+
+class TestDevice:
+    SMALL = ("--set", 'recipes=["fc-bow"]', "--set", 'objectives=["con_con"]', "--set", "seeds=[0,1]")
+
+    def test_memory_and_hours_stand_for_each_recipe(self, tmp_path: Path, verb: Verb) -> None:
+        asked = ("--device", "24GB"), ("--device", "H100", "--hourly", "2")
+        plans = [
+            json.loads(verb("plan", "flickr8k", *self.SMALL, *words, "--json", runs=Home(tmp_path)).stdout)["device"]
+            for words in asked
+        ]
+        own, rented = (plan["recipes"]["fc-bow on flickr8k"] for plan in plans)
+        assert own["fits"]
+        assert own["together"] > 10
+        assert (own["seconds"], own["memory_from"]) == (None, "estimated")  # of memory alone, no rate is known
+        assert own["bytes"] == rented["bytes"]
+        assert rented["seconds"][0] < rented["seconds"][1]
+        assert plans[1]["cost"] == [pytest.approx(seconds / 1800) for seconds in plans[1]["seconds"]]
+        assert "assumed captions of 12 words" in own["assumed"]
+
+    def test_what_was_measured_counts_before_what_is_estimated(self, tmp_path: Path) -> None:
+        home, found = Home(tmp_path), load("flickr8k", [word for word in self.SMALL if word != "--set"])
+        trials = Overview.of(found, home).trials
+        gpu_needs.remember(home, speed_probes.speed_of(trials[0].settings), Need("NVIDIA L4", 23e9, 1e9, 99e9))
+        cost = device_cost(Overview.of(found, home), trials, (), card("80GB"), None)
+        told = cost.lines()
+        assert told[0] == "fc-bow on flickr8k: 100 of 80.5 GB (measured on NVIDIA L4), does not fit"
+        assert told[1].startswith("  what helps: train.precision=bf16: ")
+
+    def test_a_price_needs_a_gpu_and_a_gpu_a_known_name(self, tmp_path: Path, verb: Verb) -> None:
+        with pytest.raises(UserError, match="--hourly is the price of an hour on a GPU"):
+            verb("plan", "demo", "--hourly", "2", runs=Home(tmp_path))
+        with pytest.raises(UserError, match="unknown GPU 'h10'"):
+            verb("plan", "demo", "--device", "h10", runs=Home(tmp_path))

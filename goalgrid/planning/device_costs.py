@@ -1,0 +1,323 @@
+"""What a grid takes of a GPU that need not be here: memory and hours of each recipe, measured, else estimated."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+from goalgrid.planning import gpu_costs
+from goalgrid.planning.costs import CLOCK, Basis, Span, basis_of, steps_left
+from goalgrid.planning.gpu_costs import Key
+from goalgrid.planning.overview import Overview, many
+from goalgrid.planning.work import views_of
+from grid import catalog
+from grid.expansion import Shared, Trial
+from grid.identity import digest
+from grid.settings import TrialSettings
+from grid.settings.encoders import BackboneSettings
+from grid.store.gpu_needs import RESERVED, Need
+from grid.store.speed_probes import speed_of
+from runners.gpu.cards import Card
+
+if TYPE_CHECKING:  # a plan without a GPU loads no torch
+    from runners.gpu.estimate import Footprint, Shapes
+    from runners.gpu.trace import Work
+
+CONTEXT = 0.8e9
+"""Bytes of a process beside its tensors: CUDA's context, and workspaces of cuBLAS and cuDNN."""
+REGIONS, VECTOR = (36, 2048), (2048,)
+"""Of an image whose features are not here: BUTD regions, else a vector."""
+WORDS = {"coco": 11_353, "flickr30k": 8_481}
+"""Indices of the published vocabularies. SCAN."""
+PIECES = 30_522
+"""Indices of BERT's word pieces."""
+PER_WORD = 1.2
+"""Word pieces a word, beside two special tokens."""
+TYPICAL, LONGEST = 12, 40
+"""Words of a caption where none are here: the mean, and in the batch of the longest. COCO, Flickr30K."""
+SMALLER = (2, 4, 8)
+"""Parts of a batch that are tried where the batch does not fit."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What the trials of a recipe take of a GPU.
+
+    Args:
+        need: bytes on this card.
+        memory: the source of the bytes, hours: of the hours.
+        helps: what makes a trial fit that does not, with the bytes that it then takes.
+        trials: that are left to train.
+        seconds: of all these trials together; None: the card's rates are not known.
+        views: seconds of the frozen backbone, once for all trials.
+        assumed: what was not read from data.
+    """
+
+    need: Need
+    memory: str
+    hours: str
+    helps: dict[str, float]
+    trials: int
+    seconds: Span | None
+    views: Span | None = None
+    assumed: str = ""
+
+    @property
+    def bytes(self) -> float:
+        return self.need.alone + self.need.context
+
+    @property
+    def fits(self) -> bool:
+        return _fits(self.need)
+
+    @property
+    def together(self) -> int:
+        """Trials that have room on the card at the same time."""
+        return int(1 / self.need.share() + 1e-9) if self.fits else 0
+
+    def lines(self, key: Key) -> list[str]:
+        card = f"{_gigabytes(self.bytes)} of {self.need.total / 1e9:.3g} GB ({self.memory})"
+        if self.fits:
+            room = f"{card}, fits; room for {self.together}" if self.together > 1 else f"{card}, fits, alone"
+        else:
+            room = f"{card}, does not fit"
+        first = f"{key}: {room}"
+        if self.seconds:
+            first += f"; {many(self.trials, 'trial')} {self.seconds.scaled(HOURS)} ({self.hours})"
+        helps = "; ".join(f"{what}: {_gigabytes(size)} GB" for what, size in self.helps.items())
+        views = [f"  its frozen backbone {self.views.scaled(HOURS)}, once for all (estimated)"] if self.views else []
+        return [first, *([f"  what helps: {helps or 'a larger GPU'}"] if not self.fits else []), *views]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "bytes": self.bytes,
+            "memory_from": self.memory,
+            "fits": self.fits,
+            "together": self.together,
+            "helps": self.helps,
+            "trials": self.trials,
+            "seconds": self.seconds.to_list() if self.seconds else None,
+            "hours_from": self.hours if self.seconds else None,
+            "feature_seconds": self.views.to_list() if self.views else None,
+            "assumed": self.assumed,
+        }
+
+
+HOURS = CLOCK[1:]
+
+
+@dataclass(frozen=True)
+class DeviceCost:
+    """What a grid takes of a GPU.
+
+    Args:
+        hourly: the price of an hour on it.
+    """
+
+    card: Card
+    hourly: float | None
+    taken: dict[Key, Taken]
+
+    @property
+    def seconds(self) -> Span | None:
+        """GPU seconds of the grid; None where something does not fit, or the card's rates are not known."""
+        parts = [taken.seconds for taken in self.taken.values()]
+        if not all(parts) or not all(taken.fits for taken in self.taken.values()):
+            return None
+        both = [*parts, *(taken.views for taken in self.taken.values())]
+        return sum((span for span in both if span), Span(0, 0))
+
+    def lines(self) -> list[str]:
+        if not self.taken:
+            return ["nothing is left to train"]
+        told = [line for key, taken in self.taken.items() for line in taken.lines(key)]
+        if self.seconds:
+            price = (self.seconds * (self.hourly / 3600)).text(f"at {self.hourly:g} an hour") if self.hourly else ""
+            told.append(f"in all {self.seconds.scaled(HOURS)} of one {self.card.name}{price and f', {price}'}")
+        if any("estimated" in (taken.memory, taken.hours) for taken in self.taken.values()):
+            told.append(
+                "estimated hours: from a GPU that never waits to one that waits for the start of every operation;"
+            )
+            told.append("reading and decoding images is not counted")
+        return [*told, *dict.fromkeys(taken.assumed for taken in self.taken.values() if taken.assumed)]
+
+    def to_dict(self) -> dict[str, Any]:
+        seconds = self.seconds
+        return {
+            "device": self.card.name,
+            "memory_bytes": self.card.bytes,
+            "recipes": {str(key): taken.to_dict() for key, taken in self.taken.items()},
+            "seconds": seconds.to_list() if seconds else None,
+            "cost": (seconds * (self.hourly / 3600)).to_list() if seconds and self.hourly else None,
+        }
+
+
+def device_cost(
+    overview: Overview, trials: Sequence[Trial], replaced: Iterable[str], card: Card, hourly: float | None
+) -> DeviceCost:
+    """What these trials take of a GPU of this kind.
+
+    Args:
+        replaced: ids of the trials that begin anew.
+
+    Raises:
+        UserError: the architecture of weights is not known here, or data cannot be read.
+    """
+    groups = dict[Key, list[Trial]]()
+    for trial in trials:
+        if trial.epochs:  # an ensemble costs an evaluation
+            groups.setdefault(Key.of(trial), []).append(trial)
+    found = _OnCard(overview, card, frozenset(replaced), gpu_costs.measured(overview, trials))
+    return DeviceCost(card, hourly, {key: found.taken(key, members) for key, members in groups.items()})
+
+
+class _OnCard:
+    """Looks up what was measured of a grid's trials, and estimates the rest."""
+
+    def __init__(self, overview: Overview, card: Card, anew: frozenset[str], measured: dict[Key, Need]) -> None:
+        self.overview, self.card, self.anew, self.measured = overview, card, anew, measured
+        self.places = overview.grid.places()
+        self._networks = dict[BackboneSettings, tuple[Any, tuple[int, ...]]]()
+        self._extracted = set[tuple[str, BackboneSettings]]()
+        self._footprints: dict[str, Footprint] = {}
+
+    def taken(self, key: Key, trials: Sequence[Trial]) -> Taken:
+        from runners.gpu.estimate import heaviest
+
+        card, measured = self.card, self.measured.get(key)
+        trial = heaviest(trials)
+        steps = sum(steps_left(self.overview, one, 0, one.id in self.anew) for one in trials)
+        basis = basis_of(self.overview, key)
+        name = (basis.device or (measured.device if measured else "")) if basis and basis.gpu else ""
+        known = basis.step * steps if basis and card.says and card.says in name else None
+        if measured and known:
+            need = Need(card.name, card.bytes, measured.context, measured.alone)
+            return Taken(need, f"measured on {measured.device}", f"measured: {_source(basis)}", {}, len(trials), known)
+        shapes, assumed = self._shapes(trial.shared)
+        footprint = self._footprint(trial.settings, shapes)
+        context, alone = (measured.context, measured.alone) if measured else (CONTEXT, footprint.reserved)
+        need = Need(card.name, card.bytes, context, alone)
+        estimated = self._seconds(trials, footprint, steps) if card.bandwidth else None
+        return Taken(
+            need,
+            f"measured on {measured.device}" if measured else "estimated",
+            f"measured: {_source(basis)}" if known else "estimated",
+            {} if _fits(need) else self._helps(trial.settings, shapes),
+            len(trials),
+            known or estimated,
+            self._views(trial.shared) if card.bandwidth else None,
+            assumed,
+        )
+
+    def _footprint(self, settings: TrialSettings, shapes: "Shapes") -> "Footprint":
+        from runners.gpu.estimate import estimate
+
+        same = digest([speed_of(settings), astuple(shapes)])
+        if same not in self._footprints:
+            self._footprints[same] = estimate(settings, shapes, self.places)
+        return self._footprints[same]
+
+    def _helps(self, settings: TrialSettings, shapes: "Shapes") -> dict[str, float]:
+        """What makes a trial fit, with its bytes: half precision; a smaller batch, or replicas that share the batch."""
+
+        def size(**changed: Any) -> float:
+            train = settings.train.model_copy(update=changed)
+            return CONTEXT + self._footprint(settings.model_copy(update={"train": train}), shapes).reserved
+
+        def fits(taken: float) -> bool:
+            return taken <= self.card.bytes - RESERVED
+
+        found, batch = dict[str, float](), settings.train.batch_size
+        if settings.train.precision != "bf16" and fits(half := size(precision="bf16")):
+            found["train.precision=bf16"] = half
+        for parts in SMALLER:
+            if batch // parts >= 2 and fits(part := size(batch_size=batch // parts)):
+                found[f"train.batch_size={batch // parts}, or resources.replicas={parts} (each)"] = part
+                break
+        return found
+
+    def _seconds(self, trials: Sequence[Trial], footprint: "Footprint", steps: int) -> Span:
+        """Steps, a validation after every epoch, and a test of every trial."""
+        shared, tf32 = trials[0].shared, bool(getattr(trials[0].shared.train, "tf32", False))
+        sizes, epochs = self.overview.data.sizes(shared), sum(trial.epochs for trial in trials)
+
+        def evaluation(images: int, captions: int) -> Span:
+            work = ((footprint.image, images), (footprint.text, captions), (footprint.score, images * captions))
+            return sum((Span(*self.card.seconds(part, tf32=tf32)) * count for part, count in work), Span(0, 0))
+
+        total = Span(*self.card.seconds(footprint.step, tf32=tf32)) * steps
+        if not sizes:
+            return total
+        images, captions = sizes["val"]
+        few = min(images, shared.dataset.val_images or images)
+        return total + evaluation(few, captions * few // images) * epochs + evaluation(*sizes["test"]) * len(trials)
+
+    def _views(self, shared: Shared) -> Span | None:
+        """Seconds of a frozen backbone; None: there is none, or another recipe counts it."""
+        network, sizes = shared.model.image.feature_network, self.overview.data.sizes(shared)
+        if network is None or not sizes or (shared.dataset.name, network) in self._extracted:
+            return None
+        self._extracted.add((shared.dataset.name, network))
+        views = views_of(network, sizes)
+        return Span(*self.card.seconds(self._network(network)[0])) * views
+
+    def _network(self, network: BackboneSettings) -> tuple["Work", tuple[int, ...]]:
+        from runners.gpu.estimate import of_features
+
+        if network not in self._networks:
+            self._networks[network] = of_features(network, self.places)
+        return self._networks[network]
+
+    def _shapes(self, shared: Shared) -> tuple["Shapes", str]:
+        """What a model reads of a data set, and what of it was assumed: what lies here, else what was published."""
+        from retrieval.data import opening
+        from retrieval.words import text_readers
+        from runners.gpu.estimate import Shapes
+
+        data, image, text = shared.dataset, shared.model.image, shared.model.text
+        root, sizes = self.overview.grid.root(data.name), self.overview.data.sizes(shared)
+        images = max((count for split, (count, _) in sizes.items() if split != "train"), default=1000)
+        here = root is not None or catalog.described(data.name).embedded
+        typical, longest, words = float(TYPICAL), LONGEST, WORDS.get(data.name, 10_000)
+        assumed = [] if here else [f"captions of {TYPICAL} words, at most {LONGEST}"]
+        if here:
+            pairs = opening.load(data.name, root, image.view, keep=False)
+            split = text_readers.SPLITTERS["plain"]
+            captions = pairs.train.captions
+            lengths = sorted(min(len(split(caption)), data.max_words) for caption in captions)
+            typical, longest = mean(lengths), round(mean(lengths[-shared.train.batch_size :]))
+            if text.tokenizer is None:
+                counted = text_readers.build(text, captions, places={}, min_count=data.min_count)
+                words = len(counted)
+        if text.tokenizer is not None:
+            typical, longest, words = PER_WORD * typical + 2, round(PER_WORD * longest) + 2, PIECES
+        shape: tuple[int, ...]
+        if image.feature_network:
+            shape = self._network(image.feature_network)[1]
+        elif image.view:
+            shape = (3, image.view.size, image.view.size)
+        elif here:
+            shape = tuple(pairs.train.images.shape)
+        else:
+            shape = REGIONS if reads_regions(shared) else VECTOR
+            assumed.append(f"features of {' x '.join(map(str, shape))} values an image")
+        where = f"{data.name} is not here (--root): assumed {' and '.join(assumed)}" if assumed else ""
+        return Shapes(shape, words, round(typical), min(longest, data.max_words + 2), images), where
+
+
+def reads_regions(shared: Shared) -> bool:
+    """Whether a recipe on features is made for several vectors an image: it pools or drops them, or its scorer does."""
+    image = shared.model.image
+    return shared.model.of_sets or getattr(image, "pooling", "mean") != "mean" or getattr(image, "drop", 0.0) > 0
+
+
+def _fits(need: Need) -> bool:
+    return need.alone + need.context <= need.total - RESERVED
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 1e9:.1f}" if size < 1e10 else f"{size / 1e9:.0f}"
+
+
+def _source(basis: Basis | None) -> str:
+    return basis.source if basis else ""

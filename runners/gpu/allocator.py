@@ -1,0 +1,102 @@
+"""A simulation of PyTorch's caching allocator: what a GPU would reserve for tensors as they come and go."""
+
+from bisect import bisect_left, insort
+from dataclasses import dataclass, field
+from itertools import count
+
+ROUND = 512
+"""Bytes that the size of a block is a multiple of."""
+SMALL, SMALL_SEGMENT = 2**20, 2 * 2**20
+"""Largest small block, and the segment that small blocks are cut from."""
+MEDIUM, MEDIUM_SEGMENT = 10 * 2**20, 20 * 2**20
+"""Below the first, a large block is cut from a segment of the second; above, it has a segment of its own."""
+LARGE_ROUND = 2 * 2**20
+"""Bytes that a segment of its own is a multiple of."""
+
+
+@dataclass(eq=False)
+class Block:
+    """A part of a segment, between its neighbours there."""
+
+    size: int
+    small: bool
+    number: int
+    free: bool = False
+    before: "Block | None" = None
+    after: "Block | None" = None
+
+
+@dataclass(eq=False)
+class CachingAllocator:
+    """Reserves segments, cuts blocks from them, and joins free neighbours, as `c10/cuda/CUDACachingAllocator.cpp` does.
+
+    It never runs out of memory, so it never gives a segment back: what it reserves is an upper bound.
+    """
+
+    allocated: int = 0
+    reserved: int = 0
+    most_allocated: int = 0
+    most_reserved: int = 0
+    _free: dict[bool, list[tuple[int, int, Block]]] = field(default_factory=lambda: {True: [], False: []})
+    _numbers: "count[int]" = field(default_factory=count)
+
+    def allocate(self, size: int) -> Block:
+        """The smallest free block that holds so many bytes, or a block of a new segment."""
+        size = max(ROUND, -(-size // ROUND) * ROUND)
+        small = size <= SMALL
+        pool = self._free[small]
+        place = bisect_left(pool, (size,))
+        if place < len(pool):
+            block = pool.pop(place)[2]
+        else:
+            block = Block(_segment(size), small, next(self._numbers))
+            self.reserved += block.size
+            self.most_reserved = max(self.most_reserved, self.reserved)
+        rest = block.size - size
+        if rest >= (ROUND if small else SMALL + 1):
+            self._cut(block, size)
+        block.free = False
+        self.allocated += block.size
+        self.most_allocated = max(self.most_allocated, self.allocated)
+        return block
+
+    def release(self, block: Block) -> None:
+        """Free a block, and join it with its free neighbours."""
+        self.allocated -= block.size
+        if block.before and block.before.free:
+            self._take(block.before)
+            block = self._joined(block.before, block)
+        if block.after and block.after.free:
+            self._take(block.after)
+            block = self._joined(block, block.after)
+        self._put(block)
+
+    def _cut(self, block: Block, size: int) -> None:
+        rest = Block(block.size - size, block.small, next(self._numbers), before=block, after=block.after)
+        if block.after:
+            block.after.before = rest
+        block.size, block.after = size, rest
+        self._put(rest)
+
+    @staticmethod
+    def _joined(first: Block, second: Block) -> Block:
+        first.size += second.size
+        first.after = second.after
+        if second.after:
+            second.after.before = first
+        return first
+
+    def _put(self, block: Block) -> None:
+        block.free = True
+        insort(self._free[block.small], (block.size, block.number, block))
+
+    def _take(self, block: Block) -> None:
+        pool = self._free[block.small]
+        pool.pop(bisect_left(pool, (block.size, block.number)))
+
+
+def _segment(size: int) -> int:
+    """Bytes of a new segment for a block of this size."""
+    if size <= SMALL:
+        return SMALL_SEGMENT
+    return MEDIUM_SEGMENT if size < MEDIUM else -(-size // LARGE_ROUND) * LARGE_ROUND

@@ -1,0 +1,150 @@
+"""Estimates of memory, against the peak of real steps on a CPU as PyTorch's profiler counts it."""
+
+from contextlib import nullcontext
+from types import TracebackType
+from typing import Any
+
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from grid.errors import UserError
+from grid.expansion import expand, trials_of
+from grid.gridfile import load
+from grid.settings import TrialSettings
+from runners.gpu.allocator import CachingAllocator
+from runners.gpu.cards import CARDS, card
+from runners.gpu.estimate import (
+    Shapes,
+    from_architecture,
+    learner_of,
+    rehearse,
+    without_weights,
+)
+from runners.gpu.memory_probe import heavy
+from runners.gpu.trace import Trace, Work, without_data
+from runners.training.learner import Learner
+
+MB = 2**20
+
+
+def settings_of(recipe: str, *overrides: str) -> TrialSettings:
+    words = (f'recipes=["{recipe}"]', 'objectives=["con_con"]', "seeds=[0]", *overrides)
+    trials = trials_of(expand(load("selhn-table2", words)))
+    return next(trial.settings for trial in trials if trial.shared.recipe == recipe)
+
+
+class Silent:
+    """Stands where an estimate counts, and counts nothing."""
+
+    work, allocator = Work(), CachingAllocator()
+
+    def hold(self, tensor: torch.Tensor) -> None: ...
+    def begin(self) -> None: ...
+    def __enter__(self) -> None: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+def built(settings: TrialSettings, shapes: Shapes) -> Learner:
+    parts = {name: from_architecture(getattr(settings.model, name), {}) for name in ("image", "text")}
+    return learner_of(heavy(settings.model_copy(update={"model": settings.model.model_copy(update=parts)})), shapes, {})
+
+
+def estimated_peak(settings: TrialSettings, shapes: Shapes) -> int:
+    """Bytes that the estimate counts for two steps."""
+    learner, trace = built(settings, shapes), Trace()
+    with without_data() as mode:
+        without_weights(learner, mode, trace)
+        rehearse(learner, shapes, mode, trace)
+    return trace.allocator.most_allocated
+
+
+def real_peak(settings: TrialSettings, shapes: Shapes) -> int:
+    """Most bytes that the CPU's allocator holds for the same steps with data."""
+    learner, silent = built(settings, shapes), Silent()
+    modules = (learner.model, learner.objective)
+    begin = sum(x.numel() * x.element_size() for m in modules for x in [*m.parameters(), *m.buffers()])
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found, without_data():
+        rehearse(learner, shapes, nullcontext(), silent)  # type: ignore[arg-type]
+    assert found.profiler is not None
+    assert found.profiler.kineto_results is not None
+    moments, sizes = list[tuple[int, int]](), begin
+    pending: list[Any] = list(found.profiler.kineto_results.experimental_event_tree())
+    while pending:
+        event = pending.pop()
+        pending += event.children
+        if hasattr(event.extra_fields, "alloc_size"):
+            moments.append((event.start_time_ns, event.extra_fields.alloc_size))
+    most = sizes
+    for _, size in sorted(moments, key=lambda moment: moment[0]):
+        sizes += size
+        most = max(most, sizes)
+    return most
+
+
+SMALL = ("model.dim=64", "train.batch_size=32")
+REGIONS, PIXELS = Shapes((12, 256), 500, 8, 16, 0), Shapes((3, 64, 64), 500, 8, 16, 0)
+VECTORS = Shapes((256,), 500, 8, 16, 0)
+FAMILIES = {
+    "fc-gru": (VECTORS, 1.05),
+    "vse-2ad-tiny": (REGIONS, 1.05),
+    "vsepp-r152-tiny-ft": (PIXELS, 1.05),
+}
+"""Recipes with what they read, and how far an estimate may be above the real peak."""
+MORE = {
+    "scan-t2i": (REGIONS, 1.05),
+    "fc-bow": (VECTORS, 1.05),
+    "cnn-bigru": (PIXELS, 1.2),
+    "vsepp-vit-b16-tiny-ft": (PIXELS, 1.05),
+    "vse-mlp": (REGIONS, 1.2),
+    "vse-inf-wsl-tiny": (PIXELS, 1.2),
+    "bfan-prob": (REGIONS, 1.2),
+    "sgr": (REGIONS, 1.2),
+}
+
+
+@pytest.mark.parametrize("recipe", [*FAMILIES, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)])
+def test_an_estimate_is_close_to_the_real_peak(recipe: str) -> None:
+    shapes, above = {**FAMILIES, **MORE}[recipe]
+    settings = settings_of(recipe, *SMALL)
+    assert 0.97 <= estimated_peak(settings, shapes) / real_peak(settings, shapes) <= above
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", ["vsepp-r152-ft", "vsepp-vit-b16-ft"])
+def test_an_estimate_holds_at_the_published_size_of_a_backbone(recipe: str) -> None:
+    settings, shapes = settings_of(recipe, "train.batch_size=8"), Shapes((3, 224, 224), 8481, 12, 40, 0)
+    assert 0.97 <= estimated_peak(settings, shapes) / real_peak(settings, shapes) <= 1.05
+
+
+def test_the_allocator_cuts_segments_and_joins_what_is_free() -> None:
+    allocator = CachingAllocator()
+    small = [allocator.allocate(size) for size in (1, 513)]
+    assert (allocator.allocated, allocator.reserved) == (512 + 1024, 2 * MB)
+    large = allocator.allocate(3 * MB)
+    assert allocator.reserved == 22 * MB
+    assert allocator.allocate(17 * MB).size == 17 * MB  # the rest of its segment holds it
+    assert allocator.reserved == 22 * MB
+    for block in (*small, large):
+        allocator.release(block)
+    assert allocator.allocate(2 * MB - 512).size == 2 * MB - 512  # of a large segment
+    assert allocator.most_reserved == 22 * MB
+    assert allocator.allocate(30 * MB + 1).size == 30 * MB + 512  # cut from a segment of 32 MiB
+    assert allocator.reserved == 54 * MB
+
+
+def test_a_card_is_known_by_name_or_by_its_memory() -> None:
+    with pytest.raises(UserError, match=r"unknown GPU 'h10' in --device\. Did you mean 'h100'\?"):
+        card("h10")
+    work = Work({"float32": [(1e12, 0.0)]}, launches=100)
+    least, most = CARDS["h100"].seconds(work)
+    assert 0 < least < most
+    assert CARDS["h100"].seconds(work, tf32=True)[0] < least
+
+
+def test_weights_whose_architecture_is_unknown_are_named() -> None:
+    text = settings_of("rvsepp", "model.text.weights=some/bert").model.text
+    with pytest.raises(UserError, match=r"unknown architecture of weights 'some/bert'.*--weights NAME=DIR"):
+        from_architecture(text, {})
