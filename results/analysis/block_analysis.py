@@ -86,7 +86,7 @@ def metrics_of(metric: str, direction: str) -> list[str]:
 def analyse(
     cells: Sequence[Cell],
     scores: Scores,
-    ranks: QueryRanks,
+    ranks: QueryRanks | None,
     metrics: Sequence[str],
     *,
     baseline: str | None = None,
@@ -95,6 +95,7 @@ def analyse(
     """An analysis for every block that has finished trials, and every metric.
 
     Args:
+        ranks: of the queries, for the uncertainty over test images; None: it is left out.
         baseline: an objective; None: con_con if the grid has it, else the first.
         across: axes that are factors beside the objective, so that they do not divide the grid into blocks.
 
@@ -108,7 +109,9 @@ def analyse(
     return [analysis for analysis in analyses if analysis]
 
 
-def _analyse(part: GridPart, scores: Scores, ranks: QueryRanks, metric: str, baseline: str | None) -> Analysis | None:
+def _analyse(
+    part: GridPart, scores: Scores, ranks: QueryRanks | None, metric: str, baseline: str | None
+) -> Analysis | None:
     by_name = {name: scores.of(cell, metric) for name, cell in part.cells.items()}
     observations = Observations.shared(by_name)
     if not observations.seeds:
@@ -119,7 +122,7 @@ def _analyse(part: GridPart, scores: Scores, ranks: QueryRanks, metric: str, bas
     objective = baseline or (NATURAL_BASELINE if NATURAL_BASELINE in present else present[0])
     against = {name: _matched(part, objective, name) for name in observations.names}
     ranked = all(scores.protocol_of(cell) == cell.trials[0].settings.dataset.protocol for cell in part.cells.values())
-    queries = _queries(observations, by_name, ranks, metric, best, against) if ranked else None
+    queries = _queries(observations, by_name, ranks, metric, best, against) if ranked and ranks else None
     untold = (RANKED,) if not ranked else () if queries or metric.endswith("medr") else (UNGROUPED,)
     return Analysis(
         part.title,

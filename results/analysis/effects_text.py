@@ -20,6 +20,8 @@ from results.tables.table import LIKE_BEST
 FORMATS = (*TEXT, "csv")
 NONE = "--"
 """A number that does not exist, as in tables: seeds that show no spread give no test and no interval."""
+NAMED = 6
+"""Cells that a sentence names; more are counted."""
 FEW = 10
 """Number of seeds below which a plan that rests on a standard deviation needs a warning."""
 
@@ -49,6 +51,26 @@ def metric_title(metric: str) -> str:
     """`Image → Text, Recall@1 (%)`."""
     direction, _, name = metric.rpartition("_")
     return f"{DIRECTIONS[direction].text}, {METRIC_NAMES[name]}" if direction else METRIC_NAMES[name]
+
+
+def found(analysis: Analysis) -> str:
+    """What was found in a block, in a sentence: the best cell, the cells that cannot be told from it, and n."""
+    others, seeds = len(analysis.names) - 1, len(analysis.seeds)
+    metric = analysis.metric if analysis.metric == "rsum" else metric_title(analysis.metric)
+    mean = written(analysis.means[analysis.names.index(analysis.best)])
+    reached = f"{metric} {mean}, " + (f"mean over {seeds} seeds" if seeds > 1 else "one seed")
+    if not others:
+        return f"{analysis.title}: {analysis.best} reaches {reached}."
+    best = f"{analysis.title}: {analysis.best} is the best of {others + 1} cells ({reached})"
+    if not analysis.like_best:
+        return f"{best}; one seed cannot tell it from the others."
+    alike = [name for name in analysis.like_best if name != analysis.best]
+    if len(alike) in (0, others):
+        told = "it is told from every other cell" if not alike else "none of the other cells can be told from it"
+        return f"{best}; {told} at {_percent(LEVEL)}."
+    more = f" and {len(alike) - NAMED} more" if len(alike) > NAMED else ""
+    names = ", ".join(alike[:NAMED]) + more
+    return f"{best}; {len(alike)} of the others cannot be told from it at {_percent(LEVEL)}: {names}."
 
 
 def _section(analysis: Analysis) -> DocumentSection:

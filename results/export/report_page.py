@@ -14,7 +14,7 @@ from grid.store.home import Home
 from results import figures
 from results.analysis.block_analysis import analyse, metrics_of
 from results.analysis.documents import Document
-from results.analysis.effects_text import document
+from results.analysis.effects_text import document, found
 from results.analysis.query_bootstrap import QueryRanks
 from results.analysis.table_marks import marked
 from results.figures import Study
@@ -67,6 +67,8 @@ class Picture:
 class Measured:
     """The results of the finished trials. Reading them is costly, and they change only when another trial is done."""
 
+    found: tuple[str, ...] = ()
+    """A sentence for every block: the best cell, and the cells that cannot be told from it."""
     tables: tuple[Tables, ...] = ()
     against: Table | None = None
     """Our Recall@1 beside the papers'; None if no paper reports it."""
@@ -100,6 +102,7 @@ class Measured:
         analyses = analyse(cells, scores, QueryRanks.read(cells, home), recalls)
         protocols = [None, *scores.others(cells)]
         return cls(
+            tuple(map(found, analyse(cells, scores, None, ["rsum"]))),
             tuple(_tables(cells, replace(scores, protocol=protocol)) for protocol in protocols),
             arrange(cells, scores, against="paper") if reported(cells, scores, recalls).found else None,
             document(analyses, cells) if analyses else None,
@@ -146,6 +149,19 @@ class ReportPage:
     written: str
     refresh: int = 0
     beside: Document | None = None
+
+    @property
+    def title(self) -> str:
+        """The name of the grid, with its changes in words.
+
+        >>> ReportPage("demo@seeds=0+1,train.epochs=2", {}, "", {}, Measured(), Standing("", {}, {}), "").title
+        'demo with seeds = 0, 1; train.epochs = 2'
+        """
+        plain, _, changes = self.name.partition("@")
+        if changes and "=" not in changes:
+            return f"{plain} with changed settings ({changes})"
+        words = [change.replace("=", " = ", 1).replace("+", ", ") for change in changes.split(",")]
+        return f"{plain} with {'; '.join(words)}" if changes else plain
 
     def render(self) -> str:
         """The page as HTML."""
