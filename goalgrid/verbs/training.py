@@ -1,7 +1,10 @@
-"""Training: plan, run, resume, status, prune, selftest."""
+"""Training: plan, run, resume, slurm, status, prune, selftest."""
 
+import shlex
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -10,17 +13,19 @@ from goalgrid.planning import prune as pruning
 from goalgrid.planning import several
 from goalgrid.planning.costs import unmeasured
 from goalgrid.planning.decisions import Choice, decide, to_train
-from goalgrid.planning.overview import Overview
+from goalgrid.planning.overview import Overview, named_tables_exist, wanted
 from goalgrid.planning.plan import Plan
+from goalgrid.planning.slurm import BatchJob, repeated
 from goalgrid.planning.training import train
 from goalgrid.showing import status as standing
 from goalgrid.showing.tables import kept, start
 from goalgrid.terminal import EXIT, exit_state, options
 from goalgrid.terminal.options import runs_option
-from goalgrid.terminal.views import err, say, show_for, show_json, show_lines, show_table, show_verdicts
+from goalgrid.terminal.views import err, say, show, show_for, show_json, show_lines, show_table, show_verdicts
 from grid.errors import UserError
 from grid.gridfile import Grid
 from grid.store import speed_probes
+from grid.store.files import write_text
 from grid.store.home import Home, State
 from runners.gpu.cards import card
 from runners.watching.notify import Notify
@@ -129,6 +134,41 @@ def resume(
             raise UserError(f"grid {grid.name!r} never ran under {home.path}. {start(source, home, set_)}")
     choice = Choice(only, failed=failed, stale=stale)
     _train(found, home, choice, here=here, address=address, mlflow_uri=mlflow_uri, notify=notify, allow_leak=allow_leak)
+
+
+@verbs.command()
+def slurm(
+    grid: options.GridName,
+    home: options.Runs = options.RUNS,
+    set_: options.Override = [],
+    root: options.Root = [],
+    weights: options.WeightPlaces = [],
+    only: options.Only = "",
+    time: Annotated[str, typer.Option("--time", metavar="H:M:S", help="Time limit of a job; it then queues again.")] = (
+        "24:00:00"
+    ),
+    nodes: Annotated[int, typer.Option("--nodes", min=1, help="Hosts that train together, connected by Ray.")] = 1,
+    sbatch: Annotated[
+        list[str], typer.Option("--sbatch", metavar="NAME=VALUE", help="An option of sbatch, e.g. partition=gpu.")
+    ] = [],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of the screen.")] = None,
+) -> None:
+    """Write a batch script for Slurm that trains a grid.
+
+    The job queues itself again until the grid is done.
+    """
+    found = wanted(grid, home, set_, roots=root, weights=weights)
+    named_tables_exist(found)
+    source = str(Path(grid).absolute()) if grid.endswith(".toml") else grid
+    runs = str(home.path.absolute())
+    words = [source, "--runs", runs, *repeated({"--set": set_, "--root": root, "--weights": weights})]
+    words += ["--only", only] if only else []
+    script = BatchJob(found, words, Path.cwd(), time, nodes, sbatch).script()
+    if output is None:
+        show(script.rstrip("\n"))
+    else:
+        write_text(output, script)
+        say(f"written: {output}. Submit it: sbatch {shlex.quote(str(output))}")
 
 
 @verbs.command()
