@@ -1,1 +1,1 @@
-"""What shows a launch while it runs: the live matrix, and MLflow's mirror."""
+"""What shows a launch while it runs: the live view, trackers, and a command of the user."""

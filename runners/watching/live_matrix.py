@@ -172,14 +172,14 @@ class Board:
         """
         running = [(name, trial) for name, trial in self.trials.items() if trial.state is State.RUNNING]
         room = height - 4 - min(len(running), TRIALS + 1)
-        blocks = list[Table]()
+        blocks = list[RenderableType]()
         for block in sorted(self.blocks, key=lambda block: not self._at_work[block])[:BLOCKS]:
             table = self._block(block)
             room -= len(table.rows) + 5
             if blocks and room < 0:
                 break
-            blocks.append(table)
-        others = len(self.blocks) - len(blocks)
+            blocks += [Text(_title(block)), table]
+        others = len(self.blocks) - len(blocks) // 2
         more = [Text(f"and {others} more", style="dim")] if others else []
         trials = [self._running(running)] if running else []
         gpus = [Text(self.gpus)] if self.gpus else []
@@ -211,8 +211,7 @@ class Board:
 
     def _block(self, block: MatrixKey) -> Table:
         cells = self.blocks[block]
-        swept = "".join(f", {name} = {value}" for name, value in block[2])
-        table = Table(title=f"{block[1]} on {block[0]}{swept}: best validation R@1 (i2t / t2i)", title_justify="left")
+        table = Table()
         if is_matrix(cells):
             triplets = [name for name in TRIPLET_WEIGHTS if any(cell.endswith(f"_{name}") for cell in cells)]
             table.add_column("")
@@ -249,6 +248,11 @@ class Board:
         """The remaining time by the pace of epochs since the launch; empty before the first epoch."""
         done = self._behind - self._before
         return f", {clock(elapsed / done * self._ahead)} to go" if done > 1e-6 and self._ahead > 1e-6 else ""
+
+
+def _title(block: MatrixKey) -> str:
+    swept = "".join(f", {name} = {value}" for name, value in block[2])
+    return f"{block[1]} on {block[0]}{swept}: best validation R@1 (i2t / t2i)"
 
 
 class Display:

@@ -118,6 +118,18 @@ def test_every_sweep_point_is_a_block(scores: Scores) -> None:
     assert titles == ["frozen-bow on shapes, train.lr = 0.001", "frozen-bow on shapes, train.lr = 0.0001"]
 
 
+def test_a_matrix_of_few_cells_is_a_list_in_a_terminal(scores: Scores) -> None:
+    small = ["seeds=[0,1]", *(word for word in SMALL if word != "--set")]
+    few = arrange(expand(load("demo", [*small, 'objectives=["con_con","sig-ms_cir"]'])), scores)
+    assert terminal.mostly_empty(few)
+    listed = terminal.as_list(few)
+    assert [row.label.text for row in listed.blocks[0].rows] == ["P^con T^con", "P^sig-ms T^cir"]
+    assert listed.heads == ["Image → Text", "Text → Image"]
+    assert {entry.text for entry in listed.entries()} == {entry.text for entry in few.entries()}
+    assert not terminal.mostly_empty(arrange(expand(load("demo")), scores))
+    assert not terminal.mostly_empty(arrange(expand(load("demo", ['objectives=["infonce"]'])), scores))
+
+
 def test_the_goal_layout_refuses_other_objectives(cells: list[Cell], scores: Scores) -> None:
     stranger = Cell("shapes", "cnn-bow", "unknown", (), cells[0].trials)
     assert natural([stranger]) == "listing"
