@@ -24,6 +24,7 @@ SHORT: dict[str, list[str]] = {
     "orchestration": ["--trials", "2000", "6000"],
     "scale": [],
     "aggregate": ["--trials", "9000"],
+    "seeds": ["--draws", "300"],
     "features": ["--trials", "3"],
     "chaos": ["--trials", "6", "--kills", "3"],
 }

@@ -46,8 +46,8 @@ def compared(
         )
     metrics = metrics_of(metric, direction)
     first, second = BeforeReplacement(home.path) if replaced else home, other or home
-    before, after = _side(a, first, metrics, protocol), _side(b or a, second, metrics, protocol)
-    return compare(*_told_apart(before, after, first, second), metrics)
+    one, another = _side(a, first, metrics, protocol), _side(b or a, second, metrics, protocol)
+    return compare(*_told_apart(one, another, first, second), metrics)
 
 
 def _side(name: str, home: Home, metrics: list[str], protocol: str | None) -> "Side":

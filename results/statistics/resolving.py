@@ -3,10 +3,11 @@
 All cells get `FIRST` seeds. Then there are looks, at n = FIRST, ..., budget seeds. At a look, every two cells that
 compete get an interval of their difference, seed by seed: the narrower of
 
-* their own paired t interval over n seeds, at LEVEL / 2 shared by all looks and all pairs of cells (union bound), and
-* Tukey's interval for all pairs at once, at LEVEL / 2 shared by all looks. Its error is pooled over all cells in their
-  first `FIRST` seeds alone, so that it does not depend on which cells stay (Stein, 1945); it assumes, as Tukey's test
-  in tables does, that the differences between cells vary alike.
+* their own paired t interval over n seeds; all looks and all pairs of cells share the part `PAIRED` of LEVEL, and
+* Tukey's interval for all pairs at once; all looks share the part `TUKEY` of LEVEL. Its error is pooled over all cells
+  in their first `FIRST` seeds alone, so that it does not depend on which cells stay (Stein, 1945). It assumes, as
+  Tukey's test in tables does, that the differences between cells vary alike; where a pair's own spread is larger, that
+  counts.
 
 A cell is out once another one is better beyond their interval. The looks are fixed beforehand, and the bounds hold for
 all of them and all pairs at once: with a chance of 1 - LEVEL no cell is ever out that is not worse, however often one
@@ -27,6 +28,8 @@ from results.statistics.significance import LEVEL, error_of_blocks
 
 FIRST = 3
 """Seeds of every cell before the first look."""
+PAIRED, TUKEY = 0.75, 0.25
+"""Parts of LEVEL. Tukey's gets less: it is the interval that rests on an assumption about the spread."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,10 @@ def resolve(values: Mapping[str, Sequence[float]], *, budget: int, difference: f
             return Resolution("open", seeds, tuple(out))
         y = np.array([values[name][:n] for name in competing], dtype=float)
         distance = y.mean(1)[:, None] - y.mean(1)
-        width = np.minimum(_paired(y, budget, len(values)), pooled * _tukey(len(values), budget) / math.sqrt(n))
+        own = _seen((y[:, None] - y[None]).std(axis=2, ddof=1), y)
+        of_pairs = own * _student(n, len(values), budget)
+        at_once = np.maximum(own / math.sqrt(2), pooled) * _tukey(len(values), budget)
+        width = np.minimum(of_pairs, at_once) / math.sqrt(n)
         np.fill_diagonal(width, 0.0)
         worse = (distance > width).any(axis=0)
         best = int(y.mean(1).argmax())
@@ -80,17 +86,10 @@ def resolve(values: Mapping[str, Sequence[float]], *, budget: int, difference: f
     return Resolution("spent", seeds, tuple(out))
 
 
-def _paired(y: NDArray[np.float64], budget: int, cells: int) -> NDArray[np.float64]:
-    """Half widths of the paired t intervals of all pairs; infinite where no spread was seen.
-
-    Args:
-        y: cells that compete by n seeds, (k, n).
-        cells: how many cells there were at first.
-    """
-    n = y.shape[1]
-    spread = _seen((y[:, None] - y[None]).std(axis=2, ddof=1), y)
-    tail = LEVEL / 2 / _looks(budget) / max(cells * (cells - 1) / 2, 1) / 2
-    return np.asarray(float(special.stdtrit(n - 1, 1 - tail)) * spread / math.sqrt(n))
+def _student(n: int, cells: int, budget: int) -> float:
+    """Quantile of t for n seeds, at the level of all looks and all pairs of as many cells."""
+    tail = PAIRED * LEVEL / _looks(budget) / max(cells * (cells - 1) / 2, 1) / 2
+    return float(special.stdtrit(n - 1, 1 - tail))
 
 
 @cache
@@ -101,7 +100,7 @@ def _tukey(cells: int, budget: int) -> float:
     if cells < 2:
         return math.inf
     freedom = (cells - 1) * (FIRST - 1)
-    return float(stats.studentized_range.ppf(1 - LEVEL / 2 / _looks(budget), cells, freedom))
+    return float(stats.studentized_range.ppf(1 - TUKEY * LEVEL / _looks(budget), cells, freedom))
 
 
 def _seen(spread: NDArray[np.float64] | float, values: NDArray[np.float64]) -> Any:
