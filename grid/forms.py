@@ -11,7 +11,7 @@ from grid import catalog
 from grid.errors import UserError
 
 Scalar = bool | int | float | str
-TABLES = ("recipe", "set", "sweep", "data", "weights", "resources", "reliability", "budget")
+TABLES = ("recipe", "set", "sweep", "data", "weights", "checkpoints", "resources", "reliability", "budget")
 LISTS = ("datasets", "recipes", "objectives", "seeds", "tables", "trackers", "uses", "exclude")
 """Fields that hold lists; a single value stands for a list of one."""
 RANGES = {"log": 2, "linear": 3}

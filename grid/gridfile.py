@@ -31,6 +31,8 @@ SECTIONS: dict[str, type[Settings]] = {"dataset": DatasetSettings, "model": Mode
 """The sections of a trial's settings that all objectives share."""
 
 TRACKERS = ("mlflow", "tensorboard", "wandb")
+STARTS_FROM, FILE = "train.starts_from", "file:"
+"""The setting that names a published checkpoint, and what its path begins with in a grid file."""
 
 Collected = TypeVar("Collected", list[Any], dict[str, Any])
 
@@ -88,6 +90,8 @@ class Grid(Settings):
     """Cells to leave out: an entry names a value or a pattern of one axis or several, and all have to fit."""
     data: dict[Name, Location] = {}
     weights: dict[str, str] = {}
+    checkpoints: dict[str, str] = {}
+    """The files of published checkpoints on this machine, by the hash that `train.starts_from` has."""
     recipe: dict[Name, dict[str, Any]] = {}
     """The user's own recipes, whole; in a grid file, a table may extend another recipe."""
     uses: list[Use] = []
@@ -214,7 +218,7 @@ def read_own(content: Mapping[str, Any], folder: Path, where: str) -> dict[str, 
     Raises:
         UserError: with every file that cannot be read.
     """
-    content, problems = normal(content, where), list[str]()
+    content, problems = _hashed(normal(content, where), folder), list[str]()
     tables = _given(content, "recipe", dict)
     own = catalog.OwnRecipes({name: table for name, table in tables.items() if isinstance(table, dict)}, folder)
 
@@ -244,6 +248,34 @@ def read_own(content: Mapping[str, Any], folder: Path, where: str) -> dict[str, 
     if problems:
         raise several(where, dict.fromkeys(problems))
     return content
+
+
+def _hashed(content: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The content with the hash of each published checkpoint in place of its path, and with the path beside.
+
+    Raises:
+        UserError: a file cannot be read.
+    """
+    places = dict[str, str]()
+
+    def kept(value: Any) -> Any:
+        if not isinstance(value, str) or not value.startswith(FILE):
+            return value
+        path = (folder / Path(value.removeprefix(FILE)).expanduser()).absolute()
+        try:
+            with path.open("rb") as file:
+                digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+        except OSError as error:
+            raise UserError(f"train.starts_from = {value!r}: {path} cannot be read: {error.strerror}.") from error
+        places[digest] = str(path)
+        return digest
+
+    for table in ("set", "sweep"):
+        values = _given(content, table, dict)
+        if (value := values.get(STARTS_FROM)) is not None:
+            found = [kept(each) for each in value] if isinstance(value, list) else kept(value)
+            content[table] = {**values, STARTS_FROM: found}
+    return {**content, "checkpoints": {**_given(content, "checkpoints", dict), **places}} if places else content
 
 
 def make_known(grid: Grid) -> None:

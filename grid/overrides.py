@@ -9,7 +9,7 @@ from typing import Any
 
 from grid.errors import UserError, unknown
 
-NO_TRIALS = ("name", "tables", "trackers", "data", "weights", "resources", "reliability")
+NO_TRIALS = ("name", "tables", "trackers", "data", "weights", "checkpoints", "resources", "reliability")
 """Fields of a grid file that change no trial."""
 CHANGES = r"[A-Za-z0-9._+,=-]+"
 """Characters of overrides in a grid's name: no shell and no file system minds them."""

@@ -55,8 +55,26 @@ class DataAtHand:
         Raises:
             UserError: they cannot; says why.
         """
+        trials = list(trials)
+        for shared in {id(trial.shared): trial.shared for trial in trials if trial.shared.train.starts_from}.values():
+            self._check_start(shared)
         for key in dict.fromkeys(DataKey.of(trial.shared.dataset, trial.shared.model) for trial in trials):
             self._found[key] = self._read(key)
+
+    def _check_start(self, shared: Shared) -> None:
+        """Check that a published checkpoint fits what fine-tunes it.
+
+        Raises:
+            UserError: it does not, or is not on this machine.
+        """
+        from retrieval.published.checkpoint_files import CheckpointFile
+        from retrieval.published.checkpoint_maps import check_start
+        from retrieval.words import vocabulary_files
+
+        vocabulary, root = shared.dataset.vocabulary, self.grid.root(shared.dataset.name)
+        words = vocabulary_files.read(root / vocabulary) if vocabulary and root else None
+        file = CheckpointFile.known(str(shared.train.starts_from), self.grid.checkpoints)
+        check_start(file, shared.model, words, self.grid.places())
 
     def _read(self, key: DataKey) -> "Content | None":
         name, features, vocabulary = key

@@ -80,6 +80,7 @@ class Plan:
             *_labelled("budget", _budget(overview)),
             *_labelled("trains", _grouped([decision for decision in decisions if decision.starts])),
             *_labelled("leaves", _grouped([decision for decision in decisions if not decision.starts])),
+            *_labelled("from", list(overview.grid.checkpoints.values())),
             *_labelled("tables", tables),
             *_labelled("work", work),
             *_labelled("costs", self.cost.lines() if work else [_nothing(overview)]),

@@ -4,9 +4,10 @@ Paths, resources, worker counts and logging are no settings; they stand in the g
 Every field has a dotted name (`train.lr`) by which a grid file sets or sweeps it.
 """
 
+import re
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from grid.settings.base import IdentityDefault, Name, ReadWhere, Settings, Unit
 from grid.settings.model import ModelSettings
@@ -50,6 +51,12 @@ class DatasetSettings(Settings):
     val_images: Annotated[PositiveInt | None, Unit("images"), IdentityDefault(None)] = Field(
         default=None, description="validate on the first so many images; none: on all; the papers' code takes 1,000"
     )
+
+
+def _checkpoint(name: str | None) -> str | None:
+    if name is not None and not re.fullmatch(r"sha256:[0-9a-f]{64}", name):
+        raise ValueError("in a grid file's [set] or [sweep] write file:PATH, the file of a published checkpoint")
+    return name
 
 
 class TrainSettings(Settings):
@@ -101,6 +108,10 @@ class TrainSettings(Settings):
         False, description="run the encoders through torch.compile: faster on a GPU; its rounding differs"
     )
     clip_norm: PositiveFloat = Field(2.0, description="bound on the norm of the whole gradient")
+    starts_from: Annotated[str | None, IdentityDefault(None), AfterValidator(_checkpoint)] = Field(
+        default=None,
+        description="a published checkpoint to fine-tune, file:PATH in a grid file; kept as the hash of its content",
+    )
     selection: Literal["best-val-rsum", "last"] = Field(
         "best-val-rsum", description="which checkpoint's test metrics count"
     )

@@ -83,6 +83,26 @@ class CheckpointFile:
         said = {name: round(value, 2) for name, value in told.items() if isinstance(value, int | float)}
         return cls(path, weights, options, digest, said)
 
+    @classmethod
+    def known(cls, digest: str, places: Mapping[str, str]) -> "CheckpointFile":
+        """The file of this hash, `sha256:...`.
+
+        Args:
+            places: its path on this machine, by hash.
+
+        Raises:
+            UserError: no path is known, or another file stands there.
+        """
+        if digest not in places:
+            raise UserError(f"train.starts_from = {digest!r}: no file is known for it. Name it: file:PATH.")
+        file = cls.read(Path(places[digest]))
+        if f"sha256:{file.digest}" != digest:
+            raise UserError(
+                f"train.starts_from: {file.path} is another file than the grid was made with ({digest[:19]}... -> "
+                f"sha256:{file.digest[:12]}...). Put the former file back, or name this file: file:{file.path}."
+            )
+        return file
+
 
 def _flat(model: Any) -> dict[str, Tensor]:
     """The weights by name; of a list of state dicts behind their part. DataParallel's `module` is left out."""
@@ -100,7 +120,7 @@ def _refused(error: pickle.UnpicklingError) -> str:
     """What a pickle names that is not run."""
     if named := re.search(r"GLOBAL (\S+)", str(error)):
         return f"its pickle names {named[1].rstrip('.')}, which is no part of a checkpoint and is not run."
-    return f"it is no whole checkpoint: {_short(error)}"
+    return "it is damaged, or no file that torch.save wrote."
 
 
 def _cut(path: Path) -> str:

@@ -231,6 +231,60 @@ class PublishedModel:
         return cls(file, kind, settings, weights, tuple(words))
 
 
+def kind_of(file: CheckpointFile) -> CheckpointMap:
+    """The map that a file fits.
+
+    Raises:
+        UserError: none.
+    """
+    for found in maps().values():
+        if found.fits(file):
+            return found
+    raise UserError(f"{file.path} is no checkpoint of a known family: {', '.join(families())}.")
+
+
+def start_weights(file: CheckpointFile, model: Vse) -> dict[str, Tensor]:
+    """The weights with which a model of ours begins to fine-tune a published checkpoint.
+
+    Raises:
+        UserError: the file is of no known family, or does not fit the model.
+    """
+    found, own = kind_of(file), model.state_dict()
+    weights = found.ours(file.weights)
+    problems = [f"missing: {name}" for name in own if name not in weights and not name.endswith("num_batches_tracked")]
+    problems += [f"extra: {found.theirs(name)}" for name in weights if name not in own]
+    problems += [
+        f"{found.theirs(name)} is {tuple(value.shape)} in the file and {tuple(own[name].shape)} in the recipe"
+        for name, value in weights.items()
+        if name in own and own[name].shape != value.shape
+    ]
+    if problems:
+        raise several(f"{file.path}, {found.description}, does not fit this recipe and these words", _few(problems))
+    return weights
+
+
+def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[str] | None, places: Places) -> None:
+    """Check that a model of these settings can fine-tune a file, before data are read.
+
+    Args:
+        words: of the trial's vocabulary file; None: its words are those of the training captions.
+
+    Raises:
+        UserError: they do not fit.
+    """
+    found = kind_of(file)
+    count = 1
+    if found.rows:
+        if words is None:
+            raise UserError(
+                f"{file.path} knows words by their index, so train.starts_from needs dataset.vocabulary: the file of "
+                "the words that it was trained with, in the data set's folder."
+            )
+        count = len(words) + (settings.text.word_drop > 0 and "<mask>" not in words)
+    shape = tuple(part if isinstance(part, int) else _size(file.weights, part) for part in found.image)
+    start_weights(file, Vse(settings, shape, count, seed=0, places=places))
+
+
 def _chosen(file: CheckpointFile, family: str) -> tuple[str, CheckpointMap]:
     """The map of this family that a file fits, with its name.
 

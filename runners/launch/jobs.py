@@ -145,6 +145,7 @@ def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
         gpu,
         roots,
         weights,
+        tuple(grid.checkpoints.items()),
         features,
         home.data.absolute(),
         uses,

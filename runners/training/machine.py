@@ -39,6 +39,8 @@ class Machine:
     """(data set, folder) of every data set that is not embedded."""
     weights: tuple[tuple[str, str], ...] = ()
     """(name, folder) of pretrained weights on this machine."""
+    checkpoints: tuple[tuple[str, str], ...] = ()
+    """(hash, file) of published checkpoints that trials fine-tune."""
     features: Path = Path("features")
     """Folder of the features of frozen backbones."""
     data: Path | None = None

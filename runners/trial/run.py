@@ -19,6 +19,7 @@ from grid.store.files import make_durable, write_json, write_text
 from grid.store.home import State, TrialFolder
 from results.records import provenance, record
 from retrieval.evaluation import Ranks
+from retrieval.published.checkpoint_files import CheckpointFile
 from runners.training.fingerprint import code_fingerprint
 from runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of, steps_of_epoch
 from runners.training.machine import Machine
@@ -108,7 +109,15 @@ class TrialRun:
             if replicas.count > 1:
                 self.hold.log(replicas.said())
             trainer = Trainer(
-                settings, inputs, folder, hooks=hooks, cadence=cadence, code=self.code, start=parent, replicas=replicas
+                settings,
+                inputs,
+                folder,
+                hooks=hooks,
+                cadence=cadence,
+                code=self.code,
+                start=parent,
+                published=self.published(),
+                replicas=replicas,
             )
             trainer.fit()
         progress = trainer.progress
@@ -148,6 +157,15 @@ class TrialRun:
             state = "failed" if undone[0].error.exists() else "is not done"
             raise UserError(f"it {does} {undone[0].trial_id}, which {state}. Run the grid: parents come first.")
         return folders
+
+    def published(self) -> CheckpointFile | None:
+        """The checkpoint of others that it fine-tunes.
+
+        Raises:
+            UserError: it is not on this machine, or another file by now.
+        """
+        wanted = self.settings.train.starts_from
+        return None if wanted is None else CheckpointFile.known(wanted, dict(self.machine.checkpoints))
 
     def start(self) -> Inputs:
         """Log the start, write settings and environment to the folder, and open the data.

@@ -11,6 +11,7 @@ import pytest
 from grid.errors import UserError
 from grid.store.home import Home
 from results.records import record
+from retrieval.words.text_readers import nltk_words
 
 from ..retrieval.literal_peers import Peer
 from .conftest import Verb
@@ -65,7 +66,8 @@ data.flickr8k.root = "{root}"
 
 def published(folder: Path, few_of_flickr8k: Path, *families: str) -> tuple[list[str], str]:
     """Files of these families, and the vocabulary that they were trained with."""
-    words = ["<pad>", "<start>", "<end>", "<unk>", "a", "dog", "."]
+    captions = [path.read_text() for path in sorted(few_of_flickr8k.glob("precomp/*_caps.txt"))]
+    words = ["<pad>", "<start>", "<end>", "<unk>", *sorted({word for text in captions for word in nltk_words(text)})]
     (folder / "v.json").write_text(json.dumps({"word2idx": {word: place for place, word in enumerate(words)}}))
     width = int(np.load(few_of_flickr8k / "precomp" / "test_ims.npy", mmap_mode="r").shape[-1])
     peers = [Peer(family, "bigru", len(words), width=width) for family in families]
@@ -106,6 +108,50 @@ def test_an_imported_checkpoint_stands_beside_the_trials(verb: Verb, few_of_flic
     }.items():
         with pytest.raises(UserError, match=re.escape(said)):
             verb(*arguments, runs=home)
+
+
+TUNED = """
+name = "tuned"
+datasets = "mine"
+recipes = "scan-i2t"
+objectives = "triplet-hn"
+seeds = 0
+data.mine.root = "mine"
+[set]
+train.epochs = 1
+train.lr = 1e-12
+train.starts_from = "file:scan"
+model.dim = 16
+model.text.word_dim = 6
+dataset.vocabulary = "v.json"
+dataset.words = "nltk"
+"""
+
+
+def test_a_grid_fine_tunes_a_published_checkpoint(verb: Verb, few_of_flickr8k: Path, tmp_path: Path) -> None:
+    shutil.copytree(few_of_flickr8k, tmp_path / "mine")
+    (scan,), words = published(tmp_path, few_of_flickr8k, "scan")
+    shutil.copy(words, tmp_path / "mine")
+    home, grid = Home(tmp_path / "runs"), str(tmp_path / "tuned.toml")
+    Path(grid).write_text(TUNED.replace('"mine"\n[', f'"{tmp_path / "mine"}"\n['))
+    assert f"from       {scan}" in verb("plan", grid, runs=home).stdout
+    assert verb("run", grid, "--here", "--mlflow-uri", "", runs=home).exit_code == 0
+    (row,) = record.collect([home.trials()[0].record]).to_pylist()
+    given = ("--as", "scan", "--vocabulary", words, "--root", f"mine={tmp_path / 'mine'}", "--json")
+    untouched = json.loads(verb("evaluate", scan, *given, runs=home).stdout)
+    assert row["test_t2i_ranks"] == untouched["ranks"]["t2i"]
+    moved = shutil.copy(scan, tmp_path / "moved")
+    again = json.loads(verb("plan", grid, "--set", f"train.starts_from=file:{moved}", "--json", runs=home).stdout)
+    assert {trial["trial"] for trial in again["reasons"]} == {home.trials()[0].trial_id}  # the content is what counts
+    for change, said in {
+        "train.starts_from=file:/nowhere": r"'file:/nowhere': /nowhere cannot be read",
+        "train.starts_from=x": r"write file:PATH, the file of a published checkpoint",
+        f"train.starts_from=file:{grid}": r"tuned\.toml cannot be read: it is damaged, or no file",
+        "model.dim=32": r"does not fit this recipe and these words.*\n.*img_enc\.fc\.weight is \(16, ",
+    }.items():
+        options = ["--set", f"train.starts_from=file:{moved}"] if change == "model.dim=32" else []
+        with pytest.raises(UserError, match=said):
+            verb("plan", grid, *options, "--set", change, runs=home)
 
 
 def test_a_published_checkpoint_is_evaluated(verb: Verb, few_of_flickr8k: Path, tmp_path: Path) -> None:
