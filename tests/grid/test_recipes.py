@@ -13,7 +13,7 @@ from grid.settings.encoders import BackboneSettings, FeatureSettings
 
 PUBLISHED = [
     "vsepp-r152", "vsepp-r152-ft", "vsepp-vit-b16", "vsepp-vit-b16-ft", "vse-inf-butd", "vse-inf-butd-bigru",
-    "vse-inf-wsl", "vsepp-butd", "vse-fc", "vse-mlp", "rvse-mlp", "rvsepp", "vse-2ad",
+    "vse-inf-wsl", "vsepp-butd", "vse-fc", "vse-mlp", "rvse-mlp", "rvsepp", "vse-2ad", "vse-2ad-bigru", "vse-2ad-fc",
     "scan-t2i", "scan-i2t", "bfan-equal", "bfan-prob", "sgr", "saf",
 ]  # fmt: skip
 TINY = 'recipes=["vsepp-r152-tiny-ft"]'
@@ -63,6 +63,11 @@ def test_all_published_recipes_are_shipped() -> None:
         ("rvsepp", "model.image.encoder", "residual-mlp"),
         ("vse-2ad", "model.text.pooling", "adpool"),
         ("vse-2ad", "train.weight_decay", 1e-4),
+        ("vse-2ad-bigru", "train.weight_decay", 1e-2),
+        ("vse-2ad-bigru", "train.text_lr_factor", 1.0),
+        ("vse-2ad-fc", "model.image.pooling", "adpool"),
+        ("vse-2ad-fc-manual", "model.image.pool_k", 5),
+        ("vse-2ad-fc-manual", "model.text.pooling", "mean"),
         ("vse-inf-wsl", "model.image.augmentation", "scale-crop"),
         ("scan-t2i", "model.scorer.sharpness", 9.0),
         ("scan-i2t", "model.scorer.sharpness", 4.0),
