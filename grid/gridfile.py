@@ -1,5 +1,6 @@
 """Grid files: what a researcher writes in a dozen lines of TOML, checked as a whole before anything runs."""
 
+import hashlib
 import math
 import re
 from collections import Counter

@@ -231,7 +231,7 @@ def _step(learner: Learner, epoch: int, batch: Batch, mode: AbstractContextManag
 
 def _batch(shapes: Shapes, count: int, lengths: np.ndarray, mode: AbstractContextManager[Any], trace: Trace) -> Batch:
     """A batch on the device, with captions of these lengths."""
-    return Batch(np.arange(count), _images(shapes, count, mode, trace), _tokens(lengths, mode, trace))
+    return Batch(torch.arange(count), _images(shapes, count, mode, trace), _tokens(lengths, mode, trace))
 
 
 def _around(length: int, count: int) -> np.ndarray:

@@ -148,8 +148,6 @@ def test_a_member_that_was_trained_on_other_data_is_told(runs: Path) -> None:
     content = checkpoints.load(cells.best_checkpoint, torch.device("cpu"))
     assert content is not None
     checkpoints.save(cells.best_checkpoint, {**content, "sources": {**content["sources"], "data": "2:other"}})
-    with pytest.raises(
-        UserError, match=rf"{cells.trial_id} was trained on other data than are here now \(2:other"
-    ):
+    with pytest.raises(UserError, match=rf"{cells.trial_id} was trained on other data than are here now \(2:other"):
         Ensemble.load([of_recipe(runs, "words"), cells], Machine(), lambda: None)
     cells.best_checkpoint.write_bytes(kept)
