@@ -8,6 +8,7 @@
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.installed
+unexport PYTHONDONTWRITEBYTECODE # hundreds of processes of the tests share what the first one compiles
 
 .PHONY: demo test check types tests slow tour docs bench clean
 

@@ -96,11 +96,11 @@ def made_once(name: str, tmp_path_factory: pytest.TempPathFactory, make: Callabl
 
 @pytest.fixture(scope="session")
 def trained(goalgrid: Goalgrid, tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """A runs folder in which a 2 x 2 grid was trained through Ray Tune; tests read it and leave it as it is."""
+    """A runs folder in which a 2 x 2 grid was trained; tests read it and leave it as it is."""
     axes = ("--set", 'objectives=["con_con","sig-ms_cir"]', "--set", "seeds=[0,1]")
 
     def train(folder: Path) -> None:
-        finished = goalgrid("run", "demo", *axes, *SMALL, runs=folder)
+        finished = goalgrid("run", "demo", "--here", *axes, *SMALL, runs=folder)
         assert finished.returncode == 0, finished.stderr
 
     return Home(made_once("trained", tmp_path_factory, train))
