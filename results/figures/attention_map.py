@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.gridspec import GridSpecFromSubplotSpec
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 
 from grid.palette import FAINT, INK
 from results.figures.style import WIDTH, drawing
@@ -73,11 +74,11 @@ class AttentionMap:
         image = axes.imshow(weights, cmap="cividis", aspect="auto", vmin=0)
         axes.set_title(DIRECTIONS[direction], fontsize=8)
         axes.set_xlabel("region")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_yticks(range(len(self.words)), self.words, fontsize=7, parse_math=False)
         axes.spines[:].set_visible(False)
         assert axes.figure is not None
-        axes.figure.colorbar(image, ax=axes, pad=0.02).outline.set_visible(False)  # type: ignore[operator]
+        axes.figure.colorbar(image, ax=axes, pad=0.02).outline.set_visible(False)
 
     def _photograph(self, axes: Axes, picture: np.ndarray) -> None:
         """The picture with all boxes and their numbers."""
