@@ -153,7 +153,8 @@ def _random(settings: Pretrained, sizes: Mapping[str, int]) -> nn.Module:
     fields = {**settings.architecture, **sizes}
     config = transformers.AutoConfig.for_model(str(fields.pop("model_type")), **fields)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(digest(settings.architecture)[:8], 16))
+        seed = int(digest(settings.architecture)[:8], 16)
+        torch.default_generator.manual_seed(seed)  # a GPU's generator, from which dropout draws, stays as it is
         return transformers.AutoModel.from_config(config)
 
 

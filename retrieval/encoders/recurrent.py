@@ -32,7 +32,7 @@ class PaddedGru(nn.GRU):
         sizes, in_host = lengths.cpu().sort(descending=True)
         order = (in_host.pin_memory() if values.is_cuda else in_host).to(values.device, non_blocking=True)
         with torch.autocast(values.device.type, enabled=False):
-            longest_first = values.to(self.weight_hh_l0.dtype).index_select(0, order)
+            longest_first = values.to(next(self.parameters()).dtype).index_select(0, order)
             packed = pack_padded_sequence(longest_first, sizes, batch_first=True)
             read, last = self(PackedSequence(packed.data, packed.batch_sizes, order))
         return read, last

@@ -1,4 +1,4 @@
-"""What the program does on the pretended GPU beside the CPU, as JSON: `python rehearsal.py objectives recipe:cnn-gru`.
+"""What the program does on the pretended GPU beside the CPU, as JSON: `rehearsal.py objectives recipe:cnn-gru`.
 
 Each word is a function below, with its arguments after colons. A process of its own: the guard must be loaded before
 torch, and stays.
@@ -54,7 +54,7 @@ def settings_of(recipe: str, root: str = "") -> TrialSettings:
 
 
 class Counted(Trainer):
-    """A trainer that counts the waits and pageable copies of each of its steps."""
+    """A trainer that keeps loss, norm, waits and pageable copies of each of its steps."""
 
     def _step(self, batch: Batch, passed: float) -> dict[str, torch.Tensor]:
         self.steps = [*getattr(self, "steps", []), {}]
@@ -63,6 +63,7 @@ class Counted(Trainer):
         names = ("waits", "pageable")
         for name, then, now in zip(names, before, (device.waits, device.pageable), strict=True):
             self.steps[-1][name] = dict(now - then)
+        self.steps[-1] |= {name: float(measured[name]) for name in ("loss", "grad_norm")}
         return measured
 
 
@@ -110,7 +111,7 @@ def objectives() -> dict[str, Any]:
 
 
 def recipe(name: str, root: str = "") -> dict[str, Any]:
-    """Three steps of its heaviest epochs, validated and tested: history, metrics, and what each step waited for."""
+    """Three steps of its heaviest epochs, validated and tested: metrics, and what each step measured and waited for."""
 
     def train(machine: Machine, folder: Path) -> dict[str, Any]:
         settings = memory_probe.heavy(settings_of(name, root))
@@ -124,7 +125,7 @@ def recipe(name: str, root: str = "") -> dict[str, Any]:
         trainer.fit()
         ranks = trainer.by_protocols(protocols_of(settings))
         metrics = {f"{key}/rsum": found.metrics()["rsum"] for key, found in ranks.items()}
-        return {"rows": trainer.progress.rows, "metrics": metrics, "steps": trainer.steps}
+        return {"metrics": metrics, "steps": trainer.steps}
 
     return on_both(train)
 
@@ -170,8 +171,7 @@ def probe(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    facts = {}
     for word in sys.argv[1:]:
         claim, *arguments = word.split(":")
-        facts[word] = globals()[claim](*arguments)
-    sys.stdout.write(json.dumps(facts))
+        sys.stdout.write(json.dumps([word, globals()[claim](*arguments)]) + "\n")
+        sys.stdout.flush()
