@@ -1,24 +1,41 @@
-"""Objectives, training step, evaluation and the memory probe on a GPU: `python benchmarks/gpu.py`, 8 minutes.
+"""A GPU put to the test, in blocks of which each is useful alone: `python benchmarks/gpu.py`, about 15 minutes.
 
-Times are between CUDA events, medians, after everything before has ended. Objectives: as `objectives.py`. The step:
-VSE++'s heads, a GRU of 1,024 units and a linear map on 2,048 values of an image, batches of 128. "tuned" is that step
-written for speed: VSE++'s hinge, fused Adam, clipping, batches pinned and read ahead, and nothing that waits for the
-GPU. Beside it stands the trainer's step, reading included. Evaluation: as `evaluation.py`, both tile sizes. Memory: the
-probe's prediction for one trial, from three steps on the longest captions, beside the peak of a whole epoch.
+Each block runs in a process of its own under a time limit; one that fails or takes too long leaves the others alone.
+All that they print goes into one JSON file (`--output`, gpu.json); docs/gpu.md says how to send it in. Without a GPU,
+blocks that need it say so; `--device cpu --small` runs the others on the CPU, to see that they run: their figures say
+nothing.
 
-`--device cpu --small` runs the same code in less than a minute, to see that it runs: its figures say nothing.
+tests       the tests that are skipped without a GPU
+recipes     20 steps of each small recipe: the loss beside the CPU's, and how often a step waits for the GPU
+recurrent   a GRU under bfloat16: the format of its states, and its gradient beside float32's
+repeat      two equal trainings: how far their weights are apart, which on a GPU need not be 0
+estimate    the estimate of `goalgrid plan --device` beside the real peak of the same steps
+objectives  as `objectives.py`, and what they take beyond their inputs
+step        the trainer's step beside a step written for speed: fused Adam, clipping, batches pinned and read ahead
+evaluation  as `evaluation.py`, both tile sizes
+memory      the probe's prediction for one trial, from three steps on the longest captions, beside a whole epoch's peak
+tf32        a product and a GRU with TF32 off and on
+profile     the operations of the trainer's step that take most time
+
+Times are between CUDA events, medians, after everything before has ended. The step: VSE++'s heads, a GRU of 1,024 units
+and a linear map on 2,048 values of an image, batches of 128.
 """
 
 import argparse
 import gc
+import json
 import statistics
+import subprocess
 import sys
 import tempfile
+import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
@@ -29,6 +46,7 @@ import torch
 from torch import nn
 
 from benchmarks import objectives as cells
+from grid import catalog
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.objectives.goal_matrix import GOAL
@@ -37,13 +55,16 @@ from grid.settings.encoders import FeatureSettings, GruSettings
 from grid.settings.model import ModelSettings
 from grid.store.gpu_needs import MARGIN
 from grid.store.home import TrialFolder
+from results.records.provenance import environment
 from retrieval.data.content import Content
+from retrieval.encoders.recurrent import PaddedGru
 from retrieval.model import Vse
 from retrieval.splits.pairs import WHOLE as ALL
 from retrieval.splits.pairs import Pairs, Split
 from runners.gpu import memory_probe
-from runners.training.inputs import Batch, Inputs, batches
-from runners.training.learner import optimizer
+from runners.gpu.estimate import Shapes, estimate
+from runners.training.inputs import Batch, Inputs, batches, prepare
+from runners.training.learner import Learner, optimizer
 from runners.training.machine import Machine
 from runners.training.trainer import Trainer
 
@@ -69,14 +90,14 @@ class Size:
     images: int = 400
 
 
-WHOLE = {
+WHOLE: dict[str, Any] = {
     "batches": (128, 1024, 4096),
     "size": Size(hidden=1024, batch=128, word=300, features=2048, words=10_000, images=4000),
     "images": 5000,
     "steps": 20,
     "rounds": 7,
 }
-SMALL = {
+SMALL: dict[str, Any] = {
     "batches": (32,),
     "size": Size(hidden=16, batch=32, word=16, images=100),
     "images": 200,
@@ -247,23 +268,204 @@ def memory_rows(size: Size, device: str) -> list[str]:
     ]
 
 
-def main() -> None:
-    """Measure and print tables for RESULTS.md."""
+def test_rows() -> list[str]:
+    """The last line of the tests that need a GPU."""
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "tests/runners/gpu", "tests/runners/training"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=measuring.ROOT)
+    print(done.stdout)
+    return [measuring.row("tests", done.stdout.strip().rpartition("\n")[2], met=done.returncode == 0)]
+
+
+def recipe_rows(device: str, steps: int) -> list[str]:
+    """Each small recipe on the embedded data: its loss on the device and on the CPU, and waits a step."""
+    rows = []
+    for name in [name for name in catalog.names("recipes") if name.endswith("-tiny") or name.startswith("cnn-")]:
+        recipe = catalog.recipe(name)
+        if recipe.ensemble or recipe.model.image.view is None:  # the embedded data have images alone
+            continue
+        settings = trials_of(expand(load("demo", [f'recipes=["{name}"]', "train.batch_size=32"])))[0].settings
+        with tempfile.TemporaryDirectory() as folder:
+            ours, waits = losses(settings, device, steps, Path(folder))
+            peer, _ = losses(settings, "cpu", steps, Path(folder))
+        rows.append(measuring.row(name, f"loss {ours:.5g}, {waits:.1f} waits a step", peer=f"loss {peer:.5g}, the CPU"))
+    return rows
+
+
+def losses(settings: TrialSettings, device: str, steps: int, cache: Path) -> tuple[float, float]:
+    """The loss after so many steps, and how often a step waited for the GPU."""
+    inputs = prepare(settings, Machine(gpu=device == "cuda", features=cache))
+    learner, read = Learner(settings, inputs), reading(settings, inputs)
+    learner.begin(0)
+    if device == "cuda":
+        torch.cuda.set_sync_debug_mode("warn")
+    with warnings.catch_warnings(record=True) as waits:
+        warnings.simplefilter("always")
+        for _ in range(steps):
+            measured = learner.gradient(next(read), 0.0)
+            learner.optimizer.step()
+    if device == "cuda":
+        torch.cuda.set_sync_debug_mode("default")
+    return float(measured["loss"]), sum("synchroniz" in str(wait.message) for wait in waits) / steps
+
+
+def recurrent_rows(device: str, size: Size) -> list[str]:
+    """A GRU under bfloat16 beside the same in float32."""
+    torch.manual_seed(0)
+    gru = PaddedGru(size.word, size.hidden).to(device)
+    values, lengths = torch.randn(size.batch, 12, size.word, device=device), torch.full((size.batch,), 12)
+    gradients, kinds = list[torch.Tensor](), list[str]()
+    for half in (False, True):
+        with torch.autocast(device, torch.bfloat16, enabled=half):
+            states = gru.last(values, lengths)
+        (gradient,) = torch.autograd.grad(states.float().square().sum(), [gru.weight_hh_l0])
+        gradients.append(gradient.float())
+        kinds.append(str(states.dtype))
+    apart = float((gradients[1] - gradients[0]).norm() / gradients[0].norm())
+    return [measuring.row("GRU under bf16", f"{kinds[1]}, gradient {apart:.1e} from float32's", peer=kinds[0])]
+
+
+def repeat_rows(size: Size, device: str) -> list[str]:
+    """Two equal trainings of an epoch."""
+    weights = list[dict[str, torch.Tensor]]()
+    for _ in range(2):
+        with tempfile.TemporaryDirectory() as name:
+            trainer = Trainer(settings_of(size), inputs_of(size, device), TrialFolder(Path(name)))
+            trainer.fit()
+            weights.append({key: value.float().cpu() for key, value in trainer.model.weights().items()})
+    apart = max(float((weights[0][key] - weights[1][key]).abs().max()) for key in weights[0])
+    return [measuring.row("two equal trainings", f"weights at most {apart:.1e} apart", limit="0, as on a CPU")]
+
+
+def estimate_rows(size: Size) -> list[str]:
+    """Two steps: what the estimate says, and what the allocator of the GPU holds."""
+    settings = memory_probe.heavy(settings_of(size))
+    shapes = Shapes((size.features,), size.words, 12, 20, 0)
+    found = estimate(settings, shapes, {})
+    inputs = inputs_of(size, "cuda")
+    few = memory_probe.longest(inputs, 2 * size.batch)
+    real = memory_probe.peak_of(partial(memory_probe.train, settings, few))
+    return [
+        measuring.row(
+            "estimate of memory",
+            f"{found.reserved / 2**20:.0f} MB",
+            limit=f"{real / 2**20:.0f} MB, the real peak",
+            ratio=f"{found.reserved / real:.2f}",
+        )
+    ]
+
+
+def tf32_rows(rounds: int) -> list[str]:
+    """A product of 4,096 x 4,096 and a GRU of 1,024 units with TF32 off and on."""
+    matrix = torch.randn(4096, 4096, device="cuda")
+    gru = PaddedGru(300, 1024).cuda()
+    values, lengths = torch.randn(128, 12, 300, device="cuda"), torch.full((128,), 12)
+    works = {"product": lambda: matrix @ matrix, "GRU": lambda: gru.last(values, lengths)}
+    rows = []
+    for name, work in works.items():
+        times = []
+        for on in (False, True):
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = on
+            work()
+            times.append(statistics.median(measuring.seconds(work, "cuda") for _ in range(rounds)))
+        rows.append(measuring.row(f"{name} in TF32", f"{1e3 * times[1]:.2f} ms", peer=f"{1e3 * times[0]:.2f} ms, off"))
+    return rows
+
+
+def profile_rows(size: Size, device: str, steps: int) -> list[str]:
+    """The operations of the trainer's step that take most time."""
+    with tempfile.TemporaryDirectory() as name:
+        step = trained(settings_of(size), inputs_of(size, device), TrialFolder(Path(name)))
+        step()
+        kinds = [torch.profiler.ProfilerActivity.CPU, *([torch.profiler.ProfilerActivity.CUDA] * (device == "cuda"))]
+        with torch.profiler.profile(activities=kinds) as found:
+            for _ in range(steps):
+                step()
+    print(found.key_averages().table(sort_by=f"self_{device}_time_total", row_limit=20))
+    spent = {
+        event.key: getattr(event, f"self_{'device' if device == 'cuda' else 'cpu'}_time_total")
+        for event in found.key_averages()
+    }
+    first = sorted(spent, key=spent.__getitem__, reverse=True)[:5]
+    return [measuring.row("the step's time", ", ".join(f"{name} {spent[name] / 1e3 / steps:.2f} ms" for name in first))]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of the benchmark.
+
+    Args:
+        rows: measures, by the device and the sizes.
+        seconds: its time limit.
+        needs_gpu: whether it says nothing on a CPU.
+    """
+
+    rows: Callable[[str, dict[str, Any]], list[str]]
+    seconds: int
+    needs_gpu: bool = False
+
+
+BLOCKS = {
+    "tests": Block(lambda device, chosen: test_rows(), 600, needs_gpu=True),
+    "recipes": Block(lambda device, chosen: recipe_rows(device, chosen["steps"]), 300),
+    "recurrent": Block(lambda device, chosen: recurrent_rows(device, chosen["size"]), 60),
+    "repeat": Block(lambda device, chosen: repeat_rows(chosen["size"], device), 120),
+    "estimate": Block(lambda device, chosen: estimate_rows(chosen["size"]), 120, needs_gpu=True),
+    "objectives": Block(
+        lambda device, chosen: [
+            row for batch in chosen["batches"] for row in objective_rows(batch, device, chosen["rounds"])
+        ],
+        300,
+    ),
+    "step": Block(lambda device, chosen: step_rows(chosen["size"], device, chosen["steps"], chosen["rounds"]), 180),
+    "evaluation": Block(lambda device, chosen: evaluation_rows(chosen["images"], device, chosen["rounds"]), 120),
+    "memory": Block(lambda device, chosen: memory_rows(chosen["size"], device), 180),
+    "tf32": Block(lambda device, chosen: tf32_rows(chosen["rounds"]), 60, needs_gpu=True),
+    "profile": Block(lambda device, chosen: profile_rows(chosen["size"], device, chosen["steps"]), 120),
+}
+
+
+def apart(name: str, device: str, *, small: bool) -> dict[str, Any]:
+    """Run a block in a process of its own; how it ended, its rows and all that it printed."""
+    block = BLOCKS[name]
+    missing = not torch.cuda.is_available()
+    if missing and (block.needs_gpu or device == "cuda"):
+        return {"state": "needs a GPU", "seconds": 0.0, "rows": [], "said": ""}
+    command = [sys.executable, __file__, "--block", name, "--device", device, *(["--small"] if small else [])]
+    began = time.monotonic()
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=block.seconds)
+        state, said = ("done" if not done.returncode else "broke off"), done.stdout + done.stderr[-4000:]
+    except subprocess.TimeoutExpired as late:
+        state = f"took more than {block.seconds} s"
+        said = late.stdout.decode() if isinstance(late.stdout, bytes) else late.stdout or ""
+    rows = [line for line in said.splitlines() if line.startswith("| ")]
+    return {"state": state, "seconds": time.monotonic() - began, "rows": rows, "said": said}
+
+
+def main() -> int:
+    """Run blocks, print their rows, and write all to one file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda", choices=["cpu", "cuda"])
     parser.add_argument("--small", action="store_true", help="tiny sizes, to see that it runs")
+    parser.add_argument("--only", nargs="+", choices=list(BLOCKS), default=list(BLOCKS), metavar="BLOCK")
+    parser.add_argument("--output", type=Path, default=Path("gpu.json"), help="the file to send in")
+    parser.add_argument("--block", choices=list(BLOCKS), help=argparse.SUPPRESS)
     given = parser.parse_args()
-    if given.device == "cuda" and not torch.cuda.is_available():
-        sys.exit("no GPU that torch sees; `--device cpu --small` runs the same code, for no figures")
     torch.set_num_threads(1)
-    chosen = SMALL if given.small else WHOLE
-    measuring.begin("torch", note=torch.cuda.get_device_name() if given.device == "cuda" else "")
-    for batch in chosen["batches"]:
-        measuring.show(objective_rows(batch, given.device, chosen["rounds"]))
-    measuring.show(step_rows(chosen["size"], given.device, chosen["steps"], chosen["rounds"]))
-    measuring.show(evaluation_rows(chosen["images"], given.device, chosen["rounds"]))
-    measuring.show(memory_rows(chosen["size"], given.device))
+    if given.block:
+        measuring.show(BLOCKS[given.block].rows(given.device, SMALL if given.small else WHOLE))
+        return 0
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+    measuring.begin("torch", note=gpu)
+    found = dict[str, dict[str, Any]]()
+    for name in given.only:
+        found[name] = apart(name, given.device, small=given.small)
+        measuring.show(found[name]["rows"])
+        print(f"{name}: {found[name]['state']}, {found[name]['seconds']:.0f} s", file=sys.stderr, flush=True)
+        about = environment("cuda" if gpu else "cpu", gpu, 1)
+        given.output.write_text(json.dumps({"environment": about, "blocks": found}, indent=1), encoding="utf-8")
+    return int(any(block["state"] not in ("done", "needs a GPU") for block in found.values()))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

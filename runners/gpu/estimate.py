@@ -122,8 +122,8 @@ def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footpri
         trace = Trace()
         without_weights(learner, mode, trace)
         step = rehearse(learner, shapes, mode, trace)
-        parts = _evaluation(learner, shapes, mode, trace)
-    return Footprint(trace.allocator.most_allocated, trace.allocator.most_reserved, step, *parts)
+        evaluation = _evaluation(learner, shapes, mode, trace)
+    return Footprint(trace.allocator.most_allocated, trace.allocator.most_reserved, step, *evaluation)
 
 
 def without_weights(learner: Learner, mode: FakeTensorMode, trace: Trace) -> None:
@@ -205,7 +205,7 @@ def _as_resnext(model: nn.Module) -> None:
     from transformers.models.resnet.modeling_resnet import ResNetEmbeddings
 
     for network in [part for part in model.modules() if isinstance(part, RegNetModel)]:
-        network.embedder = ResNetEmbeddings(ResNetConfig())
+        setattr(network, "embedder", ResNetEmbeddings(ResNetConfig()))  # noqa: B010
         for part in network.modules():
             if isinstance(part, nn.Conv2d) and part.groups > 1:
                 part.groups = 32

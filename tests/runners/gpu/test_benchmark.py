@@ -1,0 +1,25 @@
+"""The benchmark for a GPU, in its short form on a CPU."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_runs_to_its_end_and_names_what_needs_a_gpu(tmp_path: Path) -> None:
+    found = tmp_path / "gpu.json"
+    command = [sys.executable, "benchmarks/gpu.py", "--device", "cpu", "--small", "--output", str(found)]
+    finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+    blocks = json.loads(found.read_text())["blocks"]
+    states = {name: block["state"] for name, block in blocks.items()}
+    assert {name for name, state in states.items() if state == "needs a GPU"} == {"tests", "estimate", "tf32"}
+    assert set(states.values()) == {"done", "needs a GPU"}
+    assert all(block["rows"] for name, block in blocks.items() if states[name] == "done")
