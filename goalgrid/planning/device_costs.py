@@ -230,9 +230,11 @@ class _OnCard:
         found, batch = dict[str, float](), settings.train.batch_size
         if settings.train.precision != "bf16" and fits(half := size(precision="bf16")):
             found["train.precision=bf16"] = half
+        whole, part = size(), size(batch_size=max(2, batch // 2))
         for parts in SMALLER:
-            if batch // parts >= 2 and fits(part := size(batch_size=batch // parts)):
-                found[f"train.batch_size={batch // parts}, or resources.replicas={parts} (each)"] = part
+            taken = whole - 2 * (whole - part) * (1 - 1 / parts)  # what a batch takes grows with its pairs
+            if batch // parts >= 2 and fits(taken):
+                found[f"train.batch_size={batch // parts}, or resources.replicas={parts} (each)"] = taken
                 break
         return found
 

@@ -34,6 +34,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "microsoft/resnet-152": {"model_type": "resnet", "depths": [3, 8, 36, 3]},
     "timm/resnext101_32x8d.fb_wsl_ig1b_ft_in1k": {
         "model_type": "regnet",
+        "embedding_size": 64,
         "hidden_sizes": [256, 512, 1024, 2048],
         "depths": [3, 4, 23, 3],
         "groups_width": 32,
