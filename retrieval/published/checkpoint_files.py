@@ -76,9 +76,8 @@ class CheckpointFile:
                 f"{path} holds no weights: the peers' files have a list of state dicts under 'model'. Is it a file of "
                 "features, or an optimiser's state?"
             )
-        options: dict[str, Any] = next(
-            (vars(held[key]) for key in ("opt", "args") if isinstance(held.get(key), argparse.Namespace)), {}
-        )
+        named = (held[key] for key in ("opt", "args") if isinstance(held.get(key), argparse.Namespace))
+        options = next((dict(vars(found)) for found in named), {})
         told = {"epoch": held.get("epoch"), "its validation rsum": held.get("best_rsum", held.get("rsum"))}
         said = {name: round(value, 2) for name, value in told.items() if isinstance(value, int | float)}
         return cls(path, weights, options, digest, said)
