@@ -1,7 +1,7 @@
 """The shared trainer: one loop for all recipes and objectives, validated each epoch, exact to resume at any step."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,7 @@ from grid.protocols import protocol
 from grid.settings import TrialSettings
 from grid.store.home import TrialFolder
 from retrieval import evaluation
-from retrieval.published.checkpoint_files import CheckpointFile
-from retrieval.published.checkpoint_maps import start_weights
+from retrieval.model import Vse
 from runners.training import checkpoints
 from runners.training.embedding import embedded, ranked
 from runners.training.inputs import Batch, Inputs, data_fingerprint
@@ -56,7 +55,7 @@ class Trainer:
     Args:
         code: fingerprint of the code that trains it.
         start: the parent's folder, where this trial fine-tunes the parent's best model.
-        published: the checkpoint of others that this trial fine-tunes.
+        published: gives the model the weights of a published checkpoint, which this trial fine-tunes.
         replicas: train with this process, which alone writes, validates and decides; None: it trains alone.
     """
 
@@ -70,7 +69,7 @@ class Trainer:
         cadence: Cadence = Cadence(),  # noqa: B008
         code: str = "",
         start: TrialFolder | None = None,
-        published: CheckpointFile | None = None,
+        published: Callable[[Vse], Mapping[str, Tensor]] | None = None,
         replicas: Replicas | None = None,
     ) -> None:
         self.settings, self.inputs = settings, inputs
@@ -81,7 +80,7 @@ class Trainer:
         if start is not None:
             self.model.start_from(best_of(start, inputs.device)["model"])
         if published is not None:
-            self.model.load_weights(start_weights(published, self.model))
+            self.model.load_weights(published(self.model))
         sources = {"data": data_fingerprint(inputs, settings.model), "code": code}
         self.progress = Progress(settings.train, folder, inputs.device, sources, hooks.warn, hooks.begin_anew)
         self._last: Verdict | None = None

@@ -2,14 +2,15 @@
 
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from grid.errors import UserError
 from grid.settings import TrialSettings
@@ -19,7 +20,9 @@ from grid.store.files import make_durable, write_json, write_text
 from grid.store.home import State, TrialFolder
 from results.records import provenance, record
 from retrieval.evaluation import Ranks
+from retrieval.model import Vse
 from retrieval.published.checkpoint_files import CheckpointFile
+from retrieval.published.checkpoint_maps import start_weights
 from runners.training.fingerprint import code_fingerprint
 from runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of, steps_of_epoch
 from runners.training.machine import Machine
@@ -158,14 +161,18 @@ class TrialRun:
             raise UserError(f"it {does} {undone[0].trial_id}, which {state}. Run the grid: parents come first.")
         return folders
 
-    def published(self) -> CheckpointFile | None:
-        """The checkpoint of others that it fine-tunes.
+    def published(self) -> Callable[[Vse], Mapping[str, Tensor]] | None:
+        """What gives a model the weights of the published checkpoint that it fine-tunes; None: it fine-tunes none.
+
+        The trainer does not import it: an edited map of one family makes no other trial stale.
 
         Raises:
             UserError: it is not on this machine, or another file by now.
         """
         wanted = self.settings.train.starts_from
-        return None if wanted is None else CheckpointFile.known(wanted, dict(self.machine.checkpoints))
+        if wanted is None:
+            return None
+        return partial(start_weights, CheckpointFile.known(wanted, dict(self.machine.checkpoints)))
 
     def start(self) -> Inputs:
         """Log the start, write settings and environment to the folder, and open the data.
