@@ -197,7 +197,9 @@ def from_architecture(part: Any, places: Places) -> Any:
     if part.weights not in ARCHITECTURES:
         hint = "Or say where they lie: --weights NAME=DIR."
         raise UserError(unknown("architecture of weights", part.weights, list(ARCHITECTURES), hint=hint))
-    return part.model_copy(update={"weights": RANDOM, "architecture": ARCHITECTURES[part.weights]})
+    architecture = ARCHITECTURES[part.weights]
+    small = {"size": 64} if architecture["model_type"] == "regnet" else {}  # its width is looked up with data
+    return part.model_copy(update={"weights": RANDOM, "architecture": architecture, **small})
 
 
 def _as_resnext(model: nn.Module) -> None:
