@@ -16,7 +16,7 @@ from results.records import record
 
 from ...conftest import SMALL, Goalgrid
 
-METRIC = "test_i2t_r1"
+METRIC = "test_rsum"
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def values(runs: Path, objective: str, seeds: list[int], epochs: int = 2) -> lis
 
 
 def compared(goalgrid: Goalgrid, runs: Path, *words: str) -> dict[str, Any]:
-    finished = goalgrid("compare", *words, "--direction", "i2t", "--json", runs=runs)
+    finished = goalgrid("compare", *words, "--metric", "rsum", "--json", runs=runs)
     assert finished.returncode == 0, finished.stderr
     found: dict[str, Any] = json.loads(finished.stdout)
     return found
@@ -105,7 +105,7 @@ def test_trials_trained_anew_are_compared_with_those_before(runs: Path, goalgrid
 
 def test_formats_hold_the_same_numbers(runs: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
     (row,) = compared(goalgrid, runs, "demo", "wide")["differences"]
-    words = ("compare", "demo", "wide", "--direction", "i2t")
+    words = ("compare", "demo", "wide", "--metric", "rsum")
     (line,) = csv.DictReader(io.StringIO(goalgrid(*words, "--format", "csv", runs=runs).stdout))
     path = tmp_path / "compared.parquet"
     assert goalgrid(*words, "--format", "parquet", "--output", str(path), runs=runs).returncode == 0
