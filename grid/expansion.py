@@ -169,11 +169,12 @@ def trials_of(cells: Iterable[Cell]) -> list[Trial]:
 def once(cells: Iterable[Cell]) -> list[Cell]:
     """The cells without repetition, where cells share trials that do not read a swept setting: `con_con` has no tau.
 
-    Such a cell stands at the place of the first one, and has the swept values that all of them have.
+    Such a cell stands at the place of the first one, and has the swept values that all of them have. Cells without
+    trials, of a paper's table, share nothing.
     """
-    groups: dict[tuple[str, ...], list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault(tuple([trial.id for trial in cell.trials]), []).append(cell)
+    groups: dict[tuple[object, ...], list[Cell]] = {}
+    for place, cell in enumerate(cells):
+        groups.setdefault(tuple([trial.id for trial in cell.trials]) or (place,), []).append(cell)
     found = []
     for first, *others in groups.values():
         common = tuple(pair for pair in first.swept if all(pair in other.swept for other in others))

@@ -240,7 +240,7 @@ class _OnCard:
 
     def _seconds(self, trials: Sequence[Trial], footprint: "Footprint", steps: int) -> Span:
         """Steps, a validation after every epoch, and a test of every trial."""
-        shared, tf32 = trials[0].shared, bool(getattr(trials[0].shared.train, "tf32", False))
+        shared, tf32 = trials[0].shared, trials[0].shared.train.tf32
         sizes, epochs = self.overview.data.sizes(shared), sum(trial.epochs for trial in trials)
 
         def evaluation(images: int, captions: int) -> Span:

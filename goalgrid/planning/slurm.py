@@ -126,7 +126,7 @@ def _option(text: str) -> tuple[str, str]:
         why = "which the script sets itself" if found else "which is no NAME=VALUE, e.g. partition=gpu"
         raise UserError(f"--sbatch {text!r}, {why}. Known: the long options of sbatch, without their dashes.")
     if found[1] in ("nodes", "time"):
-        raise UserError(f"--sbatch {text!r}: give --{found[1]} to goalgrid slurm itself.")
+        raise UserError(f"--sbatch {text!r}: goalgrid slurm GRID has --nodes and --time for this.")
     return found[1], found[2] or ""
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from goalgrid.planning import merge as merging
+from goalgrid.housekeeping import merge as merging
 from goalgrid.showing.comparison import compared
 from goalgrid.terminal import INCOMPLETE, completion
 from goalgrid.terminal.options import RUNS, Json, OtherRuns, Root, Runs, all_known

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from goalgrid.planning import prune as pruning
+from goalgrid.housekeeping import prune as pruning
 from goalgrid.planning import several
 from goalgrid.planning.costs import unmeasured
 from goalgrid.planning.decisions import Choice, decide, to_train

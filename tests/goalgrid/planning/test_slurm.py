@@ -92,7 +92,7 @@ def test_the_script_asks_for_what_the_grid_needs(tmp_path: Path, goalgrid: Goalg
         (("--sbatch", "gpu"), ""),
         (("--sbatch", "my partition"), "--sbatch 'my partition', which is no NAME=VALUE, e.g. partition=gpu"),
         (("--sbatch", "signal=USR1"), "--sbatch 'signal=USR1', which the script sets itself"),
-        (("--sbatch", "--time=3"), "give --time to goalgrid slurm itself"),
+        (("--sbatch", "--time=3"), "goalgrid slurm GRID has --nodes and --time for this"),
     ],
 )
 def test_wrong_options_are_told(options: tuple[str, str], message: str, tmp_path: Path, goalgrid: Goalgrid) -> None:

@@ -65,8 +65,8 @@ OTHER = {
 """Another value of every setting; a truth value is turned around."""
 TURNED = {"output": {"pooled": "grid", "grid": "pooled"}, "init": {"xavier": "torch", "torch": "xavier"}}
 """The other value of settings that have two."""
-ELSEWHERE = ("encoder", "weights", "architecture", "name", "protocol", "val_images", "scorer")
-LATER = ("epochs", "selection", "precision", "compile")
+ELSEWHERE = ("encoder", "weights", "architecture", "name", "protocol", "val_images", "scorer", "starts_from")
+LATER = ("epochs", "selection", "precision", "compile", "tf32")
 """Settings that choose what is trained or evaluated at all, and those that tests of the trainer change."""
 BASES = [(image, "bow") for image in IMAGE] + [("regions", text) for text in TEXT if text != "bow"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from goalgrid.planning import merge
+from goalgrid.housekeeping import merge
 from grid.errors import UserError
 from grid.store.home import Home, State
 from results.records import record

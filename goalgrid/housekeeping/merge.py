@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from goalgrid.housekeeping.prune import MERGED
 from goalgrid.planning.data_at_hand import DataAtHand, now
 from goalgrid.planning.overview import many
-from goalgrid.planning.prune import MERGED
 from grid.errors import UserError, unknown
 from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import Grid, make_known

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from goalgrid.planning import prune
+from goalgrid.housekeeping import prune
 from grid.errors import UserError
 from grid.store.failures import Failure
 from grid.store.home import Home
