@@ -122,7 +122,7 @@ After reading this page you know which rows of the four papers' tables you can t
 The program wrote it: `goalgrid tables --format markdown`. `goalgrid tables selhn-table5` shows a single table,
 `goalgrid tables selhn` the tables of a paper.
 
-**Trained here**: a shipped grid fills all numbers of the row that goalgrid measures. The line names the grid, the
+**Trained here**: a shipped grid fills all numbers of the row that are measured here. The line names the grid, the
 recipe and the objective. **Quoted**: the paper took the numbers from elsewhere and did not train them; a number in
 brackets is the reference in the paper. A quoted row that a grid trains counts as trained here. **Not possible**: the
 paper trained the row, and no grid here does; the line says why."""

@@ -43,8 +43,14 @@ def test_a_launch_mirrors_settings_epochs_and_results(trained: Home) -> None:
     assert run.data.metrics["epoch"] == 2
 
 
-def test_mirroring_again_adds_nothing(trained: Home, tmp_path: Path) -> None:
-    uri, warned = f"sqlite:///{tmp_path}/again.db", []
+@pytest.fixture
+def uri(trained: Home, tmp_path: Path) -> str:
+    """A database with MLflow's tables, which MLflow makes in seconds; it has no experiment `copy`."""
+    return f"sqlite:///{shutil.copy(trained.mlflow, tmp_path / 'copy.db')}"
+
+
+def test_mirroring_again_adds_nothing(trained: Home, uri: str) -> None:
+    warned: list[str] = []
     folders = [trained.trial(path.name) for path in sorted((trained.path / "trials").iterdir())]
     for _ in range(2):
         mirror = Mirror(Mlflow(uri, "copy"), warned.append)
@@ -55,15 +61,11 @@ def test_mirroring_again_adds_nothing(trained: Home, tmp_path: Path) -> None:
     assert len(runs_of(uri, "copy")) == len(folders)
 
 
-def test_runs_hold_every_epoch_and_result_of_the_folders(trained: Home, tmp_path: Path) -> None:
+def test_runs_hold_every_epoch_and_result_of_the_folders(trained: Home, tmp_path: Path, uri: str) -> None:
     """Also where a value is not finite: of every metric the whole history and its latest value."""
     from mlflow.tracking import MlflowClient
 
-    home, uri, warned = (
-        Home(Path(shutil.copytree(trained.path, tmp_path / "runs"))),
-        f"sqlite:///{tmp_path}/copy.db",
-        [],
-    )
+    home, warned = Home(Path(shutil.copytree(trained.path, tmp_path / "runs"))), list[str]()
     history = home.trials()[0].history
     long = [
         row | {"epoch": epoch, "loss": float("nan")} for epoch in range(1, 51) for row in list(json_lines(history))[:1]
@@ -93,11 +95,11 @@ def stored(value: float) -> float:
     return 1.7976931348623157e308 if math.isinf(value) else float(value)
 
 
-def test_a_run_that_a_kill_cut_off_is_completed(trained: Home, tmp_path: Path) -> None:
+def test_a_run_that_a_kill_cut_off_is_completed(trained: Home, uri: str) -> None:
     """After a kill between its last metrics and its status, or before its tags."""
     from mlflow.tracking import MlflowClient
 
-    folder, uri, warned = trained.trials()[0], f"sqlite:///{tmp_path}/cut.db", list[str]()
+    folder, warned = trained.trials()[0], list[str]()
     for _ in range(2):
         mirror = Mirror(Mlflow(uri, "copy"), warned.append)
         mirror.sync(folder)
@@ -111,8 +113,8 @@ def test_a_run_that_a_kill_cut_off_is_completed(trained: Home, tmp_path: Path) -
     assert warned == []
 
 
-def test_a_trial_that_is_trained_anew_gets_a_run_of_its_own(trained: Home, tmp_path: Path) -> None:
-    copy, uri = Home(tmp_path / "runs"), f"sqlite:///{tmp_path}/anew.db"
+def test_a_trial_that_is_trained_anew_gets_a_run_of_its_own(trained: Home, tmp_path: Path, uri: str) -> None:
+    copy = Home(tmp_path / "runs")
     first = next((trained.path / "trials").iterdir())
     shutil.copytree(first, copy.trial(first.name).path)
     folder, warned = copy.trial(first.name), list[str]()
@@ -141,12 +143,12 @@ def test_an_mlflow_that_is_down_costs_two_warnings(trained: Home) -> None:
 
 @pytest.mark.parametrize("how", [pytest.param("locked", marks=pytest.mark.slow), "gone"])
 def test_a_database_that_is_locked_or_gone_for_a_while_is_caught_up_with(
-    how: str, trained: Home, tmp_path: Path
+    how: str, trained: Home, tmp_path: Path, uri: str
 ) -> None:
-    path = tmp_path / "mlflow.db"
-    uri, warned = f"sqlite:///{path}?timeout=0.1", list[str]()
+    path = Path(uri.removeprefix("sqlite:///"))
+    uri, warned = f"{uri}?timeout=0.1", list[str]()
     folders = [trained.trial(path.name) for path in sorted((trained.path / "trials").iterdir())]
-    first = Mirror(Mlflow(uri, "demo"), warned.append)
+    first = Mirror(Mlflow(uri, "copy"), warned.append)
     first.sync(folders[0])
     first.close()
     if how == "locked":
@@ -155,7 +157,7 @@ def test_a_database_that_is_locked_or_gone_for_a_while_is_caught_up_with(
     else:
         path.rename(tmp_path / "away.db")
         path.mkdir()
-    second = Mirror(Mlflow(uri, "demo"), warned.append)
+    second = Mirror(Mlflow(uri, "copy"), warned.append)
     second.sync(folders[1])
     until = time.monotonic() + 60
     while not warned and time.monotonic() < until:
@@ -171,7 +173,7 @@ def test_a_database_that_is_locked_or_gone_for_a_while_is_caught_up_with(
         second.sync(folder)
     second.close()
     assert len(warned) == 1
-    assert len(runs_of(uri, "demo")) == len(folders)
+    assert len(runs_of(uri, "copy")) == len(folders)
 
 
 def test_a_trial_that_was_not_mirrored_is_mirrored_by_the_same_command(
@@ -198,6 +200,7 @@ def test_a_trial_that_was_not_mirrored_is_mirrored_by_the_same_command(
 
 def test_a_run_begins_and_ends_as_its_own_trial_did(trained: Home, tmp_path: Path) -> None:
     """Not as the launch did, nor as its copy was made; its files lie in the runs folder."""
+    shutil.copy(trained.mlflow, Home(tmp_path).mlflow)
     tracker, warned = Mlflow.of(Home(tmp_path), "copy"), list[str]()
     mirror = Mirror(tracker, warned.append)
     for folder in trained.trials():
@@ -214,8 +217,10 @@ def test_a_run_begins_and_ends_as_its_own_trial_did(trained: Home, tmp_path: Pat
         assert (run.info.end_time - run.info.start_time) / 1000 == pytest.approx(made["train_seconds"], abs=0.01)
 
 
-def test_a_runs_duration_leaves_out_the_time_between_a_kill_and_the_resume(trained: Home, tmp_path: Path) -> None:
-    whole, uri = trained.trials()[0], f"sqlite:///{tmp_path}/resumed.db"
+def test_a_runs_duration_leaves_out_the_time_between_a_kill_and_the_resume(
+    trained: Home, tmp_path: Path, uri: str
+) -> None:
+    whole = trained.trials()[0]
     cut = Home(tmp_path / "cut").trial(whole.trial_id)
     shutil.copytree(whole.path, cut.path)
     cut.done.unlink()
