@@ -1,6 +1,6 @@
 # make demo   install, then train the 5 x 3 matrix x 3 seeds on the embedded data and print the table
-# make test   install, then format check, lint, types and all tests but the slow ones; the shapes and types of tensors
-#             are checked at each call of the rooms that name them
+# make test   install, then format check, lint, types and all tests but the slow ones
+# make shapes the tests of objectives/ and retrieval/, with the shapes and types of tensors checked at each call
 # make slow   the slow ones: whole launches under faults, on this machine and on a cluster of several nodes here
 # make docs   the pages as a site, in site/
 # make tour   run docs/tour.ipynb again and keep its outputs
@@ -10,7 +10,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE # hundreds of processes of the tests share what the first one compiles
 
-.PHONY: demo test check types tests slow tour docs bench clean
+.PHONY: demo test check types tests shapes slow tour docs bench clean
 
 demo: $(READY)
 	$(BIN)/goalgrid run demo
@@ -26,7 +26,10 @@ types: $(READY)
 	$(BIN)/mypy
 
 tests: $(READY)
-	$(BIN)/pytest --jaxtyping-packages=objectives,retrieval,beartype.beartype
+	$(BIN)/pytest
+
+shapes: $(READY)
+	$(BIN)/pytest --jaxtyping-packages=objectives,retrieval,beartype.beartype tests/objectives tests/retrieval
 
 bench: $(READY)
 	$(BIN)/python benchmarks $(if $(ROOT),--root $(ROOT))
