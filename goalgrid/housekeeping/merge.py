@@ -25,6 +25,7 @@ from grid.identity import trial_id
 from grid.settings import TrialSettings
 from grid.store.files import cannot_write, make_durable, read_json, write_json, write_text
 from grid.store.home import Home, State, TrialFolder
+from grid.store.imported import add, imported_cells
 from grid.store.saved_grid import read_grid, save_grid
 
 Outcome = Literal["taken", "same", "kept", "refused"]
@@ -98,7 +99,8 @@ def merge(
     from results.records import provenance
 
     make_known(grid)
-    cells = expand(grid)
+    imported = imported_cells(grid, other)
+    cells = [*expand(grid), *imported]
     trials = [trial for trial in trials_of(cells) if other.trial(trial.id).state() is State.DONE]
     ids, today = {trial.id for trial in trials}, now(DataAtHand(grid, home))
     code, data = (provenance.of_trials(cells, ids, fingerprint) for fingerprint in (today.code, today.data))
@@ -107,7 +109,11 @@ def merge(
     for trial in trials:  # parents come first
         outcomes[trial.id] = _merged(trial, other, home, expected, outcomes, on if take else None)
     if take and not home.grid(grid.name).grid.exists() and any(m.outcome == "taken" for m in outcomes.values()):
-        save_grid(grid, trials_of(cells), home)
+        save_grid(grid, trials_of(expand(grid)), home)
+    if take and home.grid(grid.name).grid.exists():
+        for trial in trials_of(imported):
+            if outcomes[trial.id].outcome != "refused":
+                add(grid, home, trial.id)
     return list(outcomes.values())
 
 
@@ -122,7 +128,8 @@ def lines(grid: Grid, found: Sequence[Merged], other: Home, home: Home, *, took:
     for merged in found:
         if merged.why:
             reasons.setdefault(f"{merged.outcome}: {merged.why}", []).append(merged.trial)
-    unnamed = {m.trial for m in found if m.outcome == "taken"} - set(home.grid(grid.name).ids())
+    named = {*home.grid(grid.name).ids(), *home.grid(grid.name).imported_ids()}
+    unnamed = {m.trial for m in found if m.outcome == "taken"} - named
     add = f"{many(len(unnamed), 'trial')} taken that grid {grid.name!r} here does not name; run it with their axes"
     return [
         f"{grid.name}: {many(len(found), 'trial')} done in {other.path}{f': {told}' if told else ''}",
@@ -201,7 +208,7 @@ def _take(
 def _copy(there: TrialFolder, copy: TrialFolder) -> None:
     """The files that a finished trial is read by, and the logs of its attempts; not `done`."""
     copy.attempts_folder.mkdir(parents=True)
-    for name in ("settings", "environment", "vocabulary", "history", "best_checkpoint", "record"):
+    for name in ("settings", "environment", "imported", "vocabulary", "history", "best_checkpoint", "record"):
         source: Path = getattr(there, name)
         if source.exists():
             shutil.copyfile(source, getattr(copy, name))
@@ -242,7 +249,7 @@ def _disagreeing(trial: Trial, folder: TrialFolder, row: Mapping[str, Any]) -> I
     except ValidationError as error:
         yield f"its settings do not fit this version: {error.errors()[0]['msg']}"
         return
-    if own != trial.id:
+    if own != trial.id and not trial.shared.published:
         yield f"its settings are those of {own}"
     if read_json(folder.settings) != settings:
         yield "settings.json is not as its record says"

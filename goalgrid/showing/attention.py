@@ -36,6 +36,8 @@ def drawn(overview: Overview, trial_id: str, image: str, caption: str) -> "Atten
     trial, state = known[trial_id], overview.states[trial_id]
     if trial.shared.members:
         raise UserError(f"{trial_id} is an ensemble; its members attend, not the mean of their scores. {which}")
+    if trial.shared.published:
+        raise UserError(f"{trial_id} is the record of a published checkpoint, without its weights. {which}")
     if not trial.shared.model.of_sets:
         raise UserError(f"{trial_id} scores single vectors, so that no word looks at a region. {which}")
     if state is not State.DONE:
@@ -59,8 +61,13 @@ def examples(overview: Overview) -> "tuple[AttentionMap, ...]":
 
 def able(overview: Overview) -> list[Trial]:
     """The finished trials that attend."""
-    done = overview.having(State.DONE)
-    return [trial for trial in done if trial.shared.model.of_sets and not trial.shared.members]
+    return [trial for trial in overview.having(State.DONE) if _attends(trial)]
+
+
+def _attends(trial: Trial) -> bool:
+    model = trial.shared.model
+    trained = not (trial.shared.members or trial.shared.published)
+    return trained and model.of_sets and model.scorer.kind != "own"  # a scorer of the user's gives scores alone
 
 
 def _loaded(overview: Overview, trial: Trial) -> "Attending":

@@ -107,7 +107,8 @@ def over_epochs(study: Study, quantities: Mapping[str, str], row_height: float) 
         quantities: label by quantity.
         row_height: of a quantity, in inches.
     """
-    logged = {quantity for history in study.histories.values() for quantity in history}
+    trials = [trial for name in study.part.cells for trial in study.trials(name)]
+    logged = {quantity for trial in trials for quantity in study.histories[trial]}
     rows = {quantity: title for quantity, title in quantities.items() if quantity in logged}
     if not rows:
         return None

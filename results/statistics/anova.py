@@ -85,7 +85,7 @@ def anova(y: Array, factors: Mapping[str, tuple[str, ...]]) -> Anova:
     *sizes, n = y.shape
     blocks = _squares(y, (y.ndim - 1,))
     squares = {which: _squares(y, which) for which in _subsets(len(sizes))}
-    total = float(((y - y.mean()) ** 2).sum())
+    total = _beyond_rounding(float(((y - y.mean()) ** 2).sum()), y)
     freedom = (math.prod(sizes) - 1) * (n - 1)
     rest = max(total - blocks - sum(squares.values()), 0.0)
     rest = 0.0 if rest <= 1e-12 * total else rest  # rounding makes an error of zero look positive
@@ -115,7 +115,12 @@ def _squares(y: Array, which: tuple[int, ...]) -> float:
         axes = {which[place] for place in chosen}
         others = tuple(axis for axis in range(y.ndim) if axis not in axes)
         effect = effect + (-1) ** (len(which) - len(chosen)) * y.mean(axis=others, keepdims=True)
-    return float((effect**2).sum())
+    return _beyond_rounding(float((effect**2).sum()), y)
+
+
+def _beyond_rounding(squares: float, y: Array) -> float:
+    """The sum of squares; 0 if it is no more than rounding leaves where all values of an effect are equal."""
+    return squares if squares > 1e-24 * float((y**2).sum()) else 0.0
 
 
 def _effect(name: str, squares: float, sizes: list[int], total: float, rest: float, freedom: int) -> Effect:

@@ -100,8 +100,15 @@ def test_an_imported_checkpoint_stands_beside_the_trials(verb: Verb, few_of_flic
     assert len(planned["left"]) == 4
     assert trial.trial_id not in planned["left"]
     assert "nothing to remove" in verb("prune", "--done", runs=home).stdout
+    copy = Home(tmp_path / "copy")
+    assert "1 taken" in verb("merge", str(home.path), runs=copy).stdout
+    assert "1 here already" in verb("merge", str(home.path), runs=copy).stdout
+    assert f"imported: {trial.trial_id}: SCAN" in verb("status", "f8k", runs=copy).stdout
+    drawn = verb("figures", "f8k", "--output", str(tmp_path / "figures"), runs=copy)
+    assert "curves" not in drawn.stderr  # it has no history
     for arguments, said in {
         ("evaluate", "--trial", trial.trial_id): "is the record of a published checkpoint. Evaluate scan with --as",
+        ("figures", "f8k", "attention", "--trial", trial.trial_id): "without its weights. Trials that attend: none",
         (*options, "--into", grid): "--into GRID and --as-objective NAME go together",
         (*into[:-1], "tripel-hn"): "unknown objective 'tripel-hn'",
         (*into[:-3], "demo", *into[-2:]): "unknown data set 'mine' of grid 'demo'",

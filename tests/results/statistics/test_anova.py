@@ -91,8 +91,9 @@ def test_one_seed_is_described_and_not_tested() -> None:
     assert math.isnan(found.factors[0].levels[0].interval.low)
 
 
-def test_cells_that_are_all_equal_have_no_effect() -> None:
-    found = anova(np.ones((2, 2, 3)), {"a": ("1", "2"), "b": ("1", "2")})
+@pytest.mark.parametrize("value", [1.0, 0.2, 1 / 3])
+def test_cells_that_are_all_equal_have_no_effect(value: float) -> None:
+    found = anova(np.full((2, 2, 3), value), {"a": ("1", "2"), "b": ("1", "2")})
     assert all(math.isnan(effect.p) and math.isnan(effect.share) for effect in found.effects)
 
 
