@@ -44,7 +44,7 @@ class Trial(NamedTuple):
 
     @property
     def epochs(self) -> int:
-        """Epochs of its training; 0: an ensemble or an imported record, which trains nothing."""
+        """Epochs of its training; 0: it trains nothing, as an ensemble or an imported record does."""
         return 0 if self.shared.members or self.shared.published else self.shared.train.epochs
 
     @property

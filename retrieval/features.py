@@ -1,4 +1,6 @@
-"""Features of a frozen backbone: computed once per (images, weights, view), kept on disk, shared by all trials.
+"""Features of a frozen network: computed once, kept on disk, shared by all trials.
+
+They are determined by (images, weights, view), or by (tokens of all captions, weights).
 
 One folder of the cache holds {train,val,test}.npy in float16, memory-mapped, so that the trials of a node share one
 copy. Rows are appended to `*.npy.part`, and the whole file is renamed: an interrupted extraction resumes after its last
@@ -11,10 +13,11 @@ was verified last: a file with another stamp is verified again.
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -28,20 +31,25 @@ from torch import Tensor
 
 from grid.errors import UserError
 from grid.identity import digest
-from grid.settings.encoders import RANDOM, BackboneSettings
+from grid.settings.encoders import RANDOM, BackboneSettings, Pretrained, TransformerSettings
 from grid.store.files import write_json
 from retrieval.encoders import pretrained
+from retrieval.encoders.text import features_of, text_network
 from retrieval.encoders.vision import Vision
 from retrieval.prefetch import ahead
-from retrieval.splits.pairs import WHOLE, Images, Pairs
+from retrieval.splits.pairs import WHOLE, Pairs
+from retrieval.words.tokens import Tokens
 
 BLOCK = 256
-"""Images decoded together; the random views of a bank are drawn block by block."""
+"""Images decoded, or captions read, together; the random views of a bank are drawn block by block."""
 BATCH = {"cpu": 32, "cuda": 256}
-"""Images that the network sees together."""
+"""Images or captions that the network sees together."""
 
-ViewsDone = Callable[[int], None]
-"""Called with how many more views are done."""
+RowsDone = Callable[[int], None]
+"""Called with how many more rows of features are done."""
+Block = tuple[Tensor, ...]
+"""What a network reads at once: pixels; or the indices of captions, and how many each has."""
+SPLITS = ("train", "val", "test")
 
 
 class Bank:
@@ -67,26 +75,159 @@ class Bank:
         return torch.from_numpy(self.array[rows[part]])
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CaptionBank(Tokens):
+    """Captions of one split as features: a vector for each, or a state for each of their tokens.
+
+    Args:
+        array: the features, one below the other.
+        starts: row of each caption's first state; None: a caption is one vector.
+    """
+
+    array: np.ndarray
+    starts: Int[np.ndarray, " t"] | None
+
+    @classmethod
+    def open(cls, path: Path, tokens: Tokens, *, states: bool) -> "CaptionBank":
+        lengths, array = tokens.lengths.numpy(), np.load(path, mmap_mode="r")
+        return cls(tokens.ids, tokens.lengths, array=array, starts=lengths.cumsum() - lengths if states else None)
+
+    def of(self, rows: Int[np.ndarray, " b"]) -> "CaptionBank":
+        found = super().of(rows)
+        array, starts = (self.array[rows], None) if self.starts is None else (self.array, self.starts[rows])
+        return CaptionBank(found.ids, found.lengths, array=array, starts=starts)
+
+    @property
+    def width(self) -> int:
+        """Values of a vector."""
+        return int(self.array.shape[1])
+
+    def gather(self, rows: Int[Tensor, " b"], draw: int | None = None) -> tuple[Tensor, Int[Tensor, " b"]]:
+        """Vectors (b, k), or states (b, n, k) with zeros behind the last; and the number of tokens of each caption."""
+        lengths = self.lengths[rows]
+        if self.starts is None:
+            return torch.from_numpy(self.array[rows.numpy()]), lengths
+        states = np.zeros((len(rows), int(lengths.max()), self.width), self.array.dtype)
+        for target, start, length in zip(states, self.starts[rows.numpy()], lengths.tolist(), strict=True):
+            target[:length] = self.array[start : start + length]
+        return torch.from_numpy(states), lengths
+
+
 @dataclass(frozen=True)
-class FeatureSource:
-    """Images and the frozen network that reads them: together they determine a folder of features.
+class FeatureSource(ABC):
+    """Images or captions and the frozen network that reads them: together they determine a folder of features.
 
     Args:
         name: of the data set, for the folder's name.
+    """
+
+    name: str
+    network: Pretrained
+    places: pretrained.Places
+
+    @property
+    @abstractmethod
+    def what(self) -> str:
+        """What rows of features are called."""
+
+    @property
+    @abstractmethod
+    def key(self) -> str:
+        """Hash of what the network reads, its weights, and every setting that decides what it gives."""
+
+    @abstractmethod
+    def blocks(self, split: str) -> list[int]:
+        """The rows of each block of a split."""
+
+    @abstractmethod
+    def read(self, split: str, place: int) -> Block:
+        """A block of a split, in host memory."""
+
+    @abstractmethod
+    def built(self, device: torch.device) -> Callable[..., Tensor]:
+        """The network, which gives the rows of a block."""
+
+    def folder(self, cache: Path) -> Path:
+        """`<cache>/<data set>-<weights>-<key>`."""
+        network = self.network
+        weights = network.architecture["model_type"] if network.weights == RANDOM else network.weights
+        return cache / f"{self.name}-{str(weights).rpartition('/')[2]}-{self.key[:12]}"
+
+    def views(self) -> int:
+        """How many rows of features there are."""
+        return sum(map(self._rows, SPLITS))
+
+    def wanting(self, cache: Path) -> list[Path]:
+        """The files of features that the cache lacks, or that are damaged."""
+        wanted = ((self.folder(cache) / f"{name}.npy", self._rows(name)) for name in SPLITS)
+        return [path for path, rows in wanted if not (_verified(path) or _whole(path, rows))]
+
+    def fill(self, cache: Path, device: torch.device, progress: RowsDone = lambda rows: None) -> Path:
+        """Compute the features that the cache lacks, or that are damaged there, and return their folder.
+
+        Raises:
+            UserError: an image or the weights cannot be read, the disk is full, or features overflow float16.
+        """
+        folder = self.folder(cache)
+        if self.wanting(cache):
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                with FileLock(folder / "lock"):
+                    self._compute(self.wanting(cache), device, progress)
+            except OSError as error:
+                raise UserError(f"features cannot be written to {folder}: {error}") from error
+        return folder
+
+    def _rows(self, split: str) -> int:
+        return sum(self.blocks(split))
+
+    def _compute(self, wanting: Sequence[Path], device: torch.device, progress: RowsDone) -> None:
+        if not wanting:  # another process was faster
+            return
+        about = {"dataset": self.name, "backbone": self.network.model_dump(mode="json"), "key": self.key}
+        write_json(wanting[0].with_name("about.json"), about)
+        network = self.built(device)
+        progress(self.views() - sum(self._rows(path.stem) for path in wanting))
+        for path in wanting:
+            if path.exists():
+                path.replace(path.with_suffix(".corrupt"))
+            _sum(path).unlink(missing_ok=True)
+            for rows in self._append(path, network, device):
+                progress(rows)
+
+    def _append(self, path: Path, network: Callable[..., Tensor], device: torch.device) -> Iterator[int]:
+        """Append the features that `path` lacks, block by block, and give the number of rows of each block."""
+        file = GrowingArray(path, self.blocks(path.stem))
+        behind = file.resume()
+        yield sum(file.blocks[:behind])
+        for block in ahead(partial(self.read, path.stem), range(behind, len(file.blocks))):
+            file.append(_features(network, block, device))
+            yield len(block[0])
+        file.finish()
+        _whole(path, sum(file.blocks))
+
+
+@dataclass(frozen=True)
+class ImageSource(FeatureSource):
+    """Images and the frozen network that reads them.
+
+    Args:
         pairs: the data set as images.
         images: fingerprint of the images.
     """
 
-    name: str
+    network: BackboneSettings
     pairs: Pairs
     images: str
-    backbone: BackboneSettings
-    places: pretrained.Places
+
+    @property
+    def what(self) -> str:
+        return "views"
 
     @cached_property
     def key(self) -> str:
         """Hash of the images, the weights, and every setting that decides the input and output of the network."""
-        backbone = self.backbone
+        backbone = self.network
         view = asdict(backbone.view) if backbone.crops != 1 else [backbone.size, backbone.framing]
         return digest({
             "images": self.images,
@@ -96,74 +237,101 @@ class FeatureSource:
             "network": [backbone.output, backbone.statistics],
         })  # fmt: skip
 
-    def folder(self, cache: Path) -> Path:
-        """`<cache>/<data set>-<weights>-<key>`."""
-        weights = self.backbone.architecture["model_type"] if self.backbone.weights == RANDOM else self.backbone.weights
-        return cache / f"{self.name}-{str(weights).rpartition('/')[2]}-{self.key[:12]}"
+    def blocks(self, split: str) -> list[int]:
+        return [len(rows) for rows in self._images(split)]
 
-    def views(self) -> int:
-        """How many views the network has to see."""
-        return sum(map(self._rows, self.pairs.splits))
+    def read(self, split: str, place: int) -> Block:
+        draw = place if self._crops(split) > 1 else None
+        return (self.pairs.splits[split].images.gather(self._images(split)[place], draw=draw),)
 
-    def wanting(self, cache: Path) -> list[Path]:
-        """The files of features that the cache lacks, or that are damaged."""
-        wanted = ((self.folder(cache) / f"{name}.npy", self._rows(name)) for name in self.pairs.splits)
-        return [path for path, rows in wanted if not (_verified(path) or _whole(path, rows))]
+    def built(self, device: torch.device) -> Callable[..., Tensor]:
+        return Vision(self.network, self.places).eval().to(device)
 
-    def load(self, cache: Path, device: torch.device, progress: ViewsDone = lambda views: None) -> Pairs:
+    def load(self, cache: Path, device: torch.device, progress: RowsDone = lambda rows: None) -> Pairs:
         """The data set as features; those missing in the cache, or damaged there, are computed here.
 
         Raises:
-            UserError: an image or the weights cannot be read, the disk is full, or features overflow float16.
+            UserError: as `fill`.
         """
-        folder, splits = self.folder(cache), self.pairs.splits
-        if self.wanting(cache):
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-                with FileLock(folder / "lock"):
-                    self._compute(self.wanting(cache), device, progress)
-            except OSError as error:
-                raise UserError(f"features cannot be written to {folder}: {error}") from error
-        banks = {name: Bank(folder / f"{name}.npy", self._crops(name)) for name in splits}
-        return Pairs(*(replace(split, images=banks[name]) for name, split in splits.items()))
+        folder = self.fill(cache, device, progress)
+        banks = {name: Bank(folder / f"{name}.npy", self._crops(name)) for name in SPLITS}
+        return Pairs(*(replace(split, images=banks[name]) for name, split in self.pairs.splits.items()))
 
     def _crops(self, split: str) -> int:
-        return int(self.backbone.crops) if split == "train" else 1
+        return int(self.network.crops) if split == "train" else 1
 
-    def _rows(self, split: str) -> int:
-        return self._crops(split) * len(self.pairs.splits[split].images)
-
-    def _compute(self, wanting: Sequence[Path], device: torch.device, progress: ViewsDone) -> None:
-        if not wanting:  # another process was faster
-            return
-        about = {"dataset": self.name, "backbone": self.backbone.model_dump(mode="json"), "key": self.key}
-        write_json(wanting[0].with_name("about.json"), about)
-        network = Vision(self.backbone, self.places).eval().to(device)
-        progress(self.views() - sum(self._rows(path.stem) for path in wanting))
-        for path in wanting:
-            if path.exists():
-                path.replace(path.with_suffix(".corrupt"))
-            _sum(path).unlink(missing_ok=True)
-            for rows in _fill(path, network, self.pairs.splits[path.stem].images, self._crops(path.stem), device):
-                progress(rows)
+    def _images(self, split: str) -> list[Int[np.ndarray, " b"]]:
+        """Rows of the images of each block, all once for each crop."""
+        count = len(self.pairs.splits[split].images)
+        return _runs(count) * self._crops(split)
 
 
-def _fill(path: Path, network: Vision, images: Images, crops: int, device: torch.device) -> Iterator[int]:
-    """Append the features that `path` lacks, block by block, and give the number of rows of each block."""
-    once = [np.arange(start, min(start + BLOCK, len(images))) for start in range(0, len(images), BLOCK)]
-    blocks = once * crops
-    file = GrowingArray(path, [len(rows) for rows in blocks])
-    behind = file.resume()
-    yield sum(file.blocks[:behind])
+@dataclass(frozen=True, eq=False)
+class CaptionSource(FeatureSource):
+    """Captions and the frozen network that reads them.
 
-    def pixels(place: int) -> Tensor:
-        return images.gather(blocks[place], draw=place if crops > 1 else None)
+    Args:
+        tokens: the captions as indices, by split.
+        words: number of indices.
+    """
 
-    for block in ahead(pixels, range(behind, len(blocks))):
-        file.append(_features(network, block, device))
-        yield len(block)
-    file.finish()
-    _whole(path, sum(file.blocks))
+    network: TransformerSettings
+    tokens: Mapping[str, Tokens]
+    words: int
+
+    @property
+    def what(self) -> str:
+        return "captions" if self.network.output == "projected" else "tokens of captions"
+
+    @cached_property
+    def key(self) -> str:
+        """Hash of the captions as the network reads them, of its weights, and of what it gives."""
+        read = hashlib.sha256()
+        for name in SPLITS:
+            read.update(f"{name} {tuple(self.tokens[name].ids.shape)}".encode())
+            read.update(np.ascontiguousarray(self.tokens[name].ids.numpy()).data)
+            read.update(np.ascontiguousarray(self.tokens[name].lengths.numpy()).data)
+        return digest({
+            "captions": read.hexdigest(),
+            "weights": pretrained.fingerprint(self.network, self.places),
+            "words": self.words if self.network.weights == RANDOM else 0,
+            "output": self.network.output,
+        })  # fmt: skip
+
+    def blocks(self, split: str) -> list[int]:
+        tokens = self.tokens[split]
+        if self.network.output == "projected":
+            return [len(rows) for rows in _runs(len(tokens))]
+        return [int(tokens.lengths[rows].sum()) for rows in _runs(len(tokens))]
+
+    def read(self, split: str, place: int) -> Block:
+        tokens = self.tokens[split]
+        return tokens.gather(torch.from_numpy(_runs(len(tokens))[place]))
+
+    def built(self, device: torch.device) -> Callable[..., Tensor]:
+        network, output = text_network(self.network, self.words, self.places).eval().to(device), self.network.output
+
+        def rows(ids: Tensor, lengths: Tensor) -> Tensor:
+            found = features_of(network, output, ids, lengths)
+            if output == "projected":
+                return found
+            return found[torch.arange(found.shape[1], device=found.device) < lengths[:, None]]
+
+        return rows
+
+    def load(self, cache: Path, device: torch.device, progress: RowsDone = lambda rows: None) -> dict[str, CaptionBank]:
+        """The captions of each split as features; those missing in the cache, or damaged there, are computed here.
+
+        Raises:
+            UserError: as `fill`.
+        """
+        folder, states = self.fill(cache, device, progress), self.network.output == "states"
+        return {name: CaptionBank.open(folder / f"{name}.npy", self.tokens[name], states=states) for name in SPLITS}
+
+
+def _runs(count: int) -> list[Int[np.ndarray, " b"]]:
+    """Rows from 0 up to a count, a block at a time."""
+    return [np.arange(start, min(start + BLOCK, count)) for start in range(0, count, BLOCK)]
 
 
 def _sum(path: Path) -> Path:
@@ -205,14 +373,17 @@ def _whole(path: Path, rows: int) -> bool:
     return True
 
 
-def _features(network: Vision, pixels: Tensor, device: torch.device) -> Float[np.ndarray, "b *shape"]:
+def _features(network: Callable[..., Tensor], block: Block, device: torch.device) -> Float[np.ndarray, "b *shape"]:
     batch = BATCH.get(device.type, BATCH["cuda"])
     half = torch.autocast(device.type, torch.float16, enabled=device.type == "cuda")
     with torch.inference_mode(), half:
-        parts = [network(some.to(device)).to(torch.float16).cpu() for some in pixels.split(batch)]
+        split = zip(*(part.split(batch) for part in block), strict=True)
+        parts = [network(*(part.to(device) for part in some)).to(torch.float16).cpu() for some in split]
     features = torch.cat(parts)
     if not torch.isfinite(features).all():
-        raise UserError('the backbone gives features that float16 cannot hold; use crops = "online" for it.')
+        raise UserError(
+            'the network gives features that float16 cannot hold; let it run: crops = "online", or frozen = false.'
+        )
     return features.numpy()
 
 

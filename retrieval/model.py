@@ -29,7 +29,7 @@ class Vse(nn.Module):
 
     Args:
         image_shape: of one image as it is read: pixels, or features.
-        words: number of indices that captions are made of.
+        words: number of indices that captions are made of, or width of their features.
         seed: determines the first weights; the global random state is left as it was.
         places: folder by name of pretrained weights.
 
@@ -74,8 +74,9 @@ class Vse(nn.Module):
             return self.scorer.image_whole(Sets(gathered(vectors, present), present.sum(1).cpu()))
         return self.scorer.image_whole(Sets(vectors, torch.full((len(vectors),), vectors.shape[1])))
 
-    def embed_texts(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Embedded:
-        found = self.text(ids, lengths)
+    def embed_texts(self, texts: Tensor, lengths: Int[Tensor, " b"]) -> Embedded:
+        """From indices (b, n), or from features that a frozen network gave before: (b, k), or (b, n, k)."""
+        found = self.text(texts, lengths)
         if self.scorer is None:
             return nn.functional.normalize(found.float(), dim=-1)
         values, present = found

@@ -27,18 +27,21 @@ def save(folder: Path, kind: str, *, size: int = 32) -> Path:
 
     t.logging.set_verbosity_error()
     t.logging.disable_progress_bar()
-    if kind == "clip":
-        vision = {**SMALL, "image_size": size, "patch_size": 16}
-        config = t.CLIPConfig(text_config={**SMALL, "vocab_size": len(WORDS)}, vision_config=vision, projection_dim=8)
-        t.CLIPModel(config).save_pretrained(folder)
+    if kind in ("clip", "clip-read", "siglip"):
+        vision, text = {**SMALL, "image_size": size, "patch_size": 16}, {**SMALL, "vocab_size": len(WORDS)}
+        text |= {"eos_token_id": WORDS.index("[SEP]")} if kind != "siglip" else {"max_position_embeddings": 16}
+        ends = {} if kind == "siglip" else {"projection_dim": 16}
+        config = t.AutoConfig.for_model(kind.removesuffix("-read"), text_config=text, vision_config=vision, **ends)
+        t.AutoModel.from_config(config).save_pretrained(folder)
     elif kind == "bert":
         t.BertModel(t.BertConfig(vocab_size=len(WORDS), **SMALL)).save_pretrained(folder)
-        (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-        t.BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
     else:
         sizes = STAGES if kind == "resnet" else {"hidden_sizes": [8, 8, 16, 16], "depths": [1, 1, 1, 1]}
         if kind == "vit":
             sizes = {**SMALL, "image_size": size, "patch_size": 16}
         config = t.AutoConfig.for_model(kind, **sizes)
         t.AutoModel.from_config(config).save_pretrained(folder)
+    if kind in ("bert", "clip-read", "siglip"):
+        (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
+        t.BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
     return folder

@@ -274,7 +274,7 @@ class _OnCard:
         """What a model reads of a data set, and what of it was assumed: what lies here, else what was published."""
         from retrieval.data import opening
         from retrieval.words import text_readers
-        from runners.gpu.estimate import Shapes
+        from runners.gpu.estimate import Shapes, text_width
 
         data, image, text = shared.dataset, shared.model.image, shared.model.text
         root, sizes = self.overview.grid.root(data.name), self.overview.data.sizes(shared)
@@ -293,6 +293,9 @@ class _OnCard:
                 words = len(counted)
         if text.tokenizer is not None:
             typical, longest, words = PER_WORD * typical + 2, round(PER_WORD * longest) + 2, PIECES
+        captions: Any = "indices"
+        if text.feature_network:
+            captions, words = text.feature_network.output, text_width(text.feature_network, self.places)
         shape: tuple[int, ...]
         if image.feature_network:
             shape = self._network(image.feature_network)[1]
@@ -304,7 +307,8 @@ class _OnCard:
             shape = REGIONS if reads_regions(shared) else VECTOR
             assumed.append(f"features of {' x '.join(map(str, shape))} values an image")
         where = f"{data.name} is not here (--root): assumed {' and '.join(assumed)}" if assumed else ""
-        return Shapes(shape, words, round(typical), min(longest, data.max_words + 2), images), where
+        longest = min(longest, data.max_words + 2)
+        return Shapes(shape, words, round(typical), longest, images, captions), where
 
 
 def reads_regions(shared: Shared) -> bool:

@@ -104,7 +104,7 @@ def features(
     root: Root = [],
     weights: WeightPlaces = [],
 ) -> None:
-    """Run the frozen backbones of a grid ahead of its trials.
+    """Run the frozen networks of a grid ahead of its trials.
 
     Without it, the run of the grid does so.
     """
@@ -113,10 +113,11 @@ def features(
 
     jobs = feature_jobs(found, expand(found), home)
     if not sources(jobs):
-        say(f"{found.name}: no recipe has a frozen backbone whose features could be kept")
+        say(f"{found.name}: no recipe has a frozen network whose features could be kept")
         return
     compute_features(jobs, err)
     for source, machine in sources(jobs):
         folder = source.folder(machine.features)
         size = sum(file.stat().st_size for file in folder.glob("*.npy")) / 1e6
-        show(f"{folder}  {source.views():,} views of {source.name} by {source.backbone.weights}, {size:,.1f} MB")
+        what = f"{source.views():,} {source.what} of {source.name} by {source.network.weights}"
+        show(f"{folder}  {what}, {size:,.1f} MB")

@@ -62,7 +62,9 @@ def _checkpoint(name: str | None) -> str | None:
 class TrainSettings(Settings):
     """One loop for all recipes."""
 
-    epochs: Annotated[PositiveInt, Unit("epochs")] = Field(description="passes over the training captions")
+    epochs: Annotated[NonNegativeInt, Unit("epochs")] = Field(
+        description="passes over the training captions; 0: the model is evaluated as it starts"
+    )
     batch_size: Annotated[int, Field(ge=2), Unit("pairs")] = Field(
         128, description="pairs of image and caption in a batch; a batch of one has no negatives"
     )

@@ -102,8 +102,11 @@ class Pretrained(Settings):
         return self
 
 
-_SEVERAL = ReadWhere(lambda own, _: getattr(own, "output", "grid") == "grid", "output = grid")
+_SEVERAL = ReadWhere(
+    lambda own, _: getattr(own, "output", "grid") in ("grid", "states"), "output = grid, or a caption's output = states"
+)
 """Where an image or a caption is several vectors; features that a user computed are taken for several."""
+_HEAD = ReadWhere(lambda own, _: getattr(own, "head", "linear") != "none", "a head")
 _LEARNS = ReadWhere(lambda own, _: not own.frozen, "frozen = false")
 _CROPS = ReadWhere(
     lambda own, _: own.frozen and (own.view.random or own.crops == "online"),
@@ -136,7 +139,7 @@ class HeadSettings(PoolingSettings):
         IdentityDefault(512),
         ReadWhere(lambda own, _: own.head in MLP_HEADS, "a head with an MLP"),
     ] = Field(512, description="width of the head's MLP; half of model.dim unless it is set")
-    init: Annotated[Literal["xavier", "torch"], IdentityDefault("torch")] = Field(
+    init: Annotated[Literal["xavier", "torch"], IdentityDefault("torch"), _HEAD] = Field(
         "xavier", description="first weights of the projection: VSE++'s, or PyTorch's own"
     )
     drop: Annotated[float, Field(ge=0, lt=1), IdentityDefault(0.0), _SEVERAL] = Field(
@@ -198,7 +201,10 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
 
     dropout: ClassVar[float] = 0.0
     encoder: Literal["backbone"] = Field(description=IMAGE_ENCODER)
-    output: Literal["pooled", "grid"] = Field("pooled", description="one vector an image, or one a cell")
+    output: Literal["pooled", "grid", "projected"] = Field(
+        "pooled",
+        description="one vector an image; one a cell; or, of a network with two towers, the vector that it compares",
+    )
     frozen: bool = Field(True, description="the backbone does not learn, and its features are cached")
     crops: Annotated[PositiveInt | Literal["online"], Unit("crops"), _CROPS] = Field(
         1,
@@ -221,14 +227,17 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
     statistics: Literal["imagenet", "clip", "half"] = Field(
         "imagenet", description="mean and deviation that pixels are brought to; half: 0.5 and 0.5"
     )
-    head: HeadName = Field("linear", description="the trained network on the backbone's vectors")
+    head: HeadName | Literal["none"] = Field(
+        "linear", description="the trained network on the backbone's vectors; none: they are the embeddings"
+    )
     drop_rule: Annotated[DropRule, _SEVERAL, ReadWhere(lambda own, _: own.drop > 0, "drop above 0")] = Field(
         "graded", description="each: every cell alike; graded: an image's own share, up to drop, drawn each time"
     )
 
     @property
     def view(self) -> View:
-        return View(self.size, self.framing, self.augmentation, self.flip)
+        resampling = Resampling.BICUBIC if self.output == "projected" else Resampling.BILINEAR  # as CLIP was trained
+        return View(self.size, self.framing, self.augmentation, self.flip, resampling)
 
     @property
     def feature_network(self) -> "BackboneSettings | None":
@@ -277,6 +286,11 @@ class TextEncoderSettings(Settings):
         """The network whose word pieces the encoder reads; None: it reads words of the training captions."""
         return None
 
+    @property
+    def feature_network(self) -> "TransformerSettings | None":
+        """A network that does not run in training, because its features are computed before; None: there is none."""
+        return None
+
 
 class WordSettings(TextEncoderSettings):
     """Settings of every encoder that embeds words of the training captions."""
@@ -309,14 +323,26 @@ class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
 
     boundaries: ClassVar[bool] = True
     encoder: Literal["transformer"] = Field(description=TEXT_ENCODER)
-    frozen: bool = Field(False, description="the backbone does not learn")
-    init: Annotated[Literal["xavier", "torch"], IdentityDefault("xavier")] = Field(
+    frozen: bool = Field(False, description="the backbone does not learn, and its features are cached")
+    output: Annotated[Literal["states", "projected"], IdentityDefault("states")] = Field(
+        "states",
+        description="a state a word piece; or, of a network with two towers, the vector that it compares with images",
+    )
+    head: Annotated[Literal["linear", "none"], IdentityDefault("linear")] = Field(
+        "linear", description="the trained layer on the backbone's vectors; none: they are the embeddings"
+    )
+    init: Annotated[Literal["xavier", "torch"], IdentityDefault("xavier"), _HEAD] = Field(
         "torch", description="first weights of the projection: PyTorch's own, or VSE++'s"
     )
+    prompt: Annotated[str, IdentityDefault("")] = Field("", description="words put before every caption")
 
     @property
     def tokenizer(self) -> Pretrained | None:
         return None if self.weights == RANDOM else self
+
+    @property
+    def feature_network(self) -> "TransformerSettings | None":
+        return self if self.frozen and not self.word_drop else None
 
 
 class OwnTextSettings(OwnPartSettings, TextEncoderSettings):

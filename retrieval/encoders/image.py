@@ -59,12 +59,12 @@ class FeatureHead(nn.Module):
         self.kind = settings.head
         self.normalize = settings.normalize
         self.dropout = nn.Dropout(settings.dropout)
-        self.project = nn.Linear(width, dim)
-        if self.kind != "linear":
+        self.project: nn.Module = nn.Linear(width, dim) if self.kind != "none" else pretrained.no_head(width, dim)
+        if self.kind not in ("linear", "none"):
             self.mlp = _mlp(width if self.kind == "linear-mlp" else dim, settings.hidden, dim)
         self.pool = pooling(settings.pooling, dim, settings.pool_k)
         self.drop, self.graded = settings.drop, settings.drop_rule == "graded"
-        if settings.init == "xavier":
+        if settings.init == "xavier" and isinstance(self.project, nn.Linear):
             nn.init.xavier_uniform_(self.project.weight)
             nn.init.zeros_(self.project.bias)
 
@@ -86,7 +86,7 @@ class FeatureHead(nn.Module):
     def head(self, values: Float[Tensor, "*b k"]) -> Float[Tensor, "*b d"]:
         """linear: W v; linear-mlp: W v + M v (VSE-infinity); mlp: M W v; residual-mlp: M W v + W v (SelHN Fig. 2)."""
         projected = self.project(values)
-        if self.kind == "linear":
+        if self.kind in ("linear", "none"):
             return projected
         source = values if self.kind == "linear-mlp" else projected
         further = self.mlp(source.flatten(0, -2)).unflatten(0, source.shape[:-1])

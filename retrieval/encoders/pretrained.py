@@ -20,6 +20,8 @@ from grid.settings.encoders import RANDOM, Pretrained
 Places = Mapping[str, Path]
 """Folder by name of weights."""
 
+_PROJECTIONS = {"vision_model": "visual_projection", "text_model": "text_projection"}
+"""The last layer of a tower of CLIP, which brings its vectors to the space of both towers."""
 _TOKENIZERS = ("tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model")
 _AGAIN = "Fetch these files again, or write them with save_pretrained()."
 _FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
@@ -48,10 +50,11 @@ def fingerprint(settings: Pretrained, places: Places) -> str:
     return digest(settings.architecture)[:16] if folder is None else _content(folder)
 
 
-def network(settings: Pretrained, places: Places, *, part: str, **sizes: int) -> nn.Module:
+def network(settings: Pretrained, places: Places, *, part: str, projected: bool = False, **sizes: int) -> nn.Module:
     """The network with its weights; of a two-tower model the tower called `part`.
 
     Args:
+        projected: keep the layer that brings the tower's vectors to the space of both towers, as `projection`.
         sizes: of a network with random weights, over those of its architecture, e.g. `vocab_size`.
 
     Raises:
@@ -69,10 +72,25 @@ def network(settings: Pretrained, places: Places, *, part: str, **sizes: int) ->
             raise _unloadable(settings, folder, error) from error
         raise UserError(f"architecture {settings.architecture} cannot be loaded: {_said(error)}") from error
     tower: nn.Module = getattr(whole, part, whole)
+    if projected and hasattr(whole, _PROJECTIONS[part]):
+        tower.add_module("projection", getattr(whole, _PROJECTIONS[part]))
     _without_unused(tower)
     if part == "text_model":
         _with_masks(tower)
     return tower.float()
+
+
+def no_head(width: int, dim: int) -> nn.Module:
+    """What stands in the place of a head: the vectors of a network of this width are the embeddings.
+
+    Raises:
+        UserError: embeddings have another width.
+    """
+    if width != dim:
+        raise UserError(
+            f"head = none takes vectors of {width} values as embeddings, and model.dim is {dim}: set it to {width}."
+        )
+    return nn.Identity()
 
 
 def tokenizer(settings: Pretrained, places: Places) -> Any:
@@ -106,7 +124,7 @@ def _loaded(folder: Path, part: str) -> nn.Module:
     import transformers
 
     whole, found = transformers.AutoModel.from_pretrained(folder, trust_remote_code=False, output_loading_info=True)
-    prefix = f"{part}." if hasattr(whole, part) else ""
+    prefix = (f"{part}.", f"{_PROJECTIONS[part]}.") if hasattr(whole, part) else ""
     lacking = sorted(name for name in found["missing_keys"] if name.startswith(prefix) and "pooler." not in name)
     if lacking:
         raise ValueError(f"config.json describes {len(lacking)} tensors that the weights lack, e.g. {lacking[0]}.")

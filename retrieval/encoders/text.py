@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Shaped
 from torch import Tensor, nn
 
+from grid.errors import UserError
 from grid.settings.encoders import RANDOM, BiGruSettings, BowSettings, GruSettings, TransformerSettings
 from retrieval.encoders import own, pretrained
 from retrieval.encoders.pooling import Encoded, pooling
@@ -55,26 +56,37 @@ class BiGru(nn.Module):
         return self.pool((forward + backward) / 2, _present(ids, lengths))
 
 
-class Transformer(nn.Module):
-    """States of a `transformers` network, special tokens included, projected and pooled. VSE-infinity §4."""
+class TextHead(nn.Module):
+    """A linear map of the features of a text network: of a state a token, which are then pooled, or of one vector."""
 
-    def __init__(self, settings: TransformerSettings, words: int, dim: int, places: pretrained.Places) -> None:
+    def __init__(self, settings: TransformerSettings, width: int, dim: int) -> None:
         super().__init__()
-        sizes = {"vocab_size": words} if settings.weights == RANDOM else {}
-        self.backbone = pretrained.network(settings, places, part="text_model", **sizes)
-        self.backbone.requires_grad_(not settings.frozen)
-        self.frozen = settings.frozen
-        self.project = nn.Linear(int(self.backbone.config.hidden_size), dim)  # type: ignore[union-attr, arg-type]
-        if settings.init == "xavier":
+        self.project: nn.Module = nn.Linear(width, dim) if settings.head != "none" else pretrained.no_head(width, dim)
+        if settings.init == "xavier" and isinstance(self.project, nn.Linear):
             nn.init.xavier_uniform_(self.project.weight)
             nn.init.zeros_(self.project.bias)
         self.pool = pooling(settings.pooling, dim, settings.pool_k)
 
+    def forward(self, features: Tensor, lengths: Int[Tensor, " b"]) -> Encoded:
+        """From features (b, k) or (b, n, k) of any float type."""
+        projected = self.project(features.float())
+        return projected if features.ndim == 2 else self.pool(projected, _present(features, lengths))
+
+
+class Transformer(TextHead):
+    """States of a `transformers` network, special tokens included, projected and pooled. VSE-infinity §4."""
+
+    def __init__(self, settings: TransformerSettings, words: int, dim: int, places: pretrained.Places) -> None:
+        backbone = text_network(settings, words, places)
+        super().__init__(settings, width_of(backbone, settings), dim)
+        self.backbone, self.output = backbone, settings.output
+        self.backbone.requires_grad_(not settings.frozen)
+        self.frozen = settings.frozen
+
     def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Encoded:
-        present = _present(ids, lengths)
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
-            states = self.backbone(input_ids=ids, attention_mask=present.long()).last_hidden_state
-        return self.pool(self.project(states), present)
+            features = features_of(self.backbone, self.output, ids, lengths)
+        return super().forward(features, lengths)
 
     def train(self, mode: bool = True) -> "Transformer":
         """Frozen, the network stays in evaluation, without dropout."""
@@ -84,6 +96,55 @@ class Transformer(nn.Module):
         return self
 
 
+def text_network(settings: TransformerSettings, words: int, places: pretrained.Places) -> nn.Module:
+    """The network whose features `features_of` gives; with random weights it reads indices below `words`.
+
+    Raises:
+        UserError: it cannot be loaded, or its `output` is one that only a network with two towers has.
+    """
+    sizes = {"vocab_size": words} if settings.weights == RANDOM else {}
+    projected = settings.output == "projected"
+    network = pretrained.network(settings, places, part="text_model", projected=projected, **sizes)
+    kind = str(network.config.model_type)  # type: ignore[union-attr]
+    if projected and kind not in (CLIP, SIGLIP):
+        raise UserError(
+            f"model.text.output = projected needs a text network that was trained beside an image network, CLIP's or "
+            f"SigLIP's; {settings.weights!r} is of the kind {kind!r}. Set model.text.output = states."
+        )
+    return network
+
+
+def width_of(network: Any, settings: TransformerSettings) -> int:
+    """Values of a feature vector that `features_of` gives."""
+    last = getattr(network, "projection" if network.config.model_type == CLIP else "head", None)
+    projected = settings.output == "projected" and isinstance(last, nn.Linear)
+    return int(last.out_features if projected and last is not None else network.config.hidden_size)
+
+
+def features_of(network: Any, output: str, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Tensor:
+    """What a text network makes of captions: a state a token (b, n, k), or the vector that it compares (b, k).
+
+    CLIP's vector is the state of the last token. SigLIP's is that of the last place: captions are filled up to the
+    length that it was trained with, and it sees the filling.
+    """
+    present = _present(ids, lengths)
+    if network.config.model_type == SIGLIP and output == "projected":
+        fill, room = network.config.pad_token_id, network.config.max_position_embeddings - ids.shape[1]
+        whole = nn.functional.pad(ids.where(present, fill), (0, room), value=fill)
+        vectors: Tensor = network(input_ids=whole).pooler_output
+        return vectors
+    states: Tensor = network(input_ids=ids, attention_mask=present.long()).last_hidden_state
+    if output == "states":
+        return states
+    last = states[torch.arange(len(states), device=states.device), lengths.to(states.device) - 1]
+    projected: Tensor = network.projection(last) if hasattr(network, "projection") else last
+    return projected
+
+
+CLIP, SIGLIP = "clip_text_model", "siglip_text_model"
+"""Kinds of text networks that were trained beside an image network, as `transformers` names them."""
+
+
 def _embedding(words: int, dim: int) -> nn.Embedding:
     """Word embeddings, uniform in ±0.1, as VSE++ starts them."""
     embedding = nn.Embedding(words, dim, padding_idx=0)
@@ -91,7 +152,7 @@ def _embedding(words: int, dim: int) -> nn.Embedding:
     return embedding
 
 
-def _present(ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Bool[Tensor, "b n"]:
+def _present(ids: Shaped[Tensor, "b n *k"], lengths: Int[Tensor, " b"]) -> Bool[Tensor, "b n"]:
     return torch.arange(ids.shape[1], device=ids.device) < lengths.to(ids.device, non_blocking=True)[:, None]
 
 
@@ -99,7 +160,12 @@ TEXT_ENCODERS: dict[str, Callable[[Any, int, int, pretrained.Places], nn.Module]
     "bow": lambda settings, words, dim, places: Bow(settings, words, dim),
     "gru": lambda settings, words, dim, places: Gru(settings, words, dim),
     "bigru": lambda settings, words, dim, places: BiGru(settings, words, dim),
-    "transformer": Transformer,
+    "transformer": lambda settings, words, dim, places: (
+        TextHead(settings, words, dim) if settings.feature_network else Transformer(settings, words, dim, places)
+    ),
     "own": lambda settings, words, dim, places: own.text_encoder(settings, words, dim),
 }
-"""Each encoder by the name of its settings class in `grid/settings/encoders.py`, for indices below `words`."""
+"""Each encoder by the name of its settings class in `grid/settings/encoders.py`, for indices below `words`.
+
+Of a frozen transformer, whose features are computed before, `words` is the width of these.
+"""

@@ -26,7 +26,8 @@ class Vision(nn.Module):
 
     def __init__(self, settings: BackboneSettings, places: pretrained.Places) -> None:
         super().__init__()
-        self.network = pretrained.network(settings, places, part="vision_model")
+        projected = settings.output == "projected"
+        self.network = pretrained.network(settings, places, part="vision_model", projected=projected)
         self.grid = settings.output == "grid"
         self.still, self.frozen = settings.norm_eval, settings.frozen
         names = [name for name, _ in self.network.named_parameters()]
@@ -40,7 +41,14 @@ class Vision(nn.Module):
     def forward(self, images: UInt8[Tensor, "b 3 h w"]) -> Tensor:
         with torch.set_grad_enabled(torch.is_grad_enabled() and next(self.network.parameters()).requires_grad):
             given = self.network((images.float() - self.mean) / self.deviation)
-        return self._cells(given.last_hidden_state) if self.grid else self._pooled(given)
+            pooled = None if self.grid else self.projection(self._pooled(given))
+        return self._cells(given.last_hidden_state) if pooled is None else pooled
+
+    @property
+    def projection(self) -> nn.Module:
+        """What brings a pooled vector to the space that the network compares it in; nothing, where it has none."""
+        found: nn.Module = getattr(self.network, "projection", nn.Identity())
+        return found
 
     def _cells(self, states: Tensor) -> Float[Tensor, "b n k"]:
         """Cells of a feature map, or patches without the class token."""

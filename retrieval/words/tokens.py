@@ -63,7 +63,11 @@ class Tokens:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def gather(self, rows: Int[Tensor, " b"], draw: int | None = None) -> tuple[Int[Tensor, "b n"], Int[Tensor, " b"]]:
+    def of(self, rows: Int[np.ndarray, " b"]) -> "Tokens":
+        """These captions, without dropped words."""
+        return Tokens(self.ids[rows], self.lengths[rows])
+
+    def gather(self, rows: Int[Tensor, " b"], draw: int | None = None) -> tuple[Tensor, Int[Tensor, " b"]]:
         """Indices, padded with 0, and the number of tokens of each caption.
 
         Args:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -14,10 +14,11 @@ import objectives
 from grid.errors import UserError, unknown
 from grid.expansion import Trial
 from grid.settings import TrialSettings
-from grid.settings.encoders import RANDOM, BackboneSettings, Pretrained
+from grid.settings.encoders import RANDOM, BackboneSettings, Pretrained, TransformerSettings
 from retrieval import features
 from retrieval.data.content import Content
 from retrieval.encoders.pretrained import Places
+from retrieval.encoders.text import text_network, width_of
 from retrieval.encoders.vision import Vision
 from retrieval.scorers.sets import Sets
 from retrieval.splits.pairs import WHOLE, Pairs, Split
@@ -41,6 +42,20 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
         "downsample_in_first_stage": False,
         "layer_type": "x",
     },
+    "openai/clip-vit-large-patch14-336": {
+        "model_type": "clip",
+        "projection_dim": 768,
+        "vision_config": {
+            "hidden_size": 1024,
+            "intermediate_size": 4096,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 16,
+            "image_size": 336,
+            "patch_size": 14,
+        },
+        "text_config": {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12},
+    },
+    "openai/clip-vit-base-patch32": {"model_type": "clip"},
 }
 """Architectures of the weights that recipes name, by `transformers`' names, so that no weights need to be here.
 
@@ -54,9 +69,10 @@ class Shapes:
 
     Args:
         image: shape of an image as the model reads it.
-        words: indices that captions are made of.
+        words: indices that captions are made of, or width of their features.
         typical, longest: words or pieces of a caption: the mean, and the mean of the batch of the longest captions.
         images: of the largest split that is evaluated.
+        captions: what training reads of them: indices, or features of a frozen network, as its `output` says.
     """
 
     image: tuple[int, ...]
@@ -64,6 +80,7 @@ class Shapes:
     typical: int
     longest: int
     images: int
+    captions: Literal["indices", "states", "projected"] = "indices"
 
 
 @dataclass(frozen=True)
@@ -186,6 +203,17 @@ def of_features(backbone: BackboneSettings, places: Places) -> tuple[Work, tuple
     return trace.work * (1 / count), tuple(found.shape[1:])
 
 
+def text_width(network: TransformerSettings, places: Places) -> int:
+    """Values of a feature vector of a frozen text network.
+
+    Raises:
+        UserError: the architecture of its weights is not known here.
+    """
+    part = from_architecture(network, places)
+    with Unfilled():
+        return width_of(text_network(part, 1, places), part)
+
+
 def from_architecture(part: Any, places: Places) -> Any:
     """The network with random weights in place of the weights that it names, unless the user says where they lie.
 
@@ -234,7 +262,7 @@ def _step(learner: Learner, epoch: int, batch: Batch, mode: AbstractContextManag
 
 def _batch(shapes: Shapes, count: int, lengths: np.ndarray, mode: AbstractContextManager[Any], trace: Trace) -> Batch:
     """A batch on the device, with captions of these lengths."""
-    return Batch(torch.arange(count), _images(shapes, count, mode, trace), _tokens(lengths, mode, trace))
+    return Batch(torch.arange(count), _images(shapes, count, mode, trace), _tokens(shapes, lengths, mode, trace))
 
 
 def _around(length: int, count: int) -> np.ndarray:
@@ -249,12 +277,18 @@ def _images(shapes: Shapes, count: int, mode: AbstractContextManager[Any], trace
     return images
 
 
-def _tokens(lengths: np.ndarray, mode: AbstractContextManager[Any], trace: Trace) -> tuple[Tensor, Tensor]:
-    """Indices without values, and real lengths: the host decides by them."""
+def _tokens(
+    shapes: Shapes, lengths: np.ndarray, mode: AbstractContextManager[Any], trace: Trace
+) -> tuple[Tensor, Tensor]:
+    """Indices or features without values, and real lengths: the host decides by them."""
+    count, longest, width = len(lengths), int(lengths.max()), shapes.words
+    shape = {"indices": (count, longest), "states": (count, longest, width), "projected": (count, width)}
     with mode:
-        ids = torch.zeros((len(lengths), int(lengths.max())), dtype=torch.int64)
-    trace.hold(ids)
-    return ids, torch.from_numpy(lengths)
+        texts = torch.zeros(
+            shape[shapes.captions], dtype=torch.int64 if shapes.captions == "indices" else torch.float16
+        )
+    trace.hold(texts)
+    return texts, torch.from_numpy(lengths)
 
 
 def _evaluation(
@@ -263,7 +297,10 @@ def _evaluation(
     """The work of embedding an image, of embedding a caption, and of scoring a pair; the whole split is held."""
     model, pixels = learner.model.eval(), len(shapes.image) == 3
     count = learner.settings.train.batch_size if pixels else EMBED_BATCH
-    given, tokens = _images(shapes, count, mode, trace), _tokens(_around(shapes.typical, EMBED_BATCH), mode, trace)
+    given, tokens = (
+        _images(shapes, count, mode, trace),
+        _tokens(shapes, _around(shapes.typical, EMBED_BATCH), mode, trace),
+    )
     with torch.no_grad(), mode:
         with trace, precision(learner.settings, torch.device("cpu")):
             trace.begin()

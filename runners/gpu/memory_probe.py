@@ -24,7 +24,6 @@ from grid.store.gpu_needs import Need
 from grid.store.home import Home, TrialFolder
 from grid.store.speed_probes import speed_of
 from grid.uses import activate, uses_of
-from retrieval.words.tokens import Tokens
 from runners.training.inputs import Inputs, prepare, protocols_of
 from runners.training.machine import Machine, is_out_of_memory
 from runners.training.trainer import Trainer
@@ -140,7 +139,7 @@ def longest(inputs: Inputs, count: int) -> Inputs:
     rows = tokens.lengths.argsort(descending=True, stable=True)[:count].numpy()
     captions = [split.captions[row] for row in rows]
     train = replace(split, captions=captions, image_of_text=split.image_of_text[rows])
-    whole = Tokens(tokens.ids[rows], tokens.lengths[rows])
+    whole = tokens.of(rows)
     return replace(inputs, pairs=replace(inputs.pairs, train=train), tokens={**inputs.tokens, "train": whole})
 
 

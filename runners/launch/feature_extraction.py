@@ -1,4 +1,4 @@
-"""Done once before any trial starts: open every data set, find all weights, run every frozen backbone."""
+"""Done once before any trial starts: open every data set, find all weights, run every frozen network."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -20,7 +20,7 @@ from retrieval.model import pretrained_parts
 from retrieval.splits.pairs import DataError
 from retrieval.splits.problems import Problem
 from runners.launch.jobs import Job, jobs_for
-from runners.training.inputs import check_replicas, feature_source
+from runners.training.inputs import caption_source, check_replicas, image_source
 from runners.training.machine import Machine
 
 
@@ -68,18 +68,22 @@ def feature_jobs(grid: Grid, cells: Sequence[Cell], home: Home) -> list[Job]:
 
 
 def sources(jobs: Iterable[Job]) -> list[tuple[FeatureSource, Machine]]:
-    """The different images that frozen backbones have to read, with the machine settings to read them by."""
-    wanted = ((settings.dataset, settings.model.image, job.machine) for job in jobs for settings in job.trials)
+    """The different images and captions that frozen networks have to read, with the machine settings to do so."""
+    wanted = ((settings.dataset, settings.model, job.machine) for job in jobs for settings in job.trials)
     by_folder: dict[Path, tuple[FeatureSource, Machine]] = {}
-    for dataset, image, machine in dict.fromkeys(wanted):
-        if network := image.feature_network:
-            source = feature_source(dataset, network, machine)
+    for dataset, model, machine in dict.fromkeys(wanted):
+        found = list[FeatureSource]()
+        if image := model.image.feature_network:
+            found.append(image_source(dataset, image, machine))
+        if text := model.text.feature_network:
+            found.append(caption_source(dataset, model, text, machine))
+        for source in found:
             by_folder.setdefault(source.folder(machine.features), (source, machine))
     return list(by_folder.values())
 
 
 def compute_features(jobs: Iterable[Job], console: Console) -> None:
-    """Run every frozen backbone over its images, with a progress bar, unless the cache has its features.
+    """Run every frozen network over what it reads, with a progress bar, unless the cache has its features.
 
     Raises:
         UserError: an image or the weights cannot be read, or the disk is full.
@@ -91,11 +95,11 @@ def compute_features(jobs: Iterable[Job], console: Console) -> None:
                 if path.exists():
                     text = f"warning: the features {path} are damaged: they are set aside and computed anew"
                     console.print(text, markup=False, highlight=False, soft_wrap=True)
-            what = f"features of {source.name} by {source.backbone.weights}"
-            text = f"{what}: {source.views():,} views, kept in {source.folder(machine.features)}"
+            what = f"features of {source.name} by {source.network.weights}"
+            text = f"{what}: {source.views():,} {source.what}, kept in {source.folder(machine.features)}"
             console.print(text, markup=False, highlight=False, soft_wrap=True)
             with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
                 task = bar.add_task(what, total=source.views())
-                source.load(machine.features, machine.device, partial(bar.advance, task))
+                source.fill(machine.features, machine.device, partial(bar.advance, task))
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()

@@ -179,7 +179,7 @@ def samples(jobs: Sequence[Job], resources: Resources) -> list[Sample]:
 
 def _training(job: Job) -> list[TrialSettings]:
     """The trials that train: an ensemble evaluates models that were trained on the share before."""
-    return [settings for settings in job.trials if not settings.ensemble]
+    return [settings for settings in job.trials if settings.train.epochs and not settings.ensemble]
 
 
 def sized(jobs: Sequence[Job], needs: Needs) -> list[Job]:

@@ -14,13 +14,13 @@ from grid import catalog
 from grid.errors import UserError
 from grid.identity import derived_seed, digest
 from grid.settings import DatasetSettings, TrainSettings, TrialSettings
-from grid.settings.encoders import BackboneSettings, ImageSettings, TextSettings
+from grid.settings.encoders import BackboneSettings, ImageSettings, TextSettings, TransformerSettings
 from grid.settings.model import ModelSettings
 from retrieval.data import opening
 from retrieval.data.content import Content, content
 from retrieval.encoders import pretrained
 from retrieval.encoders.pretrained import Places
-from retrieval.features import FeatureSource
+from retrieval.features import CaptionBank, CaptionSource, ImageSource
 from retrieval.model import check_sets, pretrained_parts
 from retrieval.prefetch import ahead
 from retrieval.splits.pairs import Pairs
@@ -52,7 +52,7 @@ class Inputs:
         machine: Machine,
         known: Sequence[str] = (),
     ) -> "Inputs":
-        """Build or read the vocabulary, and encode the captions of all splits.
+        """Build or read the vocabulary, and encode the captions of all splits; a frozen text network runs here.
 
         Args:
             known: the words of a trained model, in the order of their indices; empty: those of these data.
@@ -60,24 +60,17 @@ class Inputs:
         Raises:
             UserError: the vocabulary or a tokenizer cannot be read.
         """
-        file, root = dataset.vocabulary, machine.root(dataset.name)
-        if file and root is None:
-            raise UserError(f"data set {dataset.name!r} has no folder, so no dataset.vocabulary = {file!r} in it.")
-        reader = text_readers.build(
-            text,
-            pairs.train.captions,
-            places=machine.places,
-            min_count=dataset.min_count,
-            split=dataset.words,
-            vocabulary=root / file if file and root else None,
-            known=known,
-        )
-        tokens = {
-            "train": reader.encode(pairs.train.captions, max_words=dataset.max_words, drop=text.word_drop),
-            "val": reader.encode(pairs.val.captions, max_words=dataset.max_words),
-            "test": reader.encode(pairs.test.captions, max_words=dataset.max_words),
-        }
+        reader, tokens = read_captions(pairs, dataset, text, machine, known)
+        if network := text.feature_network:
+            source = CaptionSource(dataset.name, network, machine.places, tokens, len(reader))
+            tokens = {**source.load(machine.features, machine.device)}
         return cls(pairs, reader, tokens, machine.device, machine.places, content)
+
+    @property
+    def words(self) -> int:
+        """The number of indices that captions are made of, or the width of their features."""
+        tokens = self.tokens["train"]
+        return tokens.width if isinstance(tokens, CaptionBank) else len(self.reader)
 
     def check_words(self, dataset: DatasetSettings) -> None:
         """Check that every caption has a word to attend with.
@@ -97,6 +90,41 @@ class Inputs:
                     f"word, so nothing to attend with ({len(rows)} such captions). Lower dataset.min_count, now "
                     f"{dataset.min_count}; name the peers' words by dataset.vocabulary; or take the caption out."
                 )
+
+
+def read_captions(
+    pairs: Pairs, dataset: DatasetSettings, text: TextSettings, machine: Machine, known: Sequence[str] = ()
+) -> tuple[CaptionReader, dict[str, Tokens]]:
+    """What turns captions into indices, and the captions of all splits as indices.
+
+    Args:
+        known: as `Inputs.prepare` has it.
+
+    Raises:
+        UserError: the vocabulary or a tokenizer cannot be read.
+    """
+    file, root = dataset.vocabulary, machine.root(dataset.name)
+    if file and root is None:
+        raise UserError(f"data set {dataset.name!r} has no folder, so no dataset.vocabulary = {file!r} in it.")
+    reader = text_readers.build(
+        text,
+        pairs.train.captions,
+        places=machine.places,
+        min_count=dataset.min_count,
+        split=dataset.words,
+        vocabulary=root / file if file and root else None,
+        known=known,
+    )
+    before = f"{prompt} " if (prompt := getattr(text, "prompt", "")) else ""
+    tokens = {
+        name: reader.encode(
+            [before + caption for caption in split.captions],
+            max_words=dataset.max_words,
+            drop=text.word_drop if name == "train" else 0.0,
+        )
+        for name, split in pairs.splits.items()
+    }
+    return reader, tokens
 
 
 @dataclass(frozen=True)
@@ -154,7 +182,7 @@ def protocols_of(settings: TrialSettings) -> list[str]:
     return list(dict.fromkeys([settings.dataset.protocol, *catalog.protocols(settings.dataset.name)]))
 
 
-def feature_source(dataset: DatasetSettings, image: BackboneSettings, machine: Machine) -> FeatureSource:
+def image_source(dataset: DatasetSettings, image: BackboneSettings, machine: Machine) -> ImageSource:
     """The images of a data set, with the frozen backbone whose features of them are cached.
 
     Raises:
@@ -163,7 +191,23 @@ def feature_source(dataset: DatasetSettings, image: BackboneSettings, machine: M
     root = machine.root(dataset.name)
     held = content(dataset.name, root, features=False, kept=machine.data)
     pairs = opening.opened(dataset.name, root, image.view, held.fingerprint, workers=machine.workers, keep=False)
-    return FeatureSource(dataset.name, pairs, held.images, image, machine.places)
+    return ImageSource(dataset.name, image, machine.places, pairs, held.images)
+
+
+def caption_source(
+    dataset: DatasetSettings, model: ModelSettings, network: TransformerSettings, machine: Machine
+) -> CaptionSource:
+    """The captions of a data set, with the frozen network whose features of them are cached.
+
+    Raises:
+        UserError: the data cannot be used; says why.
+    """
+    view, root = model.image.view, machine.root(dataset.name)
+    held = content(dataset.name, root, features=view is None, vocabulary=dataset.vocabulary, kept=machine.data)
+    keep = model.image.feature_network is None
+    pairs = opening.opened(dataset.name, root, view, held.fingerprint, workers=machine.workers, keep=keep)
+    reader, tokens = read_captions(pairs, dataset, network, machine)
+    return CaptionSource(dataset.name, network, machine.places, tokens, len(reader))
 
 
 @lru_cache(maxsize=4)
@@ -189,7 +233,7 @@ def _for_backbone(dataset: DatasetSettings, image: BackboneSettings, machine: Ma
     network = image.feature_network
     if network is None:
         return _as_they_lie(dataset, image, machine, held)
-    return feature_source(dataset, network, machine).load(machine.features, machine.device)
+    return image_source(dataset, network, machine).load(machine.features, machine.device)
 
 
 OPENED: dict[str, Callable[[DatasetSettings, Any, Machine, Content], Pairs]] = {"backbone": _for_backbone}

@@ -143,7 +143,7 @@ class Verdict:
 
 def model_of(settings: TrialSettings, inputs: Inputs) -> Vse:
     """The trial's model as it starts, on the device that trains."""
-    shape, words, seed = inputs.pairs.train.images.shape, len(inputs.reader), derived_seed(settings, "weights")
+    shape, words, seed = inputs.pairs.train.images.shape, inputs.words, derived_seed(settings, "weights")
     return Vse(settings.model, shape, words, seed=seed, places=inputs.places).to(inputs.device)
 
 

@@ -7,6 +7,7 @@ from grid.errors import UserError
 from grid.store.home import TrialFolder
 from results.figures.attention_map import AttentionMap
 from retrieval.data.photographs import Photograph, Photographs
+from retrieval.encoders.text import features_of, text_network
 from retrieval.scorers.sets import Sets
 from retrieval.words.text_readers import Vocabulary
 from runners.training.learner import precision
@@ -68,7 +69,11 @@ class Attending:
                 "words, or the number of a caption of the image."
             )
         with torch.inference_mode(), precision(member.settings, member.inputs.device):
-            sets = member.model.embed_texts(tokens.ids.to(member.inputs.device), tokens.lengths)
+            ids = tokens.ids.to(member.inputs.device)
+            if network := member.settings.model.text.feature_network:
+                backbone = text_network(network, len(reader), member.inputs.places).eval().to(ids.device)
+                ids = features_of(backbone, network.output, ids, tokens.lengths)
+            sets = member.model.embed_texts(ids, tokens.lengths)
         assert isinstance(sets, Sets)
         return tokens.ids[0].tolist(), sets.full().vectors[0]
 

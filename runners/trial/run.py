@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from grid.errors import UserError
+from grid.protocols import protocol
 from grid.settings import TrialSettings
 from grid.store.attempts import DONE
 from grid.store.failures import Failure
@@ -23,8 +24,11 @@ from retrieval.evaluation import Ranks
 from retrieval.model import Vse
 from retrieval.published.checkpoint_files import CheckpointFile
 from retrieval.published.checkpoint_maps import start_weights
+from runners.training import checkpoints
+from runners.training.embedding import embedded, ranked
 from runners.training.fingerprint import code_fingerprint
 from runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of, steps_of_epoch
+from runners.training.learner import model_of
 from runners.training.machine import Machine
 from runners.training.progress import Cadence
 from runners.training.replicas import Replicas
@@ -104,6 +108,8 @@ class TrialRun:
         settings, folder = self.settings, self.folder
         if settings.ensemble:
             return self.combine()
+        if not settings.train.epochs:
+            return self.untrained()
         with Replicas(settings, self.machine) as replicas:
             inputs = self.start()
             beat = self._beats(settings.train.epochs * steps_of_epoch(inputs, settings.train))
@@ -147,6 +153,31 @@ class TrialRun:
         selected = validation(ensemble.evaluate("val"))
         by_protocol = ensemble.by_protocols(protocols_of(self.settings))
         return self.finish(inputs, by_protocol, selected=selected, data=data_fingerprint(inputs, self.settings.model))
+
+    def untrained(self) -> State:
+        """Evaluate the model as it starts, and write the record and the weights.
+
+        Raises:
+            UserError: it is to start from a trained model.
+            Preempted: it was asked to end.
+        """
+        settings, folder = self.settings, self.folder
+        if settings.parents or settings.train.starts_from:
+            raise UserError(
+                "train.epochs = 0 evaluates a model as its recipe makes it, and this trial starts from a trained one. "
+                "To evaluate that model: goalgrid evaluate."
+            )
+        inputs = self.start()
+        self.hold.begin(0)
+        data, model = data_fingerprint(inputs, settings.model), model_of(settings, inputs)
+        selected = {"epoch": 0, **validation(ranked(model, *embedded(model, settings, inputs, "val")))}
+        self._beat()
+        embeddings = embedded(model, settings, inputs, "test")
+        by_protocol = {name: ranked(model, *embeddings, protocol(name).fold) for name in protocols_of(settings)}
+        self._beat()
+        content = {"trial": folder.trial_id, "row": selected, "model": model.weights(), "sources": {"data": data}}
+        checkpoints.save(folder.best_checkpoint, content)
+        return self.finish(inputs, by_protocol, selected=selected, data=data)
 
     def parents(self) -> list[TrialFolder]:
         """The folders of the ensemble's members, or of the trial that it starts from.
@@ -247,10 +278,10 @@ class TrialRun:
         make_durable(folder.path)  # before `done` says so
         write_text(folder.done, datetime.now(UTC).isoformat(timespec="seconds") + "\n", durable=False)
         # Each checkpoint takes three times the model's size. Trials that start from this one read its best weights.
-        if checkpoints := [path for path in (folder.last_checkpoint, folder.previous_checkpoint) if path.exists()]:
+        if unneeded := [path for path in (folder.last_checkpoint, folder.previous_checkpoint) if path.exists()]:
             make_durable(folder.path)  # before they are deleted
             self.hold.commit()
-            for path in checkpoints:
+            for path in unneeded:
                 path.unlink()
         self.hold.end(DONE)
         self._tell("done", metrics={f"test_{name}": value for name, value in metrics[own].items()})

@@ -16,7 +16,7 @@ from grid.settings.encoders import BackboneSettings
 from retrieval import features
 from retrieval.data import opening
 from retrieval.encoders.vision import Vision
-from retrieval.features import Bank, FeatureSource, GrowingArray
+from retrieval.features import Bank, GrowingArray, ImageSource
 from tests.networks import save
 
 CPU = torch.device("cpu")
@@ -28,9 +28,10 @@ def backbone(**changes: object) -> BackboneSettings:
     return BackboneSettings.model_validate(content)
 
 
-def source(image: BackboneSettings, places: dict[str, Path] | None = None) -> FeatureSource:
+def source(image: BackboneSettings, places: dict[str, Path] | None = None) -> ImageSource:
     """The embedded scenes under this backbone."""
-    return FeatureSource("shapes", opening.load("shapes", None, image.view, keep=False), "shapes", image, places or {})
+    pairs = opening.load("shapes", None, image.view, keep=False)
+    return ImageSource("shapes", image, places or {}, pairs, "shapes")
 
 
 @pytest.fixture(scope="module")

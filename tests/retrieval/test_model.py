@@ -30,6 +30,9 @@ KINDS = {
     "google/vit-base-patch16-224": "vit",
     "google-bert/bert-base-uncased": "bert",
     "clip": "clip",
+    "openai/clip-vit-large-patch14-336": "clip-read",
+    "openai/clip-vit-base-patch32": "clip-read",
+    "siglip": "siglip",
     "convnext": "convnext",
 }
 """Which tiny network stands in for which published weights."""
@@ -43,7 +46,9 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
 
 def settings_of(recipe: str, **changes: dict[str, object]) -> ModelSettings:
     """A recipe's model in a small space, with these settings of its encoders changed."""
-    content = catalog.recipe(recipe).model.model_dump() | {"dim": 16}
+    content = catalog.recipe(recipe).model.model_dump()
+    if getattr(catalog.recipe(recipe).model.text, "head", "") != "none" or content["text"]["weights"] != "random":
+        content["dim"] = 16
     for part, values in changes.items():
         content[part] |= values
     if content["image"].get("weights", "random") != "random":
@@ -54,9 +59,12 @@ def settings_of(recipe: str, **changes: dict[str, object]) -> ModelSettings:
 def made(settings: ModelSettings, places: Places, seed: int = 3) -> tuple[Vse, Tensor, CaptionReader]:
     """An evaluated model, four images for it, and what reads its captions."""
     image = settings.image
+    if settings.text.feature_network:  # what its frozen network does is computed here, too
+        settings = settings.model_copy(update={"text": settings.text.model_copy(update={"frozen": False})})
     features = image.view is None or image.feature_network is not None
     side = image.view.size if image.view else 0
-    shape = (9, 24) if isinstance(image, FeatureSettings) else (24,) if features else (3, side, side)
+    width = settings.dim if getattr(image, "head", "") == "none" else 24
+    shape = (9, 24) if isinstance(image, FeatureSettings) else (width,) if features else (3, side, side)
     images = torch.randint(0, 255, (4, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     reader = text_readers.build(settings.text, CAPTIONS, min_count=1, places=places)
     model = Vse(settings, shape, len(reader), seed=seed, places=places)
@@ -106,6 +114,42 @@ def test_any_vision_network_gives_one_vector_or_one_a_cell(weights: str, output:
     settings = settings_of("vse-inf-wsl", image={"weights": weights, "output": output})
     with torch.no_grad():
         check_batches(*made(settings, places))
+
+
+@pytest.mark.parametrize("kind", ["openai/clip-vit-large-patch14-336", "siglip"])
+def test_two_towers_give_the_vectors_that_the_whole_network_compares(kind: str, places: Places) -> None:
+    """Of CLIP and of SigLIP, whose text network sees what fills a caption up."""
+    import transformers
+
+    towers = {"weights": kind, "head": "none", "frozen": False}
+    settings = settings_of("clip-vit-l14-336", image={**towers, "statistics": "half"}, text=towers)
+    model, images, reader = made(settings, places)
+    tokens, whole = reader.encode(CAPTIONS, max_words=9), transformers.AutoModel.from_pretrained(places[kind]).eval()
+    ids, lengths = tokens.gather(torch.arange(4))
+    fill = whole.config.text_config.pad_token_id if kind == "siglip" else 0
+    present = torch.arange(ids.shape[1]) < lengths[:, None]
+    padded = torch.nn.functional.pad(ids.where(present, fill), (0, 16 - ids.shape[1]), value=fill)
+    with torch.no_grad():
+        ours = model.embed_images(images), model.embed_texts(ids, lengths)
+        theirs = whole(
+            pixel_values=(images / 255 - 0.5) / 0.5,
+            input_ids=padded if kind == "siglip" else ids,
+            attention_mask=None if kind == "siglip" else present.long(),
+        )
+    for own, expected in zip(ours, (theirs.image_embeds, theirs.text_embeds), strict=True):
+        torch.testing.assert_close(own, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes", "message"),
+    [
+        ("vse-inf-butd", {"text": {"output": "projected"}}, r"projected needs .* is of the kind 'bert'"),
+        ("clip-tiny", {"text": {"head": "none"}}, r"vectors of 64 values as embeddings, and model\.dim is 16"),
+    ],
+)
+def test_towers_that_do_not_fit_are_named(recipe: str, changes: Any, message: str, places: Places) -> None:
+    with pytest.raises(UserError, match=message):
+        made(settings_of(recipe, **changes), places)
 
 
 def test_weights_without_a_tokenizer_cannot_read(places: Places) -> None:

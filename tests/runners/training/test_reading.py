@@ -13,14 +13,16 @@ from PIL import Image
 from grid.resolution import lacking
 from grid.settings import Reader, TrialSettings
 from grid.settings.base import ReadWhere
+from grid.settings.encoders import TransformerSettings
+from runners.training import inputs
 from runners.training.inputs import data_fingerprint, prepare
 from runners.training.learner import Learner
 from runners.training.machine import Machine
 from runners.training.trainer import embedded
 
 WORDS = ["red", "green", "blue", "dog", "cat", "ball", "runs", "sits", "jumps", "grass", "sand", "snow"]
-BERT = {
-    "model_type": "bert",
+CLIP = {
+    "model_type": "clip_text_model",
     "hidden_size": 8,
     "num_hidden_layers": 1,
     "num_attention_heads": 2,
@@ -49,13 +51,13 @@ TEXT = {
     "bow": {"encoder": "bow", "word_dim": 6},
     "gru": {"encoder": "gru", "word_dim": 6},
     "bigru": {"encoder": "bigru", "word_dim": 6, "pooling": "kmax", "pool_k": 2},
-    "transformer": {"encoder": "transformer", "weights": "random", "architecture": BERT},
-    "frozen transformer": {"encoder": "transformer", "weights": "random", "architecture": BERT, "frozen": True},
+    "transformer": {"encoder": "transformer", "weights": "random", "architecture": CLIP},
+    "frozen transformer": {"encoder": "transformer", "weights": "random", "architecture": CLIP, "frozen": True},
 }
 OTHER = {
     "pooling": "max", "pool_k": 3, "hidden": 5, "drop": 0.6, "drop_rule": "each",
     "size": 24, "channels": 5, "layers": 3, "dropout": 0.3, "crops": 3,
-    "framing": "square", "augmentation": "side-crop", "statistics": "half", "head": "residual-mlp",
+    "framing": "square", "augmentation": "side-crop", "statistics": "half", "prompt": "blue dog",
     "word_drop": 0.4, "word_dim": 5, "dim": 12,
     "min_count": 9, "max_words": 3, "words": "nltk", "vocabulary": "peer.json",
     "batch_size": 7, "optimizer": "adamw", "lr": 0.02, "weight_decay": 0.3, "decay_every": 2, "decay_factor": 0.7,
@@ -63,10 +65,14 @@ OTHER = {
     "clip_norm": 0.1,
 }  # fmt: skip
 """Another value of every setting; a truth value is turned around."""
-TURNED = {"output": {"pooled": "grid", "grid": "pooled"}, "init": {"xavier": "torch", "torch": "xavier"}}
-"""The other value of settings that have two."""
-ELSEWHERE = ("encoder", "weights", "architecture", "name", "protocol", "val_images", "scorer", "starts_from")
-LATER = ("epochs", "selection", "precision", "compile", "tf32")
+TURNED = {
+    "output": {"pooled": "grid", "grid": "pooled", "states": "projected"},
+    "init": {"xavier": "torch", "torch": "xavier"},
+    "head": {"linear": "none", "mlp": "residual-mlp"},
+}
+"""The other value of settings that have few."""
+ELSEWHERE = ("encoder", "weights", "architecture", "name", "protocol", "val_images", "scorer")
+LATER = ("epochs", "selection", "precision", "compile", "tf32", "starts_from")
 """Settings that choose what is trained or evaluated at all, and those that tests of the trainer change."""
 BASES = [(image, "bow") for image in IMAGE] + [("regions", text) for text in TEXT if text != "bow"]
 
@@ -130,15 +136,15 @@ def settings_to_change() -> list[Any]:
 def numbers(settings: str, machine: Machine) -> tuple[float, ...]:
     """Loss and gradient norm of every step of two epochs, and what images and captions look like after them."""
     whole = TrialSettings.model_validate_json(settings)
-    inputs = prepare(whole, machine)
-    learner, seen = Learner(whole, inputs), list[float]()
+    given = prepare(whole, machine)
+    learner, seen = Learner(whole, given), list[float]()
     for epoch in range(whole.train.epochs):
         batches = learner.begin(epoch)
         for place, batch in batches.since(0):
             measured = learner.gradient(batch, place / len(batches))
             learner.optimizer.step()
             seen += [float(measured["loss"]), float(measured["grad_norm"])]
-    image, text, _ = embedded(learner.model, whole, inputs, "val")
+    image, text, _ = embedded(learner.model, whole, given, "val")
     return (*seen, *torch.cat([image, text]).flatten().tolist())
 
 
@@ -157,6 +163,20 @@ def test_a_setting_changes_the_numbers_or_is_no_axis(image: str, text: str, name
     reader = None if section == "model" else Reader(changed.model, remines=True)
     same = numbers(plain.model_dump_json(), machine) == numbers(changed.model_dump_json(), machine)
     assert same == bool(lacking(getattr(changed, section), within, reader))
+
+
+@pytest.mark.parametrize("output", ["states", "projected"])
+def test_cached_features_of_a_text_network_train_as_the_network_does(
+    output: str, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = content_of("regions", "frozen transformer")
+    content["model"]["text"] = {**content["model"]["text"], "output": output, "pooling": "max"}
+    settings = TrialSettings.model_validate(content).model_dump_json()
+    cached = numbers(settings, machine)
+    monkeypatch.setattr(TransformerSettings, "feature_network", None)  # then it runs at every step
+    inputs._inputs.cache_clear()
+    np.testing.assert_allclose(numbers.__wrapped__(settings, machine), cached, rtol=5e-3, atol=2e-3)
+    inputs._inputs.cache_clear()
 
 
 def test_the_content_of_a_vocabulary_is_data(machine: Machine) -> None:
