@@ -1,8 +1,8 @@
 """Retrieval in both directions: ranks by counting, then recalls. Functions of matrices, without model or device."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Protocol, runtime_checkable
 
@@ -46,6 +46,9 @@ class Ranks:
     """Standard deviation of the similarities; how small it may be depends on the objective and its scale."""
     folds: tuple["Ranks", ...] = ()
     """The parts that were ranked each for itself, whose metrics are averaged; none: ranked as a whole."""
+    similarities: Mapping[str, float] = field(default_factory=dict)
+    """Means over all captions and both directions: `s_pos`, `s_neg` (hardest of the split) and `delta_s`,
+    |s_neg - s_pos|. Empty over folds."""
 
     def metrics(self) -> dict[str, float]:
         """Recall@1, 5 and 10 and the median rank of both directions, and rsum, the sum of the six recalls.
@@ -124,16 +127,31 @@ def rank(
     best = torch.full((len(image),), -torch.inf, dtype=kind, device=text.device)
     own = torch.empty(len(text), dtype=kind, device=text.device)
     i2t, t2i = (torch.zeros(len(queries), dtype=torch.long, device=text.device) for queries in (image, text))
+    of_image, of_text = best.clone(), torch.full_like(own, -torch.inf)  # similarities of the hardest wrong answers
     for tile in tiles(image, text, order, owner[order], chunk, score):
         if tile.right is not None:
             right = tile.sim.masked_fill(~tile.right, -torch.inf)
             best[tile.images], own[tile.texts] = right.amax(dim=1), right.amax(dim=0)
+        wrong = tile.sim if tile.right is None else tile.sim.masked_fill(tile.right, -torch.inf)
+        of_image[tile.images] = of_image[tile.images].maximum(wrong.amax(dim=1))
+        of_text[tile.texts] = of_text[tile.texts].maximum(wrong.amax(dim=0))
         i2t[tile.images] += _lead(tile, best[tile.images, None], dim=1)
         t2i[tile.texts] += _lead(tile, own[tile.texts], dim=0)
-    wrong = len(text) - torch.bincount(owner, minlength=len(image))
+    others = len(text) - torch.bincount(owner, minlength=len(image))
     by_row = torch.empty_like(t2i)
     by_row[order] = (t2i + len(image) - 1) // 2
-    return Ranks(((i2t + wrong) // 2).cpu().numpy(), by_row.cpu().numpy(), spread(image, text, score))
+    similarities = _similarities(own, torch.stack([of_image[owner[order]], of_text]))
+    ranks = ((i2t + others) // 2).cpu().numpy(), by_row.cpu().numpy()
+    return Ranks(*ranks, spread(image, text, score), similarities=similarities)
+
+
+def _similarities(s_pos: Float[Tensor, " t"], hardest: Float[Tensor, "2 t"]) -> dict[str, float]:
+    s_pos, hardest = s_pos.double(), hardest.double()
+    return {
+        "s_pos": float(s_pos.mean()),
+        "s_neg": float(hardest.mean()),
+        "delta_s": float((hardest - s_pos).abs().mean()),
+    }
 
 
 def _lead(tile: Tile, score: Float[Tensor, "..."], dim: int) -> Int[Tensor, " q"]:

@@ -99,6 +99,21 @@ class Vse(nn.Module):
                 groups[kind].append(parameter)
         return {kind: parameters for kind, parameters in groups.items() if parameters}
 
+    def parts(self) -> list[str]:
+        """The named part of each of `parameters()`, in their order: `last`, `image`, `text` or `scorer`.
+
+        `last` is the image encoder's last linear map, without those of its backbone and its pooling; an encoder of a
+        user's own may have none.
+        """
+        linear = [
+            name
+            for name, module in self.image.named_modules(prefix="image")
+            if isinstance(module, nn.Linear) and not name.startswith(("image.backbone.", "image.pool."))
+        ]
+        last = f"{linear[-1]}." if linear else None
+        names = [name for name, _ in self.named_parameters()]
+        return ["last" if last and name.startswith(last) else name.partition(".")[0] for name in names]
+
     def hold_image_backbone(self, still: bool) -> None:
         """Keep the image backbone as it is, or let it learn, where there is one that may."""
         backbone = getattr(self.image, "backbone", None)

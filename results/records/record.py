@@ -18,9 +18,8 @@ from grid.settings import TrialSettings
 from grid.store.files import written_aside
 from grid.store.home import TrialFolder
 from results.records import sealed
-
-METRICS = ("i2t_r1", "i2t_r5", "i2t_r10", "i2t_medr", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_medr", "rsum")
-"""Metrics of an evaluation. i2t: images search texts; t2i: texts search images; r1: Recall@1; medr: median rank."""
+from results.records.history import LOGGED, unit_of
+from results.records.history import METRICS as METRICS
 
 PART = 500
 """How many records are read at a time."""
@@ -28,7 +27,6 @@ MANY = 100
 """Number of records from which DuckDB saves more time than its import takes."""
 
 _HISTORY = pa.list_(pa.struct([("epoch", pa.int32()), ("name", pa.string()), ("value", pa.float64())]))
-_UNITS = {"medr": "rank, from 1", "rsum": "percent, sum of the six recalls"}
 
 
 def _column(name: str, kind: pa.DataType, meaning: str, unit: str = "", *, nullable: bool = False) -> pa.Field:
@@ -36,23 +34,16 @@ def _column(name: str, kind: pa.DataType, meaning: str, unit: str = "", *, nulla
 
 
 DIAGNOSTICS = {
-    "spread": ("val_spread", "standard deviation of validation similarities", "cosine"),
-    "s_pos": ("s_pos", "mean similarity of positives in training", "cosine"),
-    "s_neg": ("s_neg", "mean similarity of hardest negatives in training", "cosine"),
-    "delta_s": ("delta_s", "mean |s_neg - s_pos| in training; SelHN Eq. (10)", "cosine"),
-    "active": ("active", "share of triplets that moved anything", "share"),
-    "false_negatives": ("false_negatives", "share of mined negatives that show the anchor's own image", "share"),
-    "k": ("k", "ADOPT's number of negatives", "negatives"),
-    "grad_image": ("grad_image", "mean norm of the gradient of a batch's image embeddings", ""),
-    "grad_text": ("grad_text", "mean norm of the gradient of a batch's text embeddings", ""),
-    "grad_norm": ("grad_norm", "mean norm of the gradient of all weights, before clipping", ""),
-}
-"""By diagnostic: its name in the history, its meaning and its unit. The column is null where an objective lacks it."""
+    "spread": "val_spread",
+    **{name: name for name in (
+        "s_pos", "s_neg", "delta_s", "active", "false_negatives", "k", "grad_image", "grad_text", "grad_norm",
+    )},
+}  # fmt: skip
+"""By diagnostic: its name in the history. The column is null where an objective lacks it."""
 
 
 def _metrics(split: str) -> list[pa.Field]:
-    units = {name: _UNITS.get(name.split("_")[-1], "percent") for name in METRICS}
-    return [_column(f"{split}_{name}", pa.float64(), f"{name} on the {split} split", units[name]) for name in METRICS]
+    return [_column(f"{split}_{name}", pa.float64(), f"{name} on the {split} split", unit_of(name)) for name in METRICS]
 
 
 SCHEMA = pa.schema([
@@ -79,8 +70,11 @@ SCHEMA = pa.schema([
         nullable=True,
     ),
     *(
-        _column(f"diagnostic_{name}", pa.float64(), f"{meaning}, at the selected epoch", unit, nullable=True)
-        for name, (_, meaning, unit) in DIAGNOSTICS.items()
+        _column(
+            f"diagnostic_{name}", pa.float64(), f"{LOGGED[logged].meaning}, at the selected epoch",
+            LOGGED[logged].unit, nullable=True,
+        )
+        for name, logged in DIAGNOSTICS.items()
     ),
     _column("test_i2t_ranks", pa.list_(pa.int32()), "rank of each test image's best caption", "rank, from 0"),
     _column("test_t2i_ranks", pa.list_(pa.int32()), "rank of each test caption's image", "rank, from 0"),
@@ -150,7 +144,7 @@ class Trained:
             **{f"val_{name}": selected[f"val_{name}"] for name in METRICS},
             **{f"test_{name}": value for name, value in self.metrics[own].items()},
             "other_metrics": others or None,
-            **{f"diagnostic_{name}": selected.get(logged) for name, (logged, _, _) in DIAGNOSTICS.items()},
+            **{f"diagnostic_{name}": selected.get(logged) for name, logged in DIAGNOSTICS.items()},
             "test_i2t_ranks": self.ranks["i2t"],
             "test_t2i_ranks": self.ranks["t2i"],
             "test_image_of_text": self.image_of_text,

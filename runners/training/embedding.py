@@ -1,5 +1,6 @@
 """What a model embeds of a split, and how it ranks it: vectors at once, sets of vectors a tile at a time."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -10,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from grid.settings import TrialSettings
+from objectives.objective import Objective
 from retrieval import evaluation
 from retrieval.evaluation import Rows
 from retrieval.model import Vse
@@ -94,6 +96,29 @@ def ranked(
         return evaluation.rank_in_folds(image, text, image_of_text, fold)
     with torch.inference_mode():
         return evaluation.rank_in_folds(image, text, image_of_text, fold, partial(scored, model), chunk=TILE)
+
+
+def objective_value(
+    model: Vse, objective: Objective, size: int, image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"]
+) -> float:
+    """The objective's own loss of what `embedded` returned: its mean over batches of `size` images.
+
+    Images stand in the split's order, with their first captions. The last images, which fill no batch, are left out; a
+    split smaller than a batch is one batch. nan of a single image.
+    """
+    owners, captions = (torch.from_numpy(rows) for rows in np.unique(image_of_text, return_index=True))
+    if len(owners) < 2:
+        return math.nan
+    values = []
+    with torch.inference_mode():
+        for start in range(0, max(1, len(owners) - size + 1), size):
+            batch = owners[start : start + size].to(image.device)
+            part = image[batch], text[captions[start : start + size].to(text.device)]
+            if isinstance(image, Tensor) and isinstance(text, Tensor):
+                values.append(objective(*part, batch))
+            else:
+                values.append(objective.from_similarity(scored(model, *part), batch))
+    return float(torch.stack(values).double().mean())
 
 
 def scored(model: Vse, image: Rows, text: Rows) -> Float[Tensor, "i t"]:

@@ -42,6 +42,7 @@ class Learner:
         self.objective = objectives.build(goal.name, variant=goal.variant, **goal.parameters).to(inputs.device)
         self._mining = self.objective
         self.optimizer = optimizer(self.model.groups(), settings.train)
+        self._parts, self._members = self.model.parts(), dict[tuple[bool, ...], Bool[Tensor, "parts g"]]()
 
     def begin(self, epoch: int) -> Epoch:
         """Set rates, modes and mining as the recipe says for this epoch, and return its batches."""
@@ -57,7 +58,7 @@ class Learner:
         return batches(self.settings, self.inputs, epoch, self.exchange)
 
     def gradient(self, batch: Batch, passed: float, settle: Callable[[], None] = lambda: None) -> dict[str, Tensor]:
-        """Compute the clipped gradient of the whole batch; returns loss, norm and report, still on the device.
+        """Compute the clipped gradient of the whole batch; returns loss, norms and report, still on the device.
 
         If loss or norm is not finite, the optimiser skips the step, on the device.
 
@@ -82,10 +83,27 @@ class Learner:
             if weight.grad is not None:
                 weight.grad /= self.exchange.replicas  # every replica scored all pairs
         self.exchange.sum_gradients(self.model.parameters())
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.train.clip_norm)
-        measured = {"loss": loss.detach(), "grad_norm": norm}
+        measured = {"loss": loss.detach(), **self._clip()}
         self.optimizer.found_inf = (~_finite(measured)).float()  # type: ignore[attr-defined]
         return {**measured, **objective.report}
+
+    @torch.no_grad()
+    def _clip(self) -> dict[str, Tensor]:
+        """Clip the gradient as `nn.utils.clip_grad_norm_` does; returns its norm before, whole and by part.
+
+        The squares of the parts' norms add up to the square of `grad_norm`.
+        """
+        parameters = list(self.model.parameters())
+        learns = tuple(weight.grad is not None for weight in parameters)
+        norms = torch.stack(torch._foreach_norm([weight.grad for weight in parameters if weight.grad is not None]))
+        whole = torch.linalg.vector_norm(norms)
+        nn.utils.clip_grads_with_norm_(parameters, self.settings.train.clip_norm, whole)
+        of = [part for part, learning in zip(self._parts, learns, strict=True) if learning]
+        names = list(dict.fromkeys(of))
+        if learns not in self._members:
+            self._members[learns] = torch.tensor([[part == name for part in of] for name in names]).to(norms.device)
+        parts = norms.square().where(self._members[learns], 0.0).sum(-1).sqrt_()
+        return {"grad_norm": whole, **{f"grad_norm_{name}": part for name, part in zip(names, parts, strict=True)}}
 
     def _value_of_sets(self, objective: Objective, image: Embedded, text: Embedded, owners: Tensor) -> Tensor:
         """The loss of sets. Where few scores have a gradient, all are computed without a graph, then the few again."""

@@ -1,5 +1,6 @@
 """The shared trainer: one loop for all recipes and objectives, validated each epoch, exact to resume at any step."""
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from grid.store.home import TrialFolder
 from retrieval import evaluation
 from retrieval.model import Vse
 from runners.training import checkpoints
-from runners.training.embedding import embedded, ranked
+from runners.training.embedding import embedded, objective_value, ranked
 from runners.training.inputs import Batch, Inputs, data_fingerprint
 from runners.training.learner import Learner, Verdict
 from runners.training.progress import Cadence, Progress, best_of
@@ -102,7 +103,7 @@ class Trainer:
             started = time.monotonic()
             metrics = self._train_epoch()
             self.hooks.beat(progress.step)
-            metrics |= validation(self.evaluate("val"))
+            metrics |= self._validate()
             progress.end_epoch(metrics, progress.seconds + time.monotonic() - started, self.model.weights)
             if not progress.brief:
                 progress.save(self._state())
@@ -120,6 +121,12 @@ class Trainer:
     def evaluate(self, split_name: str) -> evaluation.Ranks:
         """Ranks of a whole split with the current weights."""
         return ranked(self.model, *embedded(self.model, self.settings, self.inputs, split_name))
+
+    def _validate(self) -> dict[str, float]:
+        embeddings = embedded(self.model, self.settings, self.inputs, "val")
+        loss = objective_value(self.model, self.objective, self.settings.train.batch_size, *embeddings)
+        metrics = validation(ranked(self.model, *embeddings))
+        return {**metrics, "val_loss": loss} if math.isfinite(loss) else metrics
 
     def _train_epoch(self) -> dict[str, float]:
         progress = self.progress
@@ -186,5 +193,6 @@ class Trainer:
 
 def validation(ranks: evaluation.Ranks) -> dict[str, float]:
     """The validation's part of an epoch's row; `val_chance` is the rsum that an untrained model may reach."""
-    metrics = {f"val_{name}": value for name, value in ranks.metrics().items()}
+    means = {name: value for name, value in ranks.similarities.items() if math.isfinite(value)}
+    metrics = {f"val_{name}": value for name, value in {**ranks.metrics(), **means}.items()}
     return {**metrics, "val_spread": ranks.spread, "val_chance": evaluation.chance_rsum(len(ranks.i2t), len(ranks.t2i))}

@@ -35,7 +35,19 @@ def literal(sim: np.ndarray, image_of_text: np.ndarray) -> Ranks:
         own = sim[image_of_text[t], t]
         wrong = [sim[i, t] for i in range(images) if i != image_of_text[t]]
         t2i.append(sum(s > own for s in wrong) + sum(s == own for s in wrong) // 2)
-    return Ranks(np.array(i2t), np.array(t2i))
+    return Ranks(np.array(i2t), np.array(t2i), similarities=literal_similarities(sim, image_of_text))
+
+
+def literal_similarities(sim: np.ndarray, image_of_text: np.ndarray) -> dict[str, float]:
+    """Loops over captions and directions; the hardest negative is of all other images' captions, or of all others."""
+    positives, hardest = [], []
+    for t, i in enumerate(image_of_text):
+        others = [sim[i, other] for other in range(sim.shape[1]) if image_of_text[other] != i]
+        for wrong in (others, [sim[other, t] for other in range(sim.shape[0]) if other != i]):
+            positives.append(sim[i, t])
+            hardest.append(max(wrong, default=-np.inf))
+    differences = [abs(negative - positive) for negative, positive in zip(hardest, positives, strict=True)]
+    return {name: sum(v) / len(v) for name, v in (("s_pos", positives), ("s_neg", hardest), ("delta_s", differences))}
 
 
 @given(st.integers(1, 50), st.integers(1, 120), st.integers(1, 40), st.integers(0, 99), st.booleans())
@@ -50,6 +62,7 @@ def test_counting_equals_the_literal_loops(images: int, texts: int, chunk: int, 
     ours, slow = rank(image, text, owner, chunk=chunk), literal((image @ text.T).numpy(), owner)
     assert ours.i2t.tolist() == slow.i2t.tolist()
     assert ours.t2i.tolist() == slow.t2i.tolist()
+    assert ours.similarities == pytest.approx(slow.similarities)
 
 
 @given(st.integers(1, 50), st.integers(1, 120), st.integers(1, 40), st.integers(1, 1100), st.integers(0, 99))

@@ -20,6 +20,7 @@ from grid.objectives import TRAINABLE
 from grid.objectives.goal_matrix import GOAL
 from grid.settings import TrialSettings
 from grid.store.home import TrialFolder
+from results.records.history import LOGGED
 from retrieval.evaluation import Ranks
 from runners.training import checkpoints
 from runners.training.inputs import batches, prepare
@@ -238,15 +239,61 @@ def test_all_objectives_see_the_same_batches_and_weights(tmp_path: Path) -> None
     assert all(weight.equal(weights[0]) for weight in weights)
 
 
+def literal_validation_loss(trainer: Trainer) -> float:
+    """Batches as large as in training, of validation images with their first captions; what fills no batch is left."""
+    split, size = trainer.inputs.pairs.val, trainer.settings.train.batch_size
+    count = trainer.settings.dataset.val_images or len(split.images)
+    firsts = [split.image_of_text.tolist().index(image) for image in range(count)]
+    starts = range(0, count - size + 1, size) if count >= size else [0]
+    losses = []
+    with torch.no_grad():
+        for start in starts:
+            images = torch.arange(start, min(start + size, count))
+            pixels = torch.as_tensor(split.images.gather(images.numpy()))
+            ids, lengths = trainer.inputs.tokens["val"].gather(torch.tensor(firsts)[images])
+            image, text = trainer.model.embed_images(pixels), trainer.model.embed_texts(ids, lengths)
+            losses.append(float(trainer.objective(image, text, images)))
+    return sum(losses) / len(losses)
+
+
+@pytest.mark.parametrize("recipe", ["cnn-bow", "saf-tiny"])
+def test_the_squares_of_the_parts_gradient_norms_add_up_and_clip_as_torch_does(
+    recipe: str, tmp_path: Path, few_of_flickr8k: Path
+) -> None:
+    machine = Machine(roots=(("few", str(few_of_flickr8k)),))
+    few = f'data.few.root="{few_of_flickr8k}"', 'datasets=["few"]', f'recipes=["{recipe}"]'
+    learner = trainer_in(tmp_path / "t", settings_of("train.batch_size=20", *few), machine=machine).learner
+    measured = learner.gradient(next(batch for _, batch in learner.begin(0).since(0)), 0.0)
+    parts = {name: float(value) for name, value in measured.items() if name.startswith("grad_norm_")}
+    of_part = dict(zip((name for name, _ in learner.model.named_parameters()), learner.model.parts(), strict=True))
+    assert {name for name, part in of_part.items() if part == "last"} == {"image.project.weight", "image.project.bias"}
+    assert {"last", "text", "image" if recipe == "cnn-bow" else "scorer"} <= set(of_part.values())
+    assert set(parts) == {f"grad_norm_{part}" for part in of_part.values()}
+    assert sum(value**2 for value in parts.values()) == pytest.approx(float(measured["grad_norm"]) ** 2, rel=1e-5)
+    clipped = [weight.grad.clone() for weight in learner.model.parameters() if weight.grad is not None]
+    clip = learner.settings.train.clip_norm
+    whole = sum(float(gradient.double().square().sum()) for gradient in clipped) ** 0.5
+    assert whole == pytest.approx(min(clip, float(measured["grad_norm"])), rel=1e-4)
+    for part, norm in parts.items():
+        squares = sum(
+            float(weight.grad.double().square().sum())
+            for name, weight in learner.model.named_parameters()
+            if weight.grad is not None and f"grad_norm_{of_part[name]}" == part
+        )
+        assert norm == pytest.approx(squares**0.5 * max(1.0, float(measured["grad_norm"]) / clip), rel=1e-4)
+
+
 @pytest.mark.parametrize("name", TRAINABLE)
 def test_every_objective_trains(name: str, tmp_path: Path) -> None:
     trainer = trainer_in(tmp_path / "t", settings_of(f'objectives=["{name}"]', "train.epochs=1"))
     before = {key: value.clone() for key, value in trainer.model.state_dict().items()}
     trainer.fit()
     assert any(not value.equal(before[key]) for key, value in trainer.model.state_dict().items())
-    assert {"s_pos", "s_neg", "delta_s", "active", "false_negatives", "grad_image", "grad_text"} <= set(
-        trainer.progress.rows[0]
-    )
+    [row] = trainer.progress.rows
+    assert {"s_pos", "s_neg", "delta_s", "active", "false_negatives", "grad_image", "grad_text"} <= set(row)
+    assert {"val_loss", "val_s_pos", "val_s_neg", "grad_norm_image", "grad_norm_last", "grad_norm_text"} <= set(row)
+    assert set(row) <= set(LOGGED)
+    assert row["val_loss"] == pytest.approx(literal_validation_loss(trainer), rel=1e-5)
     assert final_ranks(trainer).metrics()["rsum"] > 0
 
 

@@ -1,0 +1,51 @@
+"""What a row of a trial's history holds: every value that is logged at the end of an epoch, with its meaning and unit.
+
+A row lacks what its objective or its model does not have, and an older row what was logged later.
+"""
+
+from typing import NamedTuple
+
+METRICS = ("i2t_r1", "i2t_r5", "i2t_r10", "i2t_medr", "t2i_r1", "t2i_r5", "t2i_r10", "t2i_medr", "rsum")
+"""Metrics of an evaluation. i2t: images search texts; t2i: texts search images; r1: Recall@1; medr: median rank."""
+
+
+class Logged(NamedTuple):
+    """A value of a row. Without another word, training's values are means over the epoch's steps."""
+
+    meaning: str
+    unit: str = ""
+
+
+def unit_of(metric: str) -> str:
+    """Unit of a metric in METRICS."""
+    return {"medr": "rank, from 1", "rsum": "percent, sum of the six recalls"}.get(metric.split("_")[-1], "percent")
+
+
+LOGGED = {
+    "epoch": Logged("epochs trained", "epochs"),
+    "step": Logged("updates of the weights so far", "steps"),
+    "seconds": Logged("wall time of the epoch, validation included", "seconds"),
+    "lr": Logged("learning rate of the heads"),
+    "loss": Logged("mean loss of a batch in training, with the factor of the ramp"),
+    "s_pos": Logged("mean similarity of positives in training", "cosine"),
+    "s_neg": Logged("mean similarity of hardest negatives in training", "cosine"),
+    "delta_s": Logged("mean |s_neg - s_pos| in training; SelHN Eq. (10)", "cosine"),
+    "active": Logged("share of triplets that moved anything", "share"),
+    "false_negatives": Logged("share of mined negatives that show the anchor's own image", "share"),
+    "k": Logged("ADOPT's number of negatives", "negatives"),
+    "grad_image": Logged("mean norm of the gradient of a batch's image embeddings"),
+    "grad_text": Logged("mean norm of the gradient of a batch's text embeddings"),
+    "grad_norm": Logged("mean norm of the gradient of all weights, before clipping"),
+    "grad_norm_image": Logged("mean norm of the gradient of the image encoder but its last linear map"),
+    "grad_norm_last": Logged("mean norm of the gradient of the image encoder's last linear map"),
+    "grad_norm_text": Logged("mean norm of the gradient of the text encoder"),
+    "grad_norm_scorer": Logged("mean norm of the gradient of the scorer of sets"),
+    **{f"val_{name}": Logged(f"{name} on the validation split", unit_of(name)) for name in METRICS},
+    "val_loss": Logged("mean loss of batches of validation images with their first captions"),
+    "val_s_pos": Logged("mean similarity of positives of the validation split", "cosine"),
+    "val_s_neg": Logged("mean similarity of the hardest negatives in the whole validation split", "cosine"),
+    "val_delta_s": Logged("mean |s_neg - s_pos| of the validation split", "cosine"),
+    "val_spread": Logged("standard deviation of validation similarities", "cosine"),
+    "val_chance": Logged("rsum that a model which knows nothing may reach", "percent"),
+}
+"""By name. In a step, the squares of the `grad_norm_` of all parts add up to the square of `grad_norm`."""
