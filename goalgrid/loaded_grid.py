@@ -208,12 +208,13 @@ class LoadedGrid:
         )  # fmt: skip
         return EffectsOutput(found, cells)
 
-    def figure(self, kind: str = "matrix", *, block: str | None = None) -> FigureOutput:
+    def figure(self, kind: str = "matrix", *, block: str | None = None, quantities: Sequence[str] = ()) -> FigureOutput:
         """A figure of what is done so far.
 
         Args:
-            kind: matrix, effects, curves, diagnostics or paper; a wrong name lists all.
+            kind: matrix, effects, training, diagnostics or paper; a wrong name lists all.
             block: the recipe on a data set, "cnn-bow on shapes"; None: the only block that has this figure.
+            quantities: logged values that `training` draws, ["val_s_pos"]; none: its own choice.
 
         Raises:
             UserError: an unknown name, no trial is done, or several blocks have this figure and none is named.
@@ -224,7 +225,7 @@ class LoadedGrid:
         cells, scores = measured(self._grid, self._home, anew=self._start())
         drawn = {
             study.title: figure
-            for _, study, figure in figures.drawn(figures.Study.read(cells, scores, self._home), [kind])
+            for _, study, figure in figures.drawn(figures.Study.read(cells, scores, self._home), [kind], quantities)
         }
         if not drawn:
             raise UserError(f"the finished trials of {self.name!r} have nothing to draw as {kind!r}.")

@@ -158,7 +158,7 @@ def figures(
     grid: GridName,
     kinds: Annotated[
         list[str],
-        typer.Argument(metavar="KIND", help="E.g. matrix or curves, a wrong name lists all; default: all."),
+        typer.Argument(metavar="KIND", help="E.g. matrix or training, a wrong name lists all; default: all."),
     ] = [],
     home: Runs = RUNS,
     set_: Override = [],
@@ -173,10 +173,19 @@ def figures(
     caption: Annotated[
         str, typer.Option(metavar="N|TEXT", help="With attention: the image's Nth caption, or a text of your own.")
     ] = "1",
+    quantity: Annotated[
+        list[str],
+        typer.Option(
+            "--quantity", metavar="NAME", help="With training: draw this logged value; a wrong name lists all."
+        ),
+    ] = [],
+    reference: Annotated[
+        str, typer.Option(metavar="CURVE", help="With training: a paper's printed curve, e.g. 2ad-figureA1.")
+    ] = "",
 ) -> None:
     """Draw the figures of what is done so far.
 
-    The matrix, effects, learning curves, diagnostics, and ours against the paper's; and attention: which words of a
+    The matrix, effects, training behaviour, diagnostics, and ours against the paper's; and attention: which words of a
     caption look at which regions of an image, in a model of sets.
     """
     from results import figures as draw
@@ -194,10 +203,12 @@ def figures(
         raise UserError(
             "--trial, --image and --caption belong to attention: goalgrid figures GRID attention --trial ID"
         )
+    if (quantity or reference) and "training" not in kinds:
+        raise UserError("--quantity and --reference belong to training: goalgrid figures GRID training --quantity NAME")
     with _incomplete_without_trials():
         cells, scores = measured(recall(grid, home, set_), home, anew=start(grid, home, set_))
     studies = draw.Study.read(cells, scores, home)
-    for path in draw.write(studies, output, kinds=kinds, formats=[format_]):
+    for path in draw.write(studies, output, kinds=kinds, formats=[format_], quantities=quantity, reference=reference):
         say(f"written: {path}")
 
 

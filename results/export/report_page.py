@@ -32,7 +32,7 @@ FIGURE_TITLES = {
     "matrix": "The matrix",
     "paper": "The paper's numbers and ours",
     "effects": "Main effects and interaction",
-    "curves": "Learning curves",
+    "training": "Training behaviour",
     "diagnostics": "Similarities and active triplets",
 }
 SHORT_METRICS = {"r1": "Recall@1", "r5": "Recall@5", "r10": "Recall@10", "medr": "median rank", "rsum": "rsum"}

@@ -2,15 +2,19 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from grid.errors import UserError, unknown
 from grid.listed import members
 from grid.store.files import written_aside
+from results.figures import training
 from results.figures.attention_map import AttentionMap
 from results.figures.study import FigureKind, Study
 from results.figures.style import FORMATS, drawing, encoded
+from results.reference import curves
 
 __all__ = ["FIGURES", "FORMATS", "Study", "drawn", "encoded", "write", "write_attention"]
 
@@ -18,25 +22,50 @@ FIGURES = dict(sorted(members(__name__, "FIGURE_KIND", FigureKind).items(), key=
 """Kinds of figures by name, in the order of a report."""
 
 
-def drawn(studies: Sequence[Study], kinds: Sequence[str] = ()) -> Iterator[tuple[str, Study, Figure]]:
-    """Draw these kinds, or all kinds, of every block that has something to draw."""
+def drawn(
+    studies: Sequence[Study], kinds: Sequence[str] = (), quantities: Sequence[str] = (), reference: str = ""
+) -> Iterator[tuple[str, Study, Figure]]:
+    """Draw these kinds, or all kinds, of every block that has something to draw.
+
+    Args:
+        quantities: logged values that `training` draws; none: its own choice.
+        reference: the paper's curve that `training` shows too.
+
+    Raises:
+        UserError: no trial logged a quantity, or no paper printed such a curve.
+    """
+    logged = sorted({name for study in studies for history in study.histories.values() for name in history})
+    if wrong := [name for name in quantities if name not in logged]:
+        raise UserError(unknown("quantity", wrong[0], logged, where="in the histories of the finished trials"))
+    if reference and reference not in curves.names():
+        raise UserError(unknown("reference curve", reference, curves.names()))
+    curve = curves.printed_curve(reference) if reference else None
+    own = FigureKind(FIGURES["training"].place, partial(training.draw, quantities=quantities, reference=curve))
     for kind in kinds or FIGURES:
         for study in studies:
             with drawing():
-                figure = FIGURES[kind].draw(study)
+                figure = (own if kind == "training" else FIGURES[kind]).draw(study)
             if figure is not None:
                 yield kind, study, figure
 
 
-def write(studies: Sequence[Study], folder: Path, *, kinds: Sequence[str] = (), formats: Sequence[str]) -> list[Path]:
-    """Draw into files, `matrix-cnn-bow-on-shapes.pdf`; the paths written.
+def write(
+    studies: Sequence[Study],
+    folder: Path,
+    *,
+    kinds: Sequence[str] = (),
+    formats: Sequence[str],
+    quantities: Sequence[str] = (),
+    reference: str = "",
+) -> list[Path]:
+    """Draw into files, `matrix-cnn-bow-on-shapes.pdf`, as `drawn` does; the paths written.
 
     Raises:
-        UserError: the disk is full or read-only.
+        UserError: as `drawn`, or the disk is full or read-only.
     """
     return [
         _write(figure, folder, f"{kind}-{study.title}", ending)
-        for kind, study, figure in drawn(studies, kinds)
+        for kind, study, figure in drawn(studies, kinds, quantities, reference)
         for ending in formats
     ]
 

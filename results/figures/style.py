@@ -1,10 +1,11 @@
 """How figures look: one palette, the papers' notation, and files equal to the byte."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from itertools import cycle
 from typing import Any
 
+import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,6 +13,7 @@ from matplotlib.figure import Figure
 from grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.palette import COLOURS, DASHES, FAINT, INK, MARKS
 from results.figures.study import Study
+from results.reference.curves import PrintedCurve
 
 WIDTH = 7.2
 """Inches: two columns of a paper."""
@@ -98,7 +100,13 @@ def panels(study: Study) -> dict[str, dict[str, str]]:
     }
 
 
-def over_epochs(study: Study, quantities: Mapping[str, str], row_height: float) -> Figure | None:
+def over_epochs(
+    study: Study,
+    quantities: Mapping[str, str],
+    row_height: float,
+    reference: PrintedCurve | None = None,
+    below: Callable[[Axes, Study, Mapping[str, str], Mapping[str, dict[str, Any]]], None] | None = None,
+) -> Figure | None:
     """Curves over epochs: a row a logged quantity, a column a panel; None where no quantity was logged.
 
     Lines are means over seeds, bands ± one sample standard deviation.
@@ -106,24 +114,38 @@ def over_epochs(study: Study, quantities: Mapping[str, str], row_height: float) 
     Args:
         quantities: label by quantity.
         row_height: of a quantity, in inches.
+        reference: a paper's curve, drawn thin in the row of its quantity, for the objectives of the same names.
+        below: draws a further row over the same epochs, into the axes of a panel with these lines and looks.
     """
     trials = [trial for name in study.part.cells for trial in study.trials(name)]
     logged = {quantity for trial in trials for quantity in study.histories[trial]}
     rows = {quantity: title for quantity, title in quantities.items() if quantity in logged}
     if not rows:
         return None
-    figure = blank(row_height * len(rows) + 0.9, study, "mean and ± one sample standard deviation over seeds")
+    height = row_height * (len(rows) + bool(below)) + 0.9
+    figure = blank(height, study, "mean and ± one sample standard deviation over seeds")
     columns = panels(study)
     styles = line_styles(list(dict.fromkeys(label for lines in columns.values() for label in lines)))
-    every = figure.subplots(len(rows), len(columns), sharex=True, sharey="row", squeeze=False)
+    every = figure.subplots(len(rows) + bool(below), len(columns), sharex=True, sharey="row", squeeze=False)
     handles: dict[str, Any] = {}
-    for line, (quantity, title) in zip(every, rows.items(), strict=True):
+    for line, (quantity, title) in zip(every[: len(rows)], rows.items(), strict=True):
         for axes, lines in zip(line, columns.values(), strict=True):
             for label, name in lines.items():
                 if study.trials(name):
                     handles[label] = _curve(axes, study, name, quantity, styles[label])
+                if reference and reference.quantity == quantity and name in reference.lines:
+                    printed = {**styles[label], "linestyle": "none", "markersize": 3, "fillstyle": "none"}
+                    handles[f"{label}, {reference.source}"] = axes.plot(
+                        reference.epochs, reference.lines[name], **printed
+                    )[0]
             axes.grid(visible=True)
         line[0].set_ylabel(title)
+        _spread_out(line[0])
+    if below:
+        for axes, lines in zip(every[-1], columns.values(), strict=True):
+            below(axes, study, lines, styles)
+            axes.grid(visible=True, axis="x")
+        every[-1][0].set_ylabel("until 95 % of\nthe final rsum")
     for axes, heading in zip(every[0], columns, strict=True):
         axes.set_title(heading, fontsize=11)
     for axes in every[-1]:
@@ -132,6 +154,18 @@ def over_epochs(study: Study, quantities: Mapping[str, str], row_height: float) 
     figure.align_ylabels()
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 5))
     return figure
+
+
+WIDE = 30
+"""Values of a row that are all positive, and differ by a larger factor, stand on a logarithmic axis."""
+
+
+def _spread_out(axes: Axes) -> None:
+    """Make the vertical axis of a row logarithmic where its lines would lie on one another."""
+    drawn = [value for other in axes.get_shared_y_axes().get_siblings(axes) for line in other.lines
+             for value in np.asarray(line.get_ydata(), dtype=float)]  # fmt: skip
+    if drawn and min(drawn) > 0 and max(drawn) > WIDE * min(drawn):
+        axes.set_yscale("log")
 
 
 def _curve(axes: Axes, study: Study, name: str, quantity: str, style: dict[str, Any]) -> Any:

@@ -196,12 +196,17 @@ def test_a_baseline_that_the_grid_lacks_is_named(trained: Home, goalgrid: Goalgr
 
 
 def test_figures_are_drawn_by_name(trained: Home, tmp_path: Path, goalgrid: Goalgrid) -> None:
-    finished = goalgrid("figures", "demo", "curves", "-o", str(tmp_path), "--format", "svg", runs=trained.path)
+    finished = goalgrid("figures", "demo", "training", "-o", str(tmp_path), "--format", "svg", runs=trained.path)
     assert finished.returncode == 0, finished.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["curves-cnn-bow-on-shapes.svg"]
+    assert [path.name for path in tmp_path.iterdir()] == ["training-cnn-bow-on-shapes.svg"]
+    wrong = goalgrid("figures", "demo", "training", "--quantity", "val_s_po", runs=trained.path)
+    assert wrong.returncode == 2
+    assert "Did you mean 'val_s_pos'?" in wrong.stderr
+    wrong = goalgrid("figures", "demo", "matrix", "--reference", "2ad-figureA1", runs=trained.path)
+    assert "belong to training" in wrong.stderr
 
 
 def test_an_export_holds_figures_and_effects(trained: Home, tmp_path: Path, goalgrid: Goalgrid) -> None:
     assert goalgrid("export", "demo", str(tmp_path / "all"), runs=trained.path).returncode == 0
     names = {str(path.relative_to(tmp_path / "all")) for path in (tmp_path / "all").rglob("*")}
-    assert {"effects.md", "figures/curves-cnn-bow-on-shapes.pdf", "tables/goal.tex"} <= names
+    assert {"effects.md", "figures/training-cnn-bow-on-shapes.pdf", "tables/goal.tex"} <= names

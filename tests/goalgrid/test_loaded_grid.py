@@ -88,12 +88,12 @@ def test_effects_are_those_of_the_verb(loaded: LoadedGrid, verb: Verb, trained_p
 
 
 def test_a_figure_shows_itself_and_is_written(loaded: LoadedGrid, tmp_path: Path) -> None:
-    figure = loaded.figure("curves")
+    figure = loaded.figure("training")
     assert isinstance(figure.figure, Figure)
     assert figure._repr_png_().startswith(b"\x89PNG")
-    assert figure.save(tmp_path / "curves.svg").read_text(encoding="utf-8").startswith("<?xml")
+    assert figure.save(tmp_path / "training.svg").read_text(encoding="utf-8").startswith("<?xml")
     with pytest.raises(goalgrid.UserError, match="must end in"):
-        figure.save(tmp_path / "curves.gif")
+        figure.save(tmp_path / "training.gif")
 
 
 def test_a_run_of_a_finished_grid_trains_nothing_and_keeps_the_table(pair: Home) -> None:
@@ -122,8 +122,8 @@ def test_a_grid_is_changed_by_values_or_by_words(
         (lambda grid, empty: goalgrid.load("demo", empty).table(), "no trial is done. Start it: goalgrid run demo"),
         (lambda grid, empty: grid.table(metric="r2"), "unknown metric 'r2'"),
         (lambda grid, empty: grid.effects(baseline="con"), "unknown objective 'con'"),
-        (lambda grid, empty: grid.figure("curve"), "Did you mean 'curves'?"),
-        (lambda grid, empty: grid.figure("curves", block="fc"), "unknown block 'fc' of grid 'demo'. Known: cnn"),
+        (lambda grid, empty: grid.figure("trainin"), "Did you mean 'training'?"),
+        (lambda grid, empty: grid.figure("training", block="fc"), "unknown block 'fc' of grid 'demo'. Known: cnn"),
         (lambda grid, empty: grid.plan("seed=9"), "names none of the grid's trials"),
     ],
 )  # fmt: skip
@@ -141,6 +141,6 @@ def test_the_page_runs(pair: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     names: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
         exec(block, names)
-    assert Path("curves.pdf").exists()
+    assert Path("training.pdf").exists()
     assert isinstance(names["other"], LoadedGrid)
     assert names["other"].name == "demo@seeds=0+1,train.epochs=2"

@@ -16,6 +16,7 @@ from scipy import stats
 from grid.errors import UserError
 from grid.expansion import Cell, expand
 from grid.gridfile import load
+from grid.objectives.goal_matrix import TRIPLET_WEIGHTS
 from grid.store.home import Home
 from results import figures
 from results.analysis import documents, effects_text
@@ -24,11 +25,12 @@ from results.analysis.factors import parts_of
 from results.analysis.observations import Observations
 from results.analysis.query_bootstrap import QueryRanks
 from results.analysis.table_marks import marked
-from results.figures import Study
+from results.figures import Study, training
 from results.layouts import arrange
 from results.layouts.captions import METRIC_NAMES
 from results.records.record import METRICS
 from results.records.scores import Score, Scores
+from results.reference import curves
 from results.reference.matching import reported
 from results.renderers import TEXT, parquet
 from results.statistics.significance import t_interval
@@ -264,12 +266,13 @@ def studies(trained: Home) -> Mapping[str, list[Study]]:
     small = expand(load("demo", ["seeds=[0,1]", *(word for word in SMALL if word != "--set")]))
     whole = cells_of("seeds=[0,1]")
     scores, _ = records(whole)
-    names = ("val_i2t_r1", "val_t2i_r1", "s_pos", "s_neg", "active")
-    history = {name: {1: 0.1, 2: 0.3} for name in names}
+    names = ("val_rsum", "delta_s", "s_pos", "s_neg", "active")
+    histories = {
+        trial: {name: {1: 0.27 + 0.001 * (place % 37), 2: 0.3} for name in names}
+        for place, trial in enumerate(scores.rows)
+    }
     (part,) = (study.part for study in Study.read(small, Scores.read(small, trained), trained))
-    made = Study(
-        replace(part, cells={cell.objective: cell for cell in whole}), scores, dict.fromkeys(scores.rows, history)
-    )
+    made = Study(replace(part, cells={cell.objective: cell for cell in whole}), scores, histories)
     published = expand(load("goal-table3-coco", ['recipes=["vsepp-r152"]']))
     reported = [Study(part, records(published)[0], {}) for part in parts_of(published)]
     return {
@@ -303,6 +306,48 @@ def test_nothing_of_a_half_finished_grids_figure_is_cut_off(
     nothing_is_cut_off(drawn)
 
 
+def test_training_draws_the_means_of_what_was_logged_and_the_epochs_until_near(
+    studies: Mapping[str, list[Study]],
+) -> None:
+    (study,) = studies["whole"]
+    drawn = figures.FIGURES["training"].draw(study)
+    assert drawn
+    first, below = drawn.axes[0], drawn.axes[-3]  # of the first triplet weight, with a line a pair weight
+    names = [name for name in study.part.cells if name.endswith(f"_{next(iter(TRIPLET_WEIGHTS))}")]
+    assert len(first.lines) == len(names)
+    quantity = next(name for name in training.QUANTITIES if name in next(iter(study.histories.values())))
+    for line, name in zip(first.lines, names, strict=True):
+        of_seeds = [study.histories[trial.id][quantity] for trial in study.part.cells[name].trials]
+        expected = [sum(values[epoch] for values in of_seeds) / len(of_seeds) for epoch in of_seeds[0]]
+        assert list(line.get_ydata()) == pytest.approx(expected)
+    marks = [sorted(line.get_xdata()) for line in below.lines if line.get_linestyle() == "None"]
+    expected = []
+    for name in names:
+        until = []
+        for trial in study.part.cells[name].trials:
+            rsums = study.histories[trial.id]["val_rsum"]
+            last = rsums[max(rsums)]
+            until.append(next(epoch for epoch in sorted(rsums) if rsums[epoch] >= 0.95 * last))
+        expected.append(sorted(until))
+    assert marks == expected
+
+
+def test_a_papers_curve_stands_beside_the_same_quantity_with_all_printed_numbers(
+    studies: Mapping[str, list[Study]],
+) -> None:
+    curve = curves.printed_curve("2ad-figureA1")
+    assert sum(map(len, curve.lines.values())) == 46
+    assert (curve.lines["adopt"][0], curve.lines["triplet-hn"][-1]) == (356.4, 417.8)
+    (study,) = studies["whole"]
+    own = next(iter(study.part.cells))
+    as_own = replace(curve, lines={own: curve.lines["adopt"]})
+    drawn = training.draw(study, ["val_rsum"], as_own)
+    assert drawn
+    printed = [line for line in drawn.axes[0].lines if line.get_fillstyle() == "none"]
+    assert [list(line.get_ydata()) for line in printed] == [list(curve.lines["adopt"])]
+    assert [list(line.get_xdata()) for line in printed] == [list(curve.epochs)]
+
+
 def test_papers_and_ours_stand_on_equal_axes_a_point_an_objective(studies: Mapping[str, list[Study]]) -> None:
     (study,) = studies["published"]
     drawn = figures.FIGURES["paper"].draw(study)
@@ -334,7 +379,7 @@ def test_other_objectives_have_curves_and_no_matrix(tmp_path: Path, studies: Map
         path.name.split("-")[0] for path in figures.write([Study(part, scores, histories)], tmp_path, formats=["svg"])
     }
     assert "matrix" not in names
-    assert names >= {"effects", "curves", "diagnostics"}
+    assert names >= {"effects", "training", "diagnostics"}
 
 
 def test_seeds_without_a_spread_are_no_evidence() -> None:
