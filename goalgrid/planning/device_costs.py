@@ -293,9 +293,9 @@ class _OnCard:
                 words = len(counted)
         if text.tokenizer is not None:
             typical, longest, words = PER_WORD * typical + 2, round(PER_WORD * longest) + 2, PIECES
-        captions: Any = "indices"
+        given: Any = "indices"
         if text.feature_network:
-            captions, words = text.feature_network.output, text_width(text.feature_network, self.places)
+            given, words = text.feature_network.output, text_width(text.feature_network, self.places)
         shape: tuple[int, ...]
         if image.feature_network:
             shape = self._network(image.feature_network)[1]
@@ -308,7 +308,7 @@ class _OnCard:
             assumed.append(f"features of {' x '.join(map(str, shape))} values an image")
         where = f"{data.name} is not here (--root): assumed {' and '.join(assumed)}" if assumed else ""
         longest = min(longest, data.max_words + 2)
-        return Shapes(shape, words, round(typical), longest, images, captions), where
+        return Shapes(shape, words, round(typical), longest, images, given), where
 
 
 def reads_regions(shared: Shared) -> bool:

@@ -96,7 +96,7 @@ WRONG = {
     ),
     "a wrong value": (
         'recipes = "x"\n[recipe.x]\nextends = "cnn-bow"\ntrain.epochs = -3\n',
-        r"recipe \[recipe.x\]: train.epochs: Input should be greater than 0 \(got -3\)",
+        r"recipe \[recipe.x\]: train.epochs: Input should be greater than or equal to 0 \(got -3\)",
     ),
     "an unknown base": (
         'recipes = "x"\n[recipe.x]\nextends = "cnn-bwo"\n',
