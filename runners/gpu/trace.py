@@ -160,7 +160,7 @@ def _gru(
     """
     if not isinstance(values, FakeTensor):
         real = torch._C._VariableFunctions.gru
-        return real(values, sizes, state, weights, bias, layers, dropout, train, both)  # type: ignore[no-any-return]
+        return real(values, sizes, state, weights, bias, layers, dropout, train, both)
     hidden, found = state.shape[-1], list[Tensor]()
     for place in range(0, len(weights), 4):
         of_input = nn.functional.linear(values, weights[place], weights[place + 2])
