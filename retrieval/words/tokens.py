@@ -63,6 +63,11 @@ class Tokens:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    @property
+    def width(self) -> int:
+        """Values of a vector, where captions are features; 0: they are indices."""
+        return 0
+
     def of(self, rows: Int[np.ndarray, " b"]) -> "Tokens":
         """These captions, without dropped words."""
         return Tokens(self.ids[rows], self.lengths[rows])

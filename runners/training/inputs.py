@@ -20,7 +20,7 @@ from retrieval.data import opening
 from retrieval.data.content import Content, content
 from retrieval.encoders import pretrained
 from retrieval.encoders.pretrained import Places
-from retrieval.features import CaptionBank, CaptionSource, ImageSource
+from retrieval.features import CaptionSource, ImageSource
 from retrieval.model import check_sets, pretrained_parts
 from retrieval.prefetch import ahead
 from retrieval.splits.pairs import Pairs
@@ -61,16 +61,14 @@ class Inputs:
             UserError: the vocabulary or a tokenizer cannot be read.
         """
         reader, tokens = read_captions(pairs, dataset, text, machine, known)
-        if network := text.feature_network:
-            source = CaptionSource(dataset.name, network, machine.places, tokens, len(reader))
-            tokens = {**source.load(machine.features, machine.device)}
+        if text.encoder in READ_BEFORE:
+            tokens = READ_BEFORE[text.encoder](dataset, text, tokens, len(reader), machine)
         return cls(pairs, reader, tokens, machine.device, machine.places, content)
 
     @property
     def words(self) -> int:
         """The number of indices that captions are made of, or the width of their features."""
-        tokens = self.tokens["train"]
-        return tokens.width if isinstance(tokens, CaptionBank) else len(self.reader)
+        return self.tokens["train"].width or len(self.reader)
 
     def check_words(self, dataset: DatasetSettings) -> None:
         """Check that every caption has a word to attend with.
@@ -236,6 +234,21 @@ def _for_backbone(dataset: DatasetSettings, image: BackboneSettings, machine: Ma
     return image_source(dataset, network, machine).load(machine.features, machine.device)
 
 
+def _captions_for_transformer(
+    dataset: DatasetSettings, text: TransformerSettings, tokens: dict[str, Tokens], words: int, machine: Machine
+) -> dict[str, Tokens]:
+    """The features of the captions where the network is frozen, else the captions."""
+    network = text.feature_network
+    if network is None:
+        return tokens
+    source = CaptionSource(dataset.name, network, machine.places, tokens, words)
+    return {**source.load(machine.features, machine.device)}
+
+
+READ_BEFORE: dict[str, Callable[[DatasetSettings, Any, dict[str, Tokens], int, Machine], dict[str, Tokens]]] = {
+    "transformer": _captions_for_transformer
+}
+"""What reads captions ahead of training, for text encoders that may need more than indices."""
 OPENED: dict[str, Callable[[DatasetSettings, Any, Machine, Content], Pairs]] = {"backbone": _for_backbone}
 """How a data set is opened for image encoders that need more than the images on the disk."""
 
