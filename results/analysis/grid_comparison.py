@@ -70,7 +70,7 @@ class Side:
         scores = Scores.read(cells, home, protocol=protocol)
         found = tuple(
             SideCell(
-                {axis: str(value) for axis, value in cell.axes.items()},
+                {axis: _text(value) for axis, value in cell.axes.items()},
                 dict(_dotted(cell.trials[0].settings.model_dump(mode="json", exclude=set(OF_A_TRIAL)))),
                 {metric: scores.of(cell, metric) for metric in metrics},
             )
@@ -140,7 +140,8 @@ def compare(a: Side, b: Side, metrics: Sequence[str]) -> GridComparison:
     Raises:
         UserError: no cells correspond.
     """
-    pairs = _matched(a, b)
+    matched = _matched(a, b)
+    pairs = _once(matched, metrics[0])
     names = _names(pairs)
     differences = list[CellDifference]()
     for metric in metrics:
@@ -152,7 +153,7 @@ def compare(a: Side, b: Side, metrics: Sequence[str]) -> GridComparison:
         for name in dict.fromkeys([*a.sources, *b.sources])
         if a.sources.get(name) != b.sources.get(name)
     ]
-    alone = tuple(filter(None, [_alone(a, [one for one, _ in pairs]), _alone(b, [other for _, other in pairs])]))
+    alone = tuple(filter(None, [_alone(a, [one for one, _ in matched]), _alone(b, [other for _, other in matched])]))
     return GridComparison(
         a.name, b.name, len(pairs), tuple(_settings(pairs)), tuple(sources), tuple(differences), alone
     )
@@ -170,6 +171,8 @@ def difference(name: str, metric: str, one: SideCell, other: SideCell) -> CellDi
         x, y = np.array([of_a[seed] for seed in common]), np.array([of_b[seed] for seed in common])
         d = y - x
         how = "seed by seed" if len(common) > 1 else "one seed in common: no test"
+        if len(common) > 1 and not np.ptp(d).item():
+            how = "equal in every seed: no test"
         if set(a.trials) & set(b.trials) and not d.any():
             how = "the same trials"
         found = float(d.mean()), t_interval(d), paired_t(d)
@@ -213,19 +216,36 @@ def _matched(a: Side, b: Side) -> list[tuple[SideCell, SideCell]]:
     return pairs
 
 
+def _once(pairs: Sequence[tuple[SideCell, SideCell]], metric: str) -> list[tuple[SideCell, SideCell]]:
+    """The pairs without a second pair of the same trials: cells share them if a swept value changes nothing."""
+    kept: dict[tuple[object, object], tuple[SideCell, SideCell]] = {}
+    for one, other in pairs:
+        a, b = one.scores[metric].trials, other.scores[metric].trials
+        kept.setdefault((a, b) if a and b else (id(one), id(other)), (one, other))
+    return list(kept.values())
+
+
 def _names(pairs: Sequence[tuple[SideCell, SideCell]]) -> list[str]:
     """The cells by the axes in which the pairs differ from one another: `con_con, recipe = fc-bow | fc-gru`."""
     axes = dict.fromkeys(axis for one, other in pairs for axis in (*one.axes, *other.axes))
-    values = {
-        axis: [(one.axes.get(axis, NOTHING), other.axes.get(axis, NOTHING)) for one, other in pairs] for axis in axes
-    }
+    values = {axis: [(_value(one, axis), _value(other, axis)) for one, other in pairs] for axis in axes}
     varying = [axis for axis in axes if len(set(values[axis])) > 1] or ["objective"]
     order = sorted(varying, key=lambda axis: axis != "objective")
-    return [", ".join(_place(axis, *values[axis][row]) for axis in order) for row in range(len(pairs))]
+    places = [
+        [_place(axis, *values[axis][row]) for axis in order if any(values[axis][row])] for row in range(len(pairs))
+    ]
+    return list(map(", ".join, places))
+
+
+def _value(cell: SideCell, axis: str) -> str:
+    """The cell's value of an axis, which may be an axis of the other side alone; empty if its objective lacks it."""
+    if axis.startswith("objective.") and axis not in cell.settings:
+        return ""
+    return cell.axes.get(axis) or cell.settings.get(axis, "")
 
 
 def _place(axis: str, one: str, other: str) -> str:
-    value = one if one == other else f"{one} | {other}"
+    value = one if one == other else f"{one or NOTHING} | {other or NOTHING}"
     return value if axis == "objective" else f"{axis} = {value}"
 
 
@@ -245,10 +265,18 @@ def _settings(pairs: Sequence[tuple[SideCell, SideCell]]) -> Iterator[Differing]
 def _alone(side: Side, matched: Sequence[SideCell]) -> str:
     """The cells of a side without a partner."""
     held = {id(cell) for cell in matched}
-    names = dict.fromkeys(", ".join(cell.axes.values()) for cell in side.cells if id(cell) not in held)
+    names = dict.fromkeys(_full_name(cell) for cell in side.cells if id(cell) not in held)
     if not names:
         return ""
     return f"Only {side.name} has {len(names)} cell{'s' * (len(names) > 1)}: {'; '.join(names)}."
+
+
+def _full_name(cell: SideCell) -> str:
+    """`shapes, cnn-bow, con_nca, objective.tau = 10`."""
+    places = (
+        value if axis in ("dataset", "recipe") else _place(axis, value, value) for axis, value in cell.axes.items()
+    )
+    return ", ".join(places)
 
 
 def _sources(rows: Sequence[Mapping[str, Any]], code: Mapping[str, str]) -> dict[str, str]:
@@ -278,4 +306,9 @@ def _dotted(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
         if isinstance(value, dict):
             yield from _dotted(value, prefix if key == "parameters" and prefix == "objective." else f"{prefix}{key}.")
         else:
-            yield prefix + key, "none" if value is None else str(value)
+            yield prefix + key, _text(value)
+
+
+def _text(value: object) -> str:
+    """10 and 10.0 are one value, however a grid file writes it."""
+    return "none" if value is None else str(value).removesuffix(".0") if isinstance(value, float) else str(value)
