@@ -158,7 +158,7 @@ def _gru(
     The state before each member is taken to be known. cuDNN computes so within a kernel or two a step; op by op on a
     CPU, a step is some twenty operations.
     """
-    if not isinstance(values, FakeTensor):
+    if not isinstance(weights[0], FakeTensor):
         real = torch._C._VariableFunctions.gru
         return real(values, sizes, state, weights, bias, layers, dropout, train, both)
     hidden, found = state.shape[-1], list[Tensor]()
