@@ -101,7 +101,9 @@ class Learner:
         of = [part for part, learning in zip(self._parts, learns, strict=True) if learning]
         names = list(dict.fromkeys(of))
         if learns not in self._members:
-            self._members[learns] = torch.tensor([[part == name for part in of] for name in names]).to(norms.device)
+            members = torch.tensor([[part == name for part in of] for name in names])
+            pinned = members.pin_memory() if norms.is_cuda else members
+            self._members[learns] = pinned.to(norms.device, non_blocking=True)
         parts = norms.square().where(self._members[learns], 0.0).sum(-1).sqrt_()
         return {"grad_norm": whole, **{f"grad_norm_{name}": part for name, part in zip(names, parts, strict=True)}}
 

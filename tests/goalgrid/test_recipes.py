@@ -106,7 +106,7 @@ def test_features_can_be_computed_ahead_and_are_found(goalgrid: Goalgrid, tmp_pa
     assert file.stat().st_mtime_ns == written
     none = goalgrid("data", "features", "demo", "--set", 'recipes=["cnn-bow"]', runs=tmp_path)
     assert none.returncode == 0
-    assert "no recipe has a frozen backbone" in none.stderr
+    assert "no recipe has a frozen network" in none.stderr
 
 
 @pytest.mark.slow

@@ -42,15 +42,17 @@ from tests.runners.training.interruptions import Killed, killed_after  # noqa: E
 torch.set_num_threads(1)
 warnings.filterwarnings("ignore", "PyTorch was compiled without cuDNN")
 SMALL = ("train.epochs=2", "train.batch_size=250", "model.dim=16", "seeds=[0]", 'objectives=["sig-ms_cir"]')
+FIVE_STEPS = ("train.epochs=1", "train.batch_size=1000", "model.text.word_dim=16", "model.image.channels=4")
+"""Of a whole training of `cnn-gru`."""
 PIXELS = {"cnn": 16, "vsepp-r152": 32, "vsepp-vit": 64, "vse-inf-wsl": 32}
 """Sides of images, by what recipes' names begin with."""
 
 
-def settings_of(recipe: str, root: str = "") -> TrialSettings:
+def settings_of(recipe: str, root: str = "", *more: str) -> TrialSettings:
     """A small trial of a recipe, on the embedded data, or on data with features in the folder `root`."""
     side = [f"model.image.size={size}" for name, size in PIXELS.items() if recipe.startswith(name)]
     data = [f'data.few.root="{root}"', 'datasets=["few"]', "train.batch_size=50"] if root else []
-    return trials_of(expand(load("demo", [f'recipes=["{recipe}"]', *SMALL, *side, *data])))[-1].settings
+    return trials_of(expand(load("demo", [f'recipes=["{recipe}"]', *SMALL, *side, *data, *more])))[-1].settings
 
 
 class Counted(Trainer):
@@ -133,7 +135,7 @@ def recipe(name: str, root: str = "") -> dict[str, Any]:
 def resumed(name: str) -> dict[str, Any]:
     """Weights on the GPU after a training that was cut off in mid-epoch, beside one that was not."""
     with tempfile.TemporaryDirectory() as scratch, device.Present():
-        settings, machine = settings_of(name), Machine(gpu=True, features=Path(scratch) / "features")
+        settings, machine = settings_of(name, "", *FIVE_STEPS), Machine(gpu=True, features=Path(scratch) / "features")
         inputs, found = prepare(settings, machine), []
         for cut in (False, True):
             folder = Path(scratch) / str(cut)
@@ -151,22 +153,21 @@ def resumed(name: str) -> dict[str, Any]:
 
 def trial(name: str) -> dict[str, Any]:
     """A trial to its record."""
-
-    def finish(machine: Machine, folder: Path) -> dict[str, Any]:
-        it = Home(folder).trial("trial")
-        state = run_trial(settings_of(name), it, lambda event: None, machine)
+    with tempfile.TemporaryDirectory() as scratch, device.Present():
+        it, machine = Home(Path(scratch)).trial("trial"), Machine(gpu=True, features=Path(scratch) / "features")
+        state = run_trial(settings_of(name, "", *FIVE_STEPS), it, lambda event: None, machine)
         noted = json.loads(it.environment.read_text())
         tf32 = [noted["tf32"], torch.backends.cudnn.allow_tf32]
         return {"state": state, "why": it.reason(), "device": noted["device"], "tf32": tf32}
-
-    return on_both(finish)
 
 
 def probe(name: str) -> dict[str, Any]:
     """What the memory probe measures."""
     with tempfile.TemporaryDirectory() as scratch, device.Present():
         machine = Machine(gpu=True, features=Path(scratch) / "features")
-        found = memory_probe.probe([memory_probe.Sample(settings_of(name), machine)], Home(Path(scratch)))
+        found = memory_probe.probe(
+            [memory_probe.Sample(settings_of(name, "", *FIVE_STEPS), machine)], Home(Path(scratch))
+        )
         return {"problem": found.problem, "alone": [need.alone for need in found.needs.values()]}
 
 
