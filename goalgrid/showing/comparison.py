@@ -44,6 +44,8 @@ def compared(
             f"compare {a!r} with what? Name a second grid, or its runs folder by --other-runs; --replaced compares "
             "with the trials before they were trained anew."
         )
+    if other is not None and not other.path.is_dir():
+        raise UserError(f"--other-runs {other.path}: there is no such folder.")
     metrics = metrics_of(metric, direction)
     first, second = BeforeReplacement(home.path) if replaced else home, other or home
     one, another = _side(a, first, metrics, protocol), _side(b or a, second, metrics, protocol)

@@ -122,6 +122,7 @@ def test_formats_hold_the_same_numbers(runs: Path, goalgrid: Goalgrid, tmp_path:
     [
         (["demo"], "compare 'demo' with what? Name a second grid"),
         (["demo", "wid"], "unknown grid 'wid'. Did you mean 'wide'?"),
+        (["demo", "--other-runs", "nowhere"], "--other-runs nowhere: there is no such folder."),
         (["demo", "flickr8k"], "no trial of grid 'flickr8k' is done under"),
         (["demo", "wide", "--format", "parquet"], "--format parquet writes a file: name it by --output FILE."),
     ],
