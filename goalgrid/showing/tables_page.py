@@ -79,7 +79,7 @@ def markdown(found: Sequence[PaperRow]) -> Iterator[str]:
     for table, members in _by_table(found):
         counts = Counter(row.origin for row in members)
         numbers = (len(members), *(counts[origin] for origin in ORIGINS))
-        yield f"| [{table}](#{table}) | {' | '.join(map(str, numbers))} |"
+        yield f"| [{table}](#{table.lower()}) | {' | '.join(map(str, numbers))} |"
     for table, members in _by_table(found):
         yield from ("", f"## {table}", "", f"{read(table).heading}.", "", "| row | here |", "|---|---|")
         for row in members:
