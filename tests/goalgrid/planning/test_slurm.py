@@ -22,7 +22,7 @@ from ...conftest import ROOT, SMALL, Goalgrid
 FAKES = {
     "sbatch": 'cp "$1" "$QUEUE/7"; echo "Submitted batch job 7"',
     "scontrol": '[ "$1" = requeue ] && cp "$QUEUE/started/7" "$QUEUE/7"',
-    "goalgrid": f'exec {sys.executable} -m goalgrid "$@" --here',
+    "goalgrid": f'exec {sys.executable} -m goalgrid "$@"',
 }
 
 
