@@ -117,13 +117,13 @@ class _Experiment:
 
     def __init__(self, uri: str, name: str, artifacts: Path | None) -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-        os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "ERROR")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "10")
         logging.getLogger("alembic").setLevel(logging.ERROR)
         from mlflow.entities import Metric, Param, RunTag
         from mlflow.tracking import MlflowClient
 
+        logging.getLogger("mlflow").setLevel(logging.ERROR)  # after its import, which sets a level
         self.metric, self.param, self.tag = Metric, Param, RunTag
         self.client = MlflowClient(tracking_uri=uri)
         experiment = self.client.get_experiment_by_name(name)
