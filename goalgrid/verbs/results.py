@@ -209,10 +209,10 @@ def figures(
         cells, scores = measured(recall(grid, home, set_), home, anew=start(grid, home, set_))
     studies = draw.Study.read(cells, scores, home)
     written = draw.write(studies, output, kinds=kinds, formats=[format_], quantities=quantity, reference=reference)
-    if not written:
-        raise UserError(f"nothing to draw for {', '.join(kinds) or 'any figure'}: no finished cell has what it shows.")
     for path in written:
         say(f"written: {path}")
+    if not written:
+        say(f"nothing to draw for {', '.join(kinds) or 'any figure'}: no finished cell has what it shows")
 
 
 @verbs.command()
