@@ -94,6 +94,25 @@ class CheckpointMap(Settings):
                 return theirs.format(**found.groupdict()) + name[found.end() :]
         return name
 
+    def misfits(self, weights: Mapping[str, Tensor], own: Mapping[str, Tensor], where: str) -> list[str]:
+        """What is missing, extra or of another shape among weights by our names, beside a model's own.
+
+        Args:
+            where: what gives the model its shapes.
+        """
+        missing = [
+            f"missing: {self.theirs(name)}"
+            for name in own
+            if name not in weights and not name.endswith("num_batches_tracked")  # torch before 0.4.1 had none
+        ]
+        extra = [f"extra: {self.theirs(name)}" for name in weights if name not in own]
+        other = [
+            f"{self.theirs(name)} is {tuple(value.shape)} in the file and {tuple(own[name].shape)} {where}"
+            for name, value in weights.items()
+            if name in own and own[name].shape != value.shape
+        ]
+        return [*missing, *extra, *other]
+
     def fits(self, file: CheckpointFile) -> bool:
         """Whether a file is of this kind, by names, sizes and options."""
         weights = file.weights
@@ -215,18 +234,7 @@ class PublishedModel:
         shape = tuple(part if isinstance(part, int) else _size(file.weights, part) for part in found.image)
         count = _size(file.weights, found.rows) if found.rows else 1
         own = Vse(settings, shape, count, seed=0, places=places).state_dict()
-        problems = [
-            f"missing: {found.theirs(name)}"
-            for name in own
-            if name not in weights and not name.endswith("num_batches_tracked")  # torch before 0.4.1 had none
-        ]
-        problems += [f"extra: {found.theirs(name)}" for name in weights if name not in own]
-        problems += [
-            f"{found.theirs(name)} is {tuple(value.shape)}, and {tuple(own[name].shape)} by the other sizes"
-            for name, value in weights.items()
-            if name in own and own[name].shape != value.shape
-        ]
-        if problems:
+        if problems := found.misfits(weights, own, "by its other sizes"):
             raise several(f"{file.path} as {family}", _few(problems))
         return cls(file, kind, settings, weights, tuple(words))
 
@@ -251,14 +259,7 @@ def start_weights(file: CheckpointFile, model: Vse) -> dict[str, Tensor]:
     """
     found, own = kind_of(file), model.state_dict()
     weights = found.ours(file.weights)
-    problems = [f"missing: {name}" for name in own if name not in weights and not name.endswith("num_batches_tracked")]
-    problems += [f"extra: {found.theirs(name)}" for name in weights if name not in own]
-    problems += [
-        f"{found.theirs(name)} is {tuple(value.shape)} in the file and {tuple(own[name].shape)} in the recipe"
-        for name, value in weights.items()
-        if name in own and own[name].shape != value.shape
-    ]
-    if problems:
+    if problems := found.misfits(weights, own, "in the recipe"):
         raise several(f"{file.path}, {found.description}, does not fit this recipe and these words", _few(problems))
     return weights
 
