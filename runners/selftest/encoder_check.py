@@ -1,6 +1,7 @@
 """The check of a user's own encoders: shape, the same vector in any batch, gradient, and weights of a checkpoint."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -71,17 +72,25 @@ def gradient(name: str) -> str:
     return f"finite for all {len(learning)} parameters"
 
 
-@torch.no_grad()
 def weights(name: str) -> str:
     """Another encoder that takes the weights gives the same vectors, as after a checkpoint."""
-    encoder, other, read = _encoder(name), _encoder(name, SEED + 1), _read(name)
-    encoder(*read)  # in training, so that running statistics are no longer those of the start
-    other.load_state_dict(encoder.state_dict())
-    if not torch.equal(encoder.eval()(*read), other.eval()(*read)):
+    return restored(_encoder(name), _encoder(name, SEED + 1), _read(name), "vectors")
+
+
+@torch.no_grad()
+def restored(first: torch.nn.Module, other: torch.nn.Module, read: Sequence[Any], what: str) -> str:
+    """Another module that takes the weights of the first gives the same from what they read.
+
+    Raises:
+        Broken: it gives something else.
+    """
+    first(*read)  # in training, so that running statistics are no longer those of the start
+    other.load_state_dict(first.state_dict())
+    if not torch.equal(first.eval()(*read), other.eval()(*read)):
         raise Broken(
-            "with the weights of a checkpoint it gives other vectors. State outside state_dict is the usual cause"
+            f"with the weights of a checkpoint it gives other {what}. State outside state_dict is the usual cause"
         )
-    return "a checkpoint holds all that its vectors depend on"
+    return f"a checkpoint holds all that its {what} depend on"
 
 
 OF_ENCODERS: dict[str, Callable[[str], str]] = {

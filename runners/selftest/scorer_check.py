@@ -9,7 +9,7 @@ from torch.nn.functional import normalize, pad
 from grid.settings.scorers import OwnScorerSettings
 from retrieval.scorers.own import OwnScorer
 from retrieval.scorers.sets import Sets
-from runners.selftest.encoder_check import ALIKE, SEED, Broken
+from runners.selftest.encoder_check import ALIKE, SEED, Broken, restored
 
 DIM = 6
 """Of the vectors that are checked."""
@@ -106,17 +106,9 @@ def half_precision(name: str) -> str:
     return "finite for bfloat16 and float16"
 
 
-@torch.no_grad()
 def weights(name: str) -> str:
     """Another scorer that takes the weights gives the same scores, as after a checkpoint."""
-    scorer, other, sets = _scorer(name), _scorer(name, SEED + 1), _sets()
-    scorer(*sets)  # in training, so that running statistics are no longer those of the start
-    other.load_state_dict(scorer.state_dict())
-    if not torch.equal(scorer.eval()(*sets), other.eval()(*sets)):
-        raise Broken(
-            "with the weights of a checkpoint it gives other scores. State outside state_dict is the usual cause"
-        )
-    return "a checkpoint holds all that its scores depend on"
+    return restored(_scorer(name), _scorer(name, SEED + 1), _sets(), "scores")
 
 
 OF_SCORERS: dict[str, Callable[[str], str]] = {
