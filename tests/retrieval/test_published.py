@@ -117,7 +117,9 @@ def test_a_file_that_does_not_fit_is_named(tmp_path: Path, monkeypatch: pytest.M
     cases = {
         changed("lacks", fc_bias=None): r"lacks as vsepp: missing: img_enc\.fc\.bias",
         changed("more", gate_weight=torch.ones(2)): r"extra: img_enc\.gate\.weight",
-        changed("wide", fc_bias=torch.ones(3)): r"img_enc\.fc\.bias is \(3,\) in the file and \(16,\) by its other sizes",
+        changed(
+            "wide", fc_bias=torch.ones(3)
+        ): r"img_enc\.fc\.bias is \(3,\) in the file and \(16,\) by its other sizes",
         Peer("vsepp", "precomp", len(WORDS)).save(
             Path("order"), measure="order"
         ): r"measure = 'order', known is 'cosine'",
