@@ -59,7 +59,7 @@ class _Run:
 
 def _ended(file: str) -> bool:
     """Whether a run's file has its end."""
-    from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]
+    from wandb.proto.wandb_internal_pb2 import Record
     from wandb.sdk.internal.datastore import DataStore
 
     store, record = DataStore(), Record()
