@@ -134,6 +134,7 @@ def test_what_was_cut_off_goes_on_and_ends_the_same(
     assert len(calls) - 9 == (7 if cut == 5 else 5), "blocks that stand there are not computed again"
 
 
+@pytest.mark.slow
 def test_two_processes_compute_them_once(tmp_path: Path) -> None:
     script = (
         "import torch; from pathlib import Path; from tests.retrieval.test_features import *\n"

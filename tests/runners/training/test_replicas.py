@@ -85,7 +85,13 @@ UNDETERMINED = (
 """Biases that batch norm takes out again: their gradient is a rounding error, of which Adam makes whole steps."""
 
 
-@pytest.mark.parametrize(("count", "overrides"), NETWORKS.values(), ids=NETWORKS)
+@pytest.mark.parametrize(
+    ("count", "overrides"),
+    [
+        pytest.param(*network, id=name, marks=[pytest.mark.slow] if name != "features" else [])
+        for name, network in NETWORKS.items()
+    ],
+)
 def test_replicas_learn_what_one_process_learns(
     tmp_path: Path, few_of_flickr8k: Path, count: int, overrides: tuple[str, ...]
 ) -> None:
