@@ -241,7 +241,7 @@ def checkpoint_on(node: str, runs: Path) -> Path | None:
     return None
 
 
-def wait_for(look: Callable[[], Path | None], seconds: float = 60.0) -> Path:
+def wait_for(look: Callable[[], Path | None], seconds: float = 180.0) -> Path:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if found := look():
