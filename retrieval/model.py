@@ -12,6 +12,8 @@ from grid.settings.model import ModelSettings
 from retrieval.encoders import pretrained
 from retrieval.encoders.image import IMAGE_ENCODERS
 from retrieval.encoders.text import TEXT_ENCODERS
+from retrieval.fusion import FUSIONS
+from retrieval.fusion.encoder import FusionEncoder
 from retrieval.scorers import SCORERS
 from retrieval.scorers.attention import SetScorer
 from retrieval.scorers.sets import Sets, gathered
@@ -39,6 +41,8 @@ class Vse(nn.Module):
 
     scorer: SetScorer | None
     """What scores sets; None: the product of unit vectors."""
+    fusion: FusionEncoder | None
+    """What looks at an image and a caption together; None: nothing does."""
 
     def __init__(
         self,
@@ -60,6 +64,7 @@ class Vse(nn.Module):
                 check_sets(settings, image_shape)
                 regions = _regions(self.image, image_shape)
                 self.scorer = SCORERS[settings.scorer.kind](settings.scorer, regions, settings.dim)
+            self.fusion = FUSIONS[settings.fusion.kind](settings)
         self.drops = getattr(image, "drop", 0.0) > 0
         parts = {"image": image, "text": text}
         self.frozen = tuple(BACKBONES[name] for name, part in parts.items() if getattr(part, "frozen", False))

@@ -244,6 +244,67 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
         return self if self.frozen and self.crops != "online" else None
 
 
+SWIN_PATCH = 4
+"""Pixels on a side of Swin's patches."""
+
+
+class SwinSettings(ImageEncoderSettings):
+    """Swin on raw images under a linear layer, as X-VLM has it. It learns.
+
+    Its weights come with the weights of the fusion encoder.
+    """
+
+    frozen: ClassVar[bool] = False
+    encoder: Literal["swin"] = Field(description=IMAGE_ENCODER)
+    width: Annotated[PositiveInt, Unit("values")] = Field(
+        128, description="width of the first stage; each further stage doubles it"
+    )
+    depths: tuple[PositiveInt, ...] = Field((2, 2, 18, 2), min_length=1, description="blocks of each stage")
+    heads: tuple[PositiveInt, ...] = Field((4, 8, 16, 32), description="attention heads of each stage")
+    window: Annotated[PositiveInt, Unit("patches")] = Field(12, description="side of the windows that attend within")
+    drop_path: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.1, description="share of images for which training leaves out the last block; less for blocks before"
+    )
+    size: Annotated[int, Field(ge=8), Unit("pixels")] = Field(384, description="side of the square that it sees")
+    framing: Framing = Field(
+        "square", description="the square in evaluation: the picture squeezed, or its centre in its proportions"
+    )
+    augmentation: Augmentation = Field(
+        "resized-crop",
+        description="the square in training: resized-crop is VSE++'s, scale-crop VSE-infinity's in the picture's "
+        "proportions, side-crop draws each side by itself",
+    )
+    flip: bool = Field(True, description="mirror half of the training images")
+    statistics: Literal["imagenet", "clip", "half"] = Field(
+        "clip", description="mean and deviation that pixels are brought to; half: 0.5 and 0.5"
+    )
+
+    @property
+    def view(self) -> View:
+        return View(self.size, self.framing, self.augmentation, self.flip, Resampling.BICUBIC)
+
+    @property
+    def last_width(self) -> int:
+        """Width of the last stage."""
+        return int(self.width * 2 ** (len(self.depths) - 1))
+
+    @model_validator(mode="after")
+    def _stages_fit(self) -> Self:
+        """Every stage has whole windows and whole heads."""
+        if len(self.heads) != len(self.depths):
+            raise ValueError(f"heads has {len(self.heads)} stages, and depths {len(self.depths)}")
+        for stage, heads in enumerate(self.heads):
+            width, pixels = self.width * 2**stage, SWIN_PATCH * 2**stage
+            if width % heads:
+                raise ValueError(f"heads: stage {stage + 1} has {width} values, which {heads} heads cannot share")
+            if self.size % (pixels * min(self.window, self.size // pixels or self.window)):
+                raise ValueError(
+                    f"size = {self.size}: stage {stage + 1} sees cells of {pixels} pixels in windows of {self.window}, "
+                    f"so a multiple of {SWIN_PATCH * 2 ** (len(self.depths) - 1) * self.window} pixels fits"
+                )
+        return self
+
+
 class OwnImageSettings(OwnPartSettings, ImageEncoderSettings):
     """An image encoder of the user's own."""
 
@@ -270,7 +331,7 @@ class OwnImageSettings(OwnPartSettings, ImageEncoderSettings):
 
 
 ImageSettings = Annotated[
-    CnnSettings | FeatureSettings | BackboneSettings | OwnImageSettings, Field(discriminator="encoder")
+    CnnSettings | FeatureSettings | BackboneSettings | SwinSettings | OwnImageSettings, Field(discriminator="encoder")
 ]
 
 
@@ -283,7 +344,7 @@ class TextEncoderSettings(Settings):
 
     @property
     def tokenizer(self) -> Pretrained | None:
-        """The network whose word pieces the encoder reads; None: it reads words of the training captions."""
+        """The weights beside which the tokenizer lies whose pieces the encoder reads; None: it reads words."""
         return None
 
     @property
@@ -345,6 +406,36 @@ class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
         return self if self.frozen and not self.word_drop else None
 
 
+class BertLayersSettings(TextEncoderSettings):
+    """Layers of BERT under a linear layer on the first token, as X-VLM has them. They learn.
+
+    Their weights come with the weights of the fusion encoder.
+    """
+
+    boundaries: ClassVar[bool] = True
+    frozen: ClassVar[bool] = False
+    encoder: Literal["bert-layers"] = Field(description=TEXT_ENCODER)
+    pieces: WeightsName = Field(
+        "google-bert/bert-base-uncased",
+        description="name on the model hub of the tokenizer, --weights says where it lies; random: it reads words",
+    )
+    layers: Annotated[PositiveInt, Unit("layers")] = Field(6, description="layers of the text encoder")
+    width: Annotated[PositiveInt, Unit("values")] = Field(768, description="width of a token's state")
+    heads: Annotated[PositiveInt, Unit("heads")] = Field(12, description="attention heads of a layer")
+    hidden: Annotated[PositiveInt, Unit("values")] = Field(3072, description="width of the MLP of a layer")
+    dropout: Dropout = Field(0.1, description="share of the values set to zero in training")
+
+    @property
+    def tokenizer(self) -> Pretrained | None:
+        return None if self.pieces == RANDOM else Pretrained(weights=self.pieces)
+
+    @model_validator(mode="after")
+    def _heads_share_the_width(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(f"heads: {self.width} values, which {self.heads} heads cannot share")
+        return self
+
+
 class OwnTextSettings(OwnPartSettings, TextEncoderSettings):
     """A text encoder of the user's own, which reads words of the training captions."""
 
@@ -354,5 +445,6 @@ class OwnTextSettings(OwnPartSettings, TextEncoderSettings):
 
 
 TextSettings = Annotated[
-    BowSettings | GruSettings | BiGruSettings | TransformerSettings | OwnTextSettings, Field(discriminator="encoder")
+    BowSettings | GruSettings | BiGruSettings | TransformerSettings | BertLayersSettings | OwnTextSettings,
+    Field(discriminator="encoder"),
 ]

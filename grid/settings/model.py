@@ -6,6 +6,7 @@ from pydantic import Field, model_validator
 
 from grid.settings.base import IdentityDefault, Settings, Unit
 from grid.settings.encoders import MLP_HEADS, ImageSettings, TextSettings
+from grid.settings.fusion import FusionSettings, NoFusionSettings
 from grid.settings.own import OwnPartSettings
 from grid.settings.scorers import ProductSettings, ScorerSettings, SgrafSettings
 
@@ -20,6 +21,9 @@ class ModelSettings(Settings):
     )
     scorer: Annotated[ScorerSettings, IdentityDefault(ProductSettings())] = Field(
         ProductSettings(), description="what makes scores of images by texts of what the encoders give"
+    )
+    fusion: Annotated[FusionSettings, IdentityDefault(NoFusionSettings())] = Field(
+        NoFusionSettings(), description="what looks at an image and a caption together, beside the two encoders"
     )
 
     @property
@@ -47,6 +51,19 @@ class ModelSettings(Settings):
                 raise ValueError(f"scorer {self.scorer.kind} reads sets of vectors: set model.{name}.output = grid")
         if isinstance(self.scorer, SgrafSettings) and getattr(self.image, "drop", 0.0) > 0:
             raise ValueError(f"scorer {self.scorer.kind} needs all regions of an image: set model.image.drop = 0")
+        return self
+
+    @model_validator(mode="after")
+    def _encoders_fit_the_fusion(self) -> Self:
+        if self.fusion.kind == "none":
+            return self
+        for name, needed in (("image", "swin"), ("text", "bert-layers")):
+            encoder = getattr(self, name).encoder
+            if encoder != needed:
+                raise ValueError(
+                    f"fusion {self.fusion.kind} goes on from X-VLM's encoders: set model.{name}.encoder = {needed}, "
+                    f"now {encoder}"
+                )
         return self
 
     @model_validator(mode="before")

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from grid.settings.encoders import BackboneSettings, CnnSettings, FeatureSettings
 from retrieval.encoders import own, pretrained
 from retrieval.encoders.pooling import Encoded, mean, pooling
+from retrieval.encoders.swin import SwinEncoder
 from retrieval.encoders.vision import Vision
 
 UNDROPPED = 0.2
@@ -130,6 +131,7 @@ IMAGE_ENCODERS: dict[str, Callable[[Any, tuple[int, ...], int, pretrained.Places
     "backbone": lambda settings, shape, dim, places: (
         FeatureHead(settings, shape[-1], dim) if settings.feature_network else Backbone(settings, places, dim)
     ),
+    "swin": lambda settings, shape, dim, places: SwinEncoder(settings, dim),
     "own": lambda settings, shape, dim, places: own.image_encoder(settings, shape, dim),
 }
 """Each encoder by the name of its settings class in `grid/settings/encoders.py`, for images of this shape.

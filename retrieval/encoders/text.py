@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from grid.errors import UserError
 from grid.settings.encoders import RANDOM, BiGruSettings, BowSettings, GruSettings, TransformerSettings
 from retrieval.encoders import own, pretrained
+from retrieval.encoders.bert_layers import BertEncoder
 from retrieval.encoders.pooling import Encoded, pooling
 from retrieval.encoders.recurrent import PaddedGru
 
@@ -163,6 +164,7 @@ TEXT_ENCODERS: dict[str, Callable[[Any, int, int, pretrained.Places], nn.Module]
     "transformer": lambda settings, words, dim, places: (
         TextHead(settings, words, dim) if settings.feature_network else Transformer(settings, words, dim, places)
     ),
+    "bert-layers": lambda settings, words, dim, places: BertEncoder(settings, words, dim),
     "own": lambda settings, words, dim, places: own.text_encoder(settings, words, dim),
 }
 """Each encoder by the name of its settings class in `grid/settings/encoders.py`, for indices below `words`.

@@ -46,12 +46,22 @@ IMAGE = {
         "pool_k": 2,
         "norm_eval": False,
     },
+    "swin": {
+        "encoder": "swin",
+        "size": 16,
+        "framing": "centre-crop",
+        "width": 4,
+        "depths": [1, 1],
+        "heads": [1, 1],
+        "window": 1,
+    },
 }
 TEXT = {
     "bow": {"encoder": "bow", "word_dim": 6},
     "gru": {"encoder": "gru", "word_dim": 6},
     "bigru": {"encoder": "bigru", "word_dim": 6, "pooling": "kmax", "pool_k": 2},
     "transformer": {"encoder": "transformer", "weights": "random", "architecture": CLIP},
+    "bert-layers": {"encoder": "bert-layers", "pieces": "random", "layers": 1, "width": 8, "heads": 1, "hidden": 8},
     "frozen transformer": {"encoder": "transformer", "weights": "random", "architecture": CLIP, "frozen": True},
 }
 OTHER = {
@@ -62,16 +72,16 @@ OTHER = {
     "min_count": 9, "max_words": 3, "words": "nltk", "vocabulary": "peer.json",
     "batch_size": 7, "optimizer": "adamw", "lr": 0.02, "weight_decay": 0.3, "decay_every": 2, "decay_factor": 0.7,
     "warmup_epochs": 1, "text_lr_factor": 0.3, "image_lr_factor": 0.3, "frozen_epochs": 1, "ramp_epochs": 2,
-    "clip_norm": 0.1,
+    "clip_norm": 0.1, "width": 16, "depths": 2, "heads": 2, "window": 2, "drop_path": 0.5,
 }  # fmt: skip
-"""Another value of every setting; a truth value is turned around."""
+"""Another value of every setting, or of every member of a list; a truth value is turned around."""
 TURNED = {
     "output": {"pooled": "grid", "grid": "pooled", "states": "projected"},
     "init": {"xavier": "torch", "torch": "xavier"},
     "head": {"linear": "none", "mlp": "residual-mlp"},
 }
 """The other value of settings that have few."""
-ELSEWHERE = ("encoder", "weights", "architecture", "name", "protocol", "val_images", "scorer")
+ELSEWHERE = ("encoder", "weights", "architecture", "name", "protocol", "val_images", "scorer", "fusion", "pieces")
 LATER = ("epochs", "selection", "precision", "compile", "tf32", "starts_from")
 """Settings that choose what is trained or evaluated at all, and those that tests of the trainer change."""
 BASES = [(image, "bow") for image in IMAGE] + [("regions", text) for text in TEXT if text != "bow"]
@@ -157,7 +167,10 @@ def test_a_setting_changes_the_numbers_or_is_no_axis(image: str, text: str, name
     for part in path:
         table = table[part]
     own = table[last]
-    table[last] = (not own) if isinstance(own, bool) else TURNED[last][own] if last in TURNED else OTHER[last]
+    if isinstance(own, list):
+        table[last] = [OTHER[last]] * len(own)
+    else:
+        table[last] = (not own) if isinstance(own, bool) else TURNED[last][own] if last in TURNED else OTHER[last]
     changed = TrialSettings.model_validate(content)
     section, _, within = name.partition(".")
     reader = None if section == "model" else Reader(changed.model, remines=True)

@@ -1,0 +1,32 @@
+"""Settings of the fusion encoder: what looks at an image and a caption together, beside the two encoders."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, PositiveInt
+
+from grid.settings.base import Settings, Unit
+from grid.settings.encoders import WeightsName
+
+FUSION = "what looks at an image and a caption together; another choice drops the settings of the one before"
+
+
+class NoFusionSettings(Settings):
+    """Nothing: an image and a caption meet in the joint space alone."""
+
+    kind: Literal["none"] = Field(default="none", description=FUSION)
+
+
+class XvlmFusionSettings(Settings):
+    """X-VLM's: layers of BERT that attend to the image; the widths are those of the text encoder."""
+
+    kind: Literal["x-vlm"] = Field(description=FUSION)
+    weights: WeightsName = Field(
+        "x-vlm", description="weights of the whole model, by --weights x-vlm=FILE, X-VLM's own file; or random"
+    )
+    layers: Annotated[PositiveInt, Unit("layers")] = Field(6, description="layers of the fusion encoder")
+    candidates: Annotated[int, Field(ge=10), Unit("candidates")] = Field(
+        256, description="in the test, the fusion encoder ranks so many of a query's best anew: COCO 256, Flickr30K 128"
+    )
+
+
+FusionSettings = Annotated[NoFusionSettings | XvlmFusionSettings, Field(discriminator="kind")]

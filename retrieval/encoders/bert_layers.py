@@ -1,0 +1,174 @@
+"""Layers of BERT: those that read a caption alone, and those of a fusion encoder, which attend to an image beside.
+
+X-VLM reads captions by the first layers of BERT, and its fusion encoder goes on from their states with the layers after
+them; each of these attends to tokens of another width, which `transformers` cannot express. Weights have BERT's names.
+
+`BertEncoder.states` gives a state a token: a fusion encoder reads them. `BertEncoder` itself gives what the joint space
+has: a linear layer on the state of the first token.
+"""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from grid.errors import UserError
+from grid.settings.encoders import BertLayersSettings
+
+EPSILON = 1e-12
+"""BERT's, of every layer norm."""
+POSITIONS = 512
+"""The longest caption that BERT reads, in tokens."""
+
+Keys = tuple[Float[Tensor, "b h m k"], Float[Tensor, "b h m k"]]
+"""Keys and values by head."""
+
+
+class Attention(nn.Module):
+    """Multi-head attention with what follows in BERT: a linear layer, the sum with its input, a layer norm.
+
+    Args:
+        context: width of the tokens that it attends to.
+    """
+
+    def __init__(self, width: int, heads: int, context: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.self = nn.ModuleDict(
+            {"query": nn.Linear(width, width), "key": nn.Linear(context, width), "value": nn.Linear(context, width)}
+        )
+        self.output = _output(width, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def keys(self, context: Float[Tensor, "b m c"]) -> Keys:
+        """Keys and values of the tokens that it attends to."""
+        return self._by_head("key", context), self._by_head("value", context)
+
+    def forward(
+        self, states: Float[Tensor, "b n d"], keys: Keys, mask: Bool[Tensor, "b 1 1 m"] | None = None
+    ) -> Float[Tensor, "b n d"]:
+        """Attend from every state.
+
+        Args:
+            mask: which tokens count; None: all.
+        """
+        drop = self.dropout.p if self.training else 0.0
+        found = scaled_dot_product_attention(self._by_head("query", states), *keys, attn_mask=mask, dropout_p=drop)
+        return self.after(states, found.transpose(1, 2).flatten(2))
+
+    def after(self, states: Float[Tensor, "*b d"], attended: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
+        """What follows the attention itself."""
+        return self.output["LayerNorm"](states + self.dropout(self.output["dense"](attended)))
+
+    def _by_head(self, name: str, tokens: Float[Tensor, "b n c"]) -> Float[Tensor, "b h n k"]:
+        return self.self[name](tokens).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+class Layer(nn.Module):
+    """A layer of BERT; with a context, attention to its tokens stands after the attention within the caption.
+
+    Args:
+        context: width of the tokens beside the caption; None: there are none.
+    """
+
+    def __init__(self, settings: BertLayersSettings, context: int | None = None) -> None:
+        super().__init__()
+        width, heads, dropout = settings.width, settings.heads, settings.dropout
+        self.attention = Attention(width, heads, width, dropout)
+        if context is not None:
+            self.crossattention = Attention(width, heads, context, dropout)
+        self.intermediate = nn.ModuleDict({"dense": nn.Linear(width, settings.hidden)})
+        self.output = _output(settings.hidden, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, states: Float[Tensor, "b n d"], mask: Bool[Tensor, "b 1 1 n"], context: Keys | None = None
+    ) -> Float[Tensor, "b n d"]:
+        """The next states.
+
+        Args:
+            mask: which tokens of a caption count.
+            context: keys and values of the tokens beside it, by `crossattention.keys`.
+        """
+        states = self.attention(states, self.attention.keys(states), mask)
+        if context is not None:
+            states = self.crossattention(states, context)
+        return self.mixed(states)
+
+    def mixed(self, states: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
+        """The last part of a layer, which takes each state by itself."""
+        hidden = nn.functional.gelu(self.intermediate["dense"](states))
+        return self.output["LayerNorm"](states + self.dropout(self.output["dense"](hidden)))
+
+
+class BertLayers(nn.Module):
+    """Embeddings of tokens and their positions, and the layers that read a caption alone."""
+
+    def __init__(self, settings: BertLayersSettings, words: int) -> None:
+        super().__init__()
+        width = settings.width
+        self.embeddings = nn.ModuleDict(
+            {
+                "word_embeddings": nn.Embedding(words, width, padding_idx=0),
+                "position_embeddings": nn.Embedding(POSITIONS, width),
+                "token_type_embeddings": nn.Embedding(2, width),
+                "LayerNorm": nn.LayerNorm(width, eps=EPSILON),
+            }
+        )
+        self.dropout = nn.Dropout(settings.dropout)
+        self.layers = nn.ModuleList(Layer(settings) for _ in range(settings.layers))
+        start_as_bert(self)
+
+    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b n d"]:
+        """A state a token; padding never counts.
+
+        Raises:
+            UserError: a caption has more tokens than there are positions.
+        """
+        if ids.shape[1] > POSITIONS:
+            raise UserError(
+                f"a caption has {ids.shape[1]} tokens, and BERT reads {POSITIONS}: lower dataset.max_words."
+            )
+        tables = self.embeddings
+        words, positions = tables["word_embeddings"](ids), tables["position_embeddings"].weight[: ids.shape[1]]
+        states = self.dropout(tables["LayerNorm"](words + positions + tables["token_type_embeddings"].weight[0]))
+        mask = caption_mask(ids.shape[1], lengths, ids.device)
+        for layer in self.layers:
+            states = layer(states, mask)
+        return states
+
+
+class BertEncoder(nn.Module):
+    """Layers of BERT under a linear layer: the text encoder of X-VLM."""
+
+    def __init__(self, settings: BertLayersSettings, words: int, dim: int) -> None:
+        super().__init__()
+        self.backbone = BertLayers(settings, words)
+        self.project = nn.Linear(settings.width, dim)
+
+    def states(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b n k"]:
+        """A state a token."""
+        return self.backbone(ids, lengths)
+
+    def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b d"]:
+        return self.project(self.states(ids, lengths)[:, 0])
+
+
+def caption_mask(width: int, lengths: Int[Tensor, " b"], device: torch.device) -> Bool[Tensor, "b 1 1 n"]:
+    """Which tokens count, without waiting for the device."""
+    return (torch.arange(width, device=device) < lengths.to(device, non_blocking=True)[:, None])[:, None, None]
+
+
+def start_as_bert(network: nn.Module) -> None:
+    """Give all weights BERT's first values: normal with deviation 0.02, biases 0, padding 0."""
+    for module in network.modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            nn.init.normal_(module.weight, std=0.02)
+        if isinstance(module, nn.Linear):
+            nn.init.zeros_(module.bias)
+        if isinstance(module, nn.Embedding) and module.padding_idx is not None:
+            nn.init.zeros_(module.weight[module.padding_idx])
+
+
+def _output(given: int, width: int) -> nn.ModuleDict:
+    return nn.ModuleDict({"dense": nn.Linear(given, width), "LayerNorm": nn.LayerNorm(width, eps=EPSILON)})
