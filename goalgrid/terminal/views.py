@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from goalgrid.terminal.characters import PlainConsole, plain
 from grid.errors import UserError
 from grid.objectives import CATALOGUE, unknown_objective
+from grid.objectives.goal_matrix import GOAL, of_a_loss
 
 if TYPE_CHECKING:
     from results.tables.table import Table
@@ -65,11 +66,15 @@ def show_table(table: "Table") -> None:
 
 
 def list_objectives() -> None:
-    """Print a line for each objective: name, family, known name, source."""
+    """Print a line for each objective: name, family, known name, whether a loss has this gradient, source."""
     for name, entry in CATALOGUE.items():
         known_as = entry.known_as or ("new in GOAL" if entry.family == "GOAL" else "")
         lacking = " (cannot be trained here)" if entry.untrainable else ""
-        show(f"{name:17} {entry.family:12} {known_as:32} {entry.source}{lacking}")
+        show(f"{name:17} {entry.family:12} {known_as:32} {_integral(name):10} {entry.source}{lacking}")
+
+
+def _integral(name: str) -> str:
+    return ("of a loss" if of_a_loss(name) else "of no loss") if name in GOAL else ""
 
 
 def explain_objective(name: str) -> None:
@@ -84,7 +89,8 @@ def explain_objective(name: str) -> None:
     show(
         f"{name}{f': {entry.known_as}' if entry.known_as else ''}\n\n  {entry.formula.replace('; ', chr(10) + '  ')}\n"
     )
-    show(f"family: {entry.family}; source: {entry.source}\n")
+    integral = f"; the gradient {_integral(name)} (m+ and m- held, no hinge)" if name in GOAL else ""
+    show(f"family: {entry.family}; source: {entry.source}{integral}\n")
     show(f"  {'parameter':18} {'paper':>9} {'released':>9}  meaning")
     for key, parameter in entry.parameters.items():
         values = ["none" if value is None else str(value) for value in (parameter.paper, parameter.released)]

@@ -105,7 +105,8 @@ def objectives(
 ) -> None:
     """List the objectives with their sources; or explain one.
 
-    The explanation of one has its equation, and its parameters under both variants.
+    A cell of GOAL's matrix is "of a loss" if it is the gradient of a loss, with m+ and m- held and without a hinge. The
+    explanation of one has its equation, and its parameters under both variants.
     """
     use(files)
     if as_json:
@@ -168,6 +169,32 @@ def tables(
         show("\n".join(tables_page.markdown(rows)))
     else:
         show_for(as_json, lambda: list(map(tables_page.to_dict, rows)), lambda: tables_page.lines(rows))
+
+
+@verbs.command()
+def equations(
+    paper: Annotated[
+        str | None, typer.Argument(metavar="PAPER", help="goal, selhn, unified or 2ad; default: all.")
+    ] = None,
+    format_: Annotated[
+        str, typer.Option("--format", help="terminal, or markdown for the page docs/equations.md.")
+    ] = "terminal",
+    as_json: Annotated[bool, typer.Option("--json", help=shipped.JSON_EQUATIONS)] = False,
+) -> None:
+    """List the papers' equations, and whether they hold.
+
+    Each with the code that computes it and the test that checks it.
+    """
+    from goalgrid.showing.papers import equations_page
+    from results.reference.equations import of_papers
+    from results.reference.reading import PAPERS
+
+    all_known(("format", format_, settings_list.FORMATS), *([("paper", paper, PAPERS)] if paper else []))
+    found = of_papers([paper] if paper else PAPERS)
+    if format_ == "markdown" and not as_json:
+        show("\n".join(equations_page.markdown(found)))
+    else:
+        show_for(as_json, lambda: [each.model_dump() for each in found], lambda: equations_page.lines(found))
 
 
 @verbs.command()

@@ -107,6 +107,18 @@ CELLS: dict[str, ObjectiveEntry] = {
 """Every pair weight with every triplet weight: GOAL's 15 cells, and the cells of weights that were added."""
 
 
+def of_a_loss(name: str) -> bool:
+    """Whether one of GOAL's 15 cells is the gradient of a loss, with m+ and m- held and without a hinge.
+
+    -T P+ and T P- are the derivatives of a loss if dT/ds_neg P+ = -dT/ds_pos P-. A constant T has that for any P; T^nca
+    needs P+ = P-, and T^cir s_neg P+ = (1 - s_pos) P-.
+
+    >>> [name for name in GOAL if of_a_loss(name)]
+    ['con_con', 'con_nca', 'lin_con', 'lin_cir', 'sig_con', 'lin-ms_con', 'sig-ms_con']
+    """
+    return name.endswith("_con") or name in ("con_nca", "lin_cir")
+
+
 def is_matrix(objectives: Collection[str]) -> bool:
     """Whether objectives are shown as a matrix: all have a place in it, and they fill half of GOAL's cells or more.
 

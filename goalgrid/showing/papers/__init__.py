@@ -1,0 +1,1 @@
+"""What users read of the papers beside their tables: equations and claims."""
