@@ -88,7 +88,7 @@ TEXT_ENCODER = '''class MaxBow(nn.Module):
         self.project = nn.Linear(settings.word_dim, dim)
 
     def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Encoded:
-        return self.project(pooling("max", 0, 0)(self.embed(ids), _present(ids, lengths)))
+        return self.project(pooling(PoolingSettings(pooling="max"), 0)(self.embed(ids), _present(ids, lengths)))
 
 
 '''
@@ -106,7 +106,7 @@ IMAGE_ENCODER = '''class Thumbnail(nn.Module):
     def __init__(self, settings: ThumbnailSettings, shape: tuple[int, ...], dim: int) -> None:
         super().__init__()
         self.project = nn.Linear(shape[0] * shape[2], dim)
-        self.pool = pooling(settings.pooling, dim, 1)
+        self.pool = pooling(settings, dim)
 
     def forward(self, images: UInt8[Tensor, "b 3 h w"]) -> Encoded:
         rows = self.project((images.float() / 255 - 0.5).transpose(1, 2).flatten(2))
@@ -233,7 +233,7 @@ ADDITIONS = [
         {
             "retrieval/encoders/pooling.py": [
                 ("def k_max(", POOLING),
-                ('    "mean": lambda', '    "midrange": lambda dim, k: midrange,\n'),
+                ('    "mean": lambda', '    "midrange": lambda dim, own: midrange,\n'),
             ],
             "grid/settings/encoders.py": [('"max", "kmax"', '"midrange", ')],
         },
@@ -242,7 +242,7 @@ ADDITIONS = [
         "a text encoder",
         {
             "retrieval/encoders/text.py": [
-                ("GruSettings, TransformerSettings", "MaxBowSettings, "),
+                ("GruSettings, TransformerSettings", "MaxBowSettings, PoolingSettings, "),
                 ("def _embedding(", TEXT_ENCODER),
                 ('    "gru": ', '    "max-bow": lambda settings, words, dim, places: MaxBow(settings, words, dim),\n'),
             ],

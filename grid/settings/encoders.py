@@ -17,7 +17,10 @@ from grid.errors import unknown
 from grid.settings.base import IdentityDefault, ReadWhere, Settings, Unit
 from grid.settings.own import OwnKind, OwnPartSettings, own_parts
 
-POOLINGS = ("mean", "max", "kmax", "softmax", "gpo", "adpool", "adpool-released", "none")
+POOLINGS = (
+    "mean", "max", "kmax", "softmax", "lip", "adapool", "gpo", "adpool", "adpool-released",
+    "gcn", "selfattn", "seq2seq", "none",
+)  # fmt: skip
 """The poolings of ours."""
 own_poolings: dict[str, Any] = {}
 """The functions and classes of the user's own poolings that the present grid uses, by name."""
@@ -47,6 +50,7 @@ WeightsName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-
 """A name as model hubs give it, `google-bert/bert-base-uncased`. The folder on this machine is no setting."""
 
 Dropout = Annotated[float, Field(ge=0, lt=1)]
+Balance = Annotated[float, Field(ge=0, le=1)] | Literal["learnt", "random"]
 
 
 class Resampling(IntEnum):
@@ -127,6 +131,16 @@ class PoolingSettings(Settings):
         _SEVERAL,
         ReadWhere(lambda own, _: own.pooling == "kmax", "pooling = kmax"),
     ] = Field(5, description="how many of the largest values k-max averages")
+    pool_balance: Annotated[
+        Balance,
+        IdentityDefault("learnt"),
+        _SEVERAL,
+        ReadWhere(lambda own, _: own.pooling.startswith("adpool"), "pooling = adpool"),
+    ] = Field(
+        "learnt",
+        description="share of ADPOOL's token level, the rest is its embedding level: learnt; drawn once from U(0, 1), "
+        "random; or a number, 1: the token level alone",
+    )
 
 
 class HeadSettings(PoolingSettings):
@@ -224,8 +238,10 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
         "proportions, side-crop draws each side by itself",
     )
     flip: Annotated[bool, _VIEWS] = Field(True, description="mirror half of the training images")
-    statistics: Literal["imagenet", "clip", "half"] = Field(
-        "imagenet", description="mean and deviation that pixels are brought to; half: 0.5 and 0.5"
+    statistics: Literal["imagenet", "clip", "half", "caffe"] = Field(
+        "imagenet",
+        description="mean and deviation that pixels are brought to; half: 0.5 and 0.5; caffe: a mean of "
+        "its own and no deviation, values of 0 to 255",
     )
     head: HeadName | Literal["none"] = Field(
         "linear", description="the trained network on the backbone's vectors; none: they are the embeddings"

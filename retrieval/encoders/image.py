@@ -38,7 +38,7 @@ class Cnn(nn.Module):
             channels = width
         self.body = nn.Sequential(*blocks).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.project = nn.Linear(channels, dim)
-        self.pool = pooling(settings.pooling, dim, settings.pool_k)
+        self.pool = pooling(settings, dim)
         self.flip = settings.flip
 
     def forward(self, images: UInt8[Tensor, "b 3 h w"]) -> Encoded:
@@ -63,7 +63,7 @@ class FeatureHead(nn.Module):
         self.project: nn.Module = nn.Linear(width, dim) if self.kind != "none" else pretrained.no_head(width, dim)
         if self.kind not in ("linear", "none"):
             self.mlp = _mlp(width if self.kind == "linear-mlp" else dim, settings.hidden, dim)
-        self.pool = pooling(settings.pooling, dim, settings.pool_k)
+        self.pool = pooling(settings, dim)
         self.drop, self.graded = settings.drop, settings.drop_rule == "graded"
         if settings.init == "xavier" and isinstance(self.project, nn.Linear):
             nn.init.xavier_uniform_(self.project.weight)

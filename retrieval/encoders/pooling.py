@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from grid.settings.encoders import own_poolings
+from grid.settings.encoders import Balance, PoolingSettings, own_poolings
+from retrieval.encoders.reasoning import Gcn, SelfAttention, Seq2Seq
 from retrieval.encoders.recurrent import PaddedGru
 
 Encoded = Float[Tensor, "b d"] | tuple[Float[Tensor, "b n d"], Bool[Tensor, "b n"]]
@@ -52,6 +53,62 @@ def soft_max(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Fl
     return (values * weight).sum(dim=1)
 
 
+class Lip(nn.Module):
+    """Local importance: sum over m of e^g_m x_m / sum over m of e^g_m, g = 12 sigmoid(IN(W x)), a dimension by itself.
+
+    IN brings a dimension of W x to mean 0 and variance 1 over the set, times a learnt scale, plus a learnt shift. Gao
+    et al., ICCV 2019, on cells: their 3 x 3 convolution is a linear map here, which is our reading for sets. W starts
+    as 0, as theirs: the mean.
+    """
+
+    GAIN = 12.0
+    EPS = 1e-5
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.weigh = nn.Linear(dim, dim, bias=False)
+        nn.init.zeros_(self.weigh.weight)
+        self.scale, self.shift = nn.Parameter(torch.ones(dim)), nn.Parameter(torch.zeros(dim))
+
+    def forward(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
+        logits = self.weigh(values).to(self.scale.dtype)
+        centred = logits - mean(logits, present)[:, None]
+        normal = centred * (mean(centred.square(), present)[:, None] + self.EPS).rsqrt()
+        gain = self.GAIN * (normal * self.scale + self.shift).sigmoid()
+        return (values * gain.masked_fill(~present[..., None], -torch.inf).softmax(dim=1)).sum(dim=1)
+
+
+class AdaPool(nn.Module):
+    """beta sum over m of softmax_m(D_m) x_m + (1 - beta) SoftPool(x), D_m = 2 |x_m c| / (x_m^2 + c^2), c the mean.
+
+    A dimension by itself; D of two zeros is 0; SoftPool is `soft_max`. Stergiou and Poppe, 2021: the learnt beta starts
+    as a draw from N(0, 1) and is cut to [0, 1]. They have a beta for each place of the result, of which a set has one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.balance = nn.Parameter(torch.randn(1).clamp(0, 1))
+
+    def forward(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
+        centre = mean(values, present)[:, None]
+        size = values.square() + centre.square()
+        near = 2 * (values * centre).abs() / size.where(size > 0, 1.0)
+        weight = near.masked_fill(~present[..., None], -torch.inf).softmax(dim=1)
+        balance = self.balance.clamp(0, 1)
+        return balance * (values * weight).sum(dim=1) + (1 - balance) * soft_max(values, present)
+
+
+class MeanOf(nn.Module):
+    """The mean of the members after they have read one another."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
+        return mean(self.network(values, present), present)
+
+
 class Gpo(nn.Module):
     """Generalised pooling operator: sum over k of theta_k times the k-th largest value of each dimension.
 
@@ -88,18 +145,27 @@ class AdPool(nn.Module):
     """Adaptive pooling: a learnt weighting of the sorted members and a soft maximum, balanced. VSE+2AD Eq. (3)-(5).
 
     Args:
+        balance: share of the learnt weighting, from 0 to 1, the rest is the soft maximum's; `random` draws it once,
+            from U(0, 1); `learnt` weighs both vectors of each set, Eq. (5). Fixed shares: VSE+2AD appendix C.
         per_dimension: as the released code does, one weight a member and dimension, after a ReLU; the paper has one
             weight a member. The released code also gives padding a weight; here it never has one.
     """
 
-    def __init__(self, dim: int, *, per_dimension: bool) -> None:
+    share: Tensor
+
+    def __init__(self, dim: int, balance: Balance = "learnt", *, per_dimension: bool) -> None:
         super().__init__()
         self.weigh = nn.Linear(dim, dim if per_dimension else 1, bias=per_dimension)
-        self.balance = nn.Linear(dim, 1, bias=per_dimension)
+        self.balance = nn.Linear(dim, 1, bias=per_dimension) if balance == "learnt" else None
+        if balance != "learnt":
+            self.register_buffer("share", torch.rand(()) if balance == "random" else torch.tensor(float(balance)))
         self.rectified = per_dimension
 
     def forward(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
-        both = torch.stack([self.token_level(values, present), soft_max(values, present)], dim=1)
+        token, embedding = self.token_level(values, present), soft_max(values, present)
+        if self.balance is None:
+            return self.share * token + (1 - self.share) * embedding
+        both = torch.stack([token, embedding], dim=1)
         return (self.balance(both).softmax(dim=1) * both).sum(dim=1)
 
     def token_level(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
@@ -126,22 +192,27 @@ def positions(n: int, width: int, device: torch.device | None = None) -> Float[T
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)
 
 
-POOLING: dict[str, Callable[[int, int], Pooling]] = {
-    "mean": lambda dim, k: mean,
-    "max": lambda dim, k: maximum,
-    "kmax": lambda dim, k: partial(k_max, k=k),
-    "softmax": lambda dim, k: soft_max,
-    "gpo": lambda dim, k: Gpo(),
-    "adpool": lambda dim, k: AdPool(dim, per_dimension=False),
-    "adpool-released": lambda dim, k: AdPool(dim, per_dimension=True),
-    "none": lambda dim, k: members,
+POOLING: dict[str, Callable[[int, PoolingSettings], Pooling]] = {
+    "mean": lambda dim, own: mean,
+    "max": lambda dim, own: maximum,
+    "kmax": lambda dim, own: partial(k_max, k=own.pool_k),
+    "softmax": lambda dim, own: soft_max,
+    "lip": lambda dim, own: Lip(dim),
+    "adapool": lambda dim, own: AdaPool(),
+    "gpo": lambda dim, own: Gpo(),
+    "adpool": lambda dim, own: AdPool(dim, own.pool_balance, per_dimension=False),
+    "adpool-released": lambda dim, own: AdPool(dim, own.pool_balance, per_dimension=True),
+    "gcn": lambda dim, own: MeanOf(Gcn(dim)),
+    "selfattn": lambda dim, own: MeanOf(SelfAttention(dim)),
+    "seq2seq": lambda dim, own: Seq2Seq(dim),
+    "none": lambda dim, own: members,
 }
-"""Each pooling by name, made for vectors of `dim` values; k is k-max's."""
+"""Each pooling by name, made for vectors of `dim` values with the settings that it reads."""
 
 
-def pooling(name: str, dim: int, k: int) -> Pooling:
-    """The pooling of this name, ours or a user's own, for vectors of `dim` values; k is k-max's."""
-    own = own_poolings.get(name)
-    if own is None:
-        return POOLING[name](dim, k)
-    return own(dim) if isinstance(own, type) else own
+def pooling(own: PoolingSettings, dim: int) -> Pooling:
+    """The pooling of these settings, ours or a user's own, for vectors of `dim` values."""
+    mine = own_poolings.get(own.pooling)
+    if mine is None:
+        return POOLING[own.pooling](dim, own)
+    return mine(dim) if isinstance(mine, type) else mine

@@ -75,6 +75,8 @@ def network(settings: Pretrained, places: Places, *, part: str, projected: bool 
     if projected and hasattr(whole, _PROJECTIONS[part]):
         tower.add_module("projection", getattr(whole, _PROJECTIONS[part]))
     _without_unused(tower)
+    if getattr(getattr(tower, "config", None), "pools_without_margin", False):  # BUTD's ResNet, converted
+        tower.embedder.pooler = nn.MaxPool2d(3, 2, ceil_mode=True)  # type: ignore[union-attr]
     if part == "text_model":
         _with_masks(tower)
     return tower.float()

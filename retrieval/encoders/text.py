@@ -23,7 +23,7 @@ class Bow(nn.Module):
         self.embed = _embedding(words, settings.word_dim)
         self.dropout = nn.Dropout(settings.dropout)
         self.project = nn.Linear(settings.word_dim, dim)
-        self.pool = pooling(settings.pooling, settings.word_dim, settings.pool_k)
+        self.pool = pooling(settings, settings.word_dim)
 
     def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Encoded:
         return self.project(self.pool(self.dropout(self.embed(ids)), _present(ids, lengths)))
@@ -50,7 +50,7 @@ class BiGru(nn.Module):
         self.embed = _embedding(words, settings.word_dim)
         self.dropout = nn.Dropout(settings.dropout)
         self.gru = PaddedGru(settings.word_dim, dim, bidirectional=True)
-        self.pool = pooling(settings.pooling, dim, settings.pool_k)
+        self.pool = pooling(settings, dim)
 
     def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Encoded:
         forward, backward = self.gru.states(self.dropout(self.embed(ids)), lengths).chunk(2, dim=-1)
@@ -66,7 +66,7 @@ class TextHead(nn.Module):
         if settings.init == "xavier" and isinstance(self.project, nn.Linear):
             nn.init.xavier_uniform_(self.project.weight)
             nn.init.zeros_(self.project.bias)
-        self.pool = pooling(settings.pooling, dim, settings.pool_k)
+        self.pool = pooling(settings, dim)
 
     def forward(self, features: Tensor, lengths: Int[Tensor, " b"]) -> Encoded:
         """From features (b, k) or (b, n, k) of any float type."""

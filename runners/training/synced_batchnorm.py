@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from retrieval.encoders.reasoning import sum_of_batch
 from runners.training.collectives import Exchange
 
 
@@ -20,13 +21,15 @@ def synchronised(exchange: Exchange) -> AbstractContextManager[object]:
 
 
 class _Synchronised(TorchFunctionMode):
-    """Replaces `batch_norm`, whichever module calls it."""
+    """Replaces `batch_norm` and `sum_of_batch`, whichever module calls them."""
 
     def __init__(self, exchange: Exchange) -> None:
         super().__init__()
         self.exchange = exchange
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is sum_of_batch:
+            return _Sum.apply(*args, self.exchange)
         function = self._batch_norm if func is nn.functional.batch_norm else func
         return function(*args, **(kwargs or {}))
 
@@ -53,6 +56,25 @@ class _Synchronised(TorchFunctionMode):
         if bias is not None:
             normal = normal + bias.view(shape)
         return normal.to(values.dtype)
+
+
+class _Sum(torch.autograd.Function):
+    """The sum of the replicas' sums; its gradient is the sum of the replicas' gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, part: Tensor, exchange: Exchange) -> Tensor:
+        ctx.exchange = exchange
+        return _summed(part, exchange)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return _summed(gradient, ctx.exchange), None
+
+
+def _summed(part: Tensor, exchange: Exchange) -> Tensor:
+    whole = part.clone()
+    exchange.sum(whole)
+    return whole
 
 
 class _Normal(torch.autograd.Function):

@@ -30,7 +30,9 @@ from grid.gridfile import load  # noqa: E402
 from grid.objectives import OBJECTIVES  # noqa: E402
 from grid.objectives.parameters import VARIANTS  # noqa: E402
 from grid.settings import TrialSettings  # noqa: E402
+from grid.settings.encoders import PoolingSettings  # noqa: E402
 from grid.store.home import Home, TrialFolder  # noqa: E402
+from retrieval.encoders.pooling import POOLING, pooling  # noqa: E402
 from runners.gpu import memory_probe  # noqa: E402
 from runners.training.inputs import Batch, prepare, protocols_of  # noqa: E402
 from runners.training.machine import Machine  # noqa: E402
@@ -44,7 +46,7 @@ warnings.filterwarnings("ignore", "PyTorch was compiled without cuDNN")
 SMALL = ("train.epochs=2", "train.batch_size=250", "model.dim=16", "seeds=[0]", 'objectives=["sig-ms_cir"]')
 FIVE_STEPS = ("train.epochs=1", "train.batch_size=1000", "model.text.word_dim=16", "model.image.channels=4")
 """Of a whole training of `cnn-gru`."""
-PIXELS = {"cnn": 16, "vsepp-r152": 32, "vsepp-vit": 64, "vse-inf-wsl": 32}
+PIXELS = {"cnn": 16, "vsepp-r152": 32, "vsepp-vit": 64, "vse-inf-wsl": 32, "vse-2ad-grid": 32, "vse-2ad-patch": 64}
 """Sides of images, by what recipes' names begin with."""
 
 
@@ -110,6 +112,34 @@ def objectives() -> dict[str, Any]:
                 if not same or waited:
                     differ.append([name, variant, warming, same, waited])
     return {"count": count, "differ": differ}
+
+
+def poolings() -> dict[str, Any]:
+    """Poolings whose vectors or gradient differ between the two devices, or which wait for the device."""
+    present = torch.tensor([[1, 1, 1, 1, 0], [1, 0, 1, 0, 0], [1, 1, 1, 1, 1]]).bool()
+    differ, held = [], torch.randn(3, 5, 8)
+    for name in POOLING:
+        found = []
+        for there in (False, True) if name != "none" else ():
+            with ExitStack() as stack:
+                if there:
+                    stack.enter_context(device.Present())
+                place = "cuda" if there else "cpu"
+                torch.manual_seed(0)
+                made, values = pooling(PoolingSettings(pooling=name), 8), held.clone().to(place).requires_grad_()
+                for module in made.to(place).modules() if isinstance(made, torch.nn.Module) else ():
+                    for share in ("p", "dropout"):  # which the two devices draw in other ways
+                        if isinstance(getattr(module, share, None), float):
+                            setattr(module, share, 0.0)
+                device.waits.clear()
+                vectors = made(values, present.to(place))
+                vectors.square().sum().backward()
+                waited = dict(device.waits)
+                found.append([part.detach().to("cpu") for part in (vectors, values.grad)])
+        same = all(torch.allclose(a, b, atol=1e-6) for a, b in zip(*found, strict=True)) if found else True
+        if not same or (found and waited):
+            differ.append([name, same, waited])
+    return {"count": len(POOLING), "differ": differ}
 
 
 def recipe(name: str, root: str = "") -> dict[str, Any]:

@@ -18,9 +18,9 @@ from grid import catalog
 from tests.conftest import ROOT
 
 FOLDER = ROOT / "tests" / "pretended_gpu"
-SHORT = ("objectives", "recipe:cnn-gru", "resumed:cnn-gru", "trial:cnn-gru", "probe:cnn-gru")
+SHORT = ("objectives", "poolings", "recipe:cnn-gru", "resumed:cnn-gru", "trial:cnn-gru", "probe:cnn-gru")
 """What the fast tests read, from one process."""
-ENSEMBLES = ("bfan-tiny", "scan-tiny", "sgraf-tiny")
+ENSEMBLES = ("bfan-tiny", "scan-tiny", "sgraf-tiny", "vse-2ad-rgp-tiny")
 """They train nothing."""
 SETS = ("recipe:saf", "recipe:sgr", "recipe:scan", "recipe:bfan")
 FEATURES = ["recipe:fc-bow", "recipe:fc-gru", "recipe:fc-bigru", "recipe:rvsepp-tiny"]
@@ -62,6 +62,11 @@ def short(rehearsed: Callable[..., dict[str, Any]]) -> dict[str, Any]:
 def test_every_objective_equals_the_cpus_and_never_waits(short: dict[str, Any]) -> None:
     assert short["objectives"]["count"] > 100
     assert short["objectives"]["differ"] == []
+
+
+def test_every_pooling_equals_the_cpus_and_never_waits(short: dict[str, Any]) -> None:
+    assert short["poolings"]["count"] > 10
+    assert short["poolings"]["differ"] == []
 
 
 def check(found: dict[str, Any], *, of_sets: bool = False) -> None:

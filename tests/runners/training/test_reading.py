@@ -35,7 +35,7 @@ PICTURES = {"encoder": "backbone", "weights": "random", "architecture": RESNET, 
 IMAGE = {
     "cnn": {"encoder": "cnn", "size": 16, "channels": 4, "layers": 2},
     "regions": {"encoder": "linear", "drop": 0.3},
-    "regions, MLP": {"encoder": "linear-mlp", "hidden": 6, "pooling": "gpo"},
+    "regions, MLP": {"encoder": "linear-mlp", "hidden": 6, "pooling": "adpool"},
     "frozen, pooled": {**PICTURES, "frozen": True},
     "frozen, grid of crops": {**PICTURES, "frozen": True, "crops": 2, "head": "mlp"},
     "learning grid": {
@@ -65,7 +65,7 @@ TEXT = {
     "frozen transformer": {"encoder": "transformer", "weights": "random", "architecture": CLIP, "frozen": True},
 }
 OTHER = {
-    "pooling": "max", "pool_k": 3, "hidden": 5, "drop": 0.6, "drop_rule": "each",
+    "pooling": "max", "pool_k": 3, "pool_balance": 0.25, "hidden": 5, "drop": 0.6, "drop_rule": "each",
     "size": 24, "channels": 5, "layers": 3, "dropout": 0.3, "crops": 3,
     "framing": "square", "augmentation": "side-crop", "statistics": "half", "prompt": "blue dog",
     "word_drop": 0.4, "word_dim": 5, "dim": 12,

@@ -73,7 +73,10 @@ def children() -> list[psutil.Process]:
 
 NETWORKS = {
     "pixels": (2, ("model.image.size=16",)),
-    "features": (3, ('recipes=["fc-gru"]', "model.image.encoder=linear-mlp", "model.image.hidden=16")),
+    "features": (
+        3,
+        ('recipes=["fc-gru"]', "model.image.encoder=linear-mlp", "model.image.hidden=16", "model.image.pooling=gcn"),
+    ),
     "sets": (2, ('recipes=["saf"]', "model.scorer.width=8", "model.scorer.dropout=0", "model.text.dropout=0")),
 }
 """Replicas, and what overrides the recipe: batch norm of images, and of vectors beside a GRU."""

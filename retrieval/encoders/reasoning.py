@@ -1,0 +1,125 @@
+"""Networks in which the members of a set read one another: graph convolutions, self-attention, a GRU over the set.
+
+VSE+2AD compares their poolings with its own and leaves their depth and heads open: what stands here is our reading.
+"""
+
+import math
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.overrides import handle_torch_function, has_torch_function_unary
+
+
+class Gcn(nn.Module):
+    """Four graph convolutions of VSRN: x <- x + BN(W R g(x)), R = theta(x) phi(x)' / n, without a softmax.
+
+    All maps are linear. Batch norms start as 0, so that the first step pools the members as they are. Li et al., ICCV
+    2019, §3.1, whose GRU over the members is left out.
+    """
+
+    BLOCKS = 4
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList([GraphConvolution(dim) for _ in range(self.BLOCKS)])
+
+    def forward(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b n d"]:
+        for block in self.blocks:
+            values = block(values, present)
+        return values
+
+
+class GraphConvolution(nn.Module):
+    """x + BN(W R g(x)), R = theta(x) phi(x)' / n, over the members that are present."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.theta, self.phi, self.g = (nn.Linear(dim, dim) for _ in range(3))
+        self.out = nn.Linear(dim, dim, bias=False)  # a batch norm takes a bias out again
+        self.norm = NormOfPresent(dim)
+        nn.init.zeros_(self.norm.weight)
+
+    def forward(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b n d"]:
+        sizes = present.sum(dim=1)[:, None, None]
+        relations = self.theta(values) @ self.phi(values).transpose(1, 2) / sizes
+        read = relations @ (self.g(values) * present[..., None])
+        further: Tensor = self.norm(self.out(read), present)
+        return values + further
+
+
+class NormOfPresent(nn.Module):
+    """Batch norm of each dimension, with mean and variance over the present members of all sets of the batch."""
+
+    mean: Tensor
+    var: Tensor
+    MOMENTUM = 0.1
+    EPS = 1e-5
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(dim)), nn.Parameter(torch.zeros(dim))
+        self.register_buffer("mean", torch.zeros(dim))
+        self.register_buffer("var", torch.ones(dim))
+
+    def forward(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b n d"]:
+        values = values.to(self.weight.dtype)
+        mean, var = self.mean, self.var
+        if self.training:
+            there = present[..., None].to(values.dtype)
+            count = sum_of_batch(there.sum())
+            mean = sum_of_batch((values * there).sum(dim=(0, 1))) / count
+            var = sum_of_batch(((values - mean).square() * there).sum(dim=(0, 1))) / count
+            self.mean.lerp_(mean.detach(), self.MOMENTUM)
+            self.var.lerp_(var.detach() * count / (count - 1).clamp(min=1), self.MOMENTUM)
+        return (values - mean) * (var + self.EPS).rsqrt() * self.weight + self.bias
+
+
+def sum_of_batch(part: Tensor) -> Tensor:
+    """A sum over this process's part of the batch, made the sum over the whole batch where replicas share it.
+
+    Whoever runs replicas replaces it by a torch function mode, as it does batch norms.
+    """
+    if has_torch_function_unary(part):
+        found: Tensor = handle_torch_function(sum_of_batch, (part,), part)
+        return found
+    return part
+
+
+class SelfAttention(nn.Module):
+    """A transformer layer over the set, norms first: 8 heads, a feed-forward width of 2 d, dropout 0.1, no positions.
+
+    Where 8 does not divide the width, the largest common divisor of both is the number of heads.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        heads = math.gcd(dim, 8)
+        self.layer = nn.TransformerEncoderLayer(dim, heads, 2 * dim, dropout=0.1, batch_first=True, norm_first=True)
+
+    def forward(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b n d"]:
+        read: Tensor = self.layer(values, src_key_padding_mask=~present)
+        return read
+
+
+class Seq2Seq(nn.Module):
+    """A GRU reads the members in their given order in each direction; the mean of the two last states.
+
+    It computes in float32 whatever autocast says, as `PaddedGru` does. Present members are moved to the front on the
+    device, and the states after the last of them are never read: so nothing waits for the sizes of the sets.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.forwards, self.backwards = (nn.GRU(dim, dim) for _ in range(2))
+
+    def forward(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
+        places, rows = (torch.arange(size, device=values.device) for size in (values.shape[1], len(values)))
+        order = (~present).int().argsort(dim=1, stable=True)
+        last = present.sum(dim=1) - 1
+        turned = order.gather(1, (last[:, None] - places).clamp(min=0))
+        with torch.autocast(values.device.type, enabled=False):
+            values = values.to(self.forwards.weight_hh_l0.dtype)
+            pairs = ((self.forwards, order), (self.backwards, turned))
+            ends = [gru(values[rows, way.T])[0][last, rows] for gru, way in pairs]
+        return (ends[0] + ends[1]) / 2
