@@ -13,6 +13,7 @@ from grid.store.home import TrialFolder
 from retrieval import evaluation
 from retrieval.evaluation import Rows
 from retrieval.splits.pairs import DataError
+from retrieval.words.text_readers import words
 from runners.training.embedding import TILE, embedded, scored
 from runners.training.machine import Machine
 from runners.trial.loaded_model import LoadedModel
@@ -78,17 +79,16 @@ class Ensemble:
         return torch.stack([scored(member.model, *rows) for member, *rows in parts]).mean(dim=0)
 
     def _embedded(self, split_name: str) -> tuple[Joint, Joint, Int[np.ndarray, " t"]]:
-        images, texts, owners = list[Rows](), list[Rows](), list[Int[np.ndarray, " t"]]()
+        images, texts, owners = list[Rows](), list[Rows](), np.empty(0)
+        items = [_items(member, split_name) for member in self.members]
+        for member, found in zip(self.members[1:], items[1:], strict=True):
+            _check_same(split_name, (self.members[0].settings.recipe, items[0]), (member.settings.recipe, found))
         for member in self.members:
-            image, text, owner = embedded(member.model, member.settings, member.inputs, split_name)
+            image, text, owners = embedded(member.model, member.settings, member.inputs, split_name)
             images.append(image)
             texts.append(text)
-            owners.append(owner)
             self.beat()
-        if not all(np.array_equal(owners[0], owner) for owner in owners):
-            counts = ", ".join(f"{len(image):,} and {len(text):,}" for image, text in zip(images, texts, strict=True))
-            raise DataError(f"its members read different images and captions of the {split_name} split: {counts}")
-        return Joint(tuple(images)), Joint(tuple(texts)), owners[0]
+        return Joint(tuple(images)), Joint(tuple(texts)), owners
 
     def _ranked(
         self, image: Joint, text: Joint, owners: Int[np.ndarray, " t"], fold: int | None = None
@@ -97,3 +97,39 @@ class Ensemble:
             ranks = evaluation.rank_in_folds(image, text, owners, fold, self.scores, chunk=TILE)
         self.beat()
         return ranks
+
+
+Item = tuple[int, tuple[str, ...]]
+"""A caption by the row of its image and by its words: features and pictures have no other name in common."""
+
+
+def _items(member: LoadedModel, split_name: str) -> list[Item]:
+    """The captions of a split that the member is evaluated on, in their order."""
+    split, images = member.inputs.pairs.splits[split_name], member.settings.dataset.val_images
+    _, rows = split.first(images if split_name == "val" else None)
+    return [(int(split.image_of_text[row]), tuple(words(split.captions[row]))) for row in rows]
+
+
+def _check_same(split_name: str, first: tuple[str, list[Item]], second: tuple[str, list[Item]]) -> None:
+    """Check that two members read the same captions of the same images in the same order.
+
+    Args:
+        first, second: the member's recipe, and its captions.
+
+    Raises:
+        DataError: they do not.
+    """
+    (one, ours), (other, theirs) = first, second
+    if ours == theirs:
+        return
+    place = next((place for place, pair in enumerate(zip(ours, theirs, strict=False)) if pair[0] != pair[1]), None)
+    if place is None:
+        differ = f"{len(ours):,} captions for {one}, {len(theirs):,} for {other}"
+    else:
+        told = [f"{' '.join(items[place][1])!r} of image {items[place][0] + 1}" for items in (ours, theirs)]
+        differ = f"caption {place + 1} is {told[0]} for {one}, and {told[1]} for {other}"
+    raise DataError(
+        f"its members read other images and captions of the {split_name} split, or in another order: {differ}. Their "
+        "scores cannot be averaged. Features and pictures need the same captions in the same order: put "
+        "id_mapping.json beside the features, or write the features in the order of the annotations."
+    )

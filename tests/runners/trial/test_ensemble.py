@@ -1,5 +1,6 @@
 """Ensembles: their numbers are those of the mean of the members' scores; they wait, go on, and name who failed."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,16 @@ import torch
 
 from goalgrid.showing.attention import EXAMPLES
 from grid.errors import UserError
+from grid.expansion import expand, trials_of
+from grid.gridfile import load
 from grid.settings import TrialSettings
 from grid.store.home import Home, TrialFolder
 from results.records import record
+from retrieval.splits.pairs import DataError
 from runners.training import checkpoints
 from runners.training.embedding import embedded, scored
+from runners.training.inputs import prepare
+from runners.training.learner import model_of
 from runners.training.machine import Machine
 from runners.trial.ensemble import Ensemble
 from runners.trial.loaded_model import LoadedModel
@@ -151,3 +157,48 @@ def test_a_member_that_was_trained_on_other_data_is_told(runs: Path) -> None:
     with pytest.raises(UserError, match=rf"{cells.trial_id} was trained on other data than are here now \(2:other"):
         Ensemble.load([of_recipe(runs, "words"), cells], Machine(), lambda: None)
     cells.best_checkpoint.write_bytes(kept)
+
+
+def of_features_and_of_pictures(root: Path) -> Ensemble:
+    """The mean of two models as they start."""
+    found = []
+    for recipe in (("fc-bow",), ("cnn-bow", "model.image.size=16")):
+        overrides = [f'recipes=["{recipe[0]}"]', 'datasets=["few"]', "model.dim=8", 'objectives=["adopt"]', *recipe[1:]]
+        settings = trials_of(expand(load("demo", [f'data.few.root="{root}"', *overrides])))[0].settings
+        inputs = prepare(settings, Machine(roots=(("few", str(root)),)))
+        found.append(LoadedModel(model_of(settings, inputs), settings, inputs))
+    return Ensemble(found)
+
+
+def test_members_that_read_the_items_in_another_order_are_told(few_of_flickr8k: Path, tmp_path: Path) -> None:
+    """Features of the same photographs, of which the last two have changed places; and of one photograph less."""
+    assert len(of_features_and_of_pictures(few_of_flickr8k).evaluate("test").i2t) == 12
+    for name, rows, said in (
+        (
+            "turned",
+            [*range(10), 11, 10],
+            r"caption 51 is '.*' of image 11 for fc-bow, and '.*' of image 11 for cnn-bow",
+        ),
+        ("short", list(range(11)), "55 captions for fc-bow, 60 for cnn-bow"),
+    ):
+        root = shutil.copytree(few_of_flickr8k, tmp_path / name)
+        features, captions = root / "precomp" / "test_ims.npy", root / "precomp" / "test_caps.txt"
+        lines = captions.read_text(encoding="utf-8").splitlines()
+        captions.write_text("\n".join(line for row in rows for line in lines[5 * row : 5 * row + 5]) + "\n")
+        np.save(features, np.load(features)[rows])
+        ids = root / "precomp" / "test_ids.txt"
+        ids.write_text("\n".join(ids.read_text().splitlines()[row] for row in rows) + "\n")
+        with pytest.raises(DataError, match=rf"of the test split, or in another order: {said}.*id_mapping\.json"):
+            of_features_and_of_pictures(root).evaluate("test")
+
+
+@pytest.mark.slow
+def test_regions_grid_and_patches_land_in_one_table(few_of_flickr8k: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
+    """A member that reads features, and two that read pictures with their own backbones."""
+    words = ("--set", 'recipes=["vse-2ad-rgp-tiny"]', "--set", 'objectives=["adopt"]', "--set", "seeds=[0]")
+    small = ("--set", "train.epochs=1", "--set", "train.batch_size=50", "--set", "model.dim=16")
+    data = ("--set", 'datasets=["few"]', "--set", f'data.few.root="{few_of_flickr8k}"', "--set", "name=rgp")
+    finished = goalgrid("run", "demo", *words, *small, *data, "--here", "--mlflow-uri", "", runs=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    table = goalgrid("table", "rgp", runs=tmp_path).stdout
+    assert all(f"vse-2ad-{kind}tiny" in table for kind in ("", "grid-", "patch-", "rgp-"))
