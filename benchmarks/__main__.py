@@ -20,6 +20,7 @@ SHORT: dict[str, list[str]] = {
     "evaluation": ["--rounds", "3"],
     "step": [],
     "scorers": ["--rounds", "1", "--batch", "32"],
+    "pooling": ["--rounds", "3"],
     "grids": ["--epochs", "1", "--sample", "2"],
     "orchestration": ["--trials", "2000", "6000"],
     "scale": [],

@@ -121,3 +121,18 @@ def features(
         size = sum(file.stat().st_size for file in folder.glob("*.npy")) / 1e6
         what = f"{source.views():,} {source.what} of {source.name} by {source.network.weights}"
         show(f"{folder}  {what}, {size:,.1f} MB")
+
+
+@verbs.command()
+def backbone(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="VSE-infinity's original_updown_backbone.pth.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the weights are written.")],
+) -> None:
+    """Convert BUTD's ResNet-101 for the recipes on grids.
+
+    They are then named by --weights butd/resnet-101=DIR.
+    """
+    from retrieval.published.resnets import convert_butd
+
+    count = convert_butd(source.expanduser(), folder.expanduser())
+    show(f"{folder}: {count:,} tensors. Train with them: --weights butd/resnet-101={folder}")

@@ -104,8 +104,10 @@ class CheckpointFile:
 
 
 def _flat(model: Any) -> dict[str, Tensor]:
-    """The weights by name; of a list of state dicts behind their part. DataParallel's `module` is left out."""
+    """The weights by name; of several state dicts behind their part. DataParallel's `module` is left out."""
     parts = dict(zip((f"{part}." for part in PARTS), model, strict=False)) if isinstance(model, list) else {"": model}
+    if isinstance(model, Mapping):
+        parts |= {f"{name}.": part for name, part in model.items() if isinstance(part, Mapping)}
     return {
         ".".join(word for word in f"{prefix}{name}".split(".") if word != "module"): value
         for prefix, part in parts.items()

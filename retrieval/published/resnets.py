@@ -1,10 +1,16 @@
-"""The architecture of a ResNet of torchvision, told by its weights."""
+"""ResNets of others: the architecture of torchvision's, told by its weights; BUTD's as transformers reads it."""
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
+
+from grid.errors import UserError
+from grid.store.files import write_json, written_aside
+from retrieval.published.checkpoint_files import CheckpointFile
 
 _BLOCK = re.compile(r"img_enc\.cnn\.layer(\d)\.(\d+)\.conv(\d)\.weight$")
 
@@ -30,3 +36,62 @@ def resnet(weights: Mapping[str, Tensor]) -> dict[str, Any]:
             "depths": [1 + max(block for of, block, _ in blocks if of == stage) for stage in stages],
         },
     }
+
+
+_BUTD = re.compile(r"(base|top)\.(\d+)\.(?:(\d+)\.)?(?:(conv|bn|downsample\.)(\d)\.)?(\w+)$")
+
+
+def convert_butd(source: Path, folder: Path) -> int:
+    """Write the backbone of BUTD's detector as weights that `transformers` reads, and return how many tensors it has.
+
+    Its convolutions read blue, green and red; the first is turned around. A block strides in its first convolution, and
+    the first pooling has no margin: VSE-infinity's lib/modules/resnet.py, from which `original_updown_backbone.pth` is.
+
+    Args:
+        source: a file with the state dicts `base` (first layers and three stages) and `top` (the fourth).
+
+    Raises:
+        UserError: the file cannot be read, or is another network; or the folder cannot be written.
+    """
+    from safetensors.torch import save_file
+
+    held, weights = CheckpointFile.read(source).weights, dict[str, Tensor]()
+    for name, value in held.items():
+        if found := _BUTD.match(name):
+            weights[_name_in_transformers(*found.groups())] = value.float().contiguous()
+    stem, stages = "embedder.embedder.convolution.weight", "encoder.stages.{}.layers.{}.layer.2.convolution.weight"
+    depths = [sum(stages.format(stage, block) in weights for block in range(100)) for stage in range(4)]
+    if len(weights) != len(held) or stem not in weights or not all(depths):
+        odd = next((name for name in held if not _BUTD.match(name)), "")
+        raise UserError(
+            f"{source} is no backbone of BUTD's detector{f': it holds {odd!r}' if odd else ''}. VSE-infinity's "
+            "original_updown_backbone.pth has the first layers and three stages under 'base', the fourth under 'top'."
+        )
+    weights[stem] = weights[stem].flip(1).contiguous()
+    for name in [name for name in weights if name.endswith("running_mean")]:  # old files lack the counts
+        weights.setdefault(name.replace("running_mean", "num_batches_tracked"), torch.tensor(0))
+    config = {
+        "architectures": ["ResNetModel"],
+        "model_type": "resnet",
+        "embedding_size": len(weights[stem]),
+        "hidden_sizes": [len(weights[stages.format(stage, 0)]) for stage in range(4)],
+        "depths": depths,
+        "layer_type": "bottleneck",
+        "downsample_in_bottleneck": True,
+        "pools_without_margin": True,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    with written_aside(folder / "model.safetensors") as path:
+        save_file(weights, path, metadata={"format": "pt"})
+    write_json(folder / "config.json", config)
+    return len(weights)
+
+
+def _name_in_transformers(part: str, place: str, block: str | None, kind: str | None, number: str, last: str) -> str:
+    """`base.4.0.conv1.weight` as `encoder.stages.0.layers.0.layer.0.convolution.weight`."""
+    if block is None:
+        return f"embedder.embedder.{'convolution' if place == '0' else 'normalization'}.{last}"
+    stage = int(place) - 4 if part == "base" else 3
+    within = "shortcut" if kind == "downsample." else f"layer.{int(number) - 1}"
+    normal = kind == "bn" or (kind == "downsample." and number == "1")
+    return f"encoder.stages.{stage}.layers.{block}.{within}.{'normalization' if normal else 'convolution'}.{last}"

@@ -64,12 +64,13 @@ class Ap(nn.Module):
 
 
 class Block(nn.Module):
-    """A bottleneck of torchvision's ResNets, which strides in its second convolution."""
+    """A bottleneck of torchvision's ResNets, which strides in its second convolution; BUTD's strides in its first."""
 
-    def __init__(self, width: int, inner: int, out: int, stride: int) -> None:
+    def __init__(self, width: int, inner: int, out: int, stride: int, *, butd: bool = False) -> None:
         super().__init__()
-        self.conv1, self.bn1 = nn.Conv2d(width, inner, 1, bias=False), nn.BatchNorm2d(inner)
-        self.conv2, self.bn2 = nn.Conv2d(inner, inner, 3, stride, 1, bias=False), nn.BatchNorm2d(inner)
+        first, second = (stride, 1) if butd else (1, stride)
+        self.conv1, self.bn1 = nn.Conv2d(width, inner, 1, first, bias=False), nn.BatchNorm2d(inner)
+        self.conv2, self.bn2 = nn.Conv2d(inner, inner, 3, second, 1, bias=False), nn.BatchNorm2d(inner)
         self.conv3, self.bn3 = nn.Conv2d(inner, out, 1, bias=False), nn.BatchNorm2d(out)
         if stride > 1 or width != out:
             self.downsample = nn.Sequential(nn.Conv2d(width, out, 1, stride, bias=False), nn.BatchNorm2d(out))
@@ -94,6 +95,35 @@ class Resnet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = nn.functional.max_pool2d(torch.relu(self.bn1(self.conv1(x))), 3, 2, 1)
         return self.layer4(self.layer3(self.layer2(self.layer1(x)))).mean((2, 3))
+
+
+class ButdResnet(nn.Module):
+    """VSE-infinity's backbone of BUTD's detector, thin: on blue, green and red from 0 to 255, without their means."""
+
+    MEANS = (102.9801, 115.9465, 122.7717)
+
+    def __init__(self) -> None:
+        super().__init__()
+        stem = [
+            nn.Conv2d(3, 8, 7, 2, 3, bias=False),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.MaxPool2d(3, 2, 0, ceil_mode=True),
+        ]
+        widths = (8, 16), (16, 16), (16, 16), (16, 32)
+        stages = [
+            nn.Sequential(
+                Block(width, out // 4, out, 1 + (place > 0), butd=True),
+                *[Block(out, out // 4, out, 1) for _ in range(place % 2)],
+            )
+            for place, (width, out) in enumerate(widths)
+        ]
+        self.base, self.top = nn.Sequential(*stem, *stages[:3]), nn.Sequential(stages[3])
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """Cells (b, n, 32) of pictures in red, green and blue."""
+        pixels = pixels.flip(1).float() - torch.tensor(self.MEANS)[:, None, None]
+        return self.top(self.base(pixels)).flatten(2).transpose(1, 2)
 
 
 class Image(nn.Module):

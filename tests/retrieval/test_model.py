@@ -27,6 +27,7 @@ CAPTIONS = ["a dog", "a dog runs over the green grass", "grass", "the dog runs"]
 KINDS = {
     "microsoft/resnet-152": "resnet",
     "timm/resnext101_32x8d.fb_wsl_ig1b_ft_in1k": "resnet",
+    "butd/resnet-101": "resnet",
     "google/vit-base-patch16-224": "vit",
     "google-bert/bert-base-uncased": "bert",
     "clip": "clip",

@@ -9,9 +9,12 @@ import pytest
 import torch
 
 from grid.errors import UserError
-from grid.settings.encoders import TransformerSettings
+from grid.settings.encoders import BackboneSettings, TransformerSettings
 from retrieval.encoders import pretrained
+from retrieval.encoders.vision import Vision
+from tests.conftest import Goalgrid
 from tests.networks import save
+from tests.retrieval.literal_peers import ButdResnet
 
 SETTINGS = TransformerSettings(encoder="transformer", weights="some/bert")
 
@@ -79,3 +82,26 @@ def test_a_damaged_tokenizer_is_one_message(tmp_path: Path) -> None:
             (folder / file).write_text("{")
     with pytest.raises(UserError, match=r"the tokenizer of weights 'some/bert' cannot be loaded from .*Fetch these"):
         pretrained.tokenizer(SETTINGS, {"some/bert": folder})
+
+
+def test_the_converted_backbone_of_butd_computes_what_theirs_does(goalgrid: Goalgrid, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    theirs, pictures = ButdResnet().eval(), torch.randint(0, 255, (2, 3, 96, 96), dtype=torch.uint8)
+    for part in theirs.modules():
+        if isinstance(part, torch.nn.BatchNorm2d):
+            part.running_mean.normal_()
+            part.running_var.uniform_(0.5, 2)
+    file, folder = tmp_path / "updown.pth", tmp_path / "butd"
+    torch.save({"base": theirs.base.state_dict(), "top": theirs.top.state_dict()}, file)
+    said = goalgrid("data", "backbone", str(file), str(folder), runs=tmp_path)
+    assert f"--weights butd/resnet-101={folder}" in said.stdout
+    content = {"encoder": "backbone", "weights": "butd/resnet-101", "output": "grid", "statistics": "caffe", "size": 96}
+    ours = Vision(BackboneSettings.model_validate(content), {"butd/resnet-101": folder})
+    with torch.no_grad():
+        expected = theirs(pictures)
+        torch.testing.assert_close(ours(pictures), expected, atol=1e-5 * float(expected.abs().max()), rtol=1e-4)
+    torch.save({"base": theirs.base.state_dict()}, file)
+    wrong = goalgrid("data", "backbone", str(file), str(tmp_path / "other"), runs=tmp_path)
+    assert wrong.returncode == 2
+    assert f"{file} is no backbone of BUTD's detector. VSE-infinity's original_updown_backbone.pth" in wrong.stderr
+    assert not (tmp_path / "other").exists()
