@@ -16,7 +16,7 @@ from grid import catalog, uses
 from grid.catalog import explain
 from grid.errors import UserError, several, unknown
 from grid.forms import TABLES, Scalar, extended, normal, parse
-from grid.objectives import CATALOGUE, OBJECTIVES, known_parameters, unknown_objective
+from grid.objectives import OBJECTIVES, known_parameters, unknown_objective
 from grid.objectives.goal_matrix import GOAL
 from grid.objectives.parameters import VARIANTS
 from grid.overrides import CHANGES, apply_override, changed_name, name_and_folder, place_data
@@ -366,11 +366,6 @@ def _unknown_names(content: Mapping[str, Any]) -> list[str]:
         for axis, (known, problem) in axes.items()
         for index, name in enumerate(_given(content, axis, list))
         if isinstance(name, str) and name not in known
-    ]
-    problems += [
-        f"objective {name!r} in objectives[{index}] cannot be trained: {CATALOGUE[name].untrainable}"
-        for index, name in enumerate(_given(content, "objectives", list))
-        if name in OBJECTIVES and CATALOGUE[name].untrainable
     ]
     settings = dotted_names()
     for table in ("set", "sweep"):

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from objectives.mining import full
 from objectives.triplets import Triplets
 
 
@@ -78,9 +79,28 @@ def soft_margin(t: Triplets, margin: float, base: float = 10.0) -> Float[Tensor,
     return margin * (base**t.clean - 1) / (base - 1)
 
 
-def noisy_correspondence(t: Triplets, *, margin: float = 0.2, base: float = 10.0) -> Float[Tensor, "*a k"]:
-    """[s_neg - s_pos + m_i]+ with the pair's own margin. Unified Eq. (27): the loss of NCR."""
-    return torch.relu(t.s_neg - t.s_pos + soft_margin(t, margin, base))
+def noisy_correspondence(
+    t: Triplets, *, margin: float = 0.2, base: float = 10.0, threshold: float = 0.0
+) -> Float[Tensor, "*a k"]:
+    """[s_neg - s_pos + m_i]+ with the pair's own margin. Unified Eq. (27): the loss of NCR.
+
+    Args:
+        threshold: a pair that is less likely to be clean teaches nothing.
+    """
+    loss = torch.relu(t.s_neg - t.s_pos + soft_margin(t, margin, base))
+    return loss if t.clean is None else loss * (t.clean >= threshold)
+
+
+def pair_losses(sim: Float[Tensor, "b b"], *, margin: float = 0.2) -> Float[Tensor, " b"]:
+    """Mean over the other texts of [s_it - s_ii + margin]+, plus that over the other images of [s_it - s_tt + margin]+.
+
+    By this loss NCR tells clean pairs from mismatched pairs.
+    """
+    sim = full(sim)
+    s_pos = sim.diagonal()
+    i2t, t2i = torch.relu(sim - s_pos[:, None] + margin), torch.relu(sim - s_pos + margin)
+    itself = max(margin, 0.0)
+    return (i2t.sum(1) + t2i.sum(0) - 2 * itself) / (len(sim) - 1)
 
 
 EASY: dict[str, Callable[[Triplets, float, float], Tensor]] = {

@@ -69,6 +69,11 @@ class Vse(nn.Module):
         parts = {"image": image, "text": text}
         self.frozen = tuple(BACKBONES[name] for name, part in parts.items() if getattr(part, "frozen", False))
 
+    @property
+    def networks(self) -> "list[Vse]":
+        """The networks that each learn by a loss of their own: itself, but of twins both."""
+        return [self]
+
     def embed_images(self, images: Tensor) -> Embedded:
         found = self.image(images)
         if self.scorer is None:

@@ -11,9 +11,7 @@ from grid.objectives.goal_matrix import GOAL, of_a_loss
 
 JSON_GRIDS = "For programs: name, datasets, recipes, objectives, seeds and sweep of each grid."
 JSON_RECIPES = "For programs: name, description, gpu, starts_from, ensemble; with NAME also words and settings."
-JSON_OBJECTIVES = (
-    "For programs: name, family, known_as, source, of_a_loss, untrainable; with NAME also formula, parameters."
-)
+JSON_OBJECTIVES = "For programs: name, family, known_as, source, of_a_loss; with NAME also formula, parameters."
 JSON_TABLES = "For programs: table, block, label, origin, grids, recipe, objectives, quoted and why of each row."
 JSON_EQUATIONS = "For programs: paper and equations, each with number, says, code, test, verdict and why."
 JSON_DATASETS = "For programs: name, description, protocols, embedded and splits of each data set."
@@ -67,9 +65,4 @@ def _recipe(name: str) -> dict[str, Any]:
 def _objective(name: str) -> dict[str, Any]:
     entry = CATALOGUE[name]
     told = {"family": entry.family, "known_as": entry.known_as, "source": entry.source}
-    return {
-        "name": name,
-        **told,
-        "of_a_loss": of_a_loss(name) if name in GOAL else None,
-        "untrainable": entry.untrainable,
-    }
+    return {"name": name, **told, "of_a_loss": of_a_loss(name) if name in GOAL else None}

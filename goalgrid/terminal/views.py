@@ -69,8 +69,7 @@ def list_objectives() -> None:
     """Print a line for each objective: name, family, known name, whether a loss has this gradient, source."""
     for name, entry in CATALOGUE.items():
         known_as = entry.known_as or ("new in GOAL" if entry.family == "GOAL" else "")
-        lacking = " (cannot be trained here)" if entry.untrainable else ""
-        show(f"{name:17} {entry.family:12} {known_as:32} {_integral(name):10} {entry.source}{lacking}")
+        show(f"{name:17} {entry.family:12} {known_as:32} {_integral(name):10} {entry.source}")
 
 
 def _integral(name: str) -> str:
@@ -97,8 +96,8 @@ def explain_objective(name: str) -> None:
         choices = f" ({', '.join(parameter.choices)})" if parameter.choices else ""
         only = f" [only with {parameter.only_with[0]} = {parameter.only_with[1]}]" if parameter.only_with else ""
         show(f"  {key:18} {values[0]:>9} {values[1]:>9}  {parameter.meaning}{choices}{only}")
-    if entry.untrainable:
-        show(f"\nIt cannot be trained here: {entry.untrainable}.")
+    if entry.reads_clean:
+        show("\nA training estimates clean probabilities epoch by epoch from the losses of the pairs.")
 
 
 def check_lines(found: "Mapping[str, Sequence[Verdict]]") -> list[str]:

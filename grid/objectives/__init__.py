@@ -14,8 +14,8 @@ from grid.objectives.parameters import VARIANTS, ObjectiveEntry, Parameter, Valu
 CATALOGUE: dict[str, ObjectiveEntry] = {**CELLS, **LOSSES}
 """Every objective that a grid may name: ours, and those of the files that the present grid uses."""
 
-TRAINABLE = tuple(name for name, entry in CATALOGUE.items() if not entry.untrainable)
-"""The objectives that a grid can train: a training has every input of their equations."""
+OURS = tuple(CATALOGUE)
+"""The objectives that every grid may name."""
 
 OBJECTIVES: dict[str, dict[str, Parameter]] = {name: entry.parameters for name, entry in CATALOGUE.items()}
 """The parameters of these objectives."""
@@ -67,9 +67,14 @@ def conditions(name: str) -> dict[str, tuple[str, Value]]:
     return {key: parameter.only_with for key, parameter in OBJECTIVES[name].items() if parameter.only_with}
 
 
-def remines(name: str, parameters: Mapping[str, Value]) -> bool:
-    """Whether the objective mines the hardest negatives and has a meaning on all: a trainer may warm up with those."""
+def warms_up(name: str, parameters: Mapping[str, Value]) -> bool:
+    """Whether a trainer may warm up: the objective mines the hardest negatives and may mine all, or it reads clean.
+
+    Clean probabilities are estimated from losses, which say nothing before a model has learnt something.
+    """
     mining = CATALOGUE[name].mining
+    if CATALOGUE[name].reads_clean:
+        return True
     return not mining.fixed and parameters.get("mining", mining.negatives) == "hardest"
 
 

@@ -12,10 +12,6 @@ _UNIFIED = {
     "scaled": Parameter("the factor 1/gamma", True, False),
 }
 _BASE = same("base of the exponential from clean probability to margin", 10.0)
-_NO_CLEAN = (
-    "its margins need the probability of each pair to be clean, which no training here estimates yet; without it, it "
-    "is {0} to the last digit. Train {0}"
-)
 
 LOSSES: dict[str, ObjectiveEntry] = {
     "triplet": ObjectiveEntry(
@@ -119,7 +115,7 @@ LOSSES: dict[str, ObjectiveEntry] = {
         {**_UNIFIED, "base": _BASE},
         mining=Mining("all", fixed=True),
         reduction=("sum", "mean"),
-        untrainable=_NO_CLEAN.format("unified"),
+        reads_clean=True,
     ),
     "adopt": ObjectiveEntry(
         "contrastive",
@@ -205,10 +201,14 @@ LOSSES: dict[str, ObjectiveEntry] = {
         "hinge",
         "Unified Eq. (27)",
         "[max s_neg - s_pos + m_i]+ with m_i = margin (base^y - 1) / (base - 1), y the pair's clean probability",
-        {"margin": MARGIN, "base": _BASE},
+        {
+            "margin": MARGIN,
+            "base": _BASE,
+            "threshold": Parameter("a pair that is less likely to be clean teaches nothing", 0.0, 0.5),
+        },
         mining=Mining("hardest", fixed=False),
         known_as="Noisy Correspondence Rectifier",
-        untrainable=_NO_CLEAN.format("triplet-hn"),
+        reads_clean=True,
     ),
 }
 """The losses that are no cells of GOAL's matrix."""

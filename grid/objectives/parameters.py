@@ -93,8 +93,8 @@ class ObjectiveEntry:
     """A name that it had before."""
     reduction: tuple[Value, Value] = ("sum", "sum")
     """How pairs and directions become a single number, under each variant."""
-    untrainable: str = ""
-    """Why no grid can train it: an input of its equation that a training does not have; empty: it can be trained."""
+    reads_clean: bool = False
+    """Whether it reads the probability of each pair to be clean, which training estimates epoch by epoch."""
     equation: Callable[..., Any] | None = None
     """Of a user's own objective: the function or class; the equations of ours stand in `objectives/`."""
     on: Literal["hardest", "all", "scores"] = "hardest"

@@ -14,10 +14,10 @@ from grid.settings.model import ModelSettings
 
 
 class Reader(NamedTuple):
-    """What reads the settings of data and training: the model, and whether its objective may mine all negatives."""
+    """What reads the settings of data and training: the model, and whether its objective may warm up."""
 
     model: ModelSettings
-    remines: bool
+    warms_up: bool
 
 
 _WORDS = ReadWhere(lambda _, by: by.model.text.tokenizer is None, "a text encoder that reads words")
@@ -28,7 +28,10 @@ _HELD = ReadWhere(
     lambda own, by: own.ramp_epochs > 0 or _IMAGE_LEARNS.condition(own, by),
     f"{_IMAGE_LEARNS.words}, or ramp_epochs above 0",
 )
-_REMINES = ReadWhere(lambda _, by: by.remines, "an objective that mines the hardest negatives and may mine all")
+_WARMS_UP = ReadWhere(
+    lambda _, by: by.warms_up, "an objective that mines the hardest negatives and may mine all, or reads clean"
+)
+_NOISY = ReadWhere(lambda own, _: own.noise > 0, "dataset.noise above 0")
 
 
 class DatasetSettings(Settings):
@@ -50,6 +53,12 @@ class DatasetSettings(Settings):
     )
     val_images: Annotated[PositiveInt | None, Unit("images"), IdentityDefault(None)] = Field(
         default=None, description="validate on the first so many images; none: on all; the papers' code takes 1,000"
+    )
+    noise: Annotated[float, Field(ge=0, lt=1), IdentityDefault(0.0)] = Field(
+        0.0, description="share of the training captions whose images are shuffled among them, as NCR's noisy pairs"
+    )
+    noise_seed: Annotated[NonNegativeInt, IdentityDefault(0), _NOISY] = Field(
+        0, description="seed of this shuffle, the same for all seeds of a grid"
     )
 
 
@@ -79,8 +88,8 @@ class TrainSettings(Settings):
     decay_factor: Annotated[float, Field(gt=0, le=1)] = Field(
         0.1, description="what the learning rate is multiplied by at each step"
     )
-    warmup_epochs: Annotated[NonNegativeInt, Unit("epochs"), IdentityDefault(0), _REMINES] = Field(
-        0, description="first epochs on all negatives instead of the hardest, for objectives that mine"
+    warmup_epochs: Annotated[NonNegativeInt, Unit("epochs"), IdentityDefault(0), _WARMS_UP] = Field(
+        0, description="first epochs on all negatives, and with every pair taken for clean, for objectives that choose"
     )
     text_lr_factor: Annotated[PositiveFloat, IdentityDefault(1.0), _TEXT_LEARNS] = Field(
         1.0, description="the text backbone learns with lr times this"

@@ -1,6 +1,6 @@
 """Settings of a model: its two encoders, the width of the joint space, and its scorer."""
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -24,6 +24,10 @@ class ModelSettings(Settings):
     )
     fusion: Annotated[FusionSettings, IdentityDefault(NoFusionSettings())] = Field(
         NoFusionSettings(), description="what looks at an image and a caption together, beside the two encoders"
+    )
+
+    networks: Annotated[Literal["single", "twins"], IdentityDefault("single")] = Field(
+        "single", description="twins: two networks on the same batches, as NCR's co-teaching; their scores are averaged"
     )
 
     @property

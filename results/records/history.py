@@ -33,6 +33,8 @@ LOGGED = {
     "active": Logged("share of triplets that moved anything", "share"),
     "false_negatives": Logged("share of mined negatives that show the anchor's own image", "share"),
     "k": Logged("ADOPT's number of negatives", "negatives"),
+    "clean": Logged("mean estimated probability of a training pair to be clean", "probability"),
+    "clean_auc": Logged("share of pairs (matched, mismatched by dataset.noise) that this probability orders", "share"),
     "grad_image": Logged("mean norm of the gradient of a batch's image embeddings"),
     "grad_text": Logged("mean norm of the gradient of a batch's text embeddings"),
     "grad_norm": Logged("mean norm of the gradient of all weights, before clipping"),

@@ -1,12 +1,12 @@
 """The one interface of all data sets: images, captions, and which image each caption describes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from grid.errors import UserError
 
@@ -52,6 +52,19 @@ class Split:
     captions: list[str]
     image_of_text: Int[np.ndarray, " t"]
     """Row of the image that each caption describes."""
+    matched: Bool[np.ndarray, " t"] | None = None
+    """Of captions that were shuffled, whether each still describes its image; None: all do."""
+
+    def shuffled(self, share: float, seed: int) -> "Split":
+        """The same with the images of a share of the captions, drawn by a seed, shuffled among these captions.
+
+        A few keep their image by chance. The draws for a smaller share are among those for a larger one.
+        """
+        random = np.random.default_rng(seed)
+        drawn = random.permutation(len(self.captions))[: round(share * len(self.captions))]
+        owners = self.image_of_text.copy()
+        owners[drawn] = random.permutation(owners[drawn])
+        return replace(self, image_of_text=owners, matched=owners == self.image_of_text)
 
     def first(self, images: int | None) -> tuple[int, Int[np.ndarray, " t"]]:
         """How many images the first so many are (None: all), and the rows of their captions."""

@@ -252,6 +252,7 @@ def _inputs(shapes: Shapes, batch: int, places: Places) -> Inputs:
 
 
 def _step(learner: Learner, epoch: int, batch: Batch, mode: AbstractContextManager[Any], trace: Trace) -> Work:
+    learner.clean = None  # what it keeps of a batch is small, and is no tensor here
     learner.begin(epoch)
     trace.begin()
     with mode, trace:

@@ -17,7 +17,7 @@ from torch.nn.functional import normalize
 
 import objectives
 from grid.errors import UserError
-from grid.objectives import TRAINABLE
+from grid.objectives import OURS
 from grid.settings import ObjectiveSettings, TrialSettings
 from grid.store import gpu_needs
 from grid.store.gpu_needs import Need
@@ -138,7 +138,7 @@ def longest(inputs: Inputs, count: int) -> Inputs:
     tokens, split = inputs.tokens["train"], inputs.pairs.train
     rows = tokens.lengths.argsort(descending=True, stable=True)[:count].numpy()
     captions = [split.captions[row] for row in rows]
-    train = replace(split, captions=captions, image_of_text=split.image_of_text[rows])
+    train = replace(split, captions=captions, image_of_text=split.image_of_text[rows], matched=None)
     whole = tokens.of(rows)
     return replace(inputs, pairs=replace(inputs.pairs, train=train), tokens={**inputs.tokens, "train": whole})
 
@@ -164,4 +164,4 @@ def _heaviest_objective(settings: TrialSettings, device: torch.device) -> Object
         dense = settings.model.of_sets and not objective.learns_from_few
         return dense, peak_of(lambda: objective(image, text, owners.to(device)).backward())
 
-    return max([settings.objective, *(ObjectiveSettings(name=name) for name in TRAINABLE)], key=cost)
+    return max([settings.objective, *(ObjectiveSettings(name=name) for name in OURS)], key=cost)

@@ -1,13 +1,13 @@
 """What a trial reads: its data set, prepared for its encoders, and the batches of each epoch."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from grid import catalog
@@ -133,11 +133,16 @@ class Batch:
     """Row of each caption's image, for the whole batch, even where images and tokens are a replica's part."""
     images: Tensor
     tokens: tuple[Tensor, Tensor]
+    clean: Float[Tensor, "networks b"] | None = None
+    """Probability of each pair of the whole batch to be clean, as each network reads it; None: all are taken for it."""
 
     def pinned(self) -> "Batch":
         """The batch in pinned memory, from which a GPU copies while the host goes on."""
         ids, lengths = self.tokens
-        return Batch(self.owners.pin_memory(), self.images.pin_memory(), (ids.pin_memory(), lengths.pin_memory()))
+        clean = None if self.clean is None else self.clean.pin_memory()
+        return Batch(
+            self.owners.pin_memory(), self.images.pin_memory(), (ids.pin_memory(), lengths.pin_memory()), clean
+        )
 
     def on(self, device: torch.device) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
         """Images, tokens and owners on the device; lengths stay on the host, where recurrent encoders need them."""
@@ -218,6 +223,8 @@ def _inputs(
     known: tuple[str, ...],
 ) -> Inputs:
     pairs = OPENED.get(image.encoder, _as_they_lie)(dataset, image, machine, held)
+    if dataset.noise:
+        pairs = replace(pairs, train=pairs.train.shuffled(dataset.noise, dataset.noise_seed))
     return Inputs.prepare(pairs, dataset, text, held, machine, known)
 
 
@@ -297,6 +304,7 @@ class Epoch:
     Args:
         rows: of the captions of each batch.
         views, words: seeds of the random views and dropped words; with the batch's index they determine the draw.
+        clean: as `Batch` has it, of all training captions.
     """
 
     inputs: Inputs
@@ -304,6 +312,7 @@ class Epoch:
     views: int
     words: int
     exchange: Exchange = ALONE
+    clean: Float[Tensor, "networks t"] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -318,7 +327,8 @@ class Epoch:
         part = self.exchange.part(len(texts))
         images = split.images.gather(owners, self.views + place, part)
         ids, lengths = tokens.gather(texts, self.words + place)
-        batch = Batch(torch.from_numpy(np.ascontiguousarray(owners)), images, (ids[part], lengths[part]))
+        clean = None if self.clean is None else self.clean[:, texts]
+        batch = Batch(torch.from_numpy(np.ascontiguousarray(owners)), images, (ids[part], lengths[part]), clean)
         return batch.pinned() if self.inputs.device.type == "cuda" else batch
 
 

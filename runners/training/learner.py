@@ -1,6 +1,7 @@
 """A model with its objective, optimiser and schedules, and the gradient of a batch; alone, or as one of replicas."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,12 +12,14 @@ from torch import Tensor, nn
 import objectives
 from grid.identity import derived_seed
 from grid.settings import TrainSettings, TrialSettings
-from objectives.objective import Objective
+from objectives.mining import product
 from retrieval.model import Embedded, Vse
 from retrieval.scorers.sets import Sets
+from retrieval.twins import Twins
 from runners.training import checkpoints
 from runners.training.collectives import ALONE, Exchange
 from runners.training.inputs import Batch, Epoch, Inputs, batches
+from runners.training.per_pair.clean_probability import CleanProbabilities
 from runners.training.synced_batchnorm import synchronised
 
 
@@ -36,11 +39,15 @@ class Learner:
         checkpoints.seed_torch(derived_seed(settings, "dropout"), inputs.device)
         self.model = model_of(settings, inputs)
         if settings.train.compile:
-            self.model.image.compile()
-            self.model.text.compile()
+            for network in self.model.networks:
+                network.image.compile()
+                network.text.compile()
         goal = settings.objective
         self.objective = objectives.build(goal.name, variant=goal.variant, **goal.parameters).to(inputs.device)
         self._mining = self.objective
+        estimated = CLEAN.get(goal.name)
+        train = inputs.pairs.train
+        self.clean = estimated(settings, len(train.captions), train.matched) if estimated else None
         self.optimizer = optimizer(self.model.groups(), settings.train)
         self._parts, self._members = self.model.parts(), dict[tuple[bool, ...], Bool[Tensor, "parts g"]]()
 
@@ -55,7 +62,11 @@ class Learner:
         self.model.train()
         warming = epoch < train.warmup_epochs
         self._mining = self.objective.with_all_negatives() if warming else self.objective
-        return batches(self.settings, self.inputs, epoch, self.exchange)
+        found = batches(self.settings, self.inputs, epoch, self.exchange)
+        if self.clean is None:
+            return found
+        before = batches(self.settings, self.inputs, self.clean.epoch).rows
+        return replace(found, clean=self.clean.begin(epoch, torch.cat(list(before))))
 
     def gradient(self, batch: Batch, passed: float, settle: Callable[[], None] = lambda: None) -> dict[str, Tensor]:
         """Compute the clipped gradient of the whole batch; returns loss, norms and report, still on the device.
@@ -68,36 +79,42 @@ class Learner:
         """
         objective = self._mining
         images, tokens, owners = batch.on(self.inputs.device)
-        with precision(self.settings, self.inputs.device), synchronised(self.exchange):
-            image, text = self.model.embed_images(images), self.model.embed_texts(*tokens)
-        if isinstance(image, Tensor) and isinstance(text, Tensor):
-            image, text = (self.exchange.together(part, len(owners)) for part in (image, text))
-            value = objective(image, text, owners)
-        else:
-            value = self._value_of_sets(objective, image, text, owners)
+        clean = None if batch.clean is None else batch.clean.to(self.inputs.device, non_blocking=True)
+        values, reports = list[Tensor](), list[dict[str, Tensor]]()
+        for place, network in enumerate(self.model.networks):
+            with precision(self.settings, self.inputs.device), synchronised(self.exchange):
+                image, text = network.embed_images(images), network.embed_texts(*tokens)
+            values.append(self._value(place, image, text, owners, None if clean is None else clean[place]))
+            reports.append(objective.report)
+        value = values[0] if len(values) == 1 else torch.stack(values).sum()
         loss = ramp(self.settings.train, self.epoch, passed) * value
         settle()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        for weight in self.model.scorer.pair_weights() if self.model.scorer and self.exchange.replicas > 1 else ():
-            if weight.grad is not None:
-                weight.grad /= self.exchange.replicas  # every replica scored all pairs
+        for network in self.model.networks if self.exchange.replicas > 1 else ():
+            for weight in network.scorer.pair_weights() if network.scorer else ():
+                if weight.grad is not None:
+                    weight.grad /= self.exchange.replicas  # every replica scored all pairs
         self.exchange.sum_gradients(self.model.parameters())
         measured = {"loss": loss.detach(), **self._clip()}
         self.optimizer.found_inf = (~_finite(measured)).float()  # type: ignore[attr-defined]
-        return {**measured, **objective.report}
+        return {**measured, **(reports[0] if len(reports) == 1 else _means(reports))}
 
     @torch.no_grad()
     def _clip(self) -> dict[str, Tensor]:
-        """Clip the gradient as `nn.utils.clip_grad_norm_` does; returns its norm before, whole and by part.
+        """Clip each network's gradient as `nn.utils.clip_grad_norm_` does; returns its norm before, whole and by part.
 
         The squares of the parts' norms add up to the square of `grad_norm`.
         """
         parameters = list(self.model.parameters())
         learns = tuple(weight.grad is not None for weight in parameters)
         norms = torch.stack(torch._foreach_norm([weight.grad for weight in parameters if weight.grad is not None]))
-        whole = torch.linalg.vector_norm(norms)
-        nn.utils.clip_grads_with_norm_(parameters, self.settings.train.clip_norm, whole)
+        networks = [list(network.parameters()) for network in self.model.networks]
+        counts = [sum(weight.grad is not None for weight in own) for own in networks]
+        wholes = [torch.linalg.vector_norm(own) for own in norms.split(counts)]
+        for own, norm in zip(networks, wholes, strict=True):
+            nn.utils.clip_grads_with_norm_(own, self.settings.train.clip_norm, norm)
+        whole = wholes[0] if len(wholes) == 1 else torch.linalg.vector_norm(torch.stack(wholes))
         of = [part for part, learning in zip(self._parts, learns, strict=True) if learning]
         names = list(dict.fromkeys(of))
         if learns not in self._members:
@@ -107,18 +124,26 @@ class Learner:
         parts = norms.square().where(self._members[learns], 0.0).sum(-1).sqrt_()
         return {"grad_norm": whole, **{f"grad_norm_{name}": part for name, part in zip(names, parts, strict=True)}}
 
-    def _value_of_sets(self, objective: Objective, image: Embedded, text: Embedded, owners: Tensor) -> Tensor:
-        """The loss of sets. Where few scores have a gradient, all are computed without a graph, then the few again."""
-        scorer = self.model.scorer
+    def _value(self, network: int, image: Embedded, text: Embedded, owners: Tensor, clean: Tensor | None) -> Tensor:
+        """The loss of a network. Of sets where few scores have a gradient, all are computed without a graph first."""
+        objective = self._mining
+        if isinstance(image, Tensor) and isinstance(text, Tensor):
+            image, text = (self.exchange.together(part, len(owners)) for part in (image, text))
+            if self.clean is not None:
+                self.clean.note(network, product(image.detach(), text.detach()))
+            return objective(image, text, owners, clean=clean)
+        scorer = self.model.networks[network].scorer
         assert scorer is not None
         assert isinstance(image, Sets)
         assert isinstance(text, Sets)
         image, text = (self._together(part, len(owners)) for part in (image, text))
-        if not (objective.learns_from_few and scorer.by_pair):
-            return objective.from_similarity(scorer(image, text), owners)
-        with torch.no_grad():
+        few = objective.learns_from_few and scorer.by_pair
+        with torch.set_grad_enabled(not few):
             scores = scorer(image, text)
-        return objective.from_similarity(scores, owners, again=partial(scorer.pairs, image, text))
+        if self.clean is not None:
+            self.clean.note(network, scores)
+        again = partial(scorer.pairs, image, text) if few else None
+        return objective.from_similarity(scores, owners, clean=clean, again=again)
 
     def _together(self, part: Sets, count: int) -> Sets:
         """The sets of all replicas."""
@@ -129,13 +154,31 @@ class Learner:
         return Sets(self.exchange.together(part.vectors, count), sizes.cpu(), whole)
 
     def state(self) -> dict[str, Any]:
-        """What the next update depends on besides the random states: "model" and "optimizer"."""
-        return {"model": self.model.weights(), "optimizer": self.optimizer.state_dict()}
+        """What the next update depends on besides random states: "model", "optimizer"; "clean" if it is estimated."""
+        found = {"model": self.model.weights(), "optimizer": self.optimizer.state_dict()}
+        return found if self.clean is None else {**found, "clean": self.clean.state()}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned."""
         self.model.load_weights(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if self.clean is not None:
+            self.clean.load(state["clean"], self.inputs.device)
+
+
+CLEAN: dict[str, Callable[..., CleanProbabilities]] = {
+    "ncr": CleanProbabilities,
+    "unified-adaptive": CleanProbabilities,
+}
+"""What estimates clean probabilities, for the objectives that read them."""
+
+MODELS: dict[str, type[Vse]] = {"single": Vse, "twins": Twins}
+"""By `model.networks`."""
+
+
+def _means(reports: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of the networks' reports."""
+    return {name: torch.stack([report[name] for report in reports]).mean() for name in reports[0]}
 
 
 def _finite(measured: Mapping[str, Tensor]) -> Bool[Tensor, ""]:
@@ -164,7 +207,9 @@ class Verdict:
 def model_of(settings: TrialSettings, inputs: Inputs) -> Vse:
     """The trial's model as it starts, on the device that trains."""
     shape, words, seed = inputs.pairs.train.images.shape, inputs.words, derived_seed(settings, "weights")
-    return Vse(settings.model, shape, words, seed=seed, places=inputs.places).to(inputs.device)
+    return MODELS[settings.model.networks](settings.model, shape, words, seed=seed, places=inputs.places).to(
+        inputs.device
+    )
 
 
 def learning_rate(train: TrainSettings, epoch: int) -> float:

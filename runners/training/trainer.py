@@ -144,7 +144,8 @@ class Trainer:
                 raise Preempted
         self._settle()
         progress.seconds = before
-        return {"lr": self.learner.lr, **progress.means(len(epoch))}
+        clean = self.learner.clean.report() if self.learner.clean else {}
+        return {"lr": self.learner.lr, **progress.means(len(epoch)), **clean}
 
     def _step(self, batch: Batch, passed: float) -> dict[str, Tensor]:
         """Make one update; returns what was measured, still on the device."""

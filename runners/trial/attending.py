@@ -55,7 +55,7 @@ class Attending:
         member = self.member
         pixels = member.inputs.pairs.test.images.gather(np.array([row])).to(member.inputs.device)
         with torch.inference_mode(), precision(member.settings, member.inputs.device):
-            sets = member.model.embed_images(pixels)
+            sets = member.model.networks[0].embed_images(pixels)
         assert isinstance(sets, Sets)
         return sets.full().vectors[0]
 
@@ -73,7 +73,7 @@ class Attending:
             if network := member.settings.model.text.feature_network:
                 backbone = text_network(network, len(reader), member.inputs.places).eval().to(ids.device)
                 ids = features_of(backbone, network.output, ids, tokens.lengths)
-            sets = member.model.embed_texts(ids, tokens.lengths)
+            sets = member.model.networks[0].embed_texts(ids, tokens.lengths)
         assert isinstance(sets, Sets)
         return tokens.ids[0].tolist(), sets.full().vectors[0]
 

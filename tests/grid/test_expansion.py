@@ -89,10 +89,12 @@ def test_a_value_that_stands_there_anyway_may_be_set() -> None:
     assert trials_of(expand(load("flickr8k", ["model.text.pool_k=5", "train.image_lr_factor=1.0"]))) == plain
 
 
-@pytest.mark.parametrize(("name", "plain"), [("ncr", "triplet-hn"), ("unified-adaptive", "unified")])
-def test_an_objective_whose_input_no_training_has_is_refused_with_the_reason(name: str, plain: str) -> None:
-    with pytest.raises(UserError, match=f"{name}.*probability of each pair to be clean.*Train {plain}"):
-        load("flickr8k", [f'objectives=["con_con", "{name}"]'])
+def test_a_share_of_noise_is_refused_from_1_on() -> None:
+    with pytest.raises(UserError, match=r"dataset\.noise.*less than 1.*1\.0"):
+        expand(load("flickr8k", ["dataset.noise=1.0"]))
+    plain, noisy = (expand(load("flickr8k", [f"dataset.noise={share}"])) for share in (0.0, 0.4))
+    assert [trial.id for trial in trials_of(plain)] == [trial.id for trial in trials_of(expand(load("flickr8k")))]
+    assert not {trial.id for trial in trials_of(plain)} & {trial.id for trial in trials_of(noisy)}
 
 
 def test_the_released_variant_brings_its_own_defaults() -> None:

@@ -9,6 +9,7 @@ from grid.objectives import resolve
 from grid.objectives.loss_entries import LOSSES
 from grid.objectives.parameters import VARIANTS
 from objectives import build
+from objectives.hinge import pair_losses
 from tests.objectives import literal
 from tests.objectives.test_goal import SIMILARITIES, gradient, unit
 
@@ -71,16 +72,30 @@ def test_adopt_uses_fewer_negatives_as_the_model_matures() -> None:
         assert k[0] > k[1]
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", ["ncr", "unified-adaptive"])
-def test_a_doubtful_pair_has_a_smaller_margin(name: str) -> None:
-    sim, values = SIMILARITIES["random"], resolve(name)
+def test_a_doubtful_pair_has_a_smaller_margin_and_may_teach_nothing(name: str, variant: str) -> None:
+    sim, values = SIMILARITIES["random"], resolve(name, variant=variant, reduction="sum")
     clean = torch.linspace(0, 1, len(sim), dtype=torch.float64)
     margins = [0.2 * (10**y - 1) / 9 for y in clean.tolist()]
     expected = torch.zeros((), dtype=torch.float64)
     for pair, positive, negatives in literal.anchors_of(sim.tolist()):
         equation = literal.triplet_hn if name == "ncr" else literal.unified
-        expected += equation(sim[positive], [sim[n] for n in negatives], {**values, "margin": margins[pair]})
-    torch.testing.assert_close(build(name).from_similarity(sim, clean=clean), expected)
+        if clean[pair] >= values.get("threshold", 0.0):
+            expected += equation(sim[positive], [sim[n] for n in negatives], {**values, "margin": margins[pair]})
+    found = build(name, variant=variant, reduction="sum").from_similarity(sim, clean=clean)
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_loss_of_a_pair_is_the_mean_hinge_over_its_negatives() -> None:
+    sim, pairs = SIMILARITIES["random"], range(len(SIMILARITIES["random"]))
+    found = []
+    for i in pairs:
+        others = [j for j in pairs if j != i]
+        i2t = sum(max(0.0, float(sim[i, j] - sim[i, i]) + 0.2) for j in others)
+        t2i = sum(max(0.0, float(sim[j, i] - sim[i, i]) + 0.2) for j in others)
+        found.append((i2t + t2i) / len(others))
+    assert pair_losses(sim, margin=0.2).tolist() == pytest.approx(found)
 
 
 @pytest.mark.parametrize(("name", "plain"), [("ncr", "triplet-hn"), ("unified-adaptive", "unified")])

@@ -291,7 +291,7 @@ def test_every_parameter_is_read_or_is_no_axis(name: str, variant: str) -> None:
     """Changed, it changes loss or gradient; where an equation does not read it, a grid does not apply it either."""
     image, text = batch(9)
     owners = torch.tensor([0, 0, 1, 2, 3, 3, 4, 5, 6])
-    clean = torch.linspace(0.1, 0.9, 9, dtype=image.dtype) if CATALOGUE[name].untrainable else None
+    clean = torch.linspace(0.05, 0.9, 9, dtype=image.dtype) if CATALOGUE[name].reads_clean else None
 
     def gradients(**parameters: Value) -> list[float]:
         leaves = [e.clone().requires_grad_() for e in (image, text)]

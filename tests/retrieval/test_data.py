@@ -184,6 +184,18 @@ class TestProtocol:
         assert val.first(None)[0] == val.first(99)[0] == 6
         assert len(val.first(None)[1]) == 30
 
+    def test_noise_shuffles_images_among_a_share_of_the_captions(self, tmp_path: Path) -> None:
+        write_precomp(tmp_path)
+        train = opening.load("mine", tmp_path, LINEAR).train
+        few, many = train.shuffled(0.2, seed=1), train.shuffled(0.6, seed=1)
+        for split, share in ((few, 0.2), (many, 0.6)):
+            assert sorted(split.image_of_text) == sorted(train.image_of_text)
+            assert split.matched is not None
+            assert split.matched.tolist() == (split.image_of_text == train.image_of_text).tolist()
+            assert 0 < (~split.matched).sum() <= share * len(train.captions)
+        assert many.image_of_text.tolist() == train.shuffled(0.6, seed=1).image_of_text.tolist()
+        assert many.image_of_text.tolist() != train.shuffled(0.6, seed=2).image_of_text.tolist()
+
 
 class TestLoad:
     def test_without_a_root_it_says_what_is_needed(self) -> None:

@@ -18,6 +18,7 @@ from retrieval.encoders.pretrained import Places
 from retrieval.encoders.text import TEXT_ENCODERS
 from retrieval.model import Vse
 from retrieval.scorers.sets import Sets
+from retrieval.twins import Twins
 from retrieval.words import text_readers
 from retrieval.words.text_readers import CaptionReader
 from retrieval.words.tokens import Tokens
@@ -347,3 +348,22 @@ def test_the_head_on_bert_starts_as_its_published_linear_map_does(recipe: str, p
     before = made(settings_of(recipe, text={"init": "xavier"}), places)[0].text.project
     assert isinstance(before, torch.nn.Linear)
     assert before.bias.abs().max() == 0
+
+
+@pytest.mark.parametrize("recipe", ["cnn-bow", "sgr-tiny", "saf-tiny"])
+def test_twins_score_by_the_mean_of_two_networks_with_different_weights(recipe: str, places: Places) -> None:
+    settings = settings_of(recipe)
+    model, images, reader = made(settings, places)
+    tokens = reader.encode(CAPTIONS, max_words=20).gather(torch.arange(4))
+    twins = Twins(settings, tuple(images.shape[1:]), len(reader), seed=3, places=places).eval()
+    with torch.inference_mode():
+        singles = [
+            network.scores(network.embed_images(images), network.embed_texts(*tokens))
+            for network in (model, *twins.networks)
+        ]
+        found = twins.scores(twins.embed_images(images), twins.embed_texts(*tokens))
+    assert singles[0].equal(singles[1])
+    assert not singles[1].equal(singles[2])
+    torch.testing.assert_close(found, (singles[1] + singles[2]) / 2)
+    assert len(twins.parts()) == len(list(twins.parameters())) == 2 * len(model.parts())
+    assert sum(map(len, twins.groups().values())) == 2 * sum(map(len, model.groups().values()))

@@ -72,12 +72,17 @@ OTHER = {
     "min_count": 9, "max_words": 3, "words": "nltk", "vocabulary": "peer.json",
     "batch_size": 7, "optimizer": "adamw", "lr": 0.02, "weight_decay": 0.3, "decay_every": 2, "decay_factor": 0.7,
     "warmup_epochs": 1, "text_lr_factor": 0.3, "image_lr_factor": 0.3, "frozen_epochs": 1, "ramp_epochs": 2,
+<<<<<<< HEAD
     "clip_norm": 0.1, "width": 16, "depths": 2, "heads": 2, "window": 2, "drop_path": 0.5,
+=======
+    "clip_norm": 0.1, "noise": 0.9, "noise_seed": 1,
+>>>>>>> 4b495c3 (Train on noisy pairs by the probability of each pair to be clean)
 }  # fmt: skip
 """Another value of every setting, or of every member of a list; a truth value is turned around."""
 TURNED = {
     "output": {"pooled": "grid", "grid": "pooled", "states": "projected"},
     "init": {"xavier": "torch", "torch": "xavier"},
+    "networks": {"single": "twins"},
     "head": {"linear": "none", "mlp": "residual-mlp"},
 }
 """The other value of settings that have few."""
@@ -173,7 +178,7 @@ def test_a_setting_changes_the_numbers_or_is_no_axis(image: str, text: str, name
         table[last] = (not own) if isinstance(own, bool) else TURNED[last][own] if last in TURNED else OTHER[last]
     changed = TrialSettings.model_validate(content)
     section, _, within = name.partition(".")
-    reader = None if section == "model" else Reader(changed.model, remines=True)
+    reader = None if section == "model" else Reader(changed.model, warms_up=True)
     same = numbers(plain.model_dump_json(), machine) == numbers(changed.model_dump_json(), machine)
     assert same == bool(lacking(getattr(changed, section), within, reader))
 

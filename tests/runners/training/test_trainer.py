@@ -16,16 +16,17 @@ from hypothesis import strategies as st
 from grid.errors import UserError
 from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import load
-from grid.objectives import TRAINABLE
+from grid.objectives import OURS
 from grid.objectives.goal_matrix import GOAL
 from grid.settings import TrialSettings
 from grid.store.home import TrialFolder
 from results.records.history import LOGGED
 from retrieval.evaluation import Ranks
 from runners.training import checkpoints
-from runners.training.inputs import batches, prepare
+from runners.training.inputs import Batch, batches, prepare
 from runners.training.learner import ramp
 from runners.training.machine import Machine
+from runners.training.per_pair.clean_probability import clean_probability
 from runners.training.progress import Cadence
 from runners.training.trainer import Hooks, NonFinite, Preempted, Trainer
 
@@ -72,6 +73,9 @@ WITH_EVERYTHING = {
     ),
     "an unfrozen backbone, crops and size augmentation": (
         'recipes=["vse-inf-wsl-tiny"]', "model.image.size=32", "model.dim=16", "train.warmup_epochs=1",
+    ),
+    "twins that estimate which of the noisy pairs are clean": (
+        'objectives=["ncr"]', "model.networks=twins", "dataset.noise=0.4", "train.warmup_epochs=1",
     ),
 }  # fmt: skip
 
@@ -283,7 +287,7 @@ def test_the_squares_of_the_parts_gradient_norms_add_up_and_clip_as_torch_does(
         assert norm == pytest.approx(squares**0.5 * max(1.0, float(measured["grad_norm"]) / clip), rel=1e-4)
 
 
-@pytest.mark.parametrize("name", TRAINABLE)
+@pytest.mark.parametrize("name", OURS)
 def test_every_objective_trains(name: str, tmp_path: Path) -> None:
     trainer = trainer_in(tmp_path / "t", settings_of(f'objectives=["{name}"]', "train.epochs=1"))
     before = {key: value.clone() for key, value in trainer.model.state_dict().items()}
@@ -295,6 +299,42 @@ def test_every_objective_trains(name: str, tmp_path: Path) -> None:
     assert set(row) <= set(LOGGED)
     assert row["val_loss"] == pytest.approx(literal_validation_loss(trainer), rel=1e-5)
     assert final_ranks(trainer).metrics()["rsum"] > 0
+
+
+def test_each_of_twins_reads_the_clean_probabilities_that_the_other_estimated(
+    tmp_path: Path, few_of_flickr8k: Path
+) -> None:
+    few = f'data.few.root="{few_of_flickr8k}"', 'datasets=["few"]', "dataset.noise=0.4"
+    goal = 'objectives=["ncr"]', "model.networks=twins", "train.warmup_epochs=2", "train.epochs=4"
+    machine = Machine(roots=(("few", str(few_of_flickr8k)),))
+    trainer = trainer_in(tmp_path / "t", settings_of("train.batch_size=50", *few, *goal), machine=machine)
+    seen, step = list[tuple[torch.Tensor | None, list[torch.Tensor]]](), trainer._step
+
+    def watched(batch: Batch, passed: float) -> dict[str, torch.Tensor]:
+        measured = step(batch, passed)
+        assert trainer.learner.clean
+        seen.append((batch.clean, [own[-1] for own in trainer.learner.clean._losses]))
+        return measured
+
+    trainer._step = watched  # type: ignore[method-assign]
+    trainer.fit()
+    epochs = [seen[start : start + 4] for start in range(0, 16, 4)]
+    assert all(clean is None for clean, _ in epochs[0] + epochs[1])
+    for epoch in (2, 3):
+        losses = [torch.cat([own[network] for _, own in epochs[epoch - 1]]) for network in range(2)]
+        before = torch.cat(list(batches(trainer.settings, trainer.inputs, epoch - 1).rows)).tolist()
+        estimates = [dict(zip(before, clean_probability(own.double().numpy()), strict=True)) for own in losses]
+        for rows, (clean, _) in zip(batches(trainer.settings, trainer.inputs, epoch).rows, epochs[epoch], strict=True):
+            assert clean is not None
+            for network in range(2):
+                expected = [estimates[1 - network][row] for row in rows.tolist()]
+                torch.testing.assert_close(clean[network], torch.tensor(expected), check_dtype=False)
+    matched = trainer.inputs.pairs.train.matched
+    assert matched is not None
+    assert 0.55 < matched.mean() < 0.7
+    rows = trainer.progress.rows
+    assert ["clean_auc" in row for row in rows] == [False, True, True, True]
+    assert {"clean", "clean_auc"} <= set(rows[-1]) <= set(LOGGED)
 
 
 def test_the_warm_up_mines_all_negatives_first(tmp_path: Path) -> None:

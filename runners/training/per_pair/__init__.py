@@ -1,0 +1,1 @@
+"""What a training knows about each of its pairs beside the pair itself."""

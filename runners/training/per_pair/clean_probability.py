@@ -1,0 +1,124 @@
+"""The probability of each training pair to be clean, estimated from its loss: mismatches are learnt later. NCR."""
+
+import math
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from grid.settings import TrialSettings
+from objectives.hinge import pair_losses
+
+SPREAD = 5e-4
+"""Added to the variances of the mixture, of losses between 0 and 1: NCR's `reg_covar`."""
+
+STILL, STEPS = 1e-5, 100
+"""The mixture is fitted until a step raises its mean log-likelihood by less than this, or for so many steps."""
+
+
+class CleanProbabilities:
+    """Collects the losses of all pairs in an epoch, and estimates from them what the next epoch reads.
+
+    A single network reads its own estimate; of twins, each reads the other's (NCR's co-teaching).
+
+    Args:
+        pairs: number of training captions.
+        matched: whether each caption describes its image; None: unknown.
+    """
+
+    def __init__(self, settings: TrialSettings, pairs: int, matched: Bool[np.ndarray, " t"] | None) -> None:
+        self.matched = matched
+        self.margin = float(settings.objective.parameters["margin"] or 0.0)
+        self.warmup = settings.train.warmup_epochs
+        self.values = torch.ones(2 if settings.model.networks == "twins" else 1, pairs)
+        """Probability of each pair to be clean, as each network reads it; in host memory."""
+        self.known = False
+        """Whether an epoch has been estimated."""
+        self.epoch = 0
+        """The epoch that the losses are of."""
+        self._losses: list[list[Tensor]] = [[] for _ in self.values]
+
+    def begin(self, epoch: int, before: Int[Tensor, " n"]) -> Float[Tensor, "networks t"] | None:
+        """What the batches of this epoch read; None while the training warms up.
+
+        Args:
+            before: rows of the captions of the epoch before, in the order in which they were trained.
+        """
+        if epoch != self.epoch and self._losses[0]:
+            losses = [torch.cat(parts).double().cpu() for parts in self._losses]
+            estimates = [torch.from_numpy(clean_probability(own.numpy())).float() for own in losses]
+            for place, estimate in enumerate(reversed(estimates)):
+                self.values[place, before] = estimate
+            self.known = True
+        if epoch != self.epoch:
+            self.epoch, self._losses = epoch, [[] for _ in self.values]
+        return self.values.clone() if self.known and epoch >= self.warmup else None
+
+    def note(self, network: int, sim: Float[Tensor, "b b"]) -> None:
+        """Keep the losses of a batch, on its device."""
+        self._losses[network].append(pair_losses(sim.detach(), margin=self.margin))
+
+    def report(self) -> dict[str, float]:
+        """The mean probability; and where mismatches are known, the share of (matched, mismatched) in right order."""
+        if not self.known:
+            return {}
+        found = {"clean": float(self.values.mean())}
+        if self.matched is not None and not self.matched.all() and self.matched.any():
+            found["clean_auc"] = float(np.mean([auc(own.numpy(), self.matched) for own in self.values]))
+        return found
+
+    def state(self) -> dict[str, Any]:
+        losses = [torch.cat(parts) if parts else torch.zeros(0) for parts in self._losses]
+        return {"values": self.values, "known": self.known, "epoch": self.epoch, "losses": torch.stack(losses)}
+
+    def load(self, state: Mapping[str, Any], device: torch.device) -> None:
+        self.values, self.known, self.epoch = state["values"].cpu(), state["known"], state["epoch"]
+        self._losses = [[own.to(device)] if len(own) else [] for own in state["losses"]]
+
+
+def clean_probability(losses: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """Posterior of the component with the smaller mean, of a mixture of two Gaussians, for each loss.
+
+    Losses are scaled to [0, 1] first, as in NCR. The mixture starts from the quartiles, so that it is the same each
+    time, and makes at most `STEPS` steps; NCR's code starts from random centres and makes at most ten. Losses that are
+    all alike are of clean pairs.
+    """
+    from sklearn.exceptions import ConvergenceWarning  # a second; no other training needs it
+    from sklearn.mixture import GaussianMixture
+
+    least, most = losses.min(), losses.max()
+    if not most > least or not math.isfinite(most - least):
+        return np.ones_like(losses)
+    scaled = (losses - least) / (most - least)
+    centres = np.quantile(scaled, [0.25, 0.75])[:, None]
+    mixture = GaussianMixture(
+        2,
+        tol=STILL,
+        max_iter=STEPS,
+        reg_covar=SPREAD,
+        weights_init=[0.5, 0.5],
+        means_init=centres,
+        precisions_init=np.full((2, 1, 1), 1 / (scaled.var() + SPREAD)),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        mixture.fit(scaled[:, None])
+    found: np.ndarray = mixture.predict_proba(scaled[:, None])[:, mixture.means_[:, 0].argmin()]
+    return found
+
+
+def auc(values: Float[np.ndarray, " n"], positive: Bool[np.ndarray, " n"]) -> float:
+    """Share of (positive, negative) pairs in which the positive has the larger value; ties count one half.
+
+    >>> auc(np.array([0.9, 0.5, 0.5, 0.1]), np.array([True, True, False, False]))
+    0.875
+    """
+    from scipy.stats import rankdata
+
+    count = int(positive.sum())
+    above = rankdata(values)[positive].sum() - count * (count + 1) / 2
+    return float(above / (count * (len(values) - count)))
