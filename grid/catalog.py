@@ -60,6 +60,8 @@ class Official(Settings):
 
     images: int
     captions: int
+    also: tuple[int, ...] = ()
+    """Further numbers of captions that whole copies have."""
 
 
 class Partial(Settings):

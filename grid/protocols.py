@@ -24,6 +24,8 @@ PROTOCOLS = {
     "coco-5k": Protocol("coco-5k", 5000, description="Karpathy's 5,000 test images"),
     "coco-5x1k": Protocol("coco-5x1k", 5000, 1000, "mean of five folds of 1,000 images"),
     "flickr8k-1k": Protocol("flickr8k-1k", 1000, description="the official 1,000 test images"),
+    "msr-vtt-full": Protocol("msr-vtt-full", 2990, description="the 2,990 test videos, all their captions"),
+    "msr-vtt-1k-a": Protocol("msr-vtt-1k-a", 1000, description="JSFusion's 1,000 test videos, a caption each"),
     "shapes-500": Protocol("shapes-500", 500, description="500 rendered scenes"),
 }
 

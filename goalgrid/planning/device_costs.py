@@ -283,7 +283,7 @@ class _OnCard:
         typical, longest, words = float(TYPICAL), LONGEST, WORDS.get(data.name, 10_000)
         assumed = [] if here else [f"captions of {TYPICAL} words, at most {LONGEST}"]
         if here:
-            pairs = opening.load(data.name, root, image.view, keep=False)
+            pairs = opening.load(data.name, root, image.view, reads=image.reads, keep=False)
             split = text_readers.SPLITTERS["plain"]
             captions = pairs.train.captions
             lengths = sorted(min(len(split(caption)), data.max_words) for caption in captions)

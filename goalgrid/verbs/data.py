@@ -18,7 +18,7 @@ from grid.expansion import expand
 from grid.settings.base import check_name
 
 verbs = typer.Typer(
-    help="Say where to get data; check a copy; compute features.",
+    help="Say where to get data; check, convert; compute features.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -94,6 +94,27 @@ def check(
         report = look(name, root.expanduser(), fast=fast, workers=workers or os.cpu_count() or 1, progress=progress)
     show_for(as_json, lambda: data_copy.to_dict(report), lambda: data_copy.lines(report))
     raise typer.Exit(PROBLEMS if report.problems else 0)
+
+
+@verbs.command()
+def convert(
+    sources: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SOURCE...",
+            help="EXPERT=PATH: a pickle of CE, or a folder with a .npy or .npz a video; or a folder with MMT's .h5.",
+        ),
+    ],
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder of the data set; gets experts/.")],
+) -> None:
+    """Make features of videos readable: an array an expert.
+
+    No code in a pickle is run. Converting an expert again replaces it.
+    """
+    from retrieval.video.convert import convert as write
+
+    for name, videos in write(sources, to.expanduser(), lambda source: say(f"reading {source}")).items():
+        show(f"{to / 'experts' / name}  {videos:,} videos")
 
 
 @verbs.command()

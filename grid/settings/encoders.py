@@ -15,6 +15,7 @@ from pydantic import (
 
 from grid.errors import unknown
 from grid.settings.base import IdentityDefault, ReadWhere, Settings, Unit
+from grid.settings.experts import ExpertRead
 from grid.settings.own import OwnKind, OwnPartSettings, own_parts
 
 POOLINGS = (
@@ -168,6 +169,11 @@ class ImageEncoderSettings(Settings):
     @abstractmethod
     def view(self) -> View | None:
         """The view of a picture that the encoder reads; None: it reads features that the user computed."""
+
+    @property
+    def reads(self) -> tuple[ExpertRead, ...]:
+        """What the encoder reads of a video; empty: it reads images."""
+        return ()
 
     @property
     def feature_network(self) -> "BackboneSettings | None":

@@ -4,11 +4,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grid import catalog
-from retrieval.data import annotations, feature_faults, parts, picture_faults, precomp_files
+from retrieval.data import annotations, feature_faults, parts, picture_faults, precomp_files, video_faults
 from retrieval.data.content import content
 from retrieval.data.parts import CheckProgress, Part
 from retrieval.splits.pairs import DataError
 from retrieval.splits.problems import Problem
+from retrieval.video import expert_files, msr_vtt
+
+FEATURES = (feature_faults.FORMAT, video_faults.FORMAT)
+"""The forms that stand for images."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,8 @@ def check(
         found.append(picture_faults.of_root(name, root, annotated, tell, workers=workers, fast=fast))
     if folder := precomp_files.find(name, root):
         found.append(feature_faults.of_folder(folder, official.test_splits, tell))
+    if expert_files.find(root) or msr_vtt.find(root):
+        found.append(video_faults.of_root(root, official, tell))
     for part in found:
         part.problems += parts.counts(part, official)
         if not part.problems:
@@ -52,7 +58,7 @@ def check(
 def _fingerprint(part: Part, name: str, root: Path) -> None:
     """The fingerprint that records keep; data that its reader refuses are a problem too."""
     try:
-        part.fingerprint = content(name, root, features=part.format == feature_faults.FORMAT).fingerprint
+        part.fingerprint = content(name, root, features=part.format in FEATURES).fingerprint
     except DataError as error:
         part.problems.append(Problem(str(part.path), str(error), "Training would stop there too."))
 

@@ -23,7 +23,8 @@ from grid.identity import digest
 from grid.store.files import write_text
 from retrieval.data import annotations, feature_faults, parts, picture_faults, precomp_files
 from retrieval.splits.pairs import DataError, check_sizes
-from retrieval.splits.problems import Problem, faults_of_captions
+from retrieval.splits.problems import Problem, faults_of_captions, refuse
+from retrieval.video import expert_files, msr_vtt
 from retrieval.words import vocabulary_files
 
 VERSION = "2:"
@@ -219,6 +220,8 @@ def _pictures(name: str, root: Path, stamp: _Stamp) -> Content:
 
 
 def _features(name: str, root: Path, stamp: _Stamp) -> Content:
+    if expert_files.find(root):
+        return _videos(name, root, stamp)
     folder = package(name, root)
     files = precomp_files.splits(folder, catalog.described(name).test_splits)
     marks, sizes, notes = dict[str, str](), dict[str, tuple[int, int]](), list[Problem]()
@@ -233,6 +236,28 @@ def _features(name: str, root: Path, stamp: _Stamp) -> Content:
         notes += faults_of_captions(captions, str(texts))
     notes += feature_faults.overlapping(keys, folder)
     return _whole(name, marks, listed, sizes, notes)
+
+
+def _videos(name: str, root: Path, stamp: _Stamp) -> Content:
+    problems: list[Problem] = []
+    folder, captions = msr_vtt.places(root)
+    stamp.note([*expert_files.files(folder), *msr_vtt.files(captions)])
+    experts = [expert_files.read(folder / expert, problems) for expert in expert_files.names(folder)]
+    listings = msr_vtt.splits(captions, catalog.described(name).test_splits, problems)
+    refuse(problems, str(root))
+    arrays = [expert.folder / expert_files.FEATURES for expert in experts if expert]
+    sums = stamp.digests(arrays, _finite_sum)
+    marks, sizes, listed = dict[str, str](), dict[str, tuple[int, int]](), dict[str, Any]()
+    for split, listing in listings.items():
+        sizes[split] = len(listing.videos), len(listing.texts)
+        spans = [[expert.folder.name, expert.spans_of(listing.videos).tolist()] for expert in experts if expert]
+        times = [
+            None if expert.times is None else _sum(expert.folder / expert_files.TIMES) for expert in experts if expert
+        ]
+        marks[split] = digest([sums, times, spans])
+        listed[split] = [listing.texts, listing.video_of_text]
+    names = {split: listing.videos for split, listing in listings.items()}
+    return _whole(name, marks, listed, sizes, parts.overlaps(names, str(captions), "video"))
 
 
 def _whole(

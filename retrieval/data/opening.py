@@ -6,18 +6,29 @@ from pathlib import Path
 from grid import catalog, protocols
 from grid.errors import UserError
 from grid.settings.encoders import View
+from grid.settings.experts import ExpertRead
 from retrieval.data import annotations, precomp, shapes
 from retrieval.data.content import checked_root, package
 from retrieval.data.images import ImageFiles
 from retrieval.splits.pairs import DataError, Pairs, Split
+from retrieval.video import expert_files, videos
 
 
-def load(name: str, root: Path | None, view: View | None, *, workers: int = 2, keep: bool = True) -> Pairs:
-    """Open a data set as images under this view, or as features.
+def load(
+    name: str,
+    root: Path | None,
+    view: View | None,
+    *,
+    reads: tuple[ExpertRead, ...] = (),
+    workers: int = 2,
+    keep: bool = True,
+) -> Pairs:
+    """Open a data set as images under this view, or as features of images or of videos.
 
     Args:
         root: the folder of precomputed features or of the annotations; features may stand in `precomp/` below it.
         view: None: precomputed features.
+        reads: of videos, the features that are read; without them, captions alone.
         workers: threads that decode raw images.
         keep: hold decoded images in memory where they are few, for all epochs.
 
@@ -30,7 +41,11 @@ def load(name: str, root: Path | None, view: View | None, *, workers: int = 2, k
             raise UserError(f"data set {name!r} has images only; choose a recipe that reads them, e.g. cnn-bow.")
         pairs = shapes.load(view)
     elif view is None:
-        pairs = precomp.load(package(name, checked_root(name, root)), test_splits=known.test_splits)
+        folder = checked_root(name, root)
+        if reads or expert_files.find(folder):
+            pairs = videos.load(folder, known.test_splits, reads)
+        else:
+            pairs = precomp.load(package(name, folder), test_splits=known.test_splits)
     else:
         pairs = Pairs(*(
             Split(ImageFiles(listing.files, view, workers=workers, keep=keep), listing.captions, listing.image_of_text)
@@ -41,9 +56,18 @@ def load(name: str, root: Path | None, view: View | None, *, workers: int = 2, k
 
 
 @lru_cache(maxsize=4)
-def opened(name: str, root: Path | None, view: View | None, fingerprint: str, *, workers: int, keep: bool) -> Pairs:
+def opened(
+    name: str,
+    root: Path | None,
+    view: View | None,
+    fingerprint: str,
+    *,
+    reads: tuple[ExpertRead, ...] = (),
+    workers: int,
+    keep: bool,
+) -> Pairs:
     """A data set as `load` opens it; while it has this fingerprint, it stays open for the next trial."""
-    return load(name, root, view, workers=workers, keep=keep)
+    return load(name, root, view, reads=reads, workers=workers, keep=keep)
 
 
 def check_protocol(pairs: Pairs, dataset: str, protocol: str) -> None:

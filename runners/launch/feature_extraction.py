@@ -54,7 +54,9 @@ def check_inputs(
             if problem not in told:
                 told.add(problem)
                 warn(str(problem))
-        pairs = opening.opened(dataset.name, root, view, held.fingerprint, workers=machine.workers, keep=keep)
+        pairs = opening.opened(
+            dataset.name, root, view, held.fingerprint, reads=model.image.reads, workers=machine.workers, keep=keep
+        )
         opening.check_protocol(pairs, dataset.name, dataset.protocol)
         for part in pretrained_parts(model):
             pretrained.locate(part, machine.places)

@@ -229,8 +229,10 @@ def _inputs(
 
 
 def _as_they_lie(dataset: DatasetSettings, image: ImageSettings, machine: Machine, held: Content) -> Pairs:
-    root = machine.root(dataset.name)
-    return opening.opened(dataset.name, root, image.view, held.fingerprint, workers=machine.workers, keep=True)
+    root, workers = machine.root(dataset.name), machine.workers
+    return opening.opened(
+        dataset.name, root, image.view, held.fingerprint, reads=image.reads, workers=workers, keep=True
+    )
 
 
 def _for_backbone(dataset: DatasetSettings, image: BackboneSettings, machine: Machine, held: Content) -> Pairs:

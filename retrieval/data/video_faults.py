@@ -1,0 +1,49 @@
+"""Faults of videos: captions, splits, and the features of each expert, of which every value is read."""
+
+from pathlib import Path
+
+import numpy as np
+
+from grid.catalog import Dataset
+from retrieval.data.parts import CheckProgress, Part, SplitSize, overlaps
+from retrieval.splits.pairs import DataError
+from retrieval.splits.problems import Problem, counted, faults_of_captions
+from retrieval.video import expert_files, msr_vtt
+
+FORMAT = "features of videos by experts"
+STEP = 4096
+"""Vectors read at a time."""
+
+
+def of_root(root: Path, official: Dataset, progress: CheckProgress) -> Part:
+    """The videos under a root, with every expert that is there; also how many videos each expert saw nothing in."""
+    part = Part(FORMAT, root)
+    try:
+        folder, captions = msr_vtt.places(root)
+    except DataError as error:
+        part.problems.append(Problem(str(root), str(error).split(". ")[0], "See goalgrid data where msr-vtt."))
+        return part
+    listings = msr_vtt.splits(captions, official.test_splits, part.problems)
+    names = expert_files.names(folder)
+    experts = [found for name in names if (found := expert_files.read(folder / name, part.problems))]
+    for split, listing in listings.items():
+        part.sizes[split] = SplitSize.of(np.array(listing.video_of_text, dtype=np.int64), len(listing.videos))
+        part.problems += faults_of_captions(listing.texts, f"captions of the {split} split of {captions}")
+        silent = [int((expert.spans_of(listing.videos)[:, 1] == 0).sum()) for expert in experts]
+        lacks = [f"{count:,} lack {expert.folder.name}" for expert, count in zip(experts, silent, strict=True) if count]
+        part.notes[split] = ", ".join([counted(len(experts), "expert"), *lacks])
+    for expert in experts:
+        _values(expert, part.problems, progress)
+    part.files = [*expert_files.files(folder), *msr_vtt.files(captions)]
+    part.problems += overlaps({split: listing.videos for split, listing in listings.items()}, str(captions), "video")
+    return part
+
+
+def _values(expert: expert_files.Expert, problems: list[Problem], progress: CheckProgress) -> None:
+    """NaN and infinity, anywhere in the file."""
+    path, bad, array = expert.folder / expert_files.FEATURES, 0, expert.array
+    for start in range(0, len(array), STEP):
+        bad += int((~np.isfinite(array[start : start + STEP]).all(1)).sum())
+        progress(f"reading {expert.folder.name}", min(start + STEP, len(array)), len(array))
+    if bad:
+        problems.append(Problem(str(path), f"{counted(bad, 'vector')} with NaN or infinity", "Extract them anew."))

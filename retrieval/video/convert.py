@@ -1,0 +1,256 @@
+"""From published features of experts to the layout that is read: CE's pickles, MMT's h5 files, a file a video.
+
+Pickles are read by an unpickler that makes containers, numbers and arrays, and runs nothing else.
+"""
+
+import pickle
+import shutil
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.lib import format as npy
+
+from grid.store.files import write_text, written_aside
+from retrieval.splits.pairs import DataError
+from retrieval.video.expert_files import FEATURES, TIMES, VIDEOS
+
+PICKLES, H5 = (".pickle", ".pkl"), ".h5"
+SECONDS = {"rgb": 0.2, "scene": 1.0}
+"""Seconds between vectors of MMT's experts whose files give no times."""
+TIMED = ("s3d", "vggish")
+"""MMT's experts whose files give times."""
+
+
+class Seen(NamedTuple):
+    """What an expert saw in a video: no vector, if it saw nothing."""
+
+    expert: str
+    video: str
+    vectors: np.ndarray
+    times: np.ndarray | None
+    place: str
+    """For messages."""
+
+
+class _Arrays(pickle.Unpickler):
+    """Builds containers, numbers and arrays; refuses all else that a pickle may name or call."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module == "numpy" and name in ("ndarray", "dtype"):
+            return getattr(np, name)
+        if module in ("numpy.core.multiarray", "numpy._core.multiarray") and name in ("_reconstruct", "scalar"):
+            return getattr(np._core.multiarray, name)
+        if module in ("numpy.core.numeric", "numpy._core.numeric") and name == "_frombuffer":
+            return np._core.numeric._frombuffer
+        if (module, name) == ("collections", "OrderedDict"):
+            return OrderedDict
+        if (module, name) == ("_codecs", "encode"):  # how Python 3 writes the bytes of an array by Python 2's protocol
+            return _encoded
+        raise pickle.UnpicklingError(f"it names {module}.{name}, which is no part of an array and is not run")
+
+
+def _encoded(text: str, encoding: str) -> bytes:
+    if encoding != "latin1":
+        raise pickle.UnpicklingError(f"it encodes text as {encoding}, which no array does")
+    return text.encode("latin1")
+
+
+def convert(sources: Sequence[str], root: Path, progress: Callable[[str], None] = lambda what: None) -> dict[str, int]:
+    """Write the features of these sources below a root.
+
+    Args:
+        sources: EXPERT=PATH of a pickle or of a folder with a .npy or .npz a video; or a folder with MMT's h5 files.
+        progress: told what is being read.
+
+    Returns:
+        by expert: videos with vectors.
+
+    Raises:
+        DataError: a source cannot be read, holds something else, or its vectors differ in width.
+    """
+    found: dict[str, int] = {}
+    with ExitStack() as stack:
+        writers: dict[str, _Writer] = {}
+        for source in sources:
+            progress(source)
+            for seen in _read(source):
+                if seen.expert not in writers:
+                    writers[seen.expert] = stack.enter_context(_Writer(root / "experts" / seen.expert))
+                writers[seen.expert].add(seen)
+        if not writers:
+            raise DataError(f"no features in {', '.join(sources)}.")
+        for name, writer in writers.items():
+            found[name] = writer.finish()
+    return found
+
+
+class _Writer:
+    """Collects the vectors of an expert beside the files that they become."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.raw = folder, folder / f"{FEATURES}.part"
+        self.videos: dict[str, int] = {}
+        self.times: list[np.ndarray] = []
+        self.width, self.kind, self.first = 0, np.dtype(np.float32), ""
+
+    def __enter__(self) -> "_Writer":
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.file: BinaryIO = self.raw.open("wb")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+        with suppress(OSError):
+            self.raw.unlink(missing_ok=True)
+
+    def add(self, seen: Seen) -> None:
+        vectors = seen.vectors
+        if seen.video in self.videos:
+            raise DataError(
+                f"{seen.place}: expert {seen.expert!r} has video {seen.video!r} twice. Give each source once."
+            )
+        if not len(vectors):
+            self.videos[seen.video] = 0
+            return
+        if not self.width:
+            self.width, self.first = vectors.shape[1], seen.video
+            self.kind = np.dtype(np.float16 if vectors.dtype == np.float16 else np.float32)
+        if vectors.shape[1] != self.width:
+            raise DataError(
+                f"{seen.place}: expert {seen.expert!r} has vectors of {vectors.shape[1]:,} values for {seen.video!r}, "
+                f"and of {self.width:,} for {self.first!r}. Take all videos of one extraction."
+            )
+        if not np.isfinite(vectors).all():
+            raise DataError(f"{seen.place}: expert {seen.expert!r} has NaN or infinity in a vector of {seen.video!r}.")
+        self.videos[seen.video] = len(vectors)
+        self.file.write(np.ascontiguousarray(vectors, self.kind).data)
+        self.times.append(np.full(len(vectors), -1.0) if seen.times is None else seen.times)
+
+    def finish(self) -> int:
+        """Write the files; returns the number of videos with vectors."""
+        self.file.close()
+        rows = sum(self.videos.values())
+        header = {"descr": npy.dtype_to_descr(self.kind), "fortran_order": False, "shape": (rows, max(1, self.width))}
+        with written_aside(self.folder / FEATURES) as aside, aside.open("wb") as target, self.raw.open("rb") as source:
+            npy.write_array_header_1_0(target, header)
+            shutil.copyfileobj(source, target)
+        write_text(self.folder / VIDEOS, "".join(f"{name} {count}\n" for name, count in self.videos.items()))
+        times = np.concatenate(self.times) if self.times else np.zeros(0)
+        (self.folder / TIMES).unlink(missing_ok=True)
+        if (times >= 0).any():
+            with written_aside(self.folder / TIMES) as aside, aside.open("wb") as target:
+                np.save(target, times.astype(np.float32))
+        return sum(count > 0 for count in self.videos.values())
+
+
+def _read(source: str) -> Iterator[Seen]:
+    name, equals, text = source.partition("=")
+    if not equals:
+        folder = Path(source).expanduser()
+        if next(folder.rglob(f"*{H5}"), None) is None:
+            raise DataError(
+                f"{source}: neither EXPERT=PATH nor a folder with {H5} files. Name the expert of a pickle or a folder "
+                "with a file a video: face=DIR/face.pickle."
+            )
+        yield from _of_h5(folder)
+        return
+    path = Path(text).expanduser()
+    if path.is_dir():
+        yield from _of_folder(name, path)
+    elif path.suffix in PICKLES:
+        yield from _of_pickle(name, path)
+    else:
+        what = "no such file" if not path.exists() else "neither a folder nor a pickle"
+        raise DataError(f"{source}: {what}. Known: .pickle, .pkl, or a folder with a .npy or .npz a video.")
+
+
+def _of_pickle(expert: str, path: Path) -> Iterator[Seen]:
+    """CE's: a vector (D), several (T, D), or a NaN for nothing, by video."""
+    try:
+        with path.open("rb") as file:
+            content = _Arrays(file, encoding="latin1").load()
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        EOFError,
+        IndexError,
+        KeyError,
+        pickle.UnpicklingError,
+    ) as error:
+        raise DataError(f"{path} cannot be read: {error}.") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{path} holds a {type(content).__name__}; CE's features are a dict from video to array.")
+    for video, value in content.items():
+        array = np.asarray(value)
+        missing = array.ndim == 0 or (array.ndim == 1 and array.size == 1 and not np.isfinite(array).all())
+        yield _seen(expert, str(video), np.zeros((0, 1), np.float32) if missing else array, None, str(path))
+
+
+def _of_folder(expert: str, folder: Path) -> Iterator[Seen]:
+    """A .npy (D) or (T, D), or an .npz with `features` and `times` (T) or (T, 2), for each video."""
+    files = sorted(path for path in folder.iterdir() if path.suffix in (".npy", ".npz"))
+    if not files:
+        raise DataError(f"{folder}: no .npy or .npz file.")
+    for path in files:
+        try:
+            with path.open("rb") as file:
+                content = np.load(file, allow_pickle=False)
+                whole = content if isinstance(content, np.ndarray) else {name: content[name] for name in content.files}
+        except (OSError, ValueError, EOFError) as error:
+            raise DataError(f"{path} cannot be read: {error}.") from error
+        if isinstance(whole, dict) and "features" not in whole:
+            raise DataError(f"{path} has no array 'features'; its arrays: {', '.join(whole) or 'none'}.")
+        vectors, times = (whole["features"], whole.get("times")) if isinstance(whole, dict) else (whole, None)
+        yield _seen(expert, path.stem, vectors, times, str(path))
+
+
+def _of_h5(folder: Path) -> Iterator[Seen]:
+    """MMT's: a file a video, with `features.<expert>` (T, D) and `features_t.<expert>` (T, 2) in seconds."""
+    try:
+        import h5py
+    except ImportError:
+        raise DataError("reading MMT's h5 files needs h5py: pip install 'goalgrid[video]'.") from None
+    for path in sorted(folder.rglob(f"*{H5}")):
+        try:
+            with h5py.File(path, "r") as file:
+                names = [name.removeprefix("features.") for name in file if name.startswith("features.")]
+                arrays = {name: np.asarray(file[f"features.{name}"][()]) for name in names}
+                times = {
+                    name: np.asarray(file[f"features_t.{name}"][()]) for name in TIMED if f"features_t.{name}" in file
+                }
+        except (OSError, KeyError, TypeError) as error:
+            raise DataError(f"{path} cannot be read: {error}.") from error
+        for name, vectors in arrays.items():
+            seconds = times.get(name)
+            if name in SECONDS and vectors.ndim == 2:
+                seconds = np.arange(len(vectors)) * SECONDS[name]
+            yield _seen(name, path.stem, vectors, seconds, str(path))
+
+
+def _seen(expert: str, video: str, vectors: np.ndarray, times: np.ndarray | None, place: str) -> Seen:
+    """Checked and in one form: vectors (T, D); times (T), the middle of beginning and end.
+
+    Raises:
+        DataError: these are no vectors, or their times do not fit.
+    """
+    if vectors.ndim == 1 and vectors.size:
+        vectors = vectors[None]
+    empty = vectors.size == 0 or (np.issubdtype(vectors.dtype, np.floating) and bool(np.isnan(vectors).all()))
+    if empty:
+        return Seen(expert, video, np.zeros((0, 1), np.float32), None, place)
+    if vectors.ndim != 2 or not np.issubdtype(vectors.dtype, np.number):
+        what = f"{vectors.dtype} {vectors.shape}"
+        raise DataError(f"{place}: expert {expert!r} has {what} for {video!r}; expected numbers (D) or (T, D).")
+    if times is not None:
+        times = np.asarray(times, np.float64)
+        times = np.where((times < 0).any(-1), -1.0, times.mean(-1)) if times.ndim == 2 else times
+        if times.shape != (len(vectors),):
+            raise DataError(f"{place}: {len(vectors)} vectors of {video!r} and times of the shape {times.shape}.")
+        times = np.where(np.isfinite(times), times, -1.0)
+    return Seen(expert, video, vectors, times, place)

@@ -1,0 +1,123 @@
+"""Features of experts as goalgrid reads them: a folder for each expert, whose array holds the vectors of all videos.
+
+    experts/<expert>/features.npy   float16 or float32 (vectors, width), those of a video one below the other
+    experts/<expert>/videos.txt     a video a line, in their order: its name and how many vectors it has
+    experts/<expert>/times.npy      may be left out: float32 (vectors), the second in the middle of what each saw
+
+An expert that saw nothing in a video does not name it, or gives it 0 vectors. The arrays are memory-mapped.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from grid.settings.experts import ExpertRead
+from retrieval.splits.problems import Problem, lines_of, repeated, shortened, torn
+
+FLOATS = (np.float16, np.float32)
+FEATURES, VIDEOS, TIMES = "features.npy", "videos.txt", "times.npy"
+CONVERT = "Write the folder anew: goalgrid data convert SOURCE... --to DIR."
+
+
+@dataclass(frozen=True, eq=False)
+class Expert:
+    """The vectors of an expert.
+
+    Args:
+        folder: where they lie; its name is the expert's.
+        spans: by video: where its vectors begin, and how many there are.
+    """
+
+    folder: Path
+    array: Float[np.ndarray, "n d"]
+    times: Float[np.ndarray, " n"] | None
+    spans: dict[str, tuple[int, int]]
+
+    @property
+    def width(self) -> int:
+        return int(self.array.shape[1])
+
+    def spans_of(self, videos: Sequence[str]) -> Int[np.ndarray, "v 2"]:
+        """Beginning and number of the vectors of each of these videos; (0, 0) where the expert saw nothing."""
+        return np.array([self.spans.get(name, (0, 0)) for name in videos], dtype=np.int64).reshape(-1, 2)
+
+
+def find(root: Path) -> Path | None:
+    """The folder of the experts under a root."""
+    folder = root / "experts"
+    return folder if next(folder.glob(f"*/{FEATURES}"), None) else None
+
+
+def names(folder: Path) -> list[str]:
+    """The experts that have features, sorted."""
+    return sorted(path.parent.name for path in folder.glob(f"*/{FEATURES}"))
+
+
+def files(folder: Path) -> list[Path]:
+    """The files that are read, whether they are there or not."""
+    return [folder / name / file for name in names(folder) for file in (FEATURES, VIDEOS, TIMES)]
+
+
+def read(folder: Path, problems: list[Problem]) -> Expert | None:
+    """The features in the folder of an expert; None, and reported, where they cannot be read."""
+    before = len(problems)
+    array = _array(folder / FEATURES, problems)
+    spans = _spans(folder / VIDEOS, problems)
+    times = _array(folder / TIMES, problems) if (folder / TIMES).exists() else None
+    if array is not None and (array.ndim != 2 or array.dtype not in FLOATS):
+        what = f"is {array.dtype} {array.shape}, not float16 or float32 of shape (vectors, width)"
+        problems.append(Problem(str(folder / FEATURES), what, CONVERT))
+    told = sum(count for _, count in spans.values())
+    if array is not None and told != len(array):
+        what = f"names {told:,} vectors, where {FEATURES} has {len(array):,}"
+        problems.append(Problem(str(folder / VIDEOS), what, CONVERT))
+    if array is not None and times is not None and times.shape != array.shape[:1]:
+        what = f"has the shape {times.shape}; there are {len(array):,} vectors"
+        problems.append(Problem(str(folder / TIMES), what, CONVERT))
+    return None if array is None or len(problems) > before else Expert(folder, array, times, spans)
+
+
+def chosen(folder: Path, wanted: Sequence[ExpertRead], problems: list[Problem]) -> list[Expert]:
+    """The experts that a model reads, in its order, each with vectors of the width that it reads."""
+    known, found = names(folder), list[Expert]()
+    for expert in wanted:
+        if expert.name not in known:
+            near = get_close_matches(expert.name, known, n=1)
+            hint = f"Did you mean {near[0]!r}? " if near else ""
+            fix = f"{hint}Known: {', '.join(known)}. Convert its features too, or take it out of model.image.experts."
+            problems.append(Problem(str(folder), f"has no expert {expert.name!r}, which the recipe reads", fix))
+        elif (expert_files := read(folder / expert.name, problems)) is not None:
+            if expert_files.width != expert.width:
+                what = f"has vectors of {expert_files.width:,} values; the recipe reads {expert.width:,} of this expert"
+                fix = f"Take the features that the recipe names, or set its width in model.image.experts.{expert.name}."
+                problems.append(Problem(str(folder / expert.name / FEATURES), what, fix))
+            found.append(expert_files)
+    return found
+
+
+def _array(path: Path, problems: list[Problem]) -> np.ndarray | None:
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        problems.append(torn(path, error))
+        return None
+    return array if isinstance(array, np.ndarray) else None
+
+
+def _spans(path: Path, problems: list[Problem]) -> dict[str, tuple[int, int]]:
+    spans: dict[str, tuple[int, int]] = {}
+    start, lines = 0, lines_of(path, "a video and its number of vectors a line", problems)
+    for number, line in enumerate(lines, 1):
+        name, _, count = line.rpartition(" ")
+        if not name or not count.isdecimal():
+            problems.append(Problem(f"{path}, line {number}", f"is {line!r}, not a video and a number", CONVERT))
+            return {}
+        spans[name] = start, int(count)
+        start += int(count)
+    if twice := repeated(line.rpartition(" ")[0] for line in lines):
+        problems.append(Problem(str(path), f"names videos more than once: {shortened(twice)}", CONVERT))
+    return spans

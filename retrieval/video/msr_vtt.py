@@ -1,0 +1,142 @@
+"""Captions and splits of MSR-VTT: MSRVTT_data.json, split lists as CE has them, and the 1k-A test of JSFusion.
+
+Two splits are published. "Full" is that of the JSON: 6,513, 497 and 2,990 videos with 20 captions each. "1k-A" tests on
+1,000 videos with a caption each, and trains on the other 9,000.
+"""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from retrieval.splits.pairs import DataError
+from retrieval.splits.problems import Problem, counted, lines_of, object_of, rows_of, shortened
+from retrieval.video import expert_files
+
+JSON = "MSRVTT_data.json"
+TEST_1K_A = "MSRVTT_JSFUSION_test.csv"
+TRAIN_1K_A = ("MSRVTT_train.9k.csv", "train_list_jsfusion.txt")
+SPLIT_NAMES = {"train": "train", "validate": "val", "val": "val", "test": "test"}
+JSFUSION = "jsfusion"
+"""The name of the test split of 1k-A in `test_splits` of a data set."""
+LAYOUT = '{"videos": [{"video_id", "split"}], "sentences": [{"video_id", "caption"}]}'
+
+
+@dataclass(frozen=True)
+class VideoListing:
+    """The videos of a split, and the captions of each in their order."""
+
+    videos: list[str]
+    captions: list[list[str]]
+
+    @property
+    def texts(self) -> list[str]:
+        """The captions of all videos."""
+        return [text for texts in self.captions for text in texts]
+
+    @property
+    def video_of_text(self) -> list[int]:
+        """The video that each caption describes."""
+        return [row for row, texts in enumerate(self.captions) for _ in texts]
+
+
+def find(root: Path) -> Path | None:
+    """The file of captions, in the root or in `annotations/`."""
+    return next((path for path in (root / JSON, root / "annotations" / JSON) if path.exists()), None)
+
+
+def places(root: Path) -> tuple[Path, Path]:
+    """The folder of the experts and the file of captions under a root.
+
+    Raises:
+        DataError: there are none.
+    """
+    folder, captions = expert_files.find(root), find(root)
+    if folder is None:
+        raise DataError(
+            f"no experts/*/{expert_files.FEATURES} under {root}: this recipe reads features of videos by experts. Make "
+            "them of published features: goalgrid data convert SOURCE... --to DIR."
+        )
+    if captions is None:
+        raise DataError(f"no {JSON} under {root}. Where to get it: goalgrid data where msr-vtt.")
+    return folder, captions
+
+
+def files(path: Path) -> list[Path]:
+    """The files that are read, whether they are there or not."""
+    lists = [path.parent / f"{split}_list_full.txt" for split in ("train", "val", "test")]
+    return [path, path.with_name(TEST_1K_A), *(path.with_name(name) for name in TRAIN_1K_A), *lists]
+
+
+def splits(path: Path, test_splits: Sequence[str], problems: list[Problem]) -> dict[str, VideoListing]:
+    """Train, val and test; videos without a caption are reported.
+
+    Of 1k-A, all videos but those of the test train, and those of the full split's validation validate: they are among
+    those that train, as MMT had them.
+    """
+    captions, by_json = _captions(path, problems)
+    wanted = _lists(path, by_json, problems)
+    if JSFUSION in test_splits:
+        tested = _tested(path.with_name(TEST_1K_A), problems)
+        wanted = {"train": _trained(path, by_json, tested, problems), "val": wanted["val"], "test": list(tested)}
+        val = set(wanted["val"]) & set(tested)
+        wanted["val"] = [name for name in wanted["val"] if name not in val]
+    else:
+        tested = {}
+    found = {}
+    for split, names in wanted.items():
+        texts = tested if split == "test" and tested else captions
+        silent = [name for name in names if not texts.get(name)]
+        if silent:
+            what = f"{counted(len(silent), 'video')} of the {split} split without a caption: {shortened(silent)}"
+            problems.append(Problem(str(path), what, "Add their sentences, or take them out of the split."))
+        found[split] = VideoListing(names, [texts.get(name, []) for name in names])
+    return found
+
+
+def _captions(path: Path, problems: list[Problem]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Captions by video, without those of no letter, which CE leaves out too; and the videos of each split."""
+    content: Any = object_of(path, LAYOUT, problems)
+    captions: dict[str, list[str]] = {}
+    by_split: dict[str, list[str]] = {"train": [], "val": [], "test": []}
+    try:
+        for video in content["videos"] if content else []:
+            by_split[SPLIT_NAMES[video["split"]]].append(video["video_id"])
+        for sentence in content["sentences"] if content else []:
+            if sentence["caption"].strip():
+                captions.setdefault(sentence["video_id"], []).append(" ".join(sentence["caption"].split()))
+    except (KeyError, TypeError, AttributeError) as error:
+        problems.append(Problem(str(path), f"is not in MSR-VTT's layout ({error!r})", f"Expected {LAYOUT}."))
+    return captions, by_split
+
+
+def _lists(path: Path, by_json: dict[str, list[str]], problems: list[Problem]) -> dict[str, list[str]]:
+    """The full split: by CE's lists where they lie beside the captions, else by the JSON."""
+    found = {}
+    for split, names in by_json.items():
+        file = path.with_name(f"{split}_list_full.txt")
+        found[split] = [line.strip() for line in _lines(file, problems)] if file.exists() else names
+    return found
+
+
+def _tested(path: Path, problems: list[Problem]) -> dict[str, list[str]]:
+    """The videos of the 1k-A test with their caption."""
+    rows = rows_of(path, ("video_id", "sentence"), problems)
+    return {row["video_id"].strip(): [row["sentence"].strip()] for _, row in rows}
+
+
+def _trained(
+    path: Path, by_json: dict[str, list[str]], tested: Sequence[str] | dict[str, Any], problems: list[Problem]
+) -> list[str]:
+    """The videos that train in 1k-A: of the first list that is there, else all but those that test."""
+    for name in TRAIN_1K_A:
+        file = path.with_name(name)
+        if file.exists():
+            lines = _lines(file, problems)
+            return [row[0].strip() for row in csv.reader(lines) if row and row[0].strip() not in ("", "video_id")]
+    return [name for names in by_json.values() for name in names if name not in tested]
+
+
+def _lines(path: Path, problems: list[Problem]) -> list[str]:
+    return [line for line in lines_of(path, "a video a line", problems) if line.strip()]

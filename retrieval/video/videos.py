@@ -1,0 +1,125 @@
+"""Videos of a split, read by index: each is one vector of all that a model reads of its experts."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from grid.settings.experts import ExpertRead
+from retrieval.splits.pairs import WHOLE, DataError, Pairs, Split
+from retrieval.splits.problems import Problem, refuse
+from retrieval.video import expert_files, msr_vtt
+from retrieval.video.expert_files import Expert
+
+
+class Videos:
+    """Videos of one split by the vectors of their experts.
+
+    Args:
+        names: of the videos.
+        reads, experts: what is read, and of which files; none: captions alone are of interest.
+    """
+
+    def __init__(self, names: Sequence[str], reads: Sequence[ExpertRead], experts: Sequence[Expert]) -> None:
+        self.names, self.reads, self.experts = names, reads, experts
+        self._spans = [expert.spans_of(names) for expert in experts]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        if not self.reads:
+            raise DataError(
+                "these data are videos, as features of experts, and the recipe reads images: take a recipe for videos, "
+                "e.g. ce or mmt."
+            )
+        return (sum(read.values for read in self.reads),)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def gather(
+        self, rows: Int[np.ndarray, " b"], draw: int | None = None, part: slice = WHOLE
+    ) -> Float[Tensor, "p values"]:
+        """What is read of these videos, as `unpacked` takes it apart; zeros where an expert has no vector.
+
+        Args:
+            draw: seed of the random vectors of a training batch; None: a video gives the same vectors each time.
+
+        Raises:
+            DataError: a value is NaN or infinite.
+        """
+        places = range(len(rows))[part]
+        batch = np.zeros((len(places), *self.shape), np.float32)
+        for target, place in zip(batch, places, strict=True):
+            seed = (int(rows[place]),) if draw is None else (draw, place)
+            begin = 0
+            for read, expert, spans in zip(self.reads, self.experts, self._spans, strict=True):
+                first, count = spans[rows[place]].tolist()
+                _fill(target[begin : begin + read.values], read, expert, slice(first, first + count), seed)
+                begin += read.values
+        if not np.isfinite(batch).all():
+            bad = self.names[int(rows[places[int((~np.isfinite(batch).all(1)).argmax())]])]
+            raise DataError(f"features of video {bad!r} hold NaN or infinity. Extract them anew.")
+        return torch.from_numpy(batch)
+
+
+def _fill(target: np.ndarray, read: ExpertRead, expert: Expert, span: slice, seed: tuple[int, ...]) -> None:
+    """Write what is read of an expert's vectors of a video."""
+    vectors = expert.array[span]
+    if not len(vectors):
+        target[-1] = -1
+        return
+    rows = target[: read.rows * read.width].reshape(read.rows, read.width)
+    times = target[read.rows * read.width : -1]
+    times[:] = -1
+    if read.whole != "none":
+        rows[0] = vectors.mean(0, dtype=np.float32) if read.whole == "mean" else vectors.max(0)
+    taken = np.arange(min(len(vectors), read.tokens))
+    if read.sampled and len(vectors) > read.tokens:
+        taken = np.sort(np.random.default_rng(seed).choice(len(vectors), read.tokens, replace=False))
+    begin = read.rows - read.tokens
+    rows[begin : begin + len(taken)] = vectors[taken]
+    if expert.times is not None:
+        times[begin : begin + len(taken)] = expert.times[span][taken]
+    target[-1] = len(taken)
+
+
+class Unpacked(NamedTuple):
+    """What is read of an expert, of a batch of videos.
+
+    Args:
+        vectors: that of the whole first, if there is one; then tokens, and zeros.
+        times: seconds; negative: unknown.
+        count: tokens; -1: the expert saw nothing.
+    """
+
+    vectors: Float[Tensor, "b n d"]
+    times: Float[Tensor, "b n"]
+    count: Float[Tensor, " b"]
+
+
+def unpacked(reads: Sequence[ExpertRead], videos: Float[Tensor, "b values"]) -> Iterator[Unpacked]:
+    """What is read of each expert, of videos as `Videos.gather` gives them."""
+    for read, part in zip(reads, videos.split([read.values for read in reads], dim=1), strict=True):
+        vectors, times, count = part.split([read.rows * read.width, read.rows, 1], dim=1)
+        yield Unpacked(vectors.unflatten(1, (read.rows, read.width)), times, count[:, 0])
+
+
+def load(root: Path, test_splits: Sequence[str], reads: Sequence[ExpertRead]) -> Pairs:
+    """Open the videos under a root with the captions of MSR-VTT.
+
+    Raises:
+        DataError: there are none, or files cannot be read or do not fit together.
+    """
+    problems: list[Problem] = []
+    folder, captions = msr_vtt.places(root)
+    experts = expert_files.chosen(folder, reads, problems)
+    listings = msr_vtt.splits(captions, test_splits, problems)
+    refuse(problems, str(root))
+    return Pairs(*(
+        Split(Videos(listing.videos, reads, experts), listing.texts, np.array(listing.video_of_text, dtype=np.int64))
+        for listing in listings.values()
+    ))  # fmt: skip

@@ -1,0 +1,138 @@
+"""Videos are read as their files have them; splits as published; what is wrong with a copy is one message each."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from grid.settings.experts import ExpertRead
+from retrieval.data.content import content
+from retrieval.data.opening import load
+from retrieval.splits.pairs import DataError
+from retrieval.video import expert_files, msr_vtt
+from retrieval.video.videos import Videos, unpacked
+from tests.retrieval.video import made
+
+READS = (ExpertRead("face", 6, "mean"), ExpertRead("speech", 5, "max", tokens=4, sampled=True))
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = made.write(tmp_path_factory.mktemp("video"), {"face": 6, "speech": 5})
+    count = len(np.load(root / "experts" / "speech" / "features.npy"))
+    np.save(root / "experts" / "speech" / "times.npy", np.arange(count, dtype=np.float32))
+    return root
+
+
+def test_a_batch_holds_what_the_files_hold(root: Path) -> None:
+    train = load("mine", root, None, reads=READS).train
+    assert isinstance(train.images, Videos)
+    rows = np.array([3, 0, 5, 4])
+    face, speech = unpacked(READS, train.images.gather(rows))
+    experts = [expert_files.read(root / "experts" / name, []) for name in ("face", "speech")]
+    for place, row in enumerate(rows):
+        found = []
+        for expert in experts:
+            assert expert is not None
+            start, count = expert.spans[f"video{row}"]
+            found.append(torch.from_numpy(np.array(expert.array[start : start + count])))
+        torch.testing.assert_close(face.vectors[place, 0], found[0].mean(0))
+        if not len(found[1]):
+            assert row % 3 == 0
+            assert speech.count[place] == -1
+            assert not speech.vectors[place].any()
+            continue
+        count = min(4, len(found[1]))
+        assert speech.count[place] == count
+        torch.testing.assert_close(speech.vectors[place, 0], found[1].amax(0))
+        taken = speech.vectors[place, 1 : 1 + count]
+        where = [int((found[1] == vector).all(1).nonzero()) for vector in taken]
+        assert where == sorted(set(where))
+        assert experts[1] is not None
+        first = experts[1].spans[f"video{row}"][0]
+        assert speech.times[place, 1 : 1 + count].tolist() == [first + place for place in where]
+        assert not speech.vectors[place, 1 + count :].any()
+
+
+def test_vectors_are_drawn_by_the_seed_of_a_batch_and_the_same_in_any_part(root: Path) -> None:
+    train, rows = load("mine", root, None, reads=READS).train.images, np.arange(24)
+    drawn = [train.gather(rows, draw=draw) for draw in (1, 1, 2)]
+    assert drawn[0].equal(drawn[1])
+    assert not drawn[0].equal(drawn[2])
+    assert train.gather(rows, 1, slice(5, 9)).equal(drawn[0][5:9])
+    assert train.gather(rows[7:9]).equal(train.gather(rows)[7:9])
+
+
+def test_the_splits_are_those_of_the_json_of_the_lists_and_of_1k_a(tmp_path: Path) -> None:
+    entries = [
+        (f"video{number}", split) for number, split in enumerate(["train"] * 4 + ["validate"] * 2 + ["test"] * 3)
+    ]
+    sentences = [{"video_id": name, "caption": text} for name, _ in entries for text in ("a  dog", " ", "a cat")]
+    captions = tmp_path / msr_vtt.JSON
+    captions.write_text(
+        json.dumps({"videos": [{"video_id": n, "split": s} for n, s in entries], "sentences": sentences})
+    )
+
+    def names(*test_splits: str) -> dict[str, list[str]]:
+        problems: list[object] = []
+        found = msr_vtt.splits(captions, test_splits, problems)  # type: ignore[arg-type]
+        assert problems == []
+        assert found["train"].captions[0] == ["a dog", "a cat"]
+        return {split: [name.removeprefix("video") for name in listing.videos] for split, listing in found.items()}
+
+    assert names("test") == {"train": list("0123"), "val": list("45"), "test": list("678")}
+    (tmp_path / msr_vtt.TEST_1K_A).write_text("key,vid_key,video_id,sentence\nret0,msr7,video7,a man\n")
+    assert names("jsfusion") == {"train": list("01234568"), "val": list("45"), "test": list("7")}
+    assert msr_vtt.splits(captions, ["jsfusion"], [])["test"].captions == [["a man"]]
+    (tmp_path / "MSRVTT_train.9k.csv").write_text("video_id\nvideo0\nvideo8\n")
+    assert names("jsfusion")["train"] == list("08")
+    (tmp_path / "test_list_full.txt").write_text("video8")
+    assert names("test")["test"] == list("8")
+
+
+def test_the_content_of_features_and_of_times_is_data(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "MSRVTT_data.json").write_bytes((root / "MSRVTT_data.json").read_bytes())
+    prints = []
+    for change in ("none", "times", "features"):
+        for file in (root / "experts").rglob("*"):
+            if file.is_file():
+                target = tmp_path / change / file.relative_to(root)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                array = np.load(file) if file.suffix == ".npy" else None
+                if array is not None and file.stem == change:
+                    array[0] += 1
+                np.save(target, array) if array is not None else target.write_bytes(file.read_bytes())
+        (tmp_path / change / "MSRVTT_data.json").write_bytes((root / "MSRVTT_data.json").read_bytes())
+        prints.append(content("mine", tmp_path / change, features=True).fingerprint)
+    assert prints[0] == content("mine", root, features=True).fingerprint
+    assert len(set(prints)) == 3
+
+
+@pytest.mark.parametrize(
+    ("reads", "said"),
+    [
+        ([ExpertRead("face", 7, "mean")], "has vectors of 6 values; the recipe reads 7 of this expert"),
+        ([ExpertRead("fece", 6, "mean")], "has no expert 'fece', which the recipe reads. Did you mean 'face'"),
+    ],
+)
+def test_an_expert_that_a_recipe_does_not_read_so_is_one_message(
+    reads: list[ExpertRead], said: str, root: Path
+) -> None:
+    with pytest.raises(DataError, match=said):
+        load("mine", root, None, reads=tuple(reads))
+
+
+def test_a_video_without_a_caption_is_one_message(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "experts").symlink_to(root / "experts")
+    told = json.loads((root / "MSRVTT_data.json").read_text())
+    told["sentences"] = [sentence for sentence in told["sentences"] if sentence["video_id"] != "video5"]
+    (tmp_path / "MSRVTT_data.json").write_text(json.dumps(told))
+    with pytest.raises(DataError, match="1 video of the train split without a caption: video5"):
+        load("mine", tmp_path, None, reads=READS)
+
+
+def test_recipes_for_images_refuse_videos(root: Path) -> None:
+    with pytest.raises(DataError, match="these data are videos"):
+        assert load("mine", root, None).train.images.shape
