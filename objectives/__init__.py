@@ -20,10 +20,6 @@ from functools import partial
 from inspect import signature
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from grid.errors import UserError
 from grid.objectives import CATALOGUE, goal_matrix, loss_entries, resolve
 from grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS
 from grid.objectives.parameters import ObjectiveEntry
@@ -50,8 +46,8 @@ __all__ = [
     "build",
 ]
 
-LOSSES: dict[str, Callable[..., Tensor]] = {**HINGE, **CONTRASTIVE, **PAIRWISE, **POLYNOMIAL}
-"""The losses that are no cells of GOAL's matrix."""
+LOSSES: dict[str, Callable[..., Any]] = {**HINGE, **CONTRASTIVE, **PAIRWISE, **POLYNOMIAL}
+"""The losses that are no cells of GOAL's matrix: functions, or classes of losses that learn parameters."""
 
 for _equations, _entries in (
     (LOSSES, loss_entries.LOSSES),
@@ -99,24 +95,14 @@ def _loss(name: str, values: dict[str, Any]) -> tuple[Loss, Relative | None]:
 
 
 def _own(entry: ObjectiveEntry, values: dict[str, Any]) -> Callable[..., Any]:
-    """A user's own loss: the function with its parameters set, or an object of the class.
-
-    Raises:
-        UserError: the object has weights, which no optimiser would see.
-    """
+    """A user's own loss: the function with its parameters set, or an object of the class."""
     equation = entry.equation
     assert equation
-    own = {key: values[key] for key in entry.own}
-    if not isinstance(equation, type):
-        return partial(equation, **own)
-    loss = equation(**own)
-    if isinstance(loss, torch.nn.Module) and any(True for _ in loss.parameters()):
-        raise UserError(
-            f"objective class {equation.__name__}: it has weights of its own, and no optimiser trains them."
-        )
-    return loss
+    own = partial(equation, **{key: values[key] for key in entry.own})
+    return own() if isinstance(equation, type) else own
 
 
 def _with(equation: Callable[..., Any], values: dict[str, Any]) -> Callable[..., Any]:
-    """The equation with those parameters set that it has."""
-    return partial(equation, **{key: values[key] for key in signature(equation).parameters if key in values})
+    """The equation with those parameters set that it has; of a class, an object."""
+    given = partial(equation, **{key: values[key] for key in signature(equation).parameters if key in values})
+    return given() if isinstance(equation, type) else given

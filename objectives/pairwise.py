@@ -1,10 +1,11 @@
 """Losses of single pairs: metric learning's own forms of what GOAL's pair weights were taken from."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from objectives.contrastive import log_one_plus
@@ -50,8 +51,32 @@ def circle(t: Triplets, *, gamma: float = 80.0, margin: float = 0.4) -> Float[Te
     return log_one_plus(exponents.where(t.exists, -torch.inf))
 
 
-PAIRWISE: dict[str, Callable[..., Tensor]] = {
+class PairwiseSigmoid(nn.Module):
+    """log(1 + exp(-(tau s_pos + bias))) + sum of log(1 + exp(tau s_neg + bias)); tau and bias are learnt.
+
+    SigLIP's loss (Zhai et al. 2023, Eq. 1): each pair of the batch is classified by itself. Both directions hold every
+    pair, so the mean over both is the published loss. tau is learnt by its logarithm, as there.
+
+    Args:
+        tau, bias: the values that training begins with.
+    """
+
+    def __init__(self, *, tau: float = 10.0, bias: float = -10.0) -> None:
+        super().__init__()
+        self.first_tau = tau
+        self.log_growth = nn.Parameter(torch.zeros(()))
+        self.bias = nn.Parameter(torch.tensor(bias))
+
+    def forward(self, t: Triplets) -> Float[Tensor, "*a 1"]:
+        tau, triplet = self.first_tau * self.log_growth.exp(), t.finite()
+        t.notes.update(tau=tau, bias=self.bias)
+        push = softplus(tau * triplet.s_neg + self.bias).where(t.exists, 0.0)
+        return softplus(-tau * triplet.s_pos - self.bias) + push.sum(-1, keepdim=True)
+
+
+PAIRWISE: dict[str, Callable[..., Any]] = {
     "binomial": binomial,
     "multi-similarity": multi_similarity,
     "circle": circle,
+    "siglip": PairwiseSigmoid,
 }

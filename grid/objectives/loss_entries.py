@@ -166,6 +166,18 @@ LOSSES: dict[str, ObjectiveEntry] = {
         known_as="Circle loss",
         reduction=("mean", "average"),
     ),
+    "siglip": ObjectiveEntry(
+        "pairwise",
+        "SigLIP Eq. (1)",
+        "log(1 + exp(-tau s_pos - bias)) + sum of log(1 + exp(tau s_neg + bias)), tau and bias learnt",
+        {
+            "tau": same("inverse temperature; learnt from this value on", 10.0),
+            "bias": same("added to the scaled similarities; learnt from this value on", -10.0),
+        },
+        mining=Mining("all", fixed=True),
+        known_as="pairwise sigmoid",
+        reduction=("average", "average"),
+    ),
     "ssp": ObjectiveEntry(
         "polynomial",
         "Universal Weighting, as in Unified §4",

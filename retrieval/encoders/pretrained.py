@@ -172,6 +172,8 @@ def _random(settings: Pretrained, sizes: Mapping[str, int]) -> nn.Module:
 
     fields = {**settings.architecture, **sizes}
     config = transformers.AutoConfig.for_model(str(fields.pop("model_type")), **fields)
+    if isinstance(config, transformers.SiglipTextConfig):  # AutoModel knows it within the whole SigLIP alone
+        transformers.AutoModel.register(transformers.SiglipTextConfig, transformers.SiglipTextModel, exist_ok=True)
     with torch.random.fork_rng(devices=[]):
         seed = int(digest(settings.architecture)[:8], 16)
         torch.default_generator.manual_seed(seed)  # a GPU's generator, from which dropout draws, stays as it is

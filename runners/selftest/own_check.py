@@ -100,7 +100,7 @@ def permutation(name: str) -> str:
 
 def half_precision(name: str) -> str:
     """Embeddings of 16 bits give a finite loss and gradient: random, all in one point, and each on its pair."""
-    for way, objective in _ways(name):
+    for way, objective in _ways(name, torch.float32):
         for dtype in (torch.bfloat16, torch.float16):
             for what, (image, text) in _embeddings().items():
                 image, text = (x.to(dtype).requires_grad_() for x in (image, text))
@@ -237,15 +237,21 @@ def _sets() -> tuple[Float[Tensor, "b n d"], Bool[Tensor, "b n"]]:
     return values, torch.arange(5) < torch.tensor([5, 3, 2, 1])[:, None]
 
 
-def _ways(name: str, **parameters: bool) -> Iterator[tuple[str, Objective]]:
-    """The objective under both variants, with each choice of negatives that a grid has."""
+def _ways(name: str, dtype: torch.dtype = torch.float64, **parameters: bool) -> Iterator[tuple[str, Objective]]:
+    """The objective under both variants, with each choice of negatives that a grid has.
+
+    Args:
+        dtype: of what the objective learns.
+    """
     known = OBJECTIVES[name]
     differ = any(parameter.default("paper") != parameter.default("released") for parameter in known.values())
     for variant in ("paper", "released") if differ else ("paper",):
         for mining in known["mining"].choices if "mining" in known else ("",):
             chosen = {"mining": mining} if mining else {}
             words = [f"variant {variant}"] * differ + [f"mining = {mining}"] * bool(mining)
-            yield ", ".join(words) or "as declared", build(name, variant=variant, **chosen, **parameters)
+            torch.manual_seed(SEED)
+            made = build(name, variant=variant, **chosen, **parameters).to(dtype)
+            yield ", ".join(words) or "as declared", made
 
 
 def _scores() -> Float[Tensor, "b b"]:

@@ -110,6 +110,7 @@ def objective_value(
     if len(owners) < 2:
         return math.nan
     values = []
+    objective.eval()
     with torch.inference_mode():
         for start in range(0, max(1, len(owners) - size + 1), size):
             batch = owners[start : start + size].to(image.device)

@@ -42,14 +42,16 @@ class Learner:
             for network in self.model.networks:
                 network.image.compile()
                 network.text.compile()
-        goal = settings.objective
-        self.objective = objectives.build(goal.name, variant=goal.variant, **goal.parameters).to(inputs.device)
+        self.objective = objective_of(settings, inputs.device)
         self._mining = self.objective
-        estimated = CLEAN.get(goal.name)
+        estimated = CLEAN.get(settings.objective.name)
         train = inputs.pairs.train
         self.clean = estimated(settings, len(train.captions), train.matched) if estimated else None
-        self.optimizer = optimizer(self.model.groups(), settings.train)
-        self._parts, self._members = self.model.parts(), dict[tuple[bool, ...], Bool[Tensor, "parts g"]]()
+        own = list(self.objective.parameters())
+        self.optimizer = optimizer(self.model.groups(), settings.train, own)
+        self._weights = [*self.model.parameters(), *own]
+        self._parts = [*self.model.parts(), *["objective"] * len(own)]
+        self._members = dict[tuple[bool, ...], Bool[Tensor, "parts g"]]()
 
     def begin(self, epoch: int) -> Epoch:
         """Set rates, modes and mining as the recipe says for this epoch, and return its batches."""
@@ -60,6 +62,7 @@ class Learner:
             group["lr"] = self.lr * group["factor"]
         self.model.hold_image_backbone(epoch < train.frozen_epochs)
         self.model.train()
+        self.objective.train()
         warming = epoch < train.warmup_epochs
         self._mining = self.objective.with_all_negatives() if warming else self.objective
         found = batches(self.settings, self.inputs, epoch, self.exchange)
@@ -91,11 +94,13 @@ class Learner:
         settle()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        for network in self.model.networks if self.exchange.replicas > 1 else ():
-            for weight in network.scorer.pair_weights() if network.scorer else ():
+        if self.exchange.replicas > 1:
+            scorers = [network.scorer for network in self.model.networks if network.scorer]
+            scoring = [weight for scorer in scorers for weight in scorer.pair_weights()]
+            for weight in (*scoring, *self.objective.parameters()):
                 if weight.grad is not None:
                     weight.grad /= self.exchange.replicas  # every replica scored all pairs
-        self.exchange.sum_gradients(self.model.parameters())
+        self.exchange.sum_gradients(self._weights)
         measured = {"loss": loss.detach(), **self._clip()}
         self.optimizer.found_inf = (~_finite(measured)).float()  # type: ignore[attr-defined]
         return {**measured, **(reports[0] if len(reports) == 1 else _means(reports))}
@@ -106,10 +111,11 @@ class Learner:
 
         The squares of the parts' norms add up to the square of `grad_norm`.
         """
-        parameters = list(self.model.parameters())
+        parameters = self._weights
         learns = tuple(weight.grad is not None for weight in parameters)
         norms = torch.stack(torch._foreach_norm([weight.grad for weight in parameters if weight.grad is not None]))
         networks = [list(network.parameters()) for network in self.model.networks]
+        networks[-1] += self.objective.parameters()
         counts = [sum(weight.grad is not None for weight in own) for own in networks]
         wholes = [torch.linalg.vector_norm(own) for own in norms.split(counts)]
         for own, norm in zip(networks, wholes, strict=True):
@@ -154,13 +160,19 @@ class Learner:
         return Sets(self.exchange.together(part.vectors, count), sizes.cpu(), whole)
 
     def state(self) -> dict[str, Any]:
-        """What the next update depends on besides random states: "model", "optimizer"; "clean" if it is estimated."""
-        found = {"model": self.model.weights(), "optimizer": self.optimizer.state_dict()}
-        return found if self.clean is None else {**found, "clean": self.clean.state()}
+        """What the next update depends on besides random states: "model", "optimizer".
+
+        Beside these "objective", if it has a state of its own, and "clean", if it is estimated.
+        """
+        own = self.objective.state_dict()
+        learnt = {"objective": own} if own else {}
+        clean = {"clean": self.clean.state()} if self.clean else {}
+        return {"model": self.model.weights(), "optimizer": self.optimizer.state_dict(), **learnt, **clean}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned."""
         self.model.load_weights(state["model"])
+        self.objective.load_state_dict(state.get("objective", {}))
         self.optimizer.load_state_dict(state["optimizer"])
         if self.clean is not None:
             self.clean.load(state["clean"], self.inputs.device)
@@ -212,6 +224,14 @@ def model_of(settings: TrialSettings, inputs: Inputs) -> Vse:
     )
 
 
+def objective_of(settings: TrialSettings, device: torch.device) -> Objective:
+    """The trial's objective as it starts, on this device; what it learns starts from a seed of its own."""
+    goal = settings.objective
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(derived_seed(settings, "objective"))
+        return objectives.build(goal.name, variant=goal.variant, **goal.parameters).to(device)
+
+
 def learning_rate(train: TrainSettings, epoch: int) -> float:
     """Learning rate of the heads in an epoch, counted from 0.
 
@@ -242,9 +262,19 @@ def precision(settings: TrialSettings, device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=settings.train.precision == "bf16")
 
 
-def optimizer(parameters: Mapping[str, list[nn.Parameter]], train: TrainSettings) -> torch.optim.Optimizer:
-    """Adam or AdamW with a group for each of `Vse.groups`; each group holds the factor of its learning rate."""
+def optimizer(
+    parameters: Mapping[str, list[nn.Parameter]], train: TrainSettings, of_objective: Sequence[nn.Parameter] = ()
+) -> torch.optim.Optimizer:
+    """Adam or AdamW with a group for each of `Vse.groups`; each group holds the factor of its learning rate.
+
+    Args:
+        of_objective: what the objective learns: with the rate of the heads, without weight decay, as SigLIP.
+    """
     factors = {"heads": 1.0, "image": train.image_lr_factor, "text": train.text_lr_factor}
-    groups = [{"params": members, "factor": factors[kind]} for kind, members in parameters.items()]
+    groups: list[dict[str, Any]] = [
+        {"params": members, "factor": factors[kind]} for kind, members in parameters.items()
+    ]
+    if of_objective:
+        groups.append({"params": list(of_objective), "factor": 1.0, "weight_decay": 0.0})
     kind = torch.optim.AdamW if train.optimizer == "adamw" else torch.optim.Adam
     return kind(groups, lr=train.lr, weight_decay=train.weight_decay, fused=True)

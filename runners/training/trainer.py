@@ -167,7 +167,8 @@ class Trainer:
             return
         term, value, norm = "the loss", last.measured["loss"], last.measured["grad_norm"]
         if bool(torch.isfinite(value)):
-            gradients = {name: weight.grad for name, weight in self.model.named_parameters() if weight.grad is not None}
+            named = (*self.model.named_parameters(), *self.objective.named_parameters("objective"))
+            gradients = {name: weight.grad for name, weight in named if weight.grad is not None}
             spoilt = (name for name, gradient in gradients.items() if not torch.isfinite(gradient).all())
             term, value = f"the gradient of {next(spoilt, 'all weights together')}", norm
         raise NonFinite(

@@ -168,13 +168,16 @@ def test_clip_trains_on_cached_features_of_photographs_and_captions(
     goalgrid: Goalgrid, few_of_flickr8k: Path, tmp_path: Path
 ) -> None:
     """Beside CLIP as it is, which trains nothing, has a record, and is evaluated again from its own weights."""
-    settings = ["objectives=['unified']", "seeds=[0]", "recipes=['clip-tiny', 'clip-zero-shot-tiny']"]
+    recipes = "recipes=['clip-tiny', 'clip-zero-shot-tiny', 'siglip-tiny']"
+    settings = ["objectives=['siglip']", "seeds=[0]", recipes]
     overrides = [word for setting in settings for word in ("--set", setting)]
     root = ["--set", 'datasets=["few"]', "--root", f"few={few_of_flickr8k}"]
     finished = goalgrid("run", "flickr8k", *overrides, *root, "--here", runs=tmp_path)
     assert finished.returncode == 0, finished.stderr
     rows = record.collect(Home(tmp_path).path.glob("trials/*/record.parquet")).to_pylist()
-    assert {row["recipe"]: row["epochs"] for row in rows} == {"clip-tiny": 4, "clip-zero-shot-tiny": 0}
+    assert {row["recipe"]: row["epochs"] for row in rows} == {
+        "clip-tiny": 4, "clip-zero-shot-tiny": 0, "siglip-tiny": 4,
+    }  # fmt: skip
     assert len(list(tmp_path.glob("features/few-clip_vision_model-*/train.npy"))) == 1
     assert len(list(tmp_path.glob("features/few-clip_text_model-*/train.npy"))) == 2, "with the prompt, and without"
     trial = next(row["trial_id"] for row in rows if not row["epochs"])

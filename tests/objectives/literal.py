@@ -217,6 +217,11 @@ def circle(pos: Tensor, negs: list[Tensor], v: dict) -> Tensor:
     return torch.log(1 + push * pull)
 
 
+def siglip(pos: Tensor, negs: list[Tensor], v: dict) -> Tensor:
+    labelled = [(pos, 1.0), *((neg, -1.0) for neg in negs)]
+    return sum(-torch.log(1 / (1 + torch.exp(-label * (v["tau"] * s + v["bias"])))) for s, label in labelled)
+
+
 def ssp(pos: Tensor, negs: list[Tensor], v: dict) -> Tensor:
     neg = hardest(negs)
     pull = v["a0"] + v["a1"] * pos + v["a2"] * pos**2
@@ -245,6 +250,7 @@ LOSSES = {
     "binomial": binomial,
     "multi-similarity": multi_similarity,
     "circle": circle,
+    "siglip": siglip,
     "ssp": ssp,
     "rsp": rsp,
 }

@@ -72,11 +72,7 @@ OTHER = {
     "min_count": 9, "max_words": 3, "words": "nltk", "vocabulary": "peer.json",
     "batch_size": 7, "optimizer": "adamw", "lr": 0.02, "weight_decay": 0.3, "decay_every": 2, "decay_factor": 0.7,
     "warmup_epochs": 1, "text_lr_factor": 0.3, "image_lr_factor": 0.3, "frozen_epochs": 1, "ramp_epochs": 2,
-<<<<<<< HEAD
-    "clip_norm": 0.1, "width": 16, "depths": 2, "heads": 2, "window": 2, "drop_path": 0.5,
-=======
-    "clip_norm": 0.1, "noise": 0.9, "noise_seed": 1,
->>>>>>> 4b495c3 (Train on noisy pairs by the probability of each pair to be clean)
+    "clip_norm": 0.1, "width": 16, "depths": 2, "heads": 2, "window": 2, "drop_path": 0.5, "noise": 0.9, "noise_seed": 1,
 }  # fmt: skip
 """Another value of every setting, or of every member of a list; a truth value is turned around."""
 TURNED = {

@@ -72,7 +72,7 @@ def children() -> list[psutil.Process]:
 
 
 NETWORKS = {
-    "pixels": (2, ("model.image.size=16",)),
+    "pixels": (2, ("model.image.size=16", "objectives=siglip")),
     "features": (
         3,
         ('recipes=["fc-gru"]', "model.image.encoder=linear-mlp", "model.image.hidden=16", "model.image.pooling=gcn"),
@@ -118,6 +118,7 @@ def test_replicas_learn_what_one_process_learns(
         for trainer in (several, one)
     )
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(several.objective.state_dict(), one.objective.state_dict(), atol=1e-5, rtol=1e-5)
     assert several.progress.step == one.progress.step == 9
     assert several.progress.replicas == count
     assert [other.process.returncode for other in several.replicas._others] == [0] * (count - 1)  # all left together

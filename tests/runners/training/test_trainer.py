@@ -67,7 +67,9 @@ def order(trainer: Trainer) -> list[torch.Tensor]:
 
 
 WITH_EVERYTHING = {
-    "dropout": ("model.text.encoder=gru", "model.text.dropout=0.3"),
+    "dropout, and an objective that learns": (
+        "model.text.encoder=gru", "model.text.dropout=0.3", 'objectives=["siglip"]',
+    ),
     "word drop and GPO": (
         "model.text.encoder=bigru", "model.text.pooling=gpo", "model.text.word_drop=0.2", "model.text.word_dim=16",
     ),
@@ -85,7 +87,8 @@ def assert_same(whole: Trainer, resumed: Trainer) -> None:
     assert without_seconds(whole.progress.rows) == without_seconds(resumed.progress.rows)
     assert without_seconds([whole.progress.selected]) == without_seconds([resumed.progress.selected])
     assert final_ranks(whole).i2t.tolist() == final_ranks(resumed).i2t.tolist()
-    assert all(a.equal(b) for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True))
+    for ours, theirs in ((whole.model, resumed.model), (whole.objective, resumed.objective)):
+        assert all(a.equal(b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
 
 
 @pytest.mark.parametrize("overrides", WITH_EVERYTHING.values(), ids=WITH_EVERYTHING)
@@ -260,28 +263,32 @@ def literal_validation_loss(trainer: Trainer) -> float:
     return sum(losses) / len(losses)
 
 
-@pytest.mark.parametrize("recipe", ["cnn-bow", "saf-tiny"])
+@pytest.mark.parametrize(("recipe", "objective"), [("cnn-bow", "siglip"), ("saf-tiny", "con_con")])
 def test_the_squares_of_the_parts_gradient_norms_add_up_and_clip_as_torch_does(
-    recipe: str, tmp_path: Path, few_of_flickr8k: Path
+    recipe: str, objective: str, tmp_path: Path, few_of_flickr8k: Path
 ) -> None:
     machine = Machine(roots=(("few", str(few_of_flickr8k)),))
-    few = f'data.few.root="{few_of_flickr8k}"', 'datasets=["few"]', f'recipes=["{recipe}"]'
+    few = f'data.few.root="{few_of_flickr8k}"', 'datasets=["few"]', f'recipes=["{recipe}"]', f"objectives={objective}"
     learner = trainer_in(tmp_path / "t", settings_of("train.batch_size=20", *few), machine=machine).learner
     measured = learner.gradient(next(batch for _, batch in learner.begin(0).since(0)), 0.0)
     parts = {name: float(value) for name, value in measured.items() if name.startswith("grad_norm_")}
-    of_part = dict(zip((name for name, _ in learner.model.named_parameters()), learner.model.parts(), strict=True))
+    named = dict(learner.model.named_parameters())
+    of_part = dict(zip(named, learner.model.parts(), strict=True))
+    learnt = dict(learner.objective.named_parameters("objective"))
+    assert bool(learnt) == (objective == "siglip")
+    named, of_part = named | learnt, of_part | dict.fromkeys(learnt, "objective")
     assert {name for name, part in of_part.items() if part == "last"} == {"image.project.weight", "image.project.bias"}
     assert {"last", "text", "image" if recipe == "cnn-bow" else "scorer"} <= set(of_part.values())
     assert set(parts) == {f"grad_norm_{part}" for part in of_part.values()}
     assert sum(value**2 for value in parts.values()) == pytest.approx(float(measured["grad_norm"]) ** 2, rel=1e-5)
-    clipped = [weight.grad.clone() for weight in learner.model.parameters() if weight.grad is not None]
+    clipped = [weight.grad.clone() for weight in named.values() if weight.grad is not None]
     clip = learner.settings.train.clip_norm
     whole = sum(float(gradient.double().square().sum()) for gradient in clipped) ** 0.5
     assert whole == pytest.approx(min(clip, float(measured["grad_norm"])), rel=1e-4)
     for part, norm in parts.items():
         squares = sum(
             float(weight.grad.double().square().sum())
-            for name, weight in learner.model.named_parameters()
+            for name, weight in named.items()
             if weight.grad is not None and f"grad_norm_{of_part[name]}" == part
         )
         assert norm == pytest.approx(squares**0.5 * max(1.0, float(measured["grad_norm"]) / clip), rel=1e-4)
