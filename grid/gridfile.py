@@ -22,7 +22,7 @@ from grid.objectives.parameters import VARIANTS
 from grid.overrides import CHANGES, apply_override, changed_name, name_and_folder, place_data
 from grid.resources import UNTIL_RESOLVED, Budget, Reliability, Resources
 from grid.settings import DatasetSettings, TrainSettings
-from grid.settings.base import Name, Settings, check_name
+from grid.settings.base import Name, NoIdentity, Settings, check_name
 from grid.settings.encoders import RANDOM, Pretrained
 from grid.settings.model import ModelSettings
 from grid.settings.own import own_parts
@@ -399,6 +399,9 @@ def _wrong_values(content: Mapping[str, Any]) -> list[str]:
     problems = []
     for key, value in [*_given(content, "set", dict).items(), *swept]:
         section, _, name = key.partition(".")
+        field = SECTIONS[section].model_fields.get(name) if section in SECTIONS else None
+        if key in sweep and field and NoIdentity in field.metadata:
+            problems.append(f"{key} changes no number of a trial, so it is no axis; give one value in [set]")
         holders = [entry[name] for entry in objectives if section == "objective" and name in entry]
         if key == "dataset.protocol":
             for dataset in datasets:

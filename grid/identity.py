@@ -10,17 +10,18 @@ from pydantic import BaseModel
 
 from grid.objectives import identifying
 from grid.settings import ObjectiveSettings, TrialSettings
-from grid.settings.base import IdentityDefault
+from grid.settings.base import IdentityDefault, NoIdentity
 
 SCHEMA_VERSION: int = TrialSettings.model_fields["schema_version"].default
 
 
 def canonical(settings: BaseModel) -> dict[str, Any]:
-    """The settings as plain values, without those that equal their frozen identity default."""
+    """The settings as plain values, without those that equal their frozen identity default or change no number."""
     content: dict[str, Any] = {}
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
-        if any(isinstance(mark, IdentityDefault) and mark.value == value for mark in field.metadata):
+        marks = field.metadata
+        if NoIdentity in marks or any(isinstance(m, IdentityDefault) and m.value == value for m in marks):
             continue
         content[name] = _plain(value)
     if isinstance(settings, ObjectiveSettings):

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from objectives.mining import full
@@ -21,10 +21,11 @@ def triplet(t: Triplets, *, margin: float = 0.2) -> Float[Tensor, "*a k"]:
 def semi_hard(t: Triplets, *, margin: float = 0.2) -> Float[Tensor, "*a 1"]:
     """[s_neg - s_pos + margin]+ of the hardest negative that is below the positive.
 
-    An anchor without such a negative learns nothing. SelHN Eq. (13), (14): the loss SHN.
+    An anchor without such a negative learns nothing: its `branch`. SelHN Eq. (13), (14): the loss SHN.
     """
     below = t.s_neg.detach() < t.s_pos.detach()
     hardest = t.s_neg.where(below, -torch.inf).max(-1, keepdim=True).values
+    t.notes["branch"] = _share(hardest == -torch.inf)
     return torch.relu(hardest - t.s_pos + margin)
 
 
@@ -40,7 +41,7 @@ def selectively_contrastive(
     """lam s_neg where s_neg >= s_pos, else [s_neg - s_pos + margin]+: pushes a hard negative without pulling.
 
     SelHN Eq. (15), (16): SCT across modalities. The code of SCT (one modality) has log(1 + exp(tau (s_neg - s_pos)))
-    on the easy ones, and calls a negative above 0.8 hard whatever its positive.
+    on the easy ones, and calls a negative above 0.8 hard whatever its positive. The hard ones are its `branch`.
 
     Args:
         ceiling: a negative above it is hard; none: only beside its positive.
@@ -48,6 +49,7 @@ def selectively_contrastive(
     """
     s_neg, s_pos = t.s_neg.detach(), t.s_pos.detach()
     hard = s_neg >= s_pos if ceiling is None else (s_neg >= s_pos) | (s_neg > ceiling)
+    t.notes["branch"] = _share(hard)
     return torch.where(hard, lam * t.s_neg, EASY[easy](t, margin, tau))
 
 
@@ -57,13 +59,14 @@ def selectively_hard(
     """[max s_neg - s_pos + margin]+ where |max s_neg - s_pos| > epsilon, else 1/B sum of [s_neg - s_pos + margin]+.
 
     Where the hardest negative is as near as the positive, their gradients cancel, and the mean over all negatives
-    takes over. SelHN Eq. (9)-(12). As epsilon goes to 0, this is Triplet-HN.
+    takes over: its `branch`. SelHN Eq. (9)-(12). As epsilon goes to 0, this is Triplet-HN.
 
     Args:
         divisor: "batch" divides the sum by B (paper), "negatives" by B - 1 (released).
     """
     hardest = t.s_neg.max(-1, keepdim=True).values
     vanishing = (hardest - t.s_pos).detach().abs() <= epsilon
+    t.notes["branch"] = _share(vanishing)
     number = t.exists.sum(-1, keepdim=True) + (divisor == "batch")
     mean = triplet(t, margin=margin).sum(-1, keepdim=True) / number.clamp(min=1)
     return torch.where(vanishing, mean, torch.relu(hardest - t.s_pos + margin))
@@ -101,6 +104,10 @@ def pair_losses(sim: Float[Tensor, "b b"], *, margin: float = 0.2) -> Float[Tens
     i2t, t2i = torch.relu(sim - s_pos[:, None] + margin), torch.relu(sim - s_pos + margin)
     itself = max(margin, 0.0)
     return (i2t.sum(1) + t2i.sum(0) - 2 * itself) / (len(sim) - 1)
+
+
+def _share(holds: Bool[Tensor, "*a"]) -> Float[Tensor, ""]:
+    return holds.float().mean()
 
 
 EASY: dict[str, Callable[[Triplets, float, float], Tensor]] = {

@@ -44,7 +44,8 @@ class Objective(torch.nn.Module):
     `s_pos`, `s_neg` (hardest), `delta_s` = |s_neg - s_pos| (SelHN Eq. 10), `active` (share of triplets with a weight
     over 0.01, or a loss over 1e-4), `false_negatives` (share of mined negatives that are of the anchor's own image;
     nan without image_of_text), and after backward `grad_image`, `grad_text`: norms of the gradient of the embeddings,
-    with whatever scales the loss (nan from a similarity matrix). ADOPT adds `k`.
+    with whatever scales the loss (nan from a similarity matrix). ADOPT adds `k`; `shn`, `sct`
+    and `selhn` add `branch`, the share of anchors on the branch that makes them other than Triplet-HN.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ PAPERS = Path(os.environ.get("GOALGRID_PAPERS", ROOT.parent / "shared" / "papers
 
 SMALL = (
     "--set", 'recipes=["cnn-bow"]', "--set", "train.epochs=2", "--set", "train.batch_size=500",
-    "--set", "model.image.size=16", "--set", "model.dim=32", "--set", "name=demo",
+    "--set", "model.image.size=16", "--set", "model.dim=32", "--set", "train.trace_every=5", "--set", "name=demo",
 )  # fmt: skip
 """Overrides that make a trial of `demo` take half a second, and all of it train: nothing is frozen.
 

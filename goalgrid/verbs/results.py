@@ -176,7 +176,7 @@ def figures(
     quantity: Annotated[
         list[str],
         typer.Option(
-            "--quantity", metavar="NAME", help="With training: draw this logged value; a wrong name lists all."
+            "--quantity", metavar="NAME", help="With training or steps: draw this logged value; a wrong name lists all."
         ),
     ] = [],
     reference: Annotated[
@@ -203,7 +203,7 @@ def figures(
         raise UserError(
             "--trial, --image and --caption belong to attention: goalgrid figures GRID attention --trial ID"
         )
-    if (quantity or reference) and "training" not in kinds:
+    if (quantity and not {"training", "steps"} & {*kinds}) or (reference and "training" not in kinds):
         raise UserError("--quantity and --reference belong to training: goalgrid figures GRID training --quantity NAME")
     with _incomplete_without_trials():
         cells, scores = measured(recall(grid, home, set_), home, anew=start(grid, home, set_))

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from grid.settings.base import IdentityDefault, Name, ReadWhere, Settings, Unit
+from grid.settings.base import IdentityDefault, Name, NoIdentity, ReadWhere, Settings, Unit
 from grid.settings.model import ModelSettings
 
 
@@ -125,6 +125,10 @@ class TrainSettings(Settings):
     )
     selection: Literal["best-val-rsum", "last"] = Field(
         "best-val-rsum", description="which checkpoint's test metrics count"
+    )
+    trace_every: Annotated[PositiveInt | None, Unit("steps"), NoIdentity] = Field(
+        default=None,
+        description="keep every value of each so-manieth step beside the record; none: epochs' means alone",
     )
 
 

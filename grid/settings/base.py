@@ -54,6 +54,10 @@ class Unit:
         self.words = words
 
 
+class NoIdentity:
+    """Marks a field that changes no number of a trial: it is no part of the identity, and no axis."""
+
+
 class IdentityDefault:
     """Marks a field that was added after its peers: while it has this value, it is left out of a trial's identity.
 

@@ -53,6 +53,8 @@ class TrialFolder:
     previous_checkpoint = Below("previous.ckpt")
     best_checkpoint = Below("best.ckpt")
     record = Below("record.parquet")
+    trace = Below("trace.parquet")
+    """The values of single steps, of a trial with `train.trace_every`."""
     error = Below(_ERROR)
     attempts_folder = Below(_ATTEMPTS)
     origin = Below("origin.json")

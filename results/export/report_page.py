@@ -28,13 +28,6 @@ from results.records.scores import Scores
 from results.reference.matching import reported
 from results.tables.table import Table
 
-FIGURE_TITLES = {
-    "matrix": "The matrix",
-    "paper": "The paper's numbers and ours",
-    "effects": "Main effects and interaction",
-    "training": "Training behaviour",
-    "diagnostics": "Similarities and active triplets",
-}
 SHORT_METRICS = {"r1": "Recall@1", "r5": "Recall@5", "r10": "Recall@10", "medr": "median rank", "rsum": "rsum"}
 TRIALS_SHOWN = 2000
 """Trials that the page lists, at most; the records have all of them."""
@@ -187,7 +180,7 @@ def attention_pictures(maps: Iterable[AttentionMap]) -> tuple[Picture, ...]:
 
 def _pictures(studies: Sequence[Study]) -> list[Picture]:
     return [
-        _picture(FIGURE_TITLES[kind], f"{FIGURE_TITLES[kind]}: {study.title}", figure)
+        _picture(figures.FIGURES[kind].title, f"{figures.FIGURES[kind].title}: {study.title}", figure)
         for kind, study, figure in figures.drawn(studies)
     ]
 

@@ -1,7 +1,7 @@
 """Figures of a grid, a file a kind; the folder is the list. Only this folder draws, so only it imports Matplotlib."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from grid.errors import UserError, unknown
 from grid.listed import members
 from grid.store.files import written_aside
-from results.figures import training
+from results.figures import steps, training
 from results.figures.attention_map import AttentionMap
 from results.figures.study import FigureKind, Study
 from results.figures.style import FORMATS, drawing, encoded
@@ -28,7 +28,7 @@ def drawn(
     """Draw these kinds, or all kinds, of every block that has something to draw.
 
     Args:
-        quantities: logged values that `training` draws; none: its own choice.
+        quantities: logged values that `training` and `steps` draw; none: their own choice.
         reference: the paper's curve that `training` shows too.
 
     Raises:
@@ -40,11 +40,14 @@ def drawn(
     if reference and reference not in curves.names():
         raise UserError(unknown("reference curve", reference, curves.names()))
     curve = curves.printed_curve(reference) if reference else None
-    own = FigureKind(FIGURES["training"].place, partial(training.draw, quantities=quantities, reference=curve))
+    chosen: dict[str, Callable[[Study], Figure | None]] = {
+        "training": partial(training.draw, quantities=quantities, reference=curve),
+        "steps": partial(steps.draw, quantities=quantities),
+    }
     for kind in kinds or FIGURES:
         for study in studies:
             with drawing():
-                figure = (own if kind == "training" else FIGURES[kind]).draw(study)
+                figure = chosen.get(kind, FIGURES[kind].draw)(study)
             if figure is not None:
                 yield kind, study, figure
 

@@ -57,4 +57,4 @@ def _heat(axes: Axes, scores: list[list[Score]]) -> Any:
     return image
 
 
-FIGURE_KIND = FigureKind(1, draw)
+FIGURE_KIND = FigureKind(1, draw, "The matrix")

@@ -100,4 +100,4 @@ def _legend(names: list[str], looks: Mapping[str, Mapping[str, Any]]) -> list[Li
     ]  # fmt: skip
 
 
-FIGURE_KIND = FigureKind(5, draw)
+FIGURE_KIND = FigureKind(5, draw, "The paper's numbers and ours")

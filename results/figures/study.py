@@ -24,6 +24,7 @@ class Study:
     scores: Scores
     histories: Mapping[str, Mapping[str, Mapping[int, float]]]
     """Logged values of the finished trials: by trial id, then by name, then by epoch."""
+    home: Home
 
     @classmethod
     def read(cls, cells: Sequence[Cell], scores: Scores, home: Home) -> "list[Study]":
@@ -35,7 +36,7 @@ class Study:
         wanted = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]
         rows = record.collect(wanted, ["trial_id", "history"]).to_pylist()
         histories = {row["trial_id"]: _by_name(row["history"]) for row in rows}
-        studies = [cls(part, scores, histories) for part in parts_of(cells)]
+        studies = [cls(part, scores, histories, home) for part in parts_of(cells)]
         return [study for study in studies if any(map(study.trials, study.part.cells))]
 
     @property
@@ -66,6 +67,8 @@ class FigureKind:
     """Where it stands among the figures of a report."""
     draw: Callable[[Study], Figure | None]
     """Draws a block; None if the block has nothing to draw."""
+    title: str = "A figure"
+    """Above it in a report."""
 
 
 def _by_name(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:

@@ -112,6 +112,7 @@ def over_epochs(
     row_height: float,
     reference: PrintedCurve | None = None,
     below: Callable[[Axes, Study, Mapping[str, str], Mapping[str, dict[str, Any]]], None] | None = None,
+    along: str = "epoch",
 ) -> Figure | None:
     """Curves over epochs: a row a logged quantity, a column a panel; None where no quantity was logged.
 
@@ -122,6 +123,7 @@ def over_epochs(
         row_height: of a quantity, in inches.
         reference: a paper's curve, drawn thin in the row of its quantity, for the objectives of the same names.
         below: draws a further row over the same epochs, into the axes of a panel with these lines and looks.
+        along: what the histories count.
     """
     trials = [trial for name in study.part.cells for trial in study.trials(name)]
     logged = {quantity for trial in trials for quantity in study.histories[trial]}
@@ -155,7 +157,7 @@ def over_epochs(
     for axes, heading in zip(every[0], columns, strict=True):
         axes.set_title(heading, fontsize=11)
     for axes in every[-1]:
-        axes.set_xlabel("epoch")
+        axes.set_xlabel(along)
         axes.xaxis.get_major_locator().set_params(integer=True)
     figure.align_ylabels()
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 5))

@@ -35,11 +35,12 @@ def draw(study: Study, quantities: Sequence[str] = (), reference: PrintedCurve |
         quantities: names of the history; none: `QUANTITIES`, and the epochs below.
         reference: a paper's curve to show beside the same quantity, for the objectives of the same names.
     """
-    wanted = {name: QUANTITIES.get(name) or _label(name) for name in quantities} or QUANTITIES
+    wanted = {name: QUANTITIES.get(name) or label(name) for name in quantities} or QUANTITIES
     return over_epochs(study, wanted, 1.6, reference, None if quantities else _draw_epochs_until_near)
 
 
-def _label(name: str) -> str:
+def label(name: str) -> str:
+    """Name and unit of a logged value."""
     unit = LOGGED[name].unit.split(",")[0] if name in LOGGED else ""
     return f"{name}\n({unit})" if unit else name
 
@@ -78,4 +79,4 @@ def _draw_epochs_until_near(
     axes.set_ylim(len(epochs) - 0.5, -0.5)
 
 
-FIGURE_KIND = FigureKind(3, draw)
+FIGURE_KIND = FigureKind(3, draw, "Training behaviour")

@@ -37,6 +37,7 @@ LOGGED = {
     "clean_auc": Logged("share of pairs (matched, mismatched by dataset.noise) that this probability orders", "share"),
     "tau": Logged("learnt inverse temperature of siglip"),
     "bias": Logged("learnt bias of siglip"),
+    "branch": Logged("share of anchors that selhn gives all negatives, shn none, sct a push alone", "share"),
     "grad_image": Logged("mean norm of the gradient of a batch's image embeddings"),
     "grad_text": Logged("mean norm of the gradient of a batch's text embeddings"),
     "grad_norm": Logged("mean norm of the gradient of all weights, before clipping"),

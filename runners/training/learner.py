@@ -13,6 +13,7 @@ import objectives
 from grid.identity import derived_seed
 from grid.settings import TrainSettings, TrialSettings
 from objectives.mining import product
+from objectives.objective import Objective
 from retrieval.model import Embedded, Vse
 from retrieval.scorers.sets import Sets
 from retrieval.twins import Twins

@@ -15,6 +15,7 @@ from grid.settings import TrainSettings
 from grid.store.files import write_json_lines
 from grid.store.home import TrialFolder
 from runners.training import checkpoints
+from runners.training.measured.trace import Trace
 
 BRIEF_SECONDS = 5.0
 """A trial shorter than this writes no checkpoint to go on from."""
@@ -56,8 +57,12 @@ class Progress:
     rows: list[dict[str, Any]] = field(default_factory=list)
     best: dict[str, Any] | None = None
     replicas: int = 1
+    trace: Trace = field(init=False)
     _saved: tuple[int, float] = field(default_factory=lambda: (0, time.monotonic()))
     """Step and time of the last checkpoint."""
+
+    def __post_init__(self) -> None:
+        self.trace = Trace(self.train.trace_every)
 
     @property
     def over(self) -> bool:
@@ -87,6 +92,7 @@ class Progress:
         row = {"epoch": self.epoch, "step": self.step, "seconds": seconds, **metrics}
         self.rows.append(row)
         self.batch, self.sums, self.seconds = 0, {}, 0.0
+        self.trace.blocks()
         if self.best is None or row["val_rsum"] > self.best["val_rsum"]:
             self.best = row
             content = {"trial": self.folder.trial_id, "row": row, "model": weights(), "sources": dict(self.sources)}
@@ -111,7 +117,7 @@ class Progress:
         Args:
             state: of the trainer: "model", "optimizer" and "random"; "random_of_others", where replicas train it.
         """
-        saved = {name: getattr(self, name) for name in SAVED}
+        saved = {name: getattr(self, name) for name in SAVED} | {"trace": self.trace.blocks()}
         content = {"trial": self.folder.trial_id, "sources": dict(self.sources), **saved, **state}
         checkpoints.save(self.folder.last_checkpoint, content, previous=self.folder.previous_checkpoint)
         self._saved = (self.step, time.monotonic())
@@ -135,6 +141,7 @@ class Progress:
                 return None
             for name in SAVED:
                 setattr(self, name, content[name])
+            self.trace.load(content["trace"])
             self.best = best and best["row"]
             self._saved = (self.step, time.monotonic())
             return content

@@ -133,8 +133,10 @@ class Trainer:
         epoch, started, before = self.learner.begin(progress.epoch), time.monotonic(), progress.seconds
         self.replicas.begin(progress.epoch, progress.batch)
         for place, batch in epoch.since(progress.batch):
-            for name, value in self._step(batch, place / len(epoch)).items():
-                progress.sums[name] = progress.sums.get(name, 0) + value.double()
+            measured = {name: value.double() for name, value in self._step(batch, place / len(epoch)).items()}
+            for name, value in measured.items():
+                progress.sums[name] = progress.sums.get(name, 0) + value
+            progress.trace.keep(progress.epoch + 1, progress.step, measured)
             progress.batch, progress.seconds = place + 1, before + time.monotonic() - started
             asked = self.hooks.beat(progress.step)
             if asked or progress.due(self.cadence):

@@ -23,14 +23,14 @@ def replace(home: Home, trial_id: str) -> None:
 
 
 def progress(folder: TrialFolder) -> Path:
-    """Move checkpoints, best weights and history of a trial to `replaced/`; only the holder of its attempt does this.
+    """Move what a training left of a trial, but its attempts, to `replaced/`; only the holder of its attempt does this.
 
     Raises:
         UserError: they cannot be moved.
     """
     target = _target(Home(folder.path.parent.parent).replaced, folder.trial_id)
     # The checkpoints go last: as long as one stands here, the next attempt finds it and moves the rest.
-    files = (folder.history, folder.best_checkpoint, folder.previous_checkpoint, folder.last_checkpoint)
+    files = (folder.history, folder.trace, folder.best_checkpoint, folder.previous_checkpoint, folder.last_checkpoint)
     try:
         target.mkdir(parents=True)
         for path in files:

@@ -2,7 +2,7 @@
 
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ from grid.store.attempts import DONE
 from grid.store.failures import Failure
 from grid.store.files import make_durable, write_json, write_text
 from grid.store.home import State, TrialFolder
-from results.records import provenance, record
+from results.records import provenance, record, steps
 from retrieval.evaluation import Ranks
 from retrieval.model import Vse
 from retrieval.published.checkpoint_files import CheckpointFile
@@ -136,6 +136,7 @@ class TrialRun:
             selected=progress.selected,
             data=progress.sources["data"],
             rows=progress.rows,
+            trace=progress.trace.rows(),
             replicas=progress.replicas,
         )
 
@@ -245,6 +246,7 @@ class TrialRun:
         selected: dict[str, Any],
         data: str,
         rows: Sequence[dict[str, Any]] = (),
+        trace: Iterable[dict[str, float]] = (),
         replicas: int = 1,
     ) -> State:
         """Write the record, and then that the trial is done.
@@ -252,6 +254,7 @@ class TrialRun:
         Args:
             by_protocol: ranks of the test split by each of `protocols_of`.
             selected, rows, replicas: as `record.Trained` has them.
+            trace: a row for each step whose values are kept.
             data: fingerprint of the data that were read.
 
         Raises:
@@ -274,6 +277,7 @@ class TrialRun:
             code_fingerprint=self.code,
             environment=self.environment | noted,
         )
+        steps.write(folder.trace, trace)
         record.write(folder.record, trained.values())
         make_durable(folder.path)  # before `done` says so
         write_text(folder.done, datetime.now(UTC).isoformat(timespec="seconds") + "\n", durable=False)

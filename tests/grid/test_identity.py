@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grid.catalog import names
+from grid.errors import UserError
 from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import Grid, check, load
 from grid.identity import canonical, derived_seed, digest, trial_id
@@ -62,9 +63,16 @@ def test_small_learning_rates_get_different_ids() -> None:
     assert trials("train.lr=1e-10")[0].id != trials("train.lr=2e-10")[0].id
 
 
-@pytest.mark.parametrize("operational", ["resources.cpu=2", "resources.workers=7", "data.shapes.root=/elsewhere"])
+@pytest.mark.parametrize(
+    "operational", ["resources.cpu=2", "resources.workers=7", "data.shapes.root=/elsewhere", "train.trace_every=3"]
+)
 def test_where_and_with_what_it_runs_is_no_identity(operational: str) -> None:
     assert [trial.id for trial in trials(operational)] == [trial.id for trial in trials()]
+
+
+def test_what_is_no_identity_is_no_axis() -> None:
+    with pytest.raises(UserError, match=r"train\.trace_every changes no number of a trial, so it is no axis"):
+        trials("sweep.train.trace_every=[1, 10]")
 
 
 def test_every_trial_has_its_own_id() -> None:

@@ -61,6 +61,23 @@ def test_adopt_equals_the_literal_loops_and_reports_k(variant: str, case: str) -
     assert objective.report["k"] == k
 
 
+@pytest.mark.parametrize("case", ["random", "trained", "two pairs", "empty sets"])
+@pytest.mark.parametrize("name", ["selhn", "shn", "sct"])
+def test_the_branch_of_every_anchor_is_reported(name: str, case: str) -> None:
+    sim, other = SIMILARITIES[case], 0
+    for s in (sim, sim.T):
+        for row in range(len(s)):
+            pos, negatives = s[row, row].item(), [s[row, c].item() for c in range(len(s)) if c != row]
+            other += {
+                "selhn": abs(max(negatives) - pos) <= resolve("selhn")["epsilon"],
+                "shn": not any(neg < pos for neg in negatives),
+                "sct": max(negatives) >= pos,
+            }[name]
+    objective = build(name)
+    objective.from_similarity(sim)
+    assert objective.report["branch"].item() == pytest.approx(other / (2 * len(sim)))
+
+
 def test_adopt_uses_fewer_negatives_as_the_model_matures() -> None:
     chance, trained = torch.zeros(64, 64), torch.eye(64) * 0.9
     for variant in VARIANTS:

@@ -43,7 +43,14 @@ from tests.runners.training.interruptions import Killed, killed_after  # noqa: E
 
 torch.set_num_threads(1)
 warnings.filterwarnings("ignore", "PyTorch was compiled without cuDNN")
-SMALL = ("train.epochs=2", "train.batch_size=250", "model.dim=16", "seeds=[0]", 'objectives=["sig-ms_cir"]')
+SMALL = (
+    "train.epochs=2",
+    "train.trace_every=1",
+    "train.batch_size=250",
+    "model.dim=16",
+    "seeds=[0]",
+    'objectives=["sig-ms_cir"]',
+)
 FIVE_STEPS = ("train.epochs=1", "train.batch_size=1000", "model.text.word_dim=16", "model.image.channels=4")
 """Of a whole training of `cnn-gru`."""
 PIXELS = {"cnn": 16, "vsepp-r152": 32, "vsepp-vit": 64, "vse-inf-wsl": 32, "vse-2ad-grid": 32, "vse-2ad-patch": 64}

@@ -72,7 +72,8 @@ OTHER = {
     "min_count": 9, "max_words": 3, "words": "nltk", "vocabulary": "peer.json",
     "batch_size": 7, "optimizer": "adamw", "lr": 0.02, "weight_decay": 0.3, "decay_every": 2, "decay_factor": 0.7,
     "warmup_epochs": 1, "text_lr_factor": 0.3, "image_lr_factor": 0.3, "frozen_epochs": 1, "ramp_epochs": 2,
-    "clip_norm": 0.1, "width": 16, "depths": 2, "heads": 2, "window": 2, "drop_path": 0.5, "noise": 0.9, "noise_seed": 1,
+    "clip_norm": 0.1, "width": 16, "depths": 2, "heads": 2, "window": 2, "drop_path": 0.5,
+    "noise": 0.9, "noise_seed": 1,
 }  # fmt: skip
 """Another value of every setting, or of every member of a list; a truth value is turned around."""
 TURNED = {
@@ -83,7 +84,7 @@ TURNED = {
 }
 """The other value of settings that have few."""
 ELSEWHERE = ("encoder", "weights", "architecture", "name", "protocol", "val_images", "scorer", "fusion", "pieces")
-LATER = ("epochs", "selection", "precision", "compile", "tf32", "starts_from")
+LATER = ("epochs", "selection", "precision", "compile", "tf32", "starts_from", "trace_every")
 """Settings that choose what is trained or evaluated at all, and those that tests of the trainer change."""
 BASES = [(image, "bow") for image in IMAGE] + [("regions", text) for text in TEXT if text != "bow"]
 

@@ -86,6 +86,7 @@ def assert_same(whole: Trainer, resumed: Trainer) -> None:
     """To the bit: history, the selected weights, and the ranks of every test query."""
     assert without_seconds(whole.progress.rows) == without_seconds(resumed.progress.rows)
     assert without_seconds([whole.progress.selected]) == without_seconds([resumed.progress.selected])
+    assert list(whole.progress.trace.rows()) == list(resumed.progress.trace.rows())
     assert final_ranks(whole).i2t.tolist() == final_ranks(resumed).i2t.tolist()
     for ours, theirs in ((whole.model, resumed.model), (whole.objective, resumed.objective)):
         assert all(a.equal(b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
@@ -115,8 +116,14 @@ def test_resumed_equals_uninterrupted_to_the_bit(
 
 @pytest.fixture(scope="module")
 def short() -> TrialSettings:
-    """Five steps an epoch, three epochs, dropout."""
-    small = ("model.dim=8", "model.text.word_dim=8", "model.image.channels=4", "dataset.max_words=8")
+    """Five steps an epoch, three epochs, dropout; every second step is kept."""
+    small = (
+        "train.trace_every=2",
+        "model.dim=8",
+        "model.text.word_dim=8",
+        "model.image.channels=4",
+        "dataset.max_words=8",
+    )
     return settings_of(
         "train.epochs=3", "train.batch_size=1000", "model.text.encoder=gru", "model.text.dropout=0.3", *small
     )
@@ -150,6 +157,12 @@ def test_killed_at_any_steps_and_resumed_it_is_the_same(
         interval = min(every or 5, 5)
         assert begun[0] >= reached - interval or begun[0] >= (kills[-1] if kills else 0) - interval
         assert_same(whole, resumed)
+
+
+def test_no_step_is_kept_twice_or_missing_after_a_kill(whole: Trainer) -> None:
+    """`assert_same` holds every resumed training to these."""
+    kept = [(row["epoch"], row["step"]) for row in whole.progress.trace.rows()]
+    assert kept == [(1, 2), (1, 4), (2, 6), (2, 8), (2, 10), (3, 12), (3, 14)]
 
 
 def test_asked_to_end_it_leaves_a_checkpoint_of_that_very_step(
@@ -230,10 +243,17 @@ def test_a_checkpoint_that_would_run_code_is_refused(tmp_path: Path) -> None:
 
 def test_training_twice_gives_the_same_numbers(tmp_path: Path) -> None:
     settings = settings_of()
-    first, second = (trainer_in(tmp_path / name, settings) for name in "ab")
+    first, second = trainer_in(tmp_path / "a", settings), trainer_in(tmp_path / "b", settings_of("train.trace_every=1"))
     first.fit()
     second.fit()
     assert final_ranks(first).t2i.tolist() == final_ranks(second).t2i.tolist()
+    steps = list(second.progress.trace.rows())
+    assert [row["step"] for row in steps] == list(range(1, 21))
+    for epoch in first.progress.rows:
+        kept = [row for row in steps if row["epoch"] == epoch["epoch"]]
+        means = {name: sum(row[name] for row in kept) / len(kept) for name in kept[0] if name not in ("epoch", "step")}
+        assert means == pytest.approx({name: epoch[name] for name in means})
+        assert means.keys() > {"loss", "s_pos", "delta_s", "grad_norm_text"}
 
 
 def test_all_objectives_see_the_same_batches_and_weights(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""What a training keeps of what it measures, beside the means of its epochs."""

@@ -1,0 +1,51 @@
+"""Values of single steps. They stay on the device that measured them until they are written: no step waits for them."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Trace:
+    """The values of every N-th step of a training.
+
+    Args:
+        every: N; None: no step's.
+    """
+
+    def __init__(self, every: int | None) -> None:
+        self.every = every
+        self._blocks: list[dict[str, Any]] = []
+        """Of steps of one epoch that measured the same: "epoch", "steps", "names", and "values" (steps, names)."""
+        self._open: list[tuple[int, tuple[str, ...], int, Tensor]] = []
+        """Epoch, names, step and values (names,) of steps that stand in no block yet."""
+
+    def keep(self, epoch: int, step: int, measured: Mapping[str, Tensor]) -> None:
+        """Keep the scalars that a step of this epoch measured, if it is an N-th step; both are counted from 1."""
+        if self.every and step % self.every == 0:
+            device = measured["loss"].device  # what cannot be known is nan, in host memory
+            there = {name: value for name, value in measured.items() if value.device == device}
+            self._open.append((epoch, tuple(there), step, torch.stack(tuple(there.values()))))
+
+    def blocks(self) -> list[dict[str, Any]]:
+        """All that is kept, as plain values and a tensor for each epoch: what a checkpoint holds."""
+        while self._open:
+            epoch, names, *_ = self._open[0]
+            same = [kept for kept in self._open if kept[:2] == (epoch, names)]
+            steps, values = [kept[2] for kept in same], torch.stack([kept[3] for kept in same])
+            self._blocks.append({"epoch": epoch, "steps": steps, "names": list(names), "values": values})
+            self._open = [kept for kept in self._open if kept[:2] != (epoch, names)]
+        return self._blocks
+
+    def load(self, blocks: Sequence[dict[str, Any]]) -> None:
+        """Go on from what `blocks` returned."""
+        self._blocks, self._open = list(blocks), []
+
+    def rows(self) -> Iterator[dict[str, float]]:
+        """A row a step, in order, with its "epoch" and "step"; values that a step could not know (nan) are left out."""
+        for block in self.blocks():
+            for step, values in zip(block["steps"], block["values"].tolist(), strict=True):
+                known = {k: v for k, v in zip(block["names"], values, strict=True) if not math.isnan(v)}
+                yield {"epoch": block["epoch"], "step": step, **known}
