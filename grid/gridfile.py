@@ -23,7 +23,7 @@ from grid.overrides import CHANGES, apply_override, changed_name, name_and_folde
 from grid.resources import UNTIL_RESOLVED, Budget, Reliability, Resources
 from grid.settings import DatasetSettings, TrainSettings
 from grid.settings.base import Name, NoIdentity, Settings, check_name
-from grid.settings.encoders import RANDOM, Pretrained
+from grid.settings.encoders import RANDOM
 from grid.settings.model import ModelSettings
 from grid.settings.own import own_parts
 from grid.uses import Use
@@ -424,6 +424,6 @@ def _weights_of(grid: Grid) -> set[str]:
     """The names of pretrained weights in all recipes, and in the settings of a grid."""
     models = [catalog.recipe(name).model for name in catalog.recipe_names()]
     chosen = {key: [value] for key, value in grid.set.items()} | grid.sweep
-    given = [str(value) for key, values in chosen.items() for value in values if key.endswith(".weights")]
-    parts = [part for model in models for part in (model.image, model.text)]
-    return {*given, *(part.weights for part in parts if isinstance(part, Pretrained))} - {RANDOM}
+    keys = (".weights", ".pieces")
+    given = [str(value) for key, values in chosen.items() for value in values if key.endswith(keys)]
+    return {*given, *(part.weights for model in models for part in model.pretrained)} - {RANDOM}

@@ -7,7 +7,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from grid.errors import UserError
-from grid.settings.encoders import Pretrained
 from grid.settings.model import ModelSettings
 from retrieval.encoders import pretrained
 from retrieval.encoders.image import IMAGE_ENCODERS
@@ -174,8 +173,3 @@ def _regions(encoder: nn.Module, image_shape: tuple[int, ...]) -> int:
     values, _ = encoder.eval()(torch.zeros(1, *image_shape, dtype=torch.uint8 if pixels else torch.float32))
     encoder.train()
     return int(values.shape[1])
-
-
-def pretrained_parts(settings: ModelSettings) -> list[Pretrained]:
-    """The settings of the networks that come with weights of their own."""
-    return [part for part in (settings.image, settings.text) if isinstance(part, Pretrained)]

@@ -88,6 +88,8 @@ class View:
 class Pretrained(Settings):
     """A `transformers` network: weights by name, or an architecture with random ones."""
 
+    of_file: ClassVar[bool] = False
+    """Whether the weights are a file of their authors', which no hub has."""
     weights: WeightsName = Field(
         description="name on the model hub, or random; --weights says where it lies on this machine"
     )
@@ -105,6 +107,12 @@ class Pretrained(Settings):
         if self.weights != RANDOM and self.architecture:
             raise ValueError(f"the architecture comes with weights {self.weights!r}; give one of the two")
         return self
+
+
+class PretrainedFile(Pretrained):
+    """Weights of a whole model in a file of its authors', by name."""
+
+    of_file: ClassVar[bool] = True
 
 
 _SEVERAL = ReadWhere(

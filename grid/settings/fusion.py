@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveInt
 
 from grid.settings.base import Settings, Unit
-from grid.settings.encoders import WeightsName
+from grid.settings.encoders import RANDOM, PretrainedFile, WeightsName
 
 FUSION = "what looks at an image and a caption together; another choice drops the settings of the one before"
 
@@ -14,6 +14,10 @@ class NoFusionSettings(Settings):
     """Nothing: an image and a caption meet in the joint space alone."""
 
     kind: Literal["none"] = Field(default="none", description=FUSION)
+
+    @property
+    def file(self) -> None:
+        return None
 
 
 class XvlmFusionSettings(Settings):
@@ -27,6 +31,11 @@ class XvlmFusionSettings(Settings):
     candidates: Annotated[int, Field(ge=10), Unit("candidates")] = Field(
         256, description="in the test, the fusion encoder ranks so many of a query's best anew: COCO 256, Flickr30K 128"
     )
+
+    @property
+    def file(self) -> PretrainedFile | None:
+        """The file of weights with which the whole model begins; None: it begins at random."""
+        return None if self.weights == RANDOM else PretrainedFile(weights=self.weights)
 
 
 FusionSettings = Annotated[NoFusionSettings | XvlmFusionSettings, Field(discriminator="kind")]

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from grid.settings.base import IdentityDefault, Settings, Unit
-from grid.settings.encoders import MLP_HEADS, ImageSettings, TextSettings
+from grid.settings.encoders import MLP_HEADS, ImageSettings, Pretrained, TextSettings
 from grid.settings.fusion import FusionSettings, NoFusionSettings
 from grid.settings.own import OwnPartSettings
 from grid.settings.scorers import ProductSettings, ScorerSettings, SgrafSettings
@@ -34,6 +34,13 @@ class ModelSettings(Settings):
     def of_sets(self) -> bool:
         """Whether the scorer reads a set of vectors for each image and caption."""
         return not isinstance(self.scorer, ProductSettings)
+
+    @property
+    def pretrained(self) -> list[Pretrained]:
+        """What comes from elsewhere: networks with weights of their own, tokenizers, the weights of a whole model."""
+        own = [part for part in (self.image, self.text) if isinstance(part, Pretrained)]
+        others = [self.fusion.file, None if isinstance(self.text, Pretrained) else self.text.tokenizer]
+        return own + [part for part in others if part is not None]
 
     @model_validator(mode="after")
     def _encoders_fit_the_scorer(self) -> Self:

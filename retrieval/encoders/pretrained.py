@@ -28,7 +28,7 @@ _FILES = ("*.json", "*.txt", "*.model", "*.safetensors")
 
 
 def locate(settings: Pretrained, places: Places) -> Path | None:
-    """The folder of these weights; None for random ones.
+    """The folder of these weights, or their file; None for random ones.
 
     Raises:
         UserError: they are neither where the user says, nor in the hub's cache, nor on the hub.
@@ -37,8 +37,10 @@ def locate(settings: Pretrained, places: Places) -> Path | None:
     if name == RANDOM:
         return None
     if name not in places:
-        return _from_hub(name)
+        return _not_at_hand(name) if settings.of_file else _from_hub(name)
     folder = places[name].expanduser()
+    if settings.of_file:
+        return folder if folder.is_file() else _not_at_hand(name, folder)
     if not (folder / "config.json").exists():
         raise UserError(f"no config.json in {folder}, the folder of weights {name!r}: save_pretrained() writes one.")
     return folder
@@ -203,6 +205,19 @@ def _with_masks(tower: Any) -> None:
         tower.set_attn_implementation("sdpa-masked")
 
 
+def _not_at_hand(name: str, path: Path | None = None) -> Path:
+    """Raise the error that the file of these weights is not here.
+
+    Raises:
+        UserError: always.
+    """
+    place = f"there is no file {path}" if path else "they are a file of their authors', which no hub has"
+    raise UserError(
+        f"weights {name!r}: {place}. Download it, and say where it lies: --weights {name}=FILE, or in the grid file: "
+        f'[weights] "{name}" = "FILE".'
+    )
+
+
 @lru_cache(maxsize=16)
 def _from_hub(name: str) -> Path:
     from huggingface_hub import snapshot_download
@@ -222,9 +237,10 @@ def _from_hub(name: str) -> Path:
 
 @lru_cache(maxsize=16)
 def _content(folder: Path) -> str:
-    """SHA-256 over the configuration and the weights, 16 digits."""
+    """SHA-256 over the configuration and the weights, or over a file of weights, 16 digits."""
     summed = hashlib.sha256()
-    for file in sorted(path for path in folder.iterdir() if path.suffix in (".json", ".safetensors", ".bin")):
+    files = [folder] if folder.is_file() else sorted(folder.iterdir())
+    for file in (path for path in files if path == folder or path.suffix in (".json", ".safetensors", ".bin")):
         summed.update(file.name.encode())
         with file.open("rb") as stream:
             summed.update(hashlib.file_digest(stream, "sha256").digest())

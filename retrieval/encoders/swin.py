@@ -127,7 +127,8 @@ class Swin(nn.Module):
         width, grid = settings.width, settings.size // SWIN_PATCH
         patches = nn.Conv2d(3, width, SWIN_PATCH, stride=SWIN_PATCH)
         self.patch_embed = nn.ModuleDict({"proj": patches, "norm": nn.LayerNorm(width)})
-        drops = torch.linspace(0, settings.drop_path, sum(settings.depths)).tolist()
+        count = sum(settings.depths)
+        drops = [settings.drop_path * block / max(1, count - 1) for block in range(count)]
         self.layers = nn.ModuleList()
         for stage, (depth, heads) in enumerate(zip(settings.depths, settings.heads, strict=True)):
             side = min(settings.window, grid)

@@ -1,6 +1,7 @@
 """A checkpoint file of others, read without running what its pickle names: tensors, plain values and options."""
 
 import argparse
+import errno
 import hashlib
 import pickle
 import re
@@ -64,6 +65,8 @@ class CheckpointFile:
                 warnings.simplefilter("ignore")  # of other versions of pickles: what cannot be read is an error
                 content = torch.load(path, map_location="cpu", weights_only=True)
         except OSError as error:
+            if error.errno == errno.EINVAL:  # of a file cut short: torch looks for its end before its beginning
+                raise UserError(f"the checkpoint {path} {_cut(path)}.") from error
             raise UserError(f"the checkpoint {path} cannot be read: {error.strerror or error}.") from error
         except pickle.UnpicklingError as error:
             raise UserError(f"the checkpoint {path} cannot be read: {_refused(error)}") from error

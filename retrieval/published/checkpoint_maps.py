@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -24,8 +26,9 @@ from retrieval.encoders.pretrained import Places
 from retrieval.model import Vse
 from retrieval.published.checkpoint_files import CheckpointFile
 from retrieval.published.resnets import resnet
+from retrieval.published.swins import resized, xvlm
 
-SETTINGS_FROM: dict[str, Callable[[Mapping[str, Tensor]], dict[str, Any]]] = {"resnet": resnet}
+SETTINGS_FROM: dict[str, Callable[[Mapping[str, Tensor]], dict[str, Any]]] = {"resnet": resnet, "xvlm": xvlm}
 """What reads settings from weights where no single size is a setting, by `settings_from` in a map."""
 
 LONGEST = 200
@@ -65,10 +68,16 @@ class CheckpointMap(Settings):
     """The shape of one image: numbers, or the size of a tensor of theirs."""
     rows: tuple[str, int] | None = None
     """What has a row a word; None: it reads the pieces of a tokenizer."""
+    pieces: tuple[str, int] | None = None
+    """What has a row a piece of a tokenizer, where the tokenizer alone comes from elsewhere."""
     absent: list[str] = []
     """Tensors that kinds with the same names have, and this kind has not."""
     equal: list[tuple[str, int, str, int]] = []
     """Sizes that are equal in this kind, and not in kinds with the same names."""
+    resized: str = ""
+    """How the names of tensors end that a larger picture makes larger; empty: none does."""
+    max_words: int = LONGEST
+    """Words or word pieces at which captions are cut."""
     options: dict[str, OptionSetting] = {}
     only: dict[str, bool | str | int] = {}
     """Options of theirs that have to have this value, where they stand there."""
@@ -77,6 +86,20 @@ class CheckpointMap(Settings):
         """The tensors by our names; without those that are dropped, and those that the map does not know."""
         named = ((self._name(name), value) for name, value in weights.items())
         return {name: value for name, value in named if name}
+
+    def fitted(self, weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors by our names, resized to the shapes of a model's own where larger pictures need it."""
+        return {
+            name: resized(value, own[name].shape[0])
+            if self.resized and name.endswith(self.resized) and name in own and value.shape != own[name].shape
+            else value
+            for name, value in self.ours(weights).items()
+        }
+
+    def words(self, weights: Mapping[str, Tensor]) -> int:
+        """How many words or word pieces it knows; 1: a network of a tokenizer's own knows them."""
+        table = self.rows or self.pieces
+        return _size(weights, table) if table else 1
 
     def extra(self, weights: Mapping[str, Tensor]) -> list[str]:
         return [name for name in weights if self._name(name) is None]
@@ -140,7 +163,7 @@ class CheckpointMap(Settings):
 @cache
 def _pattern(module: str) -> str:
     """What the names of a module's tensors begin with."""
-    return re.escape(module).replace(r"\{n\}", r"(?P<n>\d+)") + r"(?=\.|$)"
+    return re.escape(module).replace(r"\{n\}", r"(?P<n>\d+)", 1).replace(r"\{n\}", r"\d+") + r"(?=\.|$)"
 
 
 @cache
@@ -195,7 +218,7 @@ class PublishedModel:
             objective: under which a table shows it.
         """
         words = {"words": "nltk"} if self.map.rows else {}
-        data = {"name": dataset, "protocol": catalog.protocols(dataset)[0], "max_words": LONGEST, **words}
+        data = {"name": dataset, "protocol": catalog.protocols(dataset)[0], "max_words": self.map.max_words, **words}
         train = catalog.recipe(self.map.recipe).train
         return TrialSettings(
             dataset=DatasetSettings.model_validate(data),
@@ -230,10 +253,9 @@ class PublishedModel:
         if found.rows and not masked:
             changes["text.word_drop"] = 0.0
         settings = ModelSettings.model_validate(_changed(catalog.recipe(found.recipe).model, changes))
-        weights = found.ours(file.weights)
         shape = tuple(part if isinstance(part, int) else _size(file.weights, part) for part in found.image)
-        count = _size(file.weights, found.rows) if found.rows else 1
-        own = Vse(settings, shape, count, seed=0, places=places).state_dict()
+        own = Vse(settings, shape, found.words(file.weights), seed=0, places=places).state_dict()
+        weights = found.fitted(file.weights, own)
         if problems := found.misfits(weights, own, "by its other sizes"):
             raise several(f"{file.path} as {family}", _few(problems))
         return cls(file, kind, settings, weights, tuple(words))
@@ -251,14 +273,17 @@ def kind_of(file: CheckpointFile) -> CheckpointMap:
     raise UserError(f"{file.path} is no checkpoint of a known family: {', '.join(families())}.")
 
 
-def start_weights(file: CheckpointFile, model: Vse) -> dict[str, Tensor]:
+def start_weights(file: CheckpointFile, model: Vse, family: str = "") -> dict[str, Tensor]:
     """The weights with which a model of ours begins to fine-tune a published checkpoint.
+
+    Args:
+        family: that the file has to be of; empty: any.
 
     Raises:
         UserError: the file is of no known family, or does not fit the model.
     """
-    found, own = kind_of(file), model.state_dict()
-    weights = found.ours(file.weights)
+    found, own = _chosen(file, family)[1] if family else kind_of(file), model.state_dict()
+    weights = found.fitted(file.weights, own)
     if problems := found.misfits(weights, own, "in the recipe"):
         raise several(f"{file.path}, {found.description}, does not fit this recipe and these words", _few(problems))
     return weights
@@ -274,7 +299,7 @@ def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[s
         UserError: they do not fit.
     """
     found = kind_of(file)
-    count = 1
+    count = found.words(file.weights)
     if found.rows:
         if words is None:
             raise UserError(
@@ -284,6 +309,21 @@ def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[s
         count = len(words) + (settings.text.word_drop > 0 and "<mask>" not in words)
     shape = tuple(part if isinstance(part, int) else _size(file.weights, part) for part in found.image)
     start_weights(file, Vse(settings, shape, count, seed=0, places=places))
+
+
+def check_whole(path: Path, settings: ModelSettings) -> None:
+    """Check that a file of weights fits the whole model of these settings, before anything is trained.
+
+    Raises:
+        UserError: it cannot be read, or does not fit.
+    """
+    file = CheckpointFile.read(path)
+    _, found = _chosen(file, settings.fusion.kind)
+    view = settings.image.view
+    assert view is not None, "a model that looks at an image and a caption together reads pixels"
+    with torch.device("meta"):  # its shapes are enough
+        model = Vse(settings, (3, view.size, view.size), found.words(file.weights), seed=0)
+    start_weights(file, model, found.family)
 
 
 def _chosen(file: CheckpointFile, family: str) -> tuple[str, CheckpointMap]:

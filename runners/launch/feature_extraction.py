@@ -11,12 +11,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from grid.expansion import Cell, trials_of
 from grid.gridfile import Grid
 from grid.settings import DataKey
+from grid.settings.model import ModelSettings
 from grid.store.home import Home
 from retrieval.data import opening
 from retrieval.data.content import content
 from retrieval.encoders import pretrained
 from retrieval.features import FeatureSource
-from retrieval.model import pretrained_parts
+from retrieval.published.checkpoint_maps import check_whole
 from retrieval.splits.pairs import DataError
 from retrieval.splits.problems import Problem
 from runners.launch.jobs import Job, jobs_for
@@ -41,6 +42,7 @@ def check_inputs(
     Raises:
         UserError: the first problem.
     """
+    whole = set[tuple[Path, ModelSettings]]()
     told, found = set[Problem](), dict[tuple[str, bool, str | None, str], None]()
     wanted = ((job.machine, trial.dataset, trial.model, trial.train) for job in jobs for trial in job.trials)
     for machine, dataset, model, train in dict.fromkeys(wanted):
@@ -58,8 +60,11 @@ def check_inputs(
             dataset.name, root, view, held.fingerprint, reads=model.image.reads, workers=machine.workers, keep=keep
         )
         opening.check_protocol(pairs, dataset.name, dataset.protocol)
-        for part in pretrained_parts(model):
-            pretrained.locate(part, machine.places)
+        for part in model.pretrained:
+            place = pretrained.locate(part, machine.places)
+            if part.of_file and place is not None and (place, model) not in whole:
+                whole.add((place, model))
+                check_whole(place, model)
         check_replicas(train, len(pairs.train.captions), machine.replicas)
     return tuple(found)
 

@@ -21,7 +21,7 @@ from retrieval.data.content import Content, content
 from retrieval.encoders import pretrained
 from retrieval.encoders.pretrained import Places
 from retrieval.features import CaptionSource, ImageSource
-from retrieval.model import check_sets, pretrained_parts
+from retrieval.model import check_sets
 from retrieval.prefetch import ahead
 from retrieval.splits.pairs import Pairs
 from retrieval.words import text_readers
@@ -337,5 +337,5 @@ class Epoch:
 @lru_cache(maxsize=4)
 def data_fingerprint(inputs: Inputs, model: ModelSettings) -> str:
     """Fingerprint of the data set, and after a "+" of the pretrained weights that read it."""
-    readers = [pretrained.fingerprint(part, inputs.places) for part in pretrained_parts(model)]
+    readers = [pretrained.fingerprint(part, inputs.places) for part in model.pretrained]
     return "+".join([inputs.content.fingerprint, *([digest(readers)[:16]] if readers else [])])

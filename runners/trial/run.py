@@ -20,6 +20,7 @@ from grid.store.failures import Failure
 from grid.store.files import make_durable, write_json, write_text
 from grid.store.home import State, TrialFolder
 from results.records import provenance, record, steps
+from retrieval.encoders import pretrained
 from retrieval.evaluation import Ranks
 from retrieval.model import Vse
 from retrieval.published.checkpoint_files import CheckpointFile
@@ -171,6 +172,8 @@ class TrialRun:
         inputs = self.start()
         self.hold.begin(0)
         data, model = data_fingerprint(inputs, settings.model), model_of(settings, inputs)
+        if published := self.published():
+            model.load_weights(published(model))
         selected = {"epoch": 0, **validation(ranked(model, *embedded(model, settings, inputs, "val")))}
         self._beat()
         embeddings = embedded(model, settings, inputs, "test")
@@ -194,7 +197,9 @@ class TrialRun:
         return folders
 
     def published(self) -> Callable[[Vse], Mapping[str, Tensor]] | None:
-        """What gives a model the weights of the published checkpoint that it fine-tunes; None: it fine-tunes none.
+        """What gives a model the published weights that it begins with; None: it begins with others.
+
+        A checkpoint that it fine-tunes, or the file of weights of its whole model.
 
         The trainer does not import it: an edited map of one family makes no other trial stale.
 
@@ -202,6 +207,11 @@ class TrialRun:
             UserError: it is not on this machine, or another file by now.
         """
         wanted = self.settings.train.starts_from
+        file = self.settings.model.fusion.file
+        if wanted is None and file is not None and not self.settings.parents:
+            path = pretrained.locate(file, self.machine.places)
+            assert path is not None, "a file is no network with random weights"
+            return partial(start_weights, CheckpointFile.read(path), family=self.settings.model.fusion.kind)
         if wanted is None:
             return None
         return partial(start_weights, CheckpointFile.known(wanted, dict(self.machine.checkpoints)))

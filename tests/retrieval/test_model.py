@@ -53,6 +53,9 @@ def settings_of(recipe: str, **changes: dict[str, object]) -> ModelSettings:
         content["dim"] = 16
     for part, values in changes.items():
         content[part] |= values
+    if content["image"]["encoder"] == "swin":
+        content["image"] |= {"width": 4, "depths": [1, 1], "heads": [1, 1], "window": 2, "size": 16}
+        content["text"] |= {"width": 8, "heads": 2, "hidden": 8, "layers": 1}
     if content["image"].get("weights", "random") != "random":
         content["image"]["size"] = 32
     return ModelSettings.model_validate(content)
