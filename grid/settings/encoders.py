@@ -38,7 +38,7 @@ PoolingName = Annotated[str, AfterValidator(_known_pooling), WithJsonSchema({"ty
 HeadName = Literal["linear", "linear-mlp", "mlp", "residual-mlp"]
 MLP_HEADS: tuple[HeadName, ...] = ("linear-mlp", "mlp", "residual-mlp")
 Framing = Literal["square", "centre-crop"]
-Augmentation = Literal["none", "resized-crop", "scale-crop", "side-crop"]
+Augmentation = Literal["none", "resized-crop", "scale-crop", "side-crop", "rand-augment"]
 DropRule = Literal["each", "graded"]
 
 RANDOM = "random"
@@ -69,7 +69,8 @@ class View:
         size: side in pixels.
         framing: in evaluation; `square` squeezes the whole picture, `centre-crop` keeps its proportions.
         augmentation: in training; `resized-crop` is VSE++'s; `scale-crop` VSE-infinity's, of the picture's own
-            proportions; `side-crop` draws each side by itself.
+            proportions; `side-crop` draws each side by itself; `rand-augment` is X-VLM's: a resized crop of at least
+            half the area, and two of ten random changes.
         flip: mirror half of the training views.
     """
 
@@ -249,7 +250,7 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
     augmentation: Annotated[Augmentation, _VIEWS] = Field(
         "resized-crop",
         description="the square in training: resized-crop is VSE++'s, scale-crop VSE-infinity's in the picture's "
-        "proportions, side-crop draws each side by itself",
+        "proportions, side-crop draws each side by itself; rand-augment is X-VLM's, a larger crop with random changes",
     )
     flip: Annotated[bool, _VIEWS] = Field(True, description="mirror half of the training images")
     statistics: Literal["imagenet", "clip", "half", "caffe"] = Field(
@@ -302,7 +303,7 @@ class SwinSettings(ImageEncoderSettings):
     augmentation: Augmentation = Field(
         "resized-crop",
         description="the square in training: resized-crop is VSE++'s, scale-crop VSE-infinity's in the picture's "
-        "proportions, side-crop draws each side by itself",
+        "proportions, side-crop draws each side by itself; rand-augment is X-VLM's, a larger crop with random changes",
     )
     flip: bool = Field(True, description="mirror half of the training images")
     statistics: Literal["imagenet", "clip", "half"] = Field(
@@ -349,7 +350,8 @@ class OwnImageSettings(OwnPartSettings, ImageEncoderSettings):
     augmentation: Annotated[Augmentation, _PICTURES] = Field(
         "none",
         description="the square in training: resized-crop is VSE++'s, scale-crop VSE-infinity's in the picture's "
-        "proportions, side-crop draws each side by itself; none: as in evaluation",
+        "proportions, side-crop draws each side by itself; rand-augment is X-VLM's, a larger crop with random changes; "
+        "none: as in evaluation",
     )
     flip: Annotated[bool, _PICTURES] = Field(False, description="mirror half of the training images")
 

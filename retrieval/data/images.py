@@ -1,6 +1,7 @@
 """Pictures as pixels: how a file is opened and which square of it a network sees, in evaluation and in training."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from grid.settings.encoders import View
 from retrieval.data.picture_faults import TOO_LARGE
+from retrieval.data.rand_augment import rand_augmented
 from retrieval.splits.pairs import WHOLE, DataError
 
 KEPT_BYTES = 1 << 30
@@ -19,6 +21,8 @@ MARGIN = 256 / 224
 """Evaluation resizes the shorter side to this times the size before the centre is cropped, as VSE++ does."""
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 """Share of the picture's area and aspect ratio that a resized crop is drawn from, as torchvision does."""
+LARGE_AREA = (0.5, 1.0)
+"""The share of X-VLM's."""
 DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")
 """Pillow's modes of grey pictures with 16 bits a pixel."""
 SIDES = (0.6, 1.0)
@@ -32,14 +36,15 @@ Box = tuple[float, float, float, float]
 def pixels_of(picture: Image.Image, view: View, draw: np.random.Generator | None = None) -> UInt8[np.ndarray, "h w 3"]:
     """The evaluation view of a picture, or with a generator the training view that it draws."""
     if draw is None or not view.random:
-        return _resized(picture, view, _frame(view, *picture.size))
+        return np.array(_resized(picture, view, _frame(view, *picture.size)))
     box = _frame(view, *picture.size) if view.augmentation == "none" else _crop(view, *picture.size, draw)
     mirrored = view.flip and draw.random() < 0.5
-    return _resized(picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else picture, view, box)
+    seen = _resized(picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else picture, view, box)
+    return np.array(rand_augmented(seen, draw) if view.augmentation == "rand-augment" else seen)
 
 
-def _resized(picture: Image.Image, view: View, box: Box) -> np.ndarray:
-    return np.array(picture.resize((view.size, view.size), Image.Resampling(view.resampling), box=box))
+def _resized(picture: Image.Image, view: View, box: Box) -> Image.Image:
+    return picture.resize((view.size, view.size), Image.Resampling(view.resampling), box=box)
 
 
 def _frame(view: View, width: int, height: int) -> Box:
@@ -65,10 +70,12 @@ def _side_crop(width: int, height: int, draw: np.random.Generator) -> tuple[floa
     return width * draw.uniform(*SIDES), height * draw.uniform(*SIDES)
 
 
-def _area_crop(width: int, height: int, draw: np.random.Generator) -> tuple[float, float]:
+def _area_crop(
+    width: int, height: int, draw: np.random.Generator, share: tuple[float, float] = AREA
+) -> tuple[float, float]:
     """Ten tries for an area and a ratio that fit, else the largest part with a ratio that is allowed."""
     for _ in range(10):
-        area = width * height * draw.uniform(*AREA)
+        area = width * height * draw.uniform(*share)
         ratio = np.exp(draw.uniform(*np.log(RATIO)))
         w, h = float(np.sqrt(area * ratio)), float(np.sqrt(area / ratio))
         if w <= width and h <= height:
@@ -76,7 +83,12 @@ def _area_crop(width: int, height: int, draw: np.random.Generator) -> tuple[floa
     return min(float(width), height * RATIO[1]), min(float(height), width / RATIO[0])
 
 
-SIZES = {"resized-crop": _area_crop, "scale-crop": _scale_crop, "side-crop": _side_crop}
+SIZES = {
+    "resized-crop": _area_crop,
+    "scale-crop": _scale_crop,
+    "side-crop": _side_crop,
+    "rand-augment": partial(_area_crop, share=LARGE_AREA),
+}
 """What draws the width and the height of a crop, by augmentation."""
 
 

@@ -81,6 +81,22 @@ def write_coco_splits(root: Path) -> None:
         (root / f"captions_{split}.json").write_text(json.dumps({"images": listed, "annotations": notes}))
 
 
+def write_xvlm(root: Path) -> None:
+    """X-VLM's lists: a caption an item in training, all captions of an image in an item elsewhere."""
+    for place, split in enumerate(("train", "val", "test")):
+        names = [f"photos/{split}{number}.png" for number in range(2)]
+        for number, name in enumerate(names):
+            write_image(root / name, 10 * place + number)
+        captions = {name: [f"image {name} caption {c}" for c in range(3 - number)] for number, name in enumerate(names)}
+        items: list[dict[str, object]] = [{"image": name, "caption": texts} for name, texts in captions.items()]
+        if split == "train":
+            items = [
+                {"image": name, "caption": texts[c], "image_id": name}
+                for c in range(3) for name, texts in captions.items() if c < len(texts)
+            ]  # fmt: skip
+        (root / f"mine_{split}.json").write_text(json.dumps(items))
+
+
 def write_vse_infinity(root: Path, *, images: int = 6, repeated: bool = False, folder: str = "images") -> None:
     """VSE-infinity's text files and id mapping, with raw images."""
     write_precomp(root / "precomp", images=images, repeated=repeated, arrays=False)

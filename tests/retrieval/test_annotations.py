@@ -23,6 +23,7 @@ from .packages import (
     write_karpathy,
     write_tokens,
     write_vse_infinity,
+    write_xvlm,
 )
 
 
@@ -190,6 +191,38 @@ class TestCocoSplits:
         (tmp_path / "annotations" / "coco_test_ids.npy").unlink()
         with pytest.raises(DataError, match=r"coco_test_ids\.npy: is missing.*splits of your own.*captions_test\.json"):
             annotations.load("coco", tmp_path)
+
+
+class TestXvlm:
+    def test_captions_of_an_image_are_gathered_and_may_be_any_number(self, tmp_path: Path) -> None:
+        write_xvlm(tmp_path)
+        assert find("mine", tmp_path) == ("X-VLM's JSON", tmp_path / "mine_test.json")
+        train, val, test = annotations.load("mine", tmp_path)
+        for listing, split in ((train, "train"), (val, "val"), (test, "test")):
+            assert [file.name for file in listing.files] == [f"{split}0.png", f"{split}1.png"]
+            assert listing.image_of_text.tolist() == [0, 0, 0, 1, 1]
+            assert listing.captions[3:] == [f"image photos/{split}1.png caption {c}" for c in range(2)]
+
+    @pytest.mark.parametrize(
+        ("edit", "said"),
+        [
+            (lambda items: items[1].pop("image"), r"mine_train\.json: item 1: names no image"),
+            (lambda items: items[2].update(caption=[]), r"item 2: image 'photos/train0\.png' has no caption"),
+            (lambda items: items[3].update(caption=7), r"item 3: image .* has no caption"),
+            (lambda items: items.clear(), r"mine_train\.json: holds no JSON list, or an empty one"),
+        ],
+    )
+    def test_another_layout_is_named(self, tmp_path: Path, edit: Callable[[Any], object], said: str) -> None:
+        write_xvlm(tmp_path)
+        change(tmp_path / "mine_train.json", edit)
+        with pytest.raises(DataError, match=said):
+            annotations.load("mine", tmp_path)
+
+    def test_a_split_without_its_list_is_named(self, tmp_path: Path) -> None:
+        write_xvlm(tmp_path)
+        (tmp_path / "mine_val.json").unlink()
+        with pytest.raises(DataError, match=r"mine_val\.json: is missing"):
+            annotations.load("mine", tmp_path)
 
 
 class TestOwnFiles:

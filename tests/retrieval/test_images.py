@@ -68,7 +68,7 @@ def test_evaluation_views_are_the_same_each_time(files: list[Path]) -> None:
     assert ours.gather(ROWS).equal(ours.gather(ROWS))
 
 
-@pytest.mark.parametrize("augmentation", ["resized-crop", "scale-crop", "side-crop"])
+@pytest.mark.parametrize("augmentation", ["resized-crop", "scale-crop", "side-crop", "rand-augment"])
 @pytest.mark.parametrize(("width", "height"), [(40, 30), (400, 20), (20, 400)])
 def test_crops_stay_inside_and_within_their_bounds(augmentation: str, width: int, height: int) -> None:
     view = View(8, "square", augmentation)  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from retrieval.data.annotations import (
     flickr_tokens,
     karpathy,
     vse_infinity,
+    xvlm_json,
 )
 from retrieval.data.annotations.annotation import SPLITS, Annotation, owners
 from retrieval.data.annotations.locate import located
@@ -47,6 +48,7 @@ FORMATS = {
     "COCO captions in one file": Format(
         coco_one_file.find, coco_one_file.entries, coco_one_file.files, coco_one_file.TREE
     ),
+    "X-VLM's JSON": Format(xvlm_json.find, xvlm_json.entries, xvlm_json.files, xvlm_json.TREE),
     "CSV": Format(csv_captions.find_with_splits, csv_captions.entries, csv_captions.files, csv_captions.TREE),
     "CSV, split by a hash of the images' names": Format(csv_captions.find, csv_captions.entries, csv_captions.files),
     "Flickr's token file": Format(flickr_tokens.find, flickr_tokens.entries, flickr_tokens.files, flickr_tokens.TREE),
@@ -54,7 +56,8 @@ FORMATS = {
 """The first format found counts."""
 EXPECTED = (
     "dataset.json or dataset_*.json (Karpathy), annotations/captions_train2014.json with id files or "
-    "annotations/captions_{train,val,test}.json or captions.json (COCO), id_mapping.json, captions.csv, or *.token.txt"
+    "annotations/captions_{train,val,test}.json or captions.json (COCO), id_mapping.json, "
+    "NAME_{train,val,test}.json (X-VLM), captions.csv, or *.token.txt"
 )
 
 

@@ -30,10 +30,10 @@ def failing(folder: Path, text: str) -> dict[str, str]:
     [
         f"{TRIPLETS}torch.relu(t.s_neg - t.s_pos + 0.2)",
         f"{SCORES}torch.nn.functional.cross_entropy(9 * scores, torch.arange(len(scores)))",
-        '@goalgrid.objective("mine")\nclass Mine(torch.nn.Module):\n    def __init__(self):\n'
-        "        super().__init__()\n        self.scale = torch.nn.Parameter(torch.ones(()))\n\n"
-        "    def forward(self, t):\n"
-        "        return torch.relu(self.scale * t.s_neg - t.s_pos + 0.2)",
+        "class Mine(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.scale = torch.nn.Parameter(torch.ones(()))\n\n    def forward(self, t):\n"
+        "        return torch.relu(self.scale * t.s_neg - t.s_pos + 0.2)\n\n\n"
+        'goalgrid.objective("mine")(Mine)',
         '@goalgrid.objective("mine", on="all")\ndef mine(t):\n    return (3 * (t.s_neg - t.s_pos)).exp().sum(-1)',
     ],
 )

@@ -1,0 +1,79 @@
+"""X-VLM's JSON lists, NAME_{train,val,test}.json; ALBEF and BLIP have the same: [{"image", "caption", "image_id"?}].
+
+A caption is a text, as in training, or a list of texts, as in validation and test. Entries of the same image are one.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from retrieval.data.annotations.annotation import SPLITS, Annotation, grouped
+from retrieval.splits.problems import Problem, torn
+
+FOLDERS = (".", "annotations", "finetune", "data", "data/finetune")
+LAYOUT = '[{"image": "dog.jpg", "caption": "a dog" or ["a dog", "a dog runs"]}, ...]'
+TREE = """
+DIR/NAME_{train,val,test}.json    [{"image": "1.jpg", "caption": "a dog"}, ...], or ["a dog", "a dog runs"]
+    or in DIR/annotations/ or DIR/data/finetune/; image_id and other fields are left out
+DIR/images/*.jpg            or in DIR, or in any other folder below it
+"""
+
+
+def find(name: str, root: Path) -> Path | None:
+    """The test list of the data set, else of any name, with the lists of the other splits beside it."""
+    folders = [root / folder for folder in FOLDERS]
+    named = [folder / f"{name}_test.json" for folder in folders]
+    others = [path for folder in folders for path in sorted(folder.glob("*_test.json"))]
+    return next((path for path in [*named, *others] if _is_list(path)), None)
+
+
+def files(path: Path, root: Path) -> list[Path]:
+    """The lists of the three splits."""
+    return [path.with_name(f"{path.stem.removesuffix('_test')}_{split}.json") for split in SPLITS]
+
+
+def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
+    """Every image that the lists name, with its captions, both in the order of the lists."""
+    found = []
+    for split, file in zip(SPLITS, files(path, root), strict=True):
+        pairs = [pair for row, item in enumerate(_items(file, problems)) for pair in _pairs(item, file, row, problems)]
+        by_image = grouped([caption for _, caption in pairs], [image for image, _ in pairs])
+        found += [
+            Annotation(split, (image,), tuple(texts), f"{file}: image {image}") for image, texts in by_image.items()
+        ]
+    return found
+
+
+def _is_list(path: Path) -> bool:
+    """Whether a file begins as a JSON list does: COCO's caption files of these names are objects."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(64).lstrip().startswith(b"[")
+
+
+def _items(path: Path, problems: list[Problem]) -> list[Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        problems.append(Problem(str(path), "is missing", f"Expected {LAYOUT}."))
+        return []
+    except (OSError, ValueError, RecursionError) as error:
+        problems.append(torn(path, error))
+        return []
+    if isinstance(content, list) and content:
+        return content
+    problems.append(Problem(str(path), "holds no JSON list, or an empty one", f"Expected {LAYOUT}."))
+    return []
+
+
+def _pairs(item: Any, path: Path, row: int, problems: list[Problem]) -> list[tuple[str, str]]:
+    """The captions of an item, each with its image; none, and reported, where it is of another layout."""
+    image, said = (item.get("image"), item.get("caption")) if isinstance(item, dict) else (None, None)
+    captions = said if isinstance(said, list) else [said]
+    if isinstance(image, str) and image and captions and all(isinstance(caption, str) for caption in captions):
+        return [(image, caption) for caption in captions]
+    what = "names no image" if not isinstance(image, str) or not image else f"image {image!r} has no caption"
+    problems.append(Problem(f"{path}: item {row}", what, f"Expected {LAYOUT}."))
+    return []
