@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, PositiveInt, ValidationError
 
 from grid.errors import UserError, several, unknown
 from grid.settings import TrainSettings
-from grid.settings.base import CHOICES, Settings, check_name
+from grid.settings.base import CHOICES, WHOLE, Settings, check_name
 from grid.settings.model import ModelSettings
 
 Shelf = Literal["recipes", "presets", "datasets"]
@@ -147,7 +147,7 @@ def flat(recipe: Recipe) -> dict[str, Any]:
 
     def walk(table: dict[str, Any], prefix: str) -> None:
         for key, value in table.items():
-            if isinstance(value, dict) and key != "architecture":
+            if isinstance(value, dict) and key not in WHOLE:
                 walk(value, f"{prefix}{key}.")
             else:
                 found[prefix + key] = value
@@ -323,7 +323,7 @@ def over(base: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
         return content
     merged = dict(base)
     for key, value in content.items():
-        both = isinstance(value, dict) and isinstance(base.get(key), dict) and key != "architecture"
+        both = isinstance(value, dict) and isinstance(base.get(key), dict) and key not in WHOLE
         merged[key] = over(base[key], value) if both else value
     return merged
 

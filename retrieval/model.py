@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from grid.errors import UserError
+from grid.settings.encoders import VideoSettings
 from grid.settings.model import ModelSettings
 from retrieval.encoders import pretrained
 from retrieval.encoders.image import IMAGE_ENCODERS
@@ -61,7 +62,7 @@ class Vse(nn.Module):
             self.scorer = None
             if settings.of_sets:
                 check_sets(settings, image_shape)
-                regions = _regions(self.image, image_shape)
+                regions = 0 if isinstance(image, VideoSettings) else _regions(self.image, image_shape)
                 self.scorer = SCORERS[settings.scorer.kind](settings.scorer, regions, settings.dim)
             self.fusion = FUSIONS[settings.fusion.kind](settings)
         self.drops = getattr(image, "drop", 0.0) > 0
@@ -77,6 +78,8 @@ class Vse(nn.Module):
         found = self.image(images)
         if self.scorer is None:
             return nn.functional.normalize(found.float(), dim=-1)
+        if isinstance(found, Sets):
+            return found
         values, present = found
         vectors = nn.functional.normalize(values.float(), dim=-1)
         if self.training and self.drops:
@@ -88,6 +91,8 @@ class Vse(nn.Module):
         found = self.text(texts, lengths)
         if self.scorer is None:
             return nn.functional.normalize(found.float(), dim=-1)
+        if isinstance(found, Sets):
+            return found
         values, present = found
         vectors = nn.functional.normalize(values.float(), dim=-1) * present[..., None]
         return self.scorer.text_whole(Sets(vectors, lengths.cpu()))
@@ -159,7 +164,7 @@ def check_sets(settings: ModelSettings, image_shape: tuple[int, ...]) -> None:
     Raises:
         UserError: it is a single vector.
     """
-    if settings.of_sets and len(image_shape) == 1:
+    if settings.of_sets and len(image_shape) == 1 and not isinstance(settings.image, VideoSettings):
         raise UserError(
             f"scorer {settings.scorer.kind!r} reads several vectors an image, e.g. (36, 2048) of BUTD regions; these "
             f"features have one of {image_shape[0]:,} values. Take features of regions, or a recipe without a scorer."

@@ -35,13 +35,17 @@ def save(folder: Path, kind: str, *, size: int = 32) -> Path:
         t.AutoModel.from_config(config).save_pretrained(folder)
     elif kind == "bert":
         t.BertModel(t.BertConfig(vocab_size=len(WORDS), **SMALL)).save_pretrained(folder)
+    elif kind == "openai-gpt":
+        t.OpenAIGPTModel(t.OpenAIGPTConfig(vocab_size=len(WORDS), n_embd=16, n_layer=1, n_head=2)).save_pretrained(
+            folder
+        )
     else:
         sizes = STAGES if kind == "resnet" else {"hidden_sizes": [8, 8, 16, 16], "depths": [1, 1, 1, 1]}
         if kind == "vit":
             sizes = {**SMALL, "image_size": size, "patch_size": 16}
         config = t.AutoConfig.for_model(kind, **sizes)
         t.AutoModel.from_config(config).save_pretrained(folder)
-    if kind in ("bert", "clip-read", "siglip"):
+    if kind in ("bert", "clip-read", "siglip", "openai-gpt"):
         (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
         t.BertTokenizer(str(folder / "vocab.txt")).save_pretrained(folder)
     return folder

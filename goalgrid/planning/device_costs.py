@@ -299,6 +299,8 @@ class _OnCard:
         shape: tuple[int, ...]
         if image.feature_network:
             shape = self._network(image.feature_network)[1]
+        elif image.reads:
+            shape = (sum(read.values for read in image.reads),)
         elif image.view:
             shape = (3, image.view.size, image.view.size)
         elif here:

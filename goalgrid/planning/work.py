@@ -63,7 +63,8 @@ def epoch_steps(overview: Overview, shared: Shared) -> int | None:
     sizes, train = overview.data.sizes(shared), shared.train
     if not sizes:
         return None
-    whole, rest = divmod(sizes["train"][1], train.batch_size)
+    images, captions = sizes["train"]
+    whole, rest = divmod(captions if train.captions == "all" else images, train.batch_size)
     return whole + (rest > 1 and not train.drop_last)
 
 

@@ -77,9 +77,19 @@ class TrainSettings(Settings):
     batch_size: Annotated[int, Field(ge=2), Unit("pairs")] = Field(
         128, description="pairs of image and caption in a batch; a batch of one has no negatives"
     )
+    captions: Annotated[Literal["all", "one"], IdentityDefault("all")] = Field(
+        "all", description="of an image, in an epoch: all its captions train, or one, which is drawn"
+    )
     optimizer: Annotated[
-        Literal["adam", "adamw"], ReadWhere(lambda own, _: own.weight_decay > 0, "weight_decay above 0")
-    ] = Field("adam", description="Adam, or AdamW, which keeps weight decay apart from the gradient")
+        Literal["adam", "adamw", "ranger"],
+        ReadWhere(lambda own, _: own.weight_decay > 0 or own.optimizer == "ranger", "weight_decay above 0"),
+    ] = Field(
+        "adam",
+        description="Adam; AdamW, which keeps weight decay apart from the gradient; or Ranger, RAdam with lookahead",
+    )
+    mean_loss: Annotated[bool, IdentityDefault(False)] = Field(
+        False, description="divide the loss, which sums over the pairs of a batch, by their number"
+    )
     lr: PositiveFloat = Field(2e-4, description="learning rate of the first epochs")
     weight_decay: NonNegativeFloat = Field(0.0, description="strength of the weight decay; 0: none")
     decay_every: Annotated[PositiveInt, Unit("epochs")] = Field(

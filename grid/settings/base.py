@@ -31,6 +31,10 @@ CHOICES = ("encoder", "kind")
 """The field by which a table of settings chooses its class: of an encoder, and of a scorer."""
 
 
+WHOLE = ("architecture", "experts", "tokens", "clusters")
+"""Fields whose table is a value: a recipe that extends another replaces it as a whole."""
+
+
 class ReadWhere:
     """Marks a field that a training reads only under a condition; elsewhere a grid cannot change it.
 

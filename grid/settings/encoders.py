@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import (
     AfterValidator,
     Field,
+    NonNegativeInt,
     PositiveInt,
     WithJsonSchema,
     model_validator,
@@ -362,8 +363,71 @@ class OwnImageSettings(OwnPartSettings, ImageEncoderSettings):
         return View(self.size, self.framing, self.augmentation, self.flip)
 
 
+class VideoSettings(ImageEncoderSettings):
+    """What the encoders of videos share. An image is a video then, and a video the vectors that experts made of it."""
+
+    experts: dict[str, PositiveInt] = Field(
+        description="the experts, by name, with the values of a vector of each; in a recipe only"
+    )
+
+    @property
+    def view(self) -> None:
+        return None
+
+    def __hash__(self) -> int:
+        return hash(self.model_dump_json())
+
+
+class CeSettings(VideoSettings):
+    """CE: a vector an expert, gated by those of the other experts. Liu et al., BMVC 2019."""
+
+    encoder: Literal["ce"] = Field(description=IMAGE_ENCODER)
+    tokens: dict[str, PositiveInt] = Field(
+        {}, description="the experts whose vectors NetVLAD pools, with how many it reads; of others the mean is read"
+    )
+    clusters: dict[str, PositiveInt] = Field({}, description="the clusters of NetVLAD, for the same experts")
+
+    @property
+    def reads(self) -> tuple[ExpertRead, ...]:
+        return tuple(
+            ExpertRead(name, width, "none", self.tokens[name])
+            if name in self.tokens
+            else ExpertRead(name, width, "mean")
+            for name, width in sorted(self.experts.items())
+        )
+
+    @model_validator(mode="after")
+    def _pooled_are_experts(self) -> Self:
+        for name in dict.fromkeys([*self.tokens, *self.clusters]):
+            if name not in self.experts:
+                raise ValueError(unknown("expert", name, sorted(self.experts), where="in image.tokens or .clusters"))
+            if name not in self.tokens or name not in self.clusters:
+                raise ValueError(f"expert {name!r} needs both a number of tokens and of clusters")
+        return self
+
+
+class MmtSettings(VideoSettings):
+    """MMT: a transformer over the vectors of all experts, in time. Gabeur et al., ECCV 2020."""
+
+    encoder: Literal["mmt"] = Field(description=IMAGE_ENCODER)
+    tokens: Annotated[PositiveInt, Unit("vectors")] = Field(
+        30, description="the vectors of an expert that are read; of more, a random few"
+    )
+    layers: Annotated[PositiveInt, Unit("layers")] = Field(4, description="layers of the transformer")
+    heads: Annotated[PositiveInt, Unit("heads")] = Field(4, description="heads of attention in a layer")
+    feed_forward: Annotated[PositiveInt, Unit("values")] = Field(3072, description="width within a layer")
+    dropout: Dropout = Field(0.1, description="share of the values set to zero in training")
+
+    @property
+    def reads(self) -> tuple[ExpertRead, ...]:
+        return tuple(
+            ExpertRead(name, width, "max", self.tokens, sampled=True) for name, width in sorted(self.experts.items())
+        )
+
+
 ImageSettings = Annotated[
-    CnnSettings | FeatureSettings | BackboneSettings | SwinSettings | OwnImageSettings, Field(discriminator="encoder")
+    CnnSettings | FeatureSettings | BackboneSettings | SwinSettings | CeSettings | MmtSettings | OwnImageSettings,
+    Field(discriminator="encoder"),
 ]
 
 
@@ -468,6 +532,33 @@ class BertLayersSettings(TextEncoderSettings):
         return self
 
 
+class ExpertTextSettings(Pretrained, TextEncoderSettings):
+    """The text side of CE and MMT: a gated vector of a caption for each expert, and how much each expert counts."""
+
+    boundaries: ClassVar[bool] = True
+    encoder: Literal["experts"] = Field(description=TEXT_ENCODER)
+    frozen: bool = Field(False, description="the backbone does not learn, and its features are cached")
+    experts: PositiveInt = Field(description="how many experts a video has")
+    clusters: NonNegativeInt = Field(
+        0, description="clusters of NetVLAD, which pools the tokens' states; 0: the state of the first token"
+    )
+    tokens: Annotated[PositiveInt, Unit("tokens"), ReadWhere(lambda own, _: own.clusters > 0, "clusters above 0")] = (
+        Field(37, description="tokens that NetVLAD reads; a shorter caption is filled up, as CE fills it")
+    )
+    dropout: Dropout = Field(0.0, description="share of the values set to zero before experts are weighed")
+
+    @property
+    def tokenizer(self) -> Pretrained | None:
+        return None if self.weights == RANDOM else self
+
+    @property
+    def feature_network(self) -> "TransformerSettings | None":
+        if not self.frozen or self.word_drop:
+            return None
+        network = {"weights": self.weights, "architecture": self.architecture, "frozen": True}
+        return TransformerSettings.model_validate({"encoder": "transformer", "pooling": "none", **network})
+
+
 class OwnTextSettings(OwnPartSettings, TextEncoderSettings):
     """A text encoder of the user's own, which reads words of the training captions."""
 
@@ -477,6 +568,12 @@ class OwnTextSettings(OwnPartSettings, TextEncoderSettings):
 
 
 TextSettings = Annotated[
-    BowSettings | GruSettings | BiGruSettings | TransformerSettings | BertLayersSettings | OwnTextSettings,
+    BowSettings
+    | GruSettings
+    | BiGruSettings
+    | TransformerSettings
+    | BertLayersSettings
+    | ExpertTextSettings
+    | OwnTextSettings,
     Field(discriminator="encoder"),
 ]

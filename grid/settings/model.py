@@ -5,10 +5,17 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from grid.settings.base import IdentityDefault, Settings, Unit
-from grid.settings.encoders import MLP_HEADS, ImageSettings, Pretrained, TextSettings
+from grid.settings.encoders import (
+    MLP_HEADS,
+    ExpertTextSettings,
+    ImageSettings,
+    Pretrained,
+    TextSettings,
+    VideoSettings,
+)
 from grid.settings.fusion import FusionSettings, NoFusionSettings
 from grid.settings.own import OwnPartSettings
-from grid.settings.scorers import ProductSettings, ScorerSettings, SgrafSettings
+from grid.settings.scorers import MixtureSettings, ProductSettings, ScorerSettings, SgrafSettings
 
 
 class ModelSettings(Settings):
@@ -44,6 +51,18 @@ class ModelSettings(Settings):
 
     @model_validator(mode="after")
     def _encoders_fit_the_scorer(self) -> Self:
+        by_experts = isinstance(self.scorer, MixtureSettings)
+        if {isinstance(self.image, VideoSettings), isinstance(self.text, ExpertTextSettings), by_experts} == {
+            True,
+            False,
+        }:
+            raise ValueError("image.encoder = ce or mmt, text.encoder = experts and scorer.kind = mixture go together")
+        if isinstance(self.image, VideoSettings) and isinstance(self.text, ExpertTextSettings):
+            if len(self.image.experts) != self.text.experts:
+                raise ValueError(
+                    f"text.experts = {self.text.experts}, and image.experts names {len(self.image.experts)}"
+                )
+            return self
         for name, part in (("image", self.image), ("text", self.text)):
             if self.of_sets and isinstance(part, OwnPartSettings):
                 raise ValueError(

@@ -65,6 +65,12 @@ class SafSettings(SgrafSettings):
     kind: Literal["saf"] = Field(description=KIND)
 
 
+class MixtureSettings(Settings):
+    """CE's and MMT's: the cosines of a video's vectors with the caption's, expert by expert, weighed by the caption."""
+
+    kind: Literal["mixture"] = Field(description=KIND)
+
+
 class OwnScorerSettings(OwnPartSettings):
     """A scorer of the user's own. It reads sets of vectors: regions of an image, words of a caption."""
 
@@ -73,6 +79,6 @@ class OwnScorerSettings(OwnPartSettings):
 
 
 ScorerSettings = Annotated[
-    ProductSettings | ScanSettings | BfanSettings | SgrSettings | SafSettings | OwnScorerSettings,
+    ProductSettings | ScanSettings | BfanSettings | SgrSettings | SafSettings | MixtureSettings | OwnScorerSettings,
     Field(discriminator="kind"),
 ]

@@ -15,6 +15,8 @@ from grid.settings.encoders import BackboneSettings, CnnSettings, FeatureSetting
 from retrieval.encoders import own, pretrained
 from retrieval.encoders.pooling import Encoded, mean, pooling
 from retrieval.encoders.swin import SwinEncoder
+from retrieval.encoders.videos.ce import CollaborativeExperts
+from retrieval.encoders.videos.mmt import MultiModalTransformer
 from retrieval.encoders.vision import Vision
 
 UNDROPPED = 0.2
@@ -132,9 +134,11 @@ IMAGE_ENCODERS: dict[str, Callable[[Any, tuple[int, ...], int, pretrained.Places
         FeatureHead(settings, shape[-1], dim) if settings.feature_network else Backbone(settings, places, dim)
     ),
     "swin": lambda settings, shape, dim, places: SwinEncoder(settings, dim),
+    "ce": lambda settings, shape, dim, places: CollaborativeExperts(settings, dim),
+    "mmt": lambda settings, shape, dim, places: MultiModalTransformer(settings, dim),
     "own": lambda settings, shape, dim, places: own.image_encoder(settings, shape, dim),
 }
 """Each encoder by the name of its settings class in `grid/settings/encoders.py`, for images of this shape.
 
-Shapes are (3, h, w) of pixels, and (k) or (n, k) of features.
+Shapes are (3, h, w) of pixels, (k) or (n, k) of features, and (k) of all that is read of a video.
 """

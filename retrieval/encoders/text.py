@@ -8,11 +8,20 @@ from jaxtyping import Bool, Int, Shaped
 from torch import Tensor, nn
 
 from grid.errors import UserError
-from grid.settings.encoders import RANDOM, BiGruSettings, BowSettings, GruSettings, TransformerSettings
+from grid.settings.encoders import (
+    RANDOM,
+    BiGruSettings,
+    BowSettings,
+    ExpertTextSettings,
+    GruSettings,
+    TransformerSettings,
+)
 from retrieval.encoders import own, pretrained
 from retrieval.encoders.bert_layers import BertEncoder
 from retrieval.encoders.pooling import Encoded, pooling
 from retrieval.encoders.recurrent import PaddedGru
+from retrieval.encoders.videos.gated import GatedUnit, NetVlad
+from retrieval.scorers.sets import Sets
 
 
 class Bow(nn.Module):
@@ -97,14 +106,49 @@ class Transformer(TextHead):
         return self
 
 
-def text_network(settings: TransformerSettings, words: int, places: pretrained.Places) -> nn.Module:
+class ExpertTexts(nn.Module):
+    """A gated vector for each expert, and the share of each expert in the score. CE, MMT.
+
+    A caption is what NetVLAD makes of its states, filled up to a fixed number, or the state of its first token.
+    """
+
+    def __init__(self, settings: ExpertTextSettings, words: int, dim: int, places: pretrained.Places) -> None:
+        super().__init__()
+        width, self.backbone = words, None
+        if settings.feature_network is None:
+            self.backbone = text_network(settings, words, places)
+            self.backbone.requires_grad_(not settings.frozen)
+            width = int(self.backbone.config.hidden_size)  # type: ignore[arg-type, union-attr]
+        self.tokens = settings.tokens
+        self.pool = NetVlad(settings.clusters, 1, width) if settings.clusters else None
+        width *= settings.clusters or 1
+        self.units = nn.ModuleList(GatedUnit(width, dim) for _ in range(settings.experts))
+        self.dropout = nn.Dropout(settings.dropout)
+        self.weigh = nn.Linear(width, settings.experts)
+
+    def forward(self, ids: Tensor, lengths: Int[Tensor, " b"]) -> Sets:
+        """From indices (b, n), or from the states (b, n, k) that a frozen network gave before."""
+        states = ids.float() if self.backbone is None else features_of(self.backbone, "states", ids, lengths)
+        if self.pool is None:
+            caption = states[:, 0]
+        else:
+            states = (states * _present(states, lengths)[..., None])[:, : self.tokens]
+            caption = self.pool(nn.functional.pad(states, (0, 0, 0, self.tokens - states.shape[1])))
+        vectors = torch.stack([unit(caption) for unit in self.units], dim=1)
+        shares = self.weigh(self.dropout(caption)).softmax(-1)
+        return Sets(vectors, torch.full((len(vectors),), len(self.units)), shares)
+
+
+def text_network(
+    settings: TransformerSettings | ExpertTextSettings, words: int, places: pretrained.Places
+) -> nn.Module:
     """The network whose features `features_of` gives; with random weights it reads indices below `words`.
 
     Raises:
         UserError: it cannot be loaded, or its `output` is one that only a network with two towers has.
     """
     sizes = {"vocab_size": words} if settings.weights == RANDOM else {}
-    projected = settings.output == "projected"
+    projected = isinstance(settings, TransformerSettings) and settings.output == "projected"
     network = pretrained.network(settings, places, part="text_model", projected=projected, **sizes)
     kind = str(network.config.model_type)  # type: ignore[union-attr]
     if projected and kind not in (CLIP, SIGLIP):
@@ -165,9 +209,10 @@ TEXT_ENCODERS: dict[str, Callable[[Any, int, int, pretrained.Places], nn.Module]
         TextHead(settings, words, dim) if settings.feature_network else Transformer(settings, words, dim, places)
     ),
     "bert-layers": lambda settings, words, dim, places: BertEncoder(settings, words, dim),
+    "experts": ExpertTexts,
     "own": lambda settings, words, dim, places: own.text_encoder(settings, words, dim),
 }
 """Each encoder by the name of its settings class in `grid/settings/encoders.py`, for indices below `words`.
 
-Of a frozen transformer, whose features are computed before, `words` is the width of these.
+Of a frozen network, whose features are computed before, `words` is the width of these.
 """

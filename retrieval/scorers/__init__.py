@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from retrieval.scorers.attention import Bfan, Scan, SetScorer
+from retrieval.scorers.mixture import Mixture
 from retrieval.scorers.own import OwnScorer
 from retrieval.scorers.similarity import Saf, Sgr
 
@@ -12,6 +13,7 @@ SCORERS: dict[str, Callable[[Any, int, int], SetScorer]] = {
     "bfan": lambda settings, regions, dim: Bfan(settings),
     "sgr": Sgr,
     "saf": Saf,
+    "mixture": lambda settings, regions, dim: Mixture(),
     "own": lambda settings, regions, dim: OwnScorer(settings, dim),
 }
 """Each scorer of sets by the kind in `grid/settings/scorers.py`, for so many regions of `dim` values."""

@@ -129,7 +129,7 @@ def peak_of(work: Callable[[], object]) -> int:
 def heavy(settings: TrialSettings) -> TrialSettings:
     """The same trial, cut to the epochs that use most memory: backbone unfrozen, a warm-up epoch if there is any."""
     warmed = min(1, settings.train.warmup_epochs)
-    short = {"epochs": 1 + warmed, "warmup_epochs": warmed, "frozen_epochs": 0, "ramp_epochs": 0}
+    short = {"epochs": 1 + warmed, "warmup_epochs": warmed, "frozen_epochs": 0, "ramp_epochs": 0, "captions": "all"}
     return settings.model_copy(update={"train": settings.train.model_copy(update=short)})
 
 

@@ -21,7 +21,7 @@ from retrieval.published.checkpoint_maps import check_whole
 from retrieval.splits.pairs import DataError
 from retrieval.splits.problems import Problem
 from runners.launch.jobs import Job, jobs_for
-from runners.training.inputs import caption_source, check_replicas, image_source
+from runners.training.inputs import caption_source, captions_of_epoch, check_replicas, image_source
 from runners.training.machine import Machine
 
 
@@ -65,7 +65,7 @@ def check_inputs(
             if part.of_file and place is not None and (place, model) not in whole:
                 whole.add((place, model))
                 check_whole(place, model)
-        check_replicas(train, len(pairs.train.captions), machine.replicas)
+        check_replicas(train, captions_of_epoch(pairs.train, train), machine.replicas)
     return tuple(found)
 
 

@@ -14,7 +14,13 @@ from grid import catalog
 from grid.errors import UserError
 from grid.identity import derived_seed, digest
 from grid.settings import DatasetSettings, TrainSettings, TrialSettings
-from grid.settings.encoders import BackboneSettings, ImageSettings, TextSettings, TransformerSettings
+from grid.settings.encoders import (
+    BackboneSettings,
+    ExpertTextSettings,
+    ImageSettings,
+    TextSettings,
+    TransformerSettings,
+)
 from grid.settings.model import ModelSettings
 from retrieval.data import opening
 from retrieval.data.content import Content, content
@@ -23,7 +29,7 @@ from retrieval.encoders.pretrained import Places
 from retrieval.features import CaptionSource, ImageSource
 from retrieval.model import check_sets
 from retrieval.prefetch import ahead
-from retrieval.splits.pairs import Pairs
+from retrieval.splits.pairs import Pairs, Split
 from retrieval.words import text_readers
 from retrieval.words.text_readers import CaptionReader, Vocabulary
 from retrieval.words.tokens import Tokens
@@ -244,7 +250,11 @@ def _for_backbone(dataset: DatasetSettings, image: BackboneSettings, machine: Ma
 
 
 def _captions_for_transformer(
-    dataset: DatasetSettings, text: TransformerSettings, tokens: dict[str, Tokens], words: int, machine: Machine
+    dataset: DatasetSettings,
+    text: TransformerSettings | ExpertTextSettings,
+    tokens: dict[str, Tokens],
+    words: int,
+    machine: Machine,
 ) -> dict[str, Tokens]:
     """The features of the captions where the network is frozen, else the captions."""
     network = text.feature_network
@@ -255,7 +265,8 @@ def _captions_for_transformer(
 
 
 READ_BEFORE: dict[str, Callable[[DatasetSettings, Any, dict[str, Tokens], int, Machine], dict[str, Tokens]]] = {
-    "transformer": _captions_for_transformer
+    "transformer": _captions_for_transformer,
+    "experts": _captions_for_transformer,
 }
 """What reads captions ahead of training, for text encoders that may need more than indices."""
 OPENED: dict[str, Callable[[DatasetSettings, Any, Machine, Content], Pairs]] = {"backbone": _for_backbone}
@@ -267,9 +278,10 @@ def batches(settings: TrialSettings, inputs: Inputs, epoch: int, exchange: Excha
 
     A replica reads its part of every batch.
     """
-    tokens = inputs.tokens["train"]
     generator = torch.Generator().manual_seed(derived_seed(settings, f"batches of epoch {epoch}"))
-    order = torch.randperm(len(tokens), generator=generator)
+    order = torch.randperm(len(inputs.tokens["train"]), generator=generator)
+    if settings.train.captions == "one":
+        order = _one_of_each(order, inputs.pairs.train)
     rows = _split(order, settings.train)
     views, words = (derived_seed(settings, f"{what} of epoch {epoch}") for what in ("views", "words"))
     return Epoch(inputs, rows, views, words, exchange)
@@ -277,11 +289,22 @@ def batches(settings: TrialSettings, inputs: Inputs, epoch: int, exchange: Excha
 
 def steps_of_epoch(inputs: Inputs, train: TrainSettings) -> int:
     """The number of batches of an epoch."""
-    return len(_split(torch.arange(len(inputs.tokens["train"])), train))
+    return len(_split(torch.arange(captions_of_epoch(inputs.pairs.train, train)), train))
+
+
+def captions_of_epoch(split: Split, train: TrainSettings) -> int:
+    """How many captions train in an epoch."""
+    return len(split.captions) if train.captions == "all" else len(np.unique(split.image_of_text))
+
+
+def _one_of_each(order: Int[Tensor, " t"], split: Split) -> Int[Tensor, " i"]:
+    """Of captions in a random order, the first of each image."""
+    _, first = np.unique(split.image_of_text[order.numpy()], return_index=True)
+    return order[torch.from_numpy(np.sort(first))]
 
 
 def check_replicas(train: TrainSettings, captions: int, replicas: int) -> None:
-    """Check that every batch of the training captions has at least one pair for every replica.
+    """Check that every batch of an epoch's captions has at least one pair for every replica.
 
     Raises:
         UserError: a batch is too small.

@@ -20,6 +20,7 @@ from retrieval.twins import Twins
 from runners.training import checkpoints
 from runners.training.collectives import ALONE, Exchange
 from runners.training.inputs import Batch, Epoch, Inputs, batches
+from runners.training.optimizers.ranger import Ranger
 from runners.training.per_pair.clean_probability import CleanProbabilities
 from runners.training.synced_batchnorm import synchronised
 
@@ -92,6 +93,8 @@ class Learner:
             reports.append(objective.report)
         value = values[0] if len(values) == 1 else torch.stack(values).sum()
         loss = ramp(self.settings.train, self.epoch, passed) * value
+        if self.settings.train.mean_loss:
+            loss = loss / len(owners)
         settle()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -266,7 +269,7 @@ def precision(settings: TrialSettings, device: torch.device) -> torch.autocast:
 def optimizer(
     parameters: Mapping[str, list[nn.Parameter]], train: TrainSettings, of_objective: Sequence[nn.Parameter] = ()
 ) -> torch.optim.Optimizer:
-    """Adam or AdamW with a group for each of `Vse.groups`; each group holds the factor of its learning rate.
+    """The optimiser with a group for each of `Vse.groups`; each group holds the factor of its learning rate.
 
     Args:
         of_objective: what the objective learns: with the rate of the heads, without weight decay, as SigLIP.
@@ -277,5 +280,7 @@ def optimizer(
     ]
     if of_objective:
         groups.append({"params": list(of_objective), "factor": 1.0, "weight_decay": 0.0})
+    if train.optimizer == "ranger":
+        return Ranger(groups, lr=train.lr, weight_decay=train.weight_decay)
     kind = torch.optim.AdamW if train.optimizer == "adamw" else torch.optim.Adam
     return kind(groups, lr=train.lr, weight_decay=train.weight_decay, fused=True)

@@ -26,7 +26,7 @@ from grid.errors import UserError
 from grid.settings import TrialSettings
 from runners.training import checkpoints, collectives
 from runners.training.collectives import PeerLost
-from runners.training.inputs import check_replicas
+from runners.training.inputs import captions_of_epoch, check_replicas
 from runners.training.learner import Learner
 from runners.training.machine import Machine
 
@@ -145,7 +145,8 @@ class Replicas:
         """
         if not self._others:
             return
-        check_replicas(self.settings.train, len(learner.inputs.pairs.train.captions), self.count)
+        captions = captions_of_epoch(learner.inputs.pairs.train, self.settings.train)
+        check_replicas(self.settings.train, captions, self.count)
         for other in self._others:
             self._tell(other, "prepare", other.rank, self.settings, self.machine)
         for other in self._others:

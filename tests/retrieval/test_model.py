@@ -31,6 +31,8 @@ KINDS = {
     "butd/resnet-101": "resnet",
     "google/vit-base-patch16-224": "vit",
     "google-bert/bert-base-uncased": "bert",
+    "google-bert/bert-base-cased": "bert",
+    "openai-community/openai-gpt": "openai-gpt",
     "clip": "clip",
     "openai/clip-vit-large-patch14-336": "clip-read",
     "openai/clip-vit-base-patch32": "clip-read",
@@ -70,10 +72,11 @@ def made(settings: ModelSettings, places: Places, seed: int = 3) -> tuple[Vse, T
     side = image.view.size if image.view else 0
     width = settings.dim if getattr(image, "head", "") == "none" else 24
     shape = (9, 24) if isinstance(image, FeatureSettings) else (width,) if features else (3, side, side)
+    shape = (sum(read.values for read in image.reads),) if image.reads else shape
     images = torch.randint(0, 255, (4, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     reader = text_readers.build(settings.text, CAPTIONS, min_count=1, places=places)
     model = Vse(settings, shape, len(reader), seed=seed, places=places)
-    return model.eval(), images.half() if features else images, reader
+    return model.eval(), images.float() if image.reads else images.half() if features else images, reader
 
 
 def check_batches(model: Vse, images: Tensor, reader: CaptionReader) -> None:

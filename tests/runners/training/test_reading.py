@@ -14,11 +14,14 @@ from grid.resolution import lacking
 from grid.settings import Reader, TrialSettings
 from grid.settings.base import ReadWhere
 from grid.settings.encoders import TransformerSettings
+from retrieval.scorers.sets import Sets
 from runners.training import inputs
+from runners.training.embedding import Captions
 from runners.training.inputs import data_fingerprint, prepare
 from runners.training.learner import Learner
 from runners.training.machine import Machine
 from runners.training.trainer import embedded
+from tests.retrieval.video import made
 
 WORDS = ["red", "green", "blue", "dog", "cat", "ball", "runs", "sits", "jumps", "grass", "sand", "snow"]
 CLIP = {
@@ -32,6 +35,7 @@ RESNET = {"model_type": "resnet", "embedding_size": 4, "hidden_sizes": [4, 8], "
 """Text networks and image networks in the size of a test."""
 
 PICTURES = {"encoder": "backbone", "weights": "random", "architecture": RESNET, "size": 32, "drop": 0.3, "hidden": 6}
+EXPERTS = {"face": 6, "speech": 5}
 IMAGE = {
     "cnn": {"encoder": "cnn", "size": 16, "channels": 4, "layers": 2},
     "regions": {"encoder": "linear", "drop": 0.3},
@@ -55,6 +59,8 @@ IMAGE = {
         "heads": [1, 1],
         "window": 1,
     },
+    "videos, CE": {"encoder": "ce", "experts": EXPERTS, "tokens": {"speech": 3}, "clusters": {"speech": 2}},
+    "videos, MMT": {"encoder": "mmt", "experts": EXPERTS, "tokens": 3, "layers": 1, "heads": 2, "feed_forward": 8},
 }
 TEXT = {
     "bow": {"encoder": "bow", "word_dim": 6},
@@ -62,6 +68,16 @@ TEXT = {
     "bigru": {"encoder": "bigru", "word_dim": 6, "pooling": "kmax", "pool_k": 2},
     "transformer": {"encoder": "transformer", "weights": "random", "architecture": CLIP},
     "bert-layers": {"encoder": "bert-layers", "pieces": "random", "layers": 1, "width": 8, "heads": 1, "hidden": 8},
+    "experts": {"encoder": "experts", "weights": "random", "architecture": CLIP, "experts": 2},
+    "experts, frozen": {
+        "encoder": "experts",
+        "weights": "random",
+        "architecture": CLIP,
+        "experts": 2,
+        "clusters": 2,
+        "tokens": 4,
+        "frozen": True,
+    },
     "frozen transformer": {"encoder": "transformer", "weights": "random", "architecture": CLIP, "frozen": True},
 }
 OTHER = {
@@ -72,8 +88,8 @@ OTHER = {
     "min_count": 9, "max_words": 3, "words": "nltk", "vocabulary": "peer.json",
     "batch_size": 7, "optimizer": "adamw", "lr": 0.02, "weight_decay": 0.3, "decay_every": 2, "decay_factor": 0.7,
     "warmup_epochs": 1, "text_lr_factor": 0.3, "image_lr_factor": 0.3, "frozen_epochs": 1, "ramp_epochs": 2,
-    "clip_norm": 0.1, "width": 16, "depths": 2, "heads": 2, "window": 2, "drop_path": 0.5,
-    "noise": 0.9, "noise_seed": 1,
+    "clip_norm": 0.1, "width": 16, "depths": 2, "heads": 4, "window": 2, "drop_path": 0.5, "noise": 0.9,
+    "noise_seed": 1, "captions": "one", "feed_forward": 9, "tokens": 2, "clusters": 3,
 }  # fmt: skip
 """Another value of every setting, or of every member of a list; a truth value is turned around."""
 TURNED = {
@@ -83,10 +99,14 @@ TURNED = {
     "head": {"linear": "none", "mlp": "residual-mlp"},
 }
 """The other value of settings that have few."""
-ELSEWHERE = ("encoder", "weights", "architecture", "name", "protocol", "val_images", "scorer", "fusion", "pieces")
+ELSEWHERE = (
+    "encoder", "weights", "architecture", "name", "protocol", "val_images", "scorer", "fusion", "pieces", "experts"
+)  # fmt: skip
 LATER = ("epochs", "selection", "precision", "compile", "tf32", "starts_from", "trace_every")
 """Settings that choose what is trained or evaluated at all, and those that tests of the trainer change."""
-BASES = [(image, "bow") for image in IMAGE] + [("regions", text) for text in TEXT if text != "bow"]
+BASES = [(image, "bow") for image in IMAGE if "videos" not in image]
+BASES += [("regions", text) for text in TEXT if text != "bow" and "experts" not in text]
+BASES += [("videos, CE", "experts"), ("videos, MMT", "experts, frozen")]
 
 
 @pytest.fixture(scope="module")
@@ -109,15 +129,18 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
             )
     (pictures / "images").symlink_to(root)
     (pictures / "dataset.json").write_text(json.dumps({"images": entries}))
-    return Machine(roots=(("pictures", str(pictures)), ("regions", str(root))), features=root / "features")
+    videos = made.write(root / "videos", EXPERTS, {"train": 12, "validate": 4, "test": 4})
+    roots = (("pictures", str(pictures)), ("regions", str(root)), ("videos", str(videos)))
+    return Machine(roots=roots, features=root / "features")
 
 
 def content_of(image: str, text: str) -> dict[str, Any]:
-    name = "regions" if "regions" in image else "pictures"
+    name = next((name for name in ("regions", "videos") if name in image), "pictures")
+    scorer = {"kind": "mixture" if name == "videos" else "product"}
     return {
         "dataset": {"name": name, "protocol": f"{name}-test", "min_count": 1},
         "recipe": "none",
-        "model": {"image": IMAGE[image], "text": TEXT[text], "dim": 8},
+        "model": {"image": IMAGE[image], "text": TEXT[text], "dim": 8, "scorer": scorer},
         "train": {"epochs": 2, "batch_size": 10, "lr": 0.01, "decay_every": 1, "weight_decay": 0.01},
         "objective": {"name": "triplet-hn", "parameters": {"margin": 0.2}},
         "seed": 0,
@@ -130,11 +153,11 @@ def settings_to_change() -> list[Any]:
     for place, (image, text) in enumerate(BASES):
         whole = TrialSettings.model_validate(content_of(image, text))
         sections = {"model.image": whole.model.image, "model.text": whole.model.text}
-        if text != "bow":
+        if text != "bow" and "videos" not in image:
             del sections["model.image"]
         if not place:
             sections |= {"model": whole.model, "dataset": whole.dataset}
-        sections |= {"train": whole.train}
+        sections |= {"train": whole.train} if "videos" not in image else {}
         for section, own in sections.items():
             for name, field in type(own).model_fields.items():
                 depends = any(isinstance(mark, ReadWhere) for mark in field.metadata)
@@ -156,8 +179,10 @@ def numbers(settings: str, machine: Machine) -> tuple[float, ...]:
             measured = learner.gradient(batch, place / len(batches))
             learner.optimizer.step()
             seen += [float(measured["loss"]), float(measured["grad_norm"])]
-    image, text, _ = embedded(learner.model, whole, given, "val")
-    return (*seen, *torch.cat([image, text]).flatten().tolist())
+    found = embedded(learner.model, whole, given, "val")[:2]
+    parts = [part.sets if isinstance(part, Captions) else part for part in found]
+    vectors = [part.vectors if isinstance(part, Sets) else part for part in parts]
+    return (*seen, *torch.cat(vectors).flatten().tolist())
 
 
 @pytest.mark.parametrize(("image", "text", "name"), settings_to_change())
@@ -171,6 +196,8 @@ def test_a_setting_changes_the_numbers_or_is_no_axis(image: str, text: str, name
     own = table[last]
     if isinstance(own, list):
         table[last] = [OTHER[last]] * len(own)
+    elif isinstance(own, dict):
+        table[last] = {key: value + 1 for key, value in own.items()}
     else:
         table[last] = (not own) if isinstance(own, bool) else TURNED[last][own] if last in TURNED else OTHER[last]
     changed = TrialSettings.model_validate(content)
