@@ -82,6 +82,8 @@ class Dataset(Settings):
     """Names of the test split on disk, the first that exists counts."""
     captions_per_image: PositiveInt | None = None
     """Only the first so many captions of an image are used, as published; None: all."""
+    videos: bool = False
+    """Whether its images are videos."""
     embedded: bool = False
     """Whether it is generated, so that no root is needed."""
     where: str = ""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from grid import catalog
 from grid.errors import UserError
 from grid.expansion import Cell
 from grid.listed import members
@@ -9,6 +10,7 @@ from grid.objectives.goal_matrix import CELLS
 from results.layouts import against as beside
 from results.layouts import pivot
 from results.layouts.captions import TableSource
+from results.layouts.columns import of_videos
 from results.layouts.layout import Layout
 from results.layouts.pivot import Axes
 from results.records.scores import Scores
@@ -42,6 +44,22 @@ def arrange(
     Raises:
         UserError: an objective has no place in the layout, or no paper reports any of these cells.
     """
+    table = _arranged(cells, scores, layout, metric, against, axes)
+    return of_videos(table) if all(map(_of_videos, cells)) else table
+
+
+def _of_videos(cell: Cell) -> bool:
+    return catalog.described(cell.dataset).videos or any(trial.shared.model.image.reads for trial in cell.trials)
+
+
+def _arranged(
+    cells: Sequence[Cell],
+    scores: TableSource,
+    layout: str | None,
+    metric: str,
+    against: str | None,
+    axes: Axes | None,
+) -> Table:
     if axes and isinstance(scores, Scores):
         if layout or against:
             chosen = f"--layout {layout}" if layout else f"--against {against}"

@@ -1,8 +1,9 @@
 """Columns that layouts share: the recalls of both directions and their sum."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from results.tables.table import Group, Label
+from results.tables.table import Group, Label, Table
 
 DIRECTIONS = {
     "i2t": Label("Image → Text", r"Image $\rightarrow$ Text"),
@@ -38,3 +39,13 @@ def recalls_and_totals(metrics: Sequence[str]) -> tuple[list[Group], list[str]]:
     groups, shown = recalls(metrics)
     totals = [name for name in TOTALS if name in metrics]
     return groups + [Group(Label(""), (Label(TOTALS[name]),)) for name in totals], shown + totals
+
+
+def of_videos(table: Table) -> Table:
+    """The same table with Video in the titles where they say Image."""
+    return replace(table, groups=tuple(replace(group, title=_of_videos(group.title)) for group in table.groups))
+
+
+def _of_videos(title: Label) -> Label:
+    text = title.text.replace("Image", "Video").replace("I→T", "V→T").replace("T→I", "T→V")
+    return Label(text, title.latex.replace("Image", "Video"))

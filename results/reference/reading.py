@@ -143,8 +143,9 @@ class Lines(Settings):
     title: str = ""
     model: str = ""
     recipe: str | None = None
+    dataset: str | None = None
     protocol: str | None = None
-    """The protocol of these rows, if it is not the columns' protocol."""
+    """The data set and the protocol of these rows, if they are not the columns'."""
     rows: tuple[Line, ...]
 
 
@@ -187,7 +188,7 @@ class PaperTable(Settings):
             model=row.model or block.model,
             loss=cell or row.loss,
             note=row.note,
-            dataset=part.dataset,
+            dataset=block.dataset or part.dataset,
             protocol=block.protocol or part.protocol,
             metric=metric,
             recipe=row.recipe or block.recipe,

@@ -8,6 +8,7 @@ import shutil
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -36,16 +37,22 @@ class Seen(NamedTuple):
     """For messages."""
 
 
+_NUMPY = {
+    ("numpy._core.multiarray", "_reconstruct"),
+    ("numpy._core.multiarray", "scalar"),
+    ("numpy._core.numeric", "_frombuffer"),
+}
+"""What a pickle calls to make arrays and numbers; before NumPy 2 the package was `numpy.core`."""
+
+
 class _Arrays(pickle.Unpickler):
     """Builds containers, numbers and arrays; refuses all else that a pickle may name or call."""
 
     def find_class(self, module: str, name: str) -> Any:
         if module == "numpy" and name in ("ndarray", "dtype"):
             return getattr(np, name)
-        if module in ("numpy.core.multiarray", "numpy._core.multiarray") and name in ("_reconstruct", "scalar"):
-            return getattr(np._core.multiarray, name)
-        if module in ("numpy.core.numeric", "numpy._core.numeric") and name == "_frombuffer":
-            return np._core.numeric._frombuffer
+        if (module.replace("numpy.core", "numpy._core"), name) in _NUMPY:
+            return getattr(import_module(module.replace("numpy.core", "numpy._core")), name)
         if (module, name) == ("collections", "OrderedDict"):
             return OrderedDict
         if (module, name) == ("_codecs", "encode"):  # how Python 3 writes the bytes of an array by Python 2's protocol
@@ -95,7 +102,8 @@ class _Writer:
         self.folder, self.raw = folder, folder / f"{FEATURES}.part"
         self.videos: dict[str, int] = {}
         self.times: list[np.ndarray] = []
-        self.width, self.kind, self.first = 0, np.dtype(np.float32), ""
+        self.width, self.first = 0, ""
+        self.kind: np.dtype[Any] = np.dtype(np.float32)
 
     def __enter__(self) -> "_Writer":
         self.folder.mkdir(parents=True, exist_ok=True)

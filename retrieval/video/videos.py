@@ -91,14 +91,14 @@ class Unpacked(NamedTuple):
     """What is read of an expert, of a batch of videos.
 
     Args:
-        vectors: that of the whole first, if there is one; then tokens, and zeros.
+        vectors: that of the whole first, if there is one; then the tokens, and zeros.
         times: seconds; negative: unknown.
-        count: tokens; -1: the expert saw nothing.
+        tokens: their number; -1: the expert saw nothing.
     """
 
     vectors: Float[Tensor, "b n d"]
     times: Float[Tensor, "b n"]
-    count: Float[Tensor, " b"]
+    tokens: Float[Tensor, " b"]
 
 
 def unpacked(reads: Sequence[ExpertRead], videos: Float[Tensor, "b values"]) -> Iterator[Unpacked]:

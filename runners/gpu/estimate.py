@@ -31,6 +31,8 @@ from runners.training.learner import Learner, optimizer, precision
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "google-bert/bert-base-uncased": {"model_type": "bert"},
+    "google-bert/bert-base-cased": {"model_type": "bert", "vocab_size": 28996},
+    "openai-community/openai-gpt": {"model_type": "openai-gpt"},
     "google/vit-base-patch16-224": {"model_type": "vit"},
     "microsoft/resnet-152": {"model_type": "resnet", "depths": [3, 8, 36, 3]},
     "timm/resnext101_32x8d.fb_wsl_ig1b_ft_in1k": {

@@ -36,7 +36,7 @@ class CollaborativeExperts(nn.Module):
         for read, project, part in zip(self.reads, self.project, unpacked(self.reads, videos), strict=True):
             found = self.pools[read.name](part.vectors) if read.tokens else part.vectors[:, 0]
             experts.append(nn.functional.normalize(project(found), dim=-1))
-            there.append(part.count >= 0)
+            there.append(part.tokens >= 0)
         present = torch.stack(there, dim=1).to(videos.dtype)
         vectors = self.collaborate(torch.stack(experts), present)
         return Sets(vectors, torch.full((len(vectors),), vectors.shape[1]), present)

@@ -46,7 +46,7 @@ class MultiModalTransformer(nn.Module):
             values.append(nn.functional.normalize(project(part.vectors), dim=-1))
             kinds.append(expert.expand(read.rows, -1))
             times += [whole, place_of(part.times[:, 1:])]
-            there.append(torch.arange(read.rows, device=videos.device) <= part.count[:, None])
+            there.append(torch.arange(read.rows, device=videos.device) <= part.tokens[:, None])
         embedded = torch.cat(values, dim=1) + self.time(torch.cat(times, dim=1)) + torch.cat(kinds)
         states, present = self.dropout(self.norm(embedded)), torch.cat(there, dim=1)
         for layer in self.layers:
@@ -77,10 +77,11 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(settings.dropout)
 
     def forward(self, states: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b n d"]:
-        read = (self.query(states), self.key(states), self.value(states))
-        parts = [part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in read]
+        query, key, value = (
+            part(states).unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (self.query, self.key, self.value)
+        )
         share = self.share if self.training else 0.0
-        attended = scaled_dot_product_attention(*parts, attn_mask=present[:, None, None], dropout_p=share)
+        attended = scaled_dot_product_attention(query, key, value, attn_mask=present[:, None, None], dropout_p=share)
         states = self.first(states + self.dropout(self.out(attended.transpose(1, 2).flatten(2))))
         wide = self.narrow(gelu(self.wide(states)))
         return self.second(states + self.dropout(wide))

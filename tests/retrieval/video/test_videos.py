@@ -41,11 +41,11 @@ def test_a_batch_holds_what_the_files_hold(root: Path) -> None:
         torch.testing.assert_close(face.vectors[place, 0], found[0].mean(0))
         if not len(found[1]):
             assert row % 3 == 0
-            assert speech.count[place] == -1
+            assert speech.tokens[place] == -1
             assert not speech.vectors[place].any()
             continue
         count = min(4, len(found[1]))
-        assert speech.count[place] == count
+        assert speech.tokens[place] == count
         torch.testing.assert_close(speech.vectors[place, 0], found[1].amax(0))
         taken = speech.vectors[place, 1 : 1 + count]
         where = [int((found[1] == vector).all(1).nonzero()) for vector in taken]

@@ -1,0 +1,60 @@
+"""Videos from published files to the table, by the command line."""
+
+from pathlib import Path
+
+import pytest
+
+from grid.store.home import Home
+from results.records import record
+from tests.conftest import Goalgrid
+from tests.retrieval.video import made
+
+EXPERTS = {"audio": 16, "face": 24, "speech": 12}
+"""What the tiny recipes read."""
+
+
+def overrides(recipes: str, root: Path, *settings: str) -> list[str]:
+    whole = [f"recipes={recipes}", 'datasets=["mine"]', "seeds=[0]", "dataset.min_count=1", "exclude=[]", *settings]
+    return [*(word for setting in whole for word in ("--set", setting)), "--root", f"mine={root}", "--mlflow-uri", ""]
+
+
+def test_converted_features_are_checked_trained_on_and_shown_as_videos(goalgrid: Goalgrid, tmp_path: Path) -> None:
+    root = made.write(tmp_path / "mine", EXPERTS)
+    (root / "experts" / "face" / "features.npy").unlink()
+    command = ("data", "convert", f"face={root}/pickles/face.pickle", "--to", str(root))
+    assert "face  38 videos" in goalgrid(*command, runs=tmp_path).stdout
+    checked = goalgrid("data", "check", "mine", "--root", str(root), runs=tmp_path)
+    assert (
+        "24 images       72 captions, 3 / 3.00 / 3 per image (min / mean / max); 3 experts, 8 lack speech"
+        in checked.stdout
+    )
+    words = overrides('["ce-tiny"]', root, "train.epochs=1")
+    finished = goalgrid("run", "unified-table4", *words, "--here", runs=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    for title in ("Video → Text", "Text → Video"):
+        assert title in finished.stdout
+    [row] = record.collect(Home(tmp_path).path.glob("trials/*/record.parquet")).to_pylist()
+    assert (row["recipe"], row["steps"]) == ("ce-tiny", 3), "a caption of each of 24 videos, in batches of 8"
+    evaluated = goalgrid("evaluate", "--trial", row["trial_id"], runs=tmp_path)
+    assert "the same numbers" in evaluated.stdout, evaluated.stderr
+
+
+def test_other_features_than_a_recipe_reads_are_one_message(goalgrid: Goalgrid, tmp_path: Path) -> None:
+    root = made.write(tmp_path / "mine", {**EXPERTS, "face": 25})
+    finished = goalgrid("run", "unified-table4", *overrides('["ce-tiny"]', root), "--here", runs=tmp_path)
+    assert finished.returncode == 2
+    assert "has vectors of 25 values; the recipe reads 24 of this expert" in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+@pytest.mark.slow
+def test_both_hosts_train_through_ray_and_land_in_their_table(goalgrid: Goalgrid, tmp_path: Path) -> None:
+    root = made.write(tmp_path / "mine", EXPERTS)
+    words = overrides('["ce-tiny","mmt-tiny"]', root, 'objectives=["con_con","unified"]', "name=unified-table4")
+    finished = goalgrid("run", "unified-table4", *words, runs=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    table = goalgrid("table", "unified-table4", "--layout", "losses", runs=tmp_path).stdout
+    for shown in ("Video → Text", "ce-tiny, con_con", "ce-tiny, unified", "mmt-tiny, con_con", "mmt-tiny, unified"):
+        assert shown in table
+    rows = record.collect(Home(tmp_path).path.glob("trials/*/record.parquet")).to_pylist()
+    assert {row["epochs"] for row in rows} == {4}
