@@ -9,9 +9,6 @@ from results.records import record
 from tests.conftest import Goalgrid
 from tests.retrieval.video import made
 
-EXPERTS = {"audio": 16, "face": 24, "speech": 12}
-"""What the tiny recipes read."""
-
 
 def overrides(recipes: str, root: Path, *settings: str) -> list[str]:
     whole = [f"recipes={recipes}", 'datasets=["mine"]', "seeds=[0]", "dataset.min_count=1", "exclude=[]", *settings]
@@ -19,7 +16,7 @@ def overrides(recipes: str, root: Path, *settings: str) -> list[str]:
 
 
 def test_converted_features_are_checked_trained_on_and_shown_as_videos(goalgrid: Goalgrid, tmp_path: Path) -> None:
-    root = made.write(tmp_path / "mine", EXPERTS)
+    root = made.write(tmp_path / "mine", made.TINY)
     (root / "experts" / "face" / "features.npy").unlink()
     command = ("data", "convert", f"face={root}/pickles/face.pickle", "--to", str(root))
     assert "face  38 videos" in goalgrid(*command, runs=tmp_path).stdout
@@ -40,7 +37,7 @@ def test_converted_features_are_checked_trained_on_and_shown_as_videos(goalgrid:
 
 
 def test_other_features_than_a_recipe_reads_are_one_message(goalgrid: Goalgrid, tmp_path: Path) -> None:
-    root = made.write(tmp_path / "mine", {**EXPERTS, "face": 25})
+    root = made.write(tmp_path / "mine", {**made.TINY, "face": 25})
     finished = goalgrid("run", "unified-table4", *overrides('["ce-tiny"]', root), "--here", runs=tmp_path)
     assert finished.returncode == 2
     assert "has vectors of 25 values; the recipe reads 24 of this expert" in finished.stderr
@@ -49,7 +46,7 @@ def test_other_features_than_a_recipe_reads_are_one_message(goalgrid: Goalgrid, 
 
 @pytest.mark.slow
 def test_both_hosts_train_through_ray_and_land_in_their_table(goalgrid: Goalgrid, tmp_path: Path) -> None:
-    root = made.write(tmp_path / "mine", EXPERTS)
+    root = made.write(tmp_path / "mine", made.TINY)
     words = overrides('["ce-tiny","mmt-tiny"]', root, 'objectives=["con_con","unified"]', "name=unified-table4")
     finished = goalgrid("run", "unified-table4", *words, runs=tmp_path)
     assert finished.returncode == 0, finished.stderr

@@ -11,6 +11,8 @@ from retrieval.video.convert import convert
 
 COUNTS = {"train": 24, "validate": 6, "test": 8}
 THINGS = ["dog", "cat", "car", "boat", "man", "girl", "ball", "song", "soup", "road"]
+TINY = {"audio": 16, "face": 24, "speech": 12}
+"""The experts that the tiny recipes read."""
 LATER = "speech"
 """The expert that saw nothing in every third video."""
 

@@ -16,6 +16,7 @@ import pytest
 
 from grid import catalog
 from tests.conftest import ROOT
+from tests.retrieval.video import made
 
 FOLDER = ROOT / "tests" / "pretended_gpu"
 SHORT = ("objectives", "poolings", "recipe:cnn-gru", "resumed:cnn-gru", "trial:cnn-gru", "probe:cnn-gru")
@@ -27,7 +28,9 @@ FEATURES = ["recipe:fc-bow", "recipe:fc-gru", "recipe:fc-bigru", "recipe:rvsepp-
 FEATURES += ["recipe:vse-2ad-tiny", "recipe:vse-inf-butd-tiny"]
 """Recipes that read features."""
 SMALL_FORMS = [name for name in catalog.names("recipes") if "-tiny" in name or name.startswith("cnn-")]
-PIXELS = [word for name in SMALL_FORMS if name not in ENSEMBLES and (word := f"recipe:{name}") not in FEATURES]
+VIDEOS = ["recipe:ce-tiny", "recipe:mmt-tiny"]
+OTHERS = {*FEATURES, *VIDEOS}
+PIXELS = [word for name in SMALL_FORMS if name not in ENSEMBLES and (word := f"recipe:{name}") not in OTHERS]
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +115,11 @@ def test_a_trial_leaves_its_record_and_the_probe_a_need(short: dict[str, Any]) -
 
 @pytest.mark.slow
 def test_every_recipe_equals_the_cpus_and_its_steps_wait_once(
-    rehearsed: Callable[..., dict[str, Any]], few_of_flickr8k: Path
+    rehearsed: Callable[..., dict[str, Any]], few_of_flickr8k: Path, tmp_path: Path
 ) -> None:
-    found = rehearsed(*PIXELS, *(f"{word}:{few_of_flickr8k}" for word in FEATURES))
+    videos = made.write(tmp_path / "videos", made.TINY, {"train": 60, "validate": 6, "test": 8})
+    roots = [*(f"{word}:{few_of_flickr8k}" for word in FEATURES), *(f"{word}:{videos}" for word in VIDEOS)]
+    found = rehearsed(*PIXELS, *roots)
     for word, facts in found.items():
         try:
             check(facts, of_sets=word.startswith(SETS))
