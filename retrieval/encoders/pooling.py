@@ -42,9 +42,10 @@ def maximum(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Flo
 
 def k_max(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"], *, k: int) -> Float[Tensor, "b d"]:
     """Mean of the k largest values of each dimension, or of all where there are fewer. VSE+2AD §3.2.1."""
+    largest = values.masked_fill(~present[..., None], -torch.inf).topk(min(k, values.shape[1]), dim=1).values
     counted = present.sum(dim=1, keepdim=True).clamp(max=k)
-    weight = (torch.arange(values.shape[1], device=values.device) < counted) / counted
-    return (descending(values, present) * weight[..., None]).sum(dim=1)
+    weight = (torch.arange(largest.shape[1], device=values.device) < counted) / counted
+    return (largest.masked_fill(largest == -torch.inf, 0.0) * weight[..., None]).sum(dim=1)
 
 
 def soft_max(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
