@@ -40,7 +40,8 @@ class Work:
 
     def line(self) -> str:
         """`45 x vsepp-r152 on coco: 30 epochs of 4,426 steps, 5,975,100 together; its backbone sees ... views`."""
-        after = f", each after its {' and '.join(self.after)}" if self.after else ""
+        names = " and ".join(filter(None, [", ".join(self.after[:-1]), *self.after[-1:]]))
+        after = f", each after its {names}" if names else ""
         if not self.epochs:
             return f"{self.trials} x {self.recipe} on {self.dataset}{after}: trains nothing"
         epochs = many(self.epochs, "epoch")

@@ -170,6 +170,23 @@ def of_features_and_of_pictures(root: Path) -> Ensemble:
     return Ensemble(found)
 
 
+def test_a_fold_is_ranked_by_the_mean_of_the_members_scores(few_of_flickr8k: Path) -> None:
+    ensemble = of_features_and_of_pictures(few_of_flickr8k)
+    image, text, owners = ensemble._embedded("test")
+    found, matrices = ensemble._ranked(image, text, owners, fold=4), []
+    for member, *parts in zip(ensemble.members, image.parts, text.parts, strict=True):
+        with torch.inference_mode():
+            matrices.append(scored(member.model, *parts).numpy())
+    mean = (matrices[0] + matrices[1]) / 2
+    for start in (0, 4, 8):
+        texts = np.flatnonzero(owners // 4 == start // 4)
+        block, own = mean[start : start + 4, texts], owners[texts] - start
+        ranks = [(block[:, column] > block[row, column]).sum() for column, row in enumerate(own)]
+        assert found.t2i[texts].tolist() == ranks
+        best = [(block[row] > block[row, own == row].max()).sum() for row in range(4)]
+        assert found.i2t[start : start + 4].tolist() == best
+
+
 def test_members_that_read_the_items_in_another_order_are_told(few_of_flickr8k: Path, tmp_path: Path) -> None:
     """Features of the same photographs, of which the last two have changed places; and of one photograph less."""
     assert len(of_features_and_of_pictures(few_of_flickr8k).evaluate("test").i2t) == 12
