@@ -119,7 +119,7 @@ class Seq2Seq(nn.Module):
         last = present.sum(dim=1) - 1
         turned = order.gather(1, (last[:, None] - places).clamp(min=0))
         with torch.autocast(values.device.type, enabled=False):
-            values = values.to(self.forwards.weight_hh_l0.dtype)
+            values = values.to(next(self.forwards.parameters()).dtype)
             pairs = ((self.forwards, order), (self.backwards, turned))
             ends = [gru(values[rows, way.T])[0][last, rows] for gru, way in pairs]
         return (ends[0] + ends[1]) / 2

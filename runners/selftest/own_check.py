@@ -196,7 +196,7 @@ def speed_of_pooling(name: str) -> str:
     def learn(pool: Callable[..., Tensor]) -> None:
         pool(values, present).sum().backward()
 
-    pools = (pooling(PoolingSettings(pooling=each), TIMED_DIMENSIONS) for each in (name, "mean"))
+    pools = (pooling(PoolingSettings.model_validate({"pooling": each}), TIMED_DIMENSIONS) for each in (name, "mean"))
     own, mean = _seconds(*(partial(learn, pool) for pool in pools))
     return f"{own / mean:.1f} times mean pooling ({1e3 * own:.2f} ms for {TIMED_PAIRS} sets of 36, on one CPU)"
 
@@ -227,7 +227,7 @@ CHECKS: dict[str, dict[str, Callable[[str], str]]] = {
 def _pooling(name: str) -> Any:
     """The pooling for vectors of 6 values, in float64 and in evaluation where it has weights."""
     torch.manual_seed(SEED)
-    made = pooling(PoolingSettings(pooling=name), 6)
+    made = pooling(PoolingSettings.model_validate({"pooling": name}), 6)
     return made.double().eval() if isinstance(made, torch.nn.Module) else made
 
 
