@@ -1,5 +1,6 @@
 """Layouts: how the papers arrange scores. One file each; the folder is the list."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from grid import catalog
@@ -20,8 +21,15 @@ LAYOUTS = members(__name__, "LAYOUT", Layout)
 
 
 def natural(cells: Sequence[Cell]) -> str:
-    """GOAL's matrix where all objectives have a place in it, else one row an objective."""
-    return "goal" if {cell.objective for cell in cells} <= set(CELLS) else "listing"
+    """GOAL's matrix where all objectives have a place in it; else a block a recipe, with a row an objective.
+
+    Where some recipe of several would have a block of one row, all stand in one block, as in the other papers.
+    """
+    if {cell.objective for cell in cells} <= set(CELLS):
+        return "goal"
+    rows = Counter((cell.dataset, cell.recipe) for cell in cells)
+    several = len({cell.recipe for cell in cells}) > 1
+    return "losses" if several and min(rows.values()) == 1 else "listing"
 
 
 def arrange(
