@@ -134,6 +134,9 @@ def effects(
     across: Annotated[
         list[str], typer.Option("--across", metavar="AXIS", help="Make this axis a factor too, e.g. objective.tau.")
     ] = [],
+    reference: Annotated[
+        bool, typer.Option("--reference", help="GRID is a paper's table: from its printed means and deviations.")
+    ] = False,
     format_: Annotated[str, typer.Option("--format", help="terminal, markdown, latex or csv.")] = "terminal",
     as_json: Json = False,
 ) -> None:
@@ -144,6 +147,15 @@ def effects(
     from results.analysis import effects_text
 
     all_known(("format", format_, effects_text.FORMATS))
+    if reference:
+        from results.analysis.printed_analysis import printed_analyses
+
+        if protocol or baseline or across or set_:
+            raise UserError("--reference analyses a table as the paper printed it; leave the other options out.")
+        printed = [each for each in printed_analyses(grid) if direction in (each.metric[:3], "both")]
+        text = effects_text.write_out(printed, (), format_).rstrip("\n")
+        show_for(as_json, lambda: effects_text.for_programs(printed), text.splitlines)
+        return
     with _incomplete_without_trials():
         found, cells = analysed(
             recall(grid, home, set_), home, metric=metric, direction=direction, protocol=protocol,
@@ -151,6 +163,39 @@ def effects(
         )  # fmt: skip
     text = effects_text.write_out(found, cells, format_).rstrip("\n")
     show_for(as_json, lambda: effects_text.for_programs(found), text.splitlines)
+
+
+@verbs.command()
+def claims(
+    paper: Annotated[
+        str | None, typer.Argument(metavar="PAPER", help="goal, selhn, unified or 2ad; default: all.")
+    ] = None,
+    grid: Annotated[
+        str | None, typer.Argument(metavar="GRID", help="Trials to hold them against.", autocompletion=completion.grids)
+    ] = None,
+    home: Runs = RUNS,
+    set_: Override = [],
+    comparisons: Annotated[
+        bool, typer.Option("--comparisons", help="With every comparison, its difference and its p.")
+    ] = False,
+    format_: Annotated[str, typer.Option("--format", help="terminal, markdown or latex.")] = "terminal",
+    as_json: Json = False,
+) -> None:
+    """Say which of the papers' sentences hold.
+
+    By their own tables, and with GRID by your trials: holds, fails, or cannot be told.
+    """
+    from goalgrid.showing.papers import claimed
+    from results.analysis import claims_text
+    from results.analysis.documents import TEXT
+
+    all_known(("format", format_, TEXT))
+    with _incomplete_without_trials():
+        found = claimed.sources(paper, grid, home, set_)
+    document = claims_text.document(found, comparisons=comparisons)
+    page = claimed.PAGE + "\n" if format_ == "markdown" and (paper, grid) == (None, None) else ""
+    text = page + TEXT[format_](document).rstrip("\n")
+    show_for(as_json, lambda: claims_text.for_programs(found), text.splitlines)
 
 
 @verbs.command()

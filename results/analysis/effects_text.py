@@ -27,13 +27,24 @@ FEW = 10
 
 
 def document(analyses: Sequence[Analysis], cells: Sequence[Cell]) -> Document:
-    """A section for every analysis; what holds for all of them stands in the footer."""
-    return Document(tuple(_section(analysis) for analysis in analyses), tuple(_footer(analyses, cells)))
+    """A section for every analysis; what holds for all of them stands in the footer.
+
+    Args:
+        cells: of the grid; none where a paper's table is analysed.
+    """
+    footer = _footer(analyses, cells) if cells else (PRINTED,)
+    return Document(tuple(_section(analysis) for analysis in analyses), tuple(footer))
 
 
 def write_out(analyses: Sequence[Analysis], cells: Sequence[Cell], kind: str) -> str:
-    """The analyses in a format of `FORMATS`."""
+    """The analyses in a format of `FORMATS`; without cells, of a paper's table."""
     return as_csv(analyses) if kind == "csv" else TEXT[kind](document(analyses, cells))
+
+
+PRINTED = (
+    "From printed means and standard deviations, which are rounded: main effects, interactions, and the spread of runs "
+    "within cells as the error. Differences: Welch's test. A printed ±0.0 counts as ±0.05."
+)
 
 
 def for_programs(analyses: Sequence[Analysis]) -> list[dict[str, Any]]:
@@ -94,6 +105,8 @@ def _summary(anova: Anova) -> str:
         of_what = "" if words else " of the variance"
         words.append(f"{name} explains {_percent(effect.share)}{of_what}{_test(effect)}")
     rest = f"The seed goes with {_percent(anova.seeds)}; {_percent(anova.error)} is left over."
+    if math.isnan(anova.seeds):
+        rest = f"{_percent(anova.error)} is left over, the spread of runs within cells."
     if not anova.freedom:
         rest = "With one seed there is no error to judge this by: none of it is tested."
     return f"The {'; the '.join(words)}. {rest}"
@@ -112,7 +125,8 @@ def _anova_sheet(anova: Anova) -> Sheet:
          f"F({effect.freedom}, {anova.freedom}) = {_number(effect.f, 1)}", p_text(effect.p))
         for effect in anova.effects
     ]  # fmt: skip
-    rest = [("seed", _percent(anova.seeds)), ("left over", _percent(anova.error))]
+    rest = [("seed", _percent(anova.seeds))] if not math.isnan(anova.seeds) else []
+    rest.append(("left over", _percent(anova.error)))
     head = ("axis", "of the variance", "partial η²", "ω²", "F test", "p")
     if not anova.freedom:
         return Sheet("", head[:2], tuple(row[:2] for row in rows))
@@ -155,6 +169,8 @@ def _cells(analysis: Analysis) -> Sheet:
     if not differences:
         return Sheet("", ("cell", "mean"), tuple(row[:2] for row in rows))
     head = ("cell", "mean", "difference", "95 % interval", "p (t)", "Holm", "p (flips)", "Holm", "seeds for 0.5")
+    if all(math.isnan(difference.p_flip) for difference in analysis.differences):  # printed: there are no seeds
+        return Sheet(f"Differences from {analysis.baseline}", head[:6], tuple(row[:6] for row in rows))
     return Sheet(f"Differences from {analysis.baseline}, seed by seed", head, tuple(rows))
 
 

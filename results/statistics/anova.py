@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from results.statistics.significance import Interval, honest_difference, t_interval
+from results.statistics.significance import LEVEL, Interval, honest_difference, t_interval
 
 Array = NDArray[np.float64]
 
@@ -68,25 +68,26 @@ class Anova:
     effects: tuple[Effect, ...]
     factors: tuple[Factor, ...]
     seeds: float
-    """Share of the variance that the seed explains."""
+    """Share of the variance that the seed explains; NaN if runs of different cells have no seed in common."""
     error: float
     """Share of the variance that nothing explains."""
     freedom: int
     """Degrees of freedom of the error."""
 
 
-def anova(y: Array, factors: Mapping[str, tuple[str, ...]]) -> Anova:
+def anova(y: Array, factors: Mapping[str, tuple[str, ...]], *, blocks_of_seeds: bool = True) -> Anova:
     """The analysis of variance of a complete array.
 
     Args:
         y: an axis for every factor, in their order; the last axis is the seed.
         factors: names of every factor's levels.
+        blocks_of_seeds: False: runs of different cells have nothing in common, and the error is their spread in cells.
     """
     *sizes, n = y.shape
-    blocks = _squares(y, (y.ndim - 1,))
+    blocks = _squares(y, (y.ndim - 1,)) if blocks_of_seeds else 0.0
     squares = {which: _squares(y, which) for which in _subsets(len(sizes))}
     total = _beyond_rounding(float(((y - y.mean()) ** 2).sum()), y)
-    freedom = (math.prod(sizes) - 1) * (n - 1)
+    freedom = (math.prod(sizes) - blocks_of_seeds) * (n - 1)
     rest = max(total - blocks - sum(squares.values()), 0.0)
     rest = 0.0 if rest <= 1e-12 * total else rest  # rounding makes an error of zero look positive
     names = list(factors)
@@ -95,8 +96,21 @@ def anova(y: Array, factors: Mapping[str, tuple[str, ...]]) -> Anova:
                 total, rest, freedom)
         for which in squares
     )  # fmt: skip
-    parts = tuple(_factor(y, axis, name, factors[name], rest, freedom) for axis, name in enumerate(names))
-    return Anova(effects, parts, _ratio(blocks, total), _ratio(rest, total), freedom)
+    parts = tuple(
+        _factor(y, axis, name, factors[name], rest, freedom, blocks_of_seeds) for axis, name in enumerate(names)
+    )
+    seeds = _ratio(blocks, total) if blocks_of_seeds else math.nan
+    return Anova(effects, parts, seeds, _ratio(rest, total), freedom)
+
+
+def anova_of_printed(means: Array, deviations: Array, n: int, factors: Mapping[str, tuple[str, ...]]) -> Anova:
+    """The analysis of variance of cells of which only means and sample standard deviations over n runs are known.
+
+    Any n numbers with these means and deviations have the same sums of squares, where the runs are no blocks.
+    """
+    runs = np.arange(n) - (n - 1) / 2
+    y = means[..., None] + deviations[..., None] * runs / runs.std(ddof=1)
+    return anova(y, factors, blocks_of_seeds=False)
 
 
 def _subsets(count: int) -> Iterator[tuple[int, ...]]:
@@ -139,13 +153,18 @@ def _effect(name: str, squares: float, sizes: list[int], total: float, rest: flo
     )
 
 
-def _factor(y: Array, axis: int, name: str, levels: tuple[str, ...], rest: float, freedom: int) -> Factor:
-    """Marginal means; their intervals are over the means of single seeds, so that they hold for new seeds."""
+def _factor(
+    y: Array, axis: int, name: str, levels: tuple[str, ...], rest: float, freedom: int, blocks_of_seeds: bool
+) -> Factor:
+    """Marginal means with intervals for new seeds: over the means of single seeds, or by the error within cells."""
     by_seed = np.moveaxis(y, axis, 0).mean(axis=tuple(range(1, y.ndim - 1)))
-    marginal = tuple(
-        Level(level, float(values.mean()), t_interval(values)) for level, values in zip(levels, by_seed, strict=True)
-    )
     observations = y.size // y.shape[axis]
+    half = float(special.stdtrit(freedom, 1 - LEVEL / 2)) * math.sqrt(rest / freedom / observations) if freedom else 0
+    marginal = tuple(
+        Level(level, mean, t_interval(values) if blocks_of_seeds else Interval(mean - half, mean + half))
+        for level, values in zip(levels, by_seed, strict=True)
+        for mean in [float(values.mean())]
+    )
     honest = honest_difference(rest / freedom, freedom, len(levels), observations) if freedom else math.nan
     return Factor(name, marginal, honest)
 

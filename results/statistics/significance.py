@@ -36,6 +36,29 @@ class Interval:
         return (self.high - self.low) / 2
 
 
+@dataclass(frozen=True)
+class Sample:
+    """What is known of several numbers: mean and sample standard deviation, as papers print them, or the numbers."""
+
+    mean: float
+    std: float
+    """NaN if it is not known."""
+    n: int | None
+    """None if it is not known."""
+    values: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Sample":
+        """The sample of these numbers."""
+        x = np.asarray(values, dtype=float)
+        return cls(float(x.mean()), float(x.std(ddof=1)) if len(x) > 1 else math.nan, len(x), tuple(values))
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean; NaN if it is not known."""
+        return self.std / math.sqrt(self.n) if self.n else math.nan
+
+
 def t_interval(values: Numbers) -> Interval:
     """mean ± t(1 - LEVEL/2, n - 1) s / sqrt(n); NaN for values without a spread, as a single value is."""
     x = np.asarray(values, dtype=float)
@@ -82,10 +105,20 @@ def welch(values: Numbers, others: Numbers) -> tuple[Interval, float]:
     x, y = np.asarray(values, dtype=float), np.asarray(others, dtype=float)
     if min(len(x), len(y)) < 2 or not (spread_seen(x) or spread_seen(y)):
         return Interval(math.nan, math.nan), math.nan
-    parts = np.array([_standard_error(x), _standard_error(y)]) ** 2
+    return welch_of(Sample.of(x.tolist()), Sample.of(y.tolist()))
+
+
+def welch_of(one: Sample, other: Sample) -> tuple[Interval, float]:
+    """`welch` of samples of which only means and standard deviations are known; NaN where the latter are not, or are 0.
+
+    NaN also where a sample has a single number.
+    """
+    parts = np.array([one.error, other.error]) ** 2
     error = math.sqrt(parts.sum())
-    freedom = float(parts.sum() ** 2 / (parts**2 / np.array([len(x) - 1, len(y) - 1])).sum())
-    difference = float(x.mean() - y.mean())
+    if not error > 0 or not one.n or not other.n:
+        return Interval(math.nan, math.nan), math.nan
+    freedom = float(parts.sum() ** 2 / (parts**2 / np.array([one.n - 1, other.n - 1])).sum())
+    difference = one.mean - other.mean
     half = float(special.stdtrit(freedom, 1 - LEVEL / 2)) * error
     p = float(2 * special.stdtr(freedom, -abs(difference) / error))
     return Interval(difference - half, difference + half), p

@@ -21,7 +21,7 @@ def lines(papers: Sequence[PaperEquations]) -> Iterator[str]:
 def count(papers: Sequence[PaperEquations]) -> str:
     """How many equations have which verdict."""
     every = [equation for paper in papers for equation in paper.equations]
-    found = Counter(equation.verdict for equation in every)
+    found = Counter[str](equation.verdict for equation in every)
     return f"{len(every)} equations and sentences: {', '.join(f'{found[name]} {name}' for name in VERDICTS)}."
 
 

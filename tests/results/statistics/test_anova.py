@@ -13,7 +13,7 @@ from statsmodels.formula.api import ols
 from statsmodels.stats.anova import anova_lm
 
 from results.analysis.factors import PAIR, TRIPLET, factors_of
-from results.statistics.anova import anova
+from results.statistics.anova import anova, anova_of_printed
 
 RNG = np.random.default_rng(11)
 MATRIX = RNG.normal(size=(5, 3, 4)) + np.arange(5)[:, None, None] + 2 * RNG.normal(size=4)
@@ -58,6 +58,21 @@ def test_it_is_statsmodels_analysis_of_variance(pairs: int, triplets: int, seeds
         assert own == pytest.approx(tuple(theirs.loc[name, ["sum_sq", "df", "F", "PR(>F)"]]))
     assert found.freedom == theirs.loc["Residual", "df"]
     assert found.seeds == pytest.approx(theirs.loc["C(s)", "sum_sq"] / theirs["sum_sq"].sum())
+
+
+def test_of_means_and_deviations_it_is_statsmodels_without_seeds() -> None:
+    y = MATRIX[:, :, :3]
+    rows = [{"p": i, "t": j, "y": y[i, j, s]} for i, j, s in itertools.product(*map(range, y.shape))]
+    theirs = anova_lm(ols("y ~ C(p) * C(t)", pd.DataFrame(rows)).fit(), typ=2)
+    found = anova_of_printed(y.mean(2), y.std(2, ddof=1), 3, LEVELS)
+    for effect, name in zip(found.effects, ("C(p)", "C(t)", "C(p):C(t)"), strict=True):
+        own = (effect.squares, effect.freedom, effect.f, effect.p)
+        assert own == pytest.approx(tuple(theirs.loc[name, ["sum_sq", "df", "F", "PR(>F)"]]))
+    assert found.freedom == theirs.loc["Residual", "df"]
+    assert math.isnan(found.seeds)
+    level, within = found.factors[0].levels[0], theirs.loc["Residual", "sum_sq"] / 30
+    low, high = stats.t.interval(0.95, 30, y[0].mean(), math.sqrt(within / 9))
+    assert (level.interval.low, level.interval.high) == pytest.approx((low, high))
 
 
 def test_one_factor_of_two_levels_is_the_paired_t_test() -> None:

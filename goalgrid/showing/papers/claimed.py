@@ -1,0 +1,47 @@
+"""`goalgrid claims`: the papers' sentences, held against their printed tables and against a grid's trials."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from goalgrid.planning.overview import recall
+from goalgrid.showing.tables import measured, start
+from goalgrid.terminal.options import all_known
+from grid.store.home import Home
+from results.reference.reading import PAPERS
+
+if TYPE_CHECKING:
+    from results.analysis.claims import Judged
+
+
+def sources(
+    paper: str | None, grid: str | None, home: Home, overrides: Sequence[str] = ()
+) -> "list[tuple[str, list[Judged]]]":
+    """What the papers' own tables say of their claims, and what the finished trials of a grid say.
+
+    Args:
+        paper: a name in `PAPERS`; a grid, if `grid` is None and no paper has this name; None: all papers.
+
+    Raises:
+        UserError: no such paper or grid, or records cannot be read.
+        NothingDone: no trial of the grid is done.
+    """
+    from results.analysis.claims import judged_by_print, judged_by_trials
+
+    if grid is None and paper is not None and paper not in PAPERS:
+        paper, grid = None, paper
+    all_known(*([("paper", paper, PAPERS)] if paper else []))
+    papers = [paper] if paper else list(PAPERS)
+    found = [("printed", judged_by_print(papers))]
+    if grid is not None:
+        known = recall(grid, home, overrides)
+        cells, scores = measured(known, home, anew=start(grid, home, overrides))
+        found.append((known.name, judged_by_trials(papers, cells, scores)))
+    return found
+
+
+PAGE = """# The papers' claims
+
+After reading this page you know which sentences of the four papers their own tables bear out. The program wrote it:
+`goalgrid claims --format markdown`. `goalgrid claims goal demo` holds the claims of a paper against the trials of a
+grid, too; `--comparisons` shows each comparison. Claims on runs that were made here: [papers.md](papers.md).
+"""

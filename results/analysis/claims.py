@@ -1,0 +1,195 @@
+"""Whether a paper's sentence holds: its inequalities tested on printed means and spreads, or on one's own trials."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from itertools import combinations
+
+from grid.expansion import Cell
+from results.analysis.agreement import Agreement, agreement
+from results.layouts.captions import block_title
+from results.records.scores import Scores
+from results.reference import claims as reference
+from results.reference.claims import Claim
+from results.reference.reading import Result, results
+from results.statistics.significance import LEVEL, Sample, holm, paired_t, welch_of
+
+HOLDS, FAILS, UNTOLD, ABSENT = "holds", "fails", "cannot be told", "no such cells"
+ROUNDING = 0.05
+"""The least standard deviation behind a printed ±0.0."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A value of a cell, measured or printed.
+
+    Args:
+        block: what both sides of a comparison share: data set, protocol and swept values.
+        seeds: of `sample.values`, where these are known.
+    """
+
+    recipe: str
+    objective: str
+    block: str
+    metric: str
+    sample: Sample
+    seeds: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.recipe}:{self.objective}"
+
+    def axis(self, name: str) -> str:
+        """The value of an axis that a claim may hold fixed."""
+        pair, _, triplet = self.objective.partition("_")
+        return {"recipe": self.recipe, "objective": self.objective, "pair": pair, "triplet": triplet}[name]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A cell that a claim calls better, and a cell that it calls worse."""
+
+    better: str
+    than: str
+    block: str
+    metric: str
+    difference: float
+    p: float
+    """Two-sided: paired t by seed where seeds pair, Welch's test elsewhere; NaN: there is no spread to test by."""
+    holm: float = math.nan
+    """p, adjusted for all comparisons of the claim."""
+
+    @property
+    def verdict(self) -> str:
+        if not self.holm < LEVEL:
+            return UNTOLD
+        return HOLDS if self.difference > 0 else FAILS
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A claim, held against the values of one source."""
+
+    paper: str
+    claim: Claim
+    comparisons: tuple[Comparison, ...] = ()
+    agreements: tuple[Agreement, ...] = ()
+    n: int | None = None
+    """Number of runs behind a value, if all values have equally many and the source says it."""
+
+    @property
+    def verdicts(self) -> list[str]:
+        """Of each comparison or agreement."""
+        return [each.verdict for each in self.comparisons] + [each.verdict for each in self.agreements]
+
+    @property
+    def verdict(self) -> str:
+        """By tests. Every: holds if all comparisons hold, fails if any is reversed. Most: if more than half are."""
+        verdicts = self.verdicts
+        if not verdicts:
+            return ABSENT
+        holding, failing = verdicts.count(HOLDS), verdicts.count(FAILS)
+        if self.claim.quantifier == "most":
+            return HOLDS if 2 * holding > len(verdicts) else FAILS if 2 * failing > len(verdicts) else UNTOLD
+        return FAILS if failing else HOLDS if holding == len(verdicts) else UNTOLD
+
+    @property
+    def in_means(self) -> str:
+        """By the means alone, without a test."""
+        signs = [each.difference > 0 for each in self.comparisons] + [each.tau > 0 for each in self.agreements]
+        if not signs:
+            return ABSENT
+        enough = 2 * sum(signs) > len(signs) if self.claim.quantifier == "most" else all(signs)
+        return HOLDS if enough else FAILS
+
+    @property
+    def against(self) -> list[Comparison]:
+        """The comparisons that contradict the claim in the means, the largest difference first."""
+        return sorted((each for each in self.comparisons if each.difference < 0), key=lambda each: each.difference)
+
+
+def as_entry(result: Result) -> Entry:
+    """A printed number as the value of a cell."""
+    value = result.value
+    std = math.nan if math.isnan(value.std) else max(value.std, ROUNDING)
+    block = f"{result.dataset} ({result.protocol})"
+    recipe, objective = result.recipe or result.model, result.objective or result.loss.partition(" [")[0]
+    return Entry(recipe, objective, block, result.metric, Sample(value.mean, std, value.n))
+
+
+def printed(claim: Claim) -> list[Entry]:
+    """The values that the claim's tables print."""
+    found = [result for table in claim.tables for result in results(table) if result.metric in claim.metrics]
+    return [as_entry(result) for result in found if not math.isnan(result.value.mean)]
+
+
+def measured(claim: Claim, cells: Sequence[Cell], scores: Scores) -> list[Entry]:
+    """The values of finished trials."""
+    entries = []
+    for cell in cells:
+        block = block_title((f"{cell.dataset} ({scores.protocol_of(cell)})", "", cell.swept)).removeprefix(" on ")
+        for metric in claim.metrics:
+            score = scores.of(cell, metric)
+            if score.n:
+                sample = Sample.of(score.values)
+                entries.append(Entry(cell.recipe, cell.objective, block, metric, sample, score.seeds))
+    return entries
+
+
+def judge(paper: str, claim: Claim, entries: Sequence[Entry]) -> Judged:
+    """The claim, held against these values."""
+    sizes = {entry.sample.n for entry in entries}
+    n = sizes.pop() if len(sizes) == 1 else None
+    if claim.kind == "same order":
+        return Judged(paper, claim, agreements=tuple(_agreements(claim, entries)), n=n)
+    found = list(_comparisons(claim, entries))
+    adjusted = holm([each.p for each in found]).tolist()
+    return Judged(paper, claim, tuple(replace(each, holm=p) for each, p in zip(found, adjusted, strict=True)), n=n)
+
+
+def judged_by_print(names: Iterable[str]) -> list[Judged]:
+    """All claims of these papers, held against their own tables."""
+    return [judge(own.paper, claim, printed(claim)) for own in map(reference.claims, names) for claim in own.claims]
+
+
+def judged_by_trials(names: Iterable[str], cells: Sequence[Cell], scores: Scores) -> list[Judged]:
+    """All claims of these papers, held against finished trials."""
+    papers = [reference.claims(name) for name in names]
+    return [judge(own.paper, claim, measured(claim, cells, scores)) for own in papers for claim in own.claims]
+
+
+def _comparisons(claim: Claim, entries: Sequence[Entry]) -> Iterable[Comparison]:
+    better, worse = (
+        [entry for entry in entries if any(fnmatchcase(entry.name, pattern) for pattern in patterns)]
+        for patterns in (claim.better, claim.than)
+    )
+    for one in better:
+        for other in worse:
+            shared = (one.block, one.metric) == (other.block, other.metric)
+            if shared and one.name != other.name and all(one.axis(name) == other.axis(name) for name in claim.same):
+                difference, p = _difference(one, other)
+                yield Comparison(one.name, other.name, one.block, one.metric, difference, p)
+
+
+def _difference(one: Entry, other: Entry) -> tuple[float, float]:
+    """Seed by seed where the cells share start weights and batches: one recipe, and two or more seeds in common."""
+    mine, theirs = (dict(zip(entry.seeds, entry.sample.values, strict=True)) for entry in (one, other))
+    both = [seed for seed in mine if seed in theirs]
+    if one.recipe == other.recipe and len(both) > 1:
+        differences = [mine[seed] - theirs[seed] for seed in both]
+        return sum(differences) / len(differences), paired_t(differences)
+    return one.sample.mean - other.sample.mean, welch_of(one.sample, other.sample)[1]
+
+
+def _agreements(claim: Claim, entries: Sequence[Entry]) -> Iterable[Agreement]:
+    """Of every two blocks and recipes that share three objectives or more."""
+    grouped: dict[tuple[str, str, str], dict[str, Entry]] = {}
+    for entry in entries:
+        grouped.setdefault((entry.metric, entry.recipe, entry.block), {})[entry.objective] = entry
+    for (key, mine), (other, theirs) in combinations(grouped.items(), 2):
+        shared = [name for name in mine if name in theirs]
+        if key[0] == other[0] and len(shared) > 2:
+            titles = (f"{key[1]} on {key[2]}", f"{other[1]} on {other[2]}")
+            pairs = [(mine[name].sample, theirs[name].sample) for name in shared]
+            yield agreement(titles, key[0], pairs)

@@ -1,0 +1,111 @@
+"""What `goalgrid claims` says: each sentence of a paper, whether it holds, and the comparisons behind that."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from results.analysis.claims import ABSENT, FAILS, HOLDS, Comparison, Judged
+from results.analysis.documents import Document, DocumentSection, Sheet
+from results.analysis.effects_text import finite, interval_text, p_text
+from results.records.rounding import written
+
+MOST = 3
+"""Contradicting comparisons that a line names."""
+
+
+def document(sources: Sequence[tuple[str, Sequence[Judged]]], *, comparisons: bool = False) -> Document:
+    """A section for every claim, with a line for each source: `printed`, or the name of a grid.
+
+    Args:
+        comparisons: with a table of all comparisons.
+    """
+    sections = []
+    for found in zip(*(judged for _, judged in sources), strict=True):
+        claim = found[0].claim
+        parts: list[str | Sheet] = [f'"{claim.sentence}."']
+        for (source, _), own in zip(sources, found, strict=True):
+            parts.append(line(source, own))
+            parts += _sheets(source, own) if comparisons else []
+        sections.append(DocumentSection(f"{found[0].paper} {claim.where}: {claim.name}", tuple(parts)))
+    return Document(tuple(sections), FOOTER)
+
+
+def line(source: str, judged: Judged) -> str:
+    """The verdict by tests, and by the means alone."""
+    if judged.verdict == ABSENT:
+        return f"{source}: {ABSENT}."
+    if judged.agreements:
+        agreements = judged.agreements
+        low = min(agreements, key=lambda each: each.tau)
+        counted = f"{_counted(judged)} of {len(agreements)} pairs of blocks; least tau {written(low.tau, 2)} "
+        return f"{source}: {judged.verdict}; {counted}{interval_text(low.interval)}, {_pair(low.blocks)}, {low.metric}."
+    many, right = len(judged.comparisons), sum(each.difference > 0 for each in judged.comparisons)
+    runs = f", n = {judged.n}" if judged.n else ""
+    tests = f"{_counted(judged)} of {_comparisons(many)}{runs}"
+    if all(math.isnan(each.p) for each in judged.comparisons):
+        tests = f"{_comparisons(many)} without a spread to test by{runs}"
+    against = "; ".join(
+        f"{_minus(each)}, {each.block}, {each.metric}: {written(each.difference, sign='+')}"
+        for each in judged.against[:MOST]
+    )
+    contradicted = f". Against it most: {against}" if against else ""
+    return f"{source}: {judged.verdict}; {tests}. In the means it {judged.in_means}: {right} of {many}{contradicted}."
+
+
+def for_programs(sources: Sequence[tuple[str, Sequence[Judged]]]) -> list[dict[str, Any]]:
+    """The verdicts for JSON, unrounded."""
+    every = [(source, own) for source, judged in sources for own in judged]
+    told = [{"source": source, "verdict": own.verdict, "in_means": own.in_means} for source, own in every]
+    return [
+        finite(asdict(own)) | {"claim": own.claim.model_dump()} | more
+        for (_, own), more in zip(every, told, strict=True)
+    ]
+
+
+def _minus(comparison: Comparison) -> str:
+    """`con_nca minus con_con of fc-bow`; two recipes stand before their objectives."""
+    (one, mine), (other, theirs) = (name.split(":", 1) for name in (comparison.better, comparison.than))
+    if one == other:
+        return f"{mine} minus {theirs} of {one}"
+    return f"{comparison.better} minus {comparison.than}"
+
+
+def _counted(judged: Judged) -> str:
+    reversed_ = judged.verdicts.count(FAILS)
+    return f"{judged.verdicts.count(HOLDS)} hold and {reversed_ or 'none'} {'are' if reversed_ > 1 else 'is'} reversed"
+
+
+def _comparisons(many: int) -> str:
+    return f"{many} comparison{'s' * (many != 1)}"
+
+
+def _pair(blocks: tuple[str, str]) -> str:
+    return " and ".join(blocks)
+
+
+def _sheets(source: str, judged: Judged) -> Iterator[Sheet]:
+    if judged.comparisons:
+        head = ("better minus worse", "block", "metric", "difference", "p", "Holm", "")
+        rows = tuple(
+            (f"{each.better} minus {each.than}", each.block, each.metric, written(each.difference, sign="+"),
+             p_text(each.p), p_text(each.holm), each.verdict)
+            for each in judged.comparisons
+        )  # fmt: skip
+        yield Sheet(source, head, rows)
+    if judged.agreements:
+        alike = tuple(
+            (_pair(each.blocks), each.metric, str(each.cells), written(each.tau, 2), interval_text(each.interval),
+             each.verdict)
+            for each in judged.agreements
+        )  # fmt: skip
+        yield Sheet(source, ("blocks", "metric", "cells", "tau", "95 % interval", ""), alike)
+
+
+FOOTER = (
+    "Holds: each comparison of the sentence is significant at 5 % after Holm's correction over its comparisons; fails: "
+    "a comparison is significantly reversed; cannot be told: neither. Of a sentence that says generally or most, more "
+    "than half of the comparisons decide.",
+    "Test: paired t by seed for trials of one recipe, Welch's t elsewhere. A printed ±0.0 counts as ±0.05.",
+    "Same order: Kendall's tau-b of the cells of two blocks; holds if its 95 % interval over seeds lies above 0.",
+)

@@ -1,0 +1,127 @@
+"""The papers' claims: each holds on values that bear it out, and fails on values that contradict it."""
+
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from goalgrid.showing.papers import claimed
+from grid.store.home import Home
+from results.analysis import claims_text
+from results.analysis.agreement import agreement
+from results.analysis.claims import ABSENT, FAILS, HOLDS, UNTOLD, Entry, Judged, judge, judged_by_print, printed
+from results.analysis.documents import as_markdown
+from results.reference.claims import Claim, claims
+from results.reference.reading import PAPERS
+from results.statistics.rank_correlation import kendall
+from results.statistics.significance import Sample
+
+from ...conftest import ROOT, Goalgrid
+
+WRITE = "goalgrid claims --format markdown > docs/claims.md"
+CLAIMS = {f"{paper} {claim.name}": claim for paper in PAPERS for claim in claims(paper).claims}
+RNG = np.random.default_rng(5)
+
+
+@pytest.fixture(scope="module")
+def by_print() -> list[Judged]:
+    return judged_by_print(PAPERS)
+
+
+def borne_out(claim: Claim) -> list[Entry]:
+    """The printed cells with values of three runs that the claim is right about."""
+    found = printed(claim)
+    order = {name: 50.0 + place for place, name in enumerate(dict.fromkeys(entry.objective for entry in found))}
+
+    def value(entry: Entry) -> float:
+        if claim.kind == "same order":
+            return order[entry.objective]
+        return 80.0 if any(fnmatchcase(entry.name, pattern) for pattern in claim.better) else 60.0
+
+    return [replace(entry, sample=Sample(value(entry), 0.1, 3)) for entry in found]
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_holds_where_it_is_right_and_fails_on_a_counter_example(name: str) -> None:
+    claim, entries = CLAIMS[name], borne_out(CLAIMS[name])
+    assert judge("", claim, entries).verdict == judge("", claim, entries).in_means == HOLDS
+    first = entries[0]
+    block = (first.recipe, first.block, first.metric)
+    wrong = [
+        replace(entry, sample=replace(entry.sample, mean=120 - entry.sample.mean))
+        if claim.kind == "better" or (entry.recipe, entry.block, entry.metric) == block
+        else entry
+        for entry in entries
+    ]
+    assert judge("", claim, wrong).verdict == judge("", claim, wrong).in_means == FAILS
+    if claim.kind == "better" and claim.quantifier == "every":
+        compared = judge("", claim, entries).comparisons[0].better
+        better = next(entry for entry in entries if entry.name == compared)
+        one = [replace(entry, sample=Sample(40, 0.1, 3)) if entry is better else entry for entry in entries]
+        assert judge("", claim, one).verdict == judge("", claim, one).in_means == FAILS
+    spread = [replace(entry, sample=replace(entry.sample, std=200.0)) for entry in entries]
+    assert judge("", claim, spread).verdict == UNTOLD
+    assert judge("", claim, []).verdict == ABSENT
+
+
+def test_printed_means_are_compared_by_welchs_test_and_holm(by_print: list[Judged]) -> None:
+    found = next(each for each in by_print if each.claim.name == "pair weights")
+    own = [each for each in found.comparisons if (each.better, each.metric) == ("vsepp-r152:sig-ms_con", "i2t_r1")]
+    expected = stats.ttest_ind_from_stats(35.6, 0.1, 3, 33.9, 0.9, 3, equal_var=False).pvalue
+    assert [each.p for each in own] == pytest.approx([expected])
+    assert own[0].than == "vsepp-r152:con_con"
+    ordered = sorted(found.comparisons, key=lambda each: each.p)
+    largest = 0.0
+    for place, each in enumerate(ordered):
+        largest = max(largest, min(1.0, each.p * (len(ordered) - place)))
+        assert each.holm == pytest.approx(largest)
+
+
+def test_trials_of_one_recipe_are_compared_by_seed_and_others_are_not() -> None:
+    one, other = RNG.normal(60, 3, 4), RNG.normal(50, 3, 5)
+    entries = [
+        Entry("r", "selhn", "b", "rsum", Sample.of(one.tolist()), (0, 1, 2, 3)),
+        Entry("r", "triplet", "b", "rsum", Sample.of(other.tolist()), (4, 3, 2, 1, 0)),
+        Entry("vse-fc", "con_con", "b", "rsum", Sample.of(one.tolist()), (0, 1, 2, 3)),
+        Entry("vse-mlp", "con_con", "b", "rsum", Sample.of(other.tolist()), (0, 1, 2, 3, 4)),
+    ]
+    (paired,) = judge("", CLAIMS["selhn SelHN on VSE"], entries).comparisons
+    assert paired.p == pytest.approx(stats.ttest_rel(one, other[:0:-1]).pvalue)
+    (unpaired,) = judge("", CLAIMS["selhn more layers"], entries).comparisons
+    assert unpaired.p == pytest.approx(stats.ttest_ind(one, other, equal_var=False).pvalue)
+
+
+def test_tau_is_kendalls_and_its_interval_is_over_seeds() -> None:
+    x, y = RNG.integers(0, 5, 12).astype(float), RNG.integers(0, 5, 12).astype(float)
+    assert kendall(x, y) == pytest.approx(stats.kendalltau(x, y).statistic)
+    base = np.arange(8.0)
+    runs = [base[:, None] + RNG.normal(0, 1, (8, 4)) for _ in range(2)]
+    known = [tuple(Sample.of(values.tolist()) for values in pair) for pair in zip(*runs, strict=True)]
+    told = [tuple(Sample(each.mean, each.std, each.n) for each in pair) for pair in known]
+    taus = np.arctanh([kendall(runs[0][:, s], runs[1][:, s]) for s in range(4)])
+    low, high = np.tanh(stats.t.interval(0.95, 3, taus.mean(), stats.sem(taus)))
+    found = agreement(("a", "b"), "rsum", known)  # type: ignore[arg-type]
+    assert (found.interval.low, found.interval.high) == pytest.approx((low, high))
+    assert found.verdict == "holds"
+    assert agreement(("a", "b"), "rsum", told).verdict == "holds"  # type: ignore[arg-type]
+    turned = [(one, replace(other, mean=-other.mean)) for one, other in told]
+    assert agreement(("a", "b"), "rsum", turned).verdict == "fails"
+
+
+def test_the_page_is_what_the_tables_say(by_print: list[Judged]) -> None:
+    now = claimed.PAGE + "\n" + as_markdown(claims_text.document([("printed", by_print)]))
+    assert (ROOT / "docs" / "claims.md").read_text(encoding="utf-8") == now, f"docs/claims.md is old; write it: {WRITE}"
+    assert all(each.comparisons or each.agreements for each in by_print)
+
+
+def test_ones_own_trials_stand_beside_the_printed_numbers(goalgrid: Goalgrid, trained: Home, tmp_path: Path) -> None:
+    shown = goalgrid("claims", "demo", "--comparisons", runs=trained.path).stdout
+    assert "demo: no such cells." in shown
+    assert "frozen-bow" not in shown
+    assert "cnn-bow:sig-ms_cir minus cnn-bow:con_con" in shown
+    wrong = goalgrid("claims", "gaol", "demo", runs=trained.path)
+    assert (wrong.returncode, "Did you mean 'goal'?" in wrong.stderr) == (2, True)
+    assert goalgrid("claims", "goal", "demo", runs=tmp_path).returncode == 3
