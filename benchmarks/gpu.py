@@ -64,7 +64,7 @@ from retrieval.splits.pairs import Pairs, Split
 from runners.gpu import memory_probe
 from runners.gpu.estimate import Shapes, estimate
 from runners.training.inputs import Batch, Inputs, batches, prepare
-from runners.training.learner import Learner, optimizer
+from runners.training.learner import Learner, objective_of, optimizer
 from runners.training.machine import Machine
 from runners.training.trainer import Trainer
 
@@ -173,7 +173,7 @@ def tuned(settings: TrialSettings, inputs: Inputs) -> Callable[[], None]:
     device, read = inputs.device, reading(settings, inputs)
     shape, words = inputs.pairs.train.images.shape, len(inputs.reader)
     model = Vse(settings.model, shape, words, seed=0).to(device).train()
-    adam = optimizer(model.groups(), settings.train)
+    adam = optimizer(model, objective_of(settings, device), settings.train)
 
     def step() -> None:
         images, tokens, _ = next(read).on(device)

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad, softplus
 
 from objectives.hinge import soft_margin
@@ -116,11 +117,37 @@ COUNTS: dict[str, Callable[[Triplets, float], Tensor]] = {
     "released": count_as_released,
 }
 
-CONTRASTIVE: dict[str, Callable[..., Tensor]] = {
+
+class ImageTextContrast(nn.Module):
+    """Mean over an anchor's positives of -log(exp(s / temperature) / sum of exp(s / temperature)): ITC of X-VLM.
+
+    Other texts of the anchor's image in the batch are positives too, and share the label. The temperature is learnt.
+
+    Args:
+        temperature: the value that training begins with.
+    """
+
+    def __init__(self, *, temperature: float = 0.07) -> None:
+        super().__init__()
+        self.temperature = nn.Parameter(torch.tensor(temperature))
+
+    def forward(self, t: Triplets) -> Float[Tensor, "*a 1"]:
+        t.notes["temperature"] = self.temperature
+        triplet = t.finite()
+        others = (triplet.s_neg / self.temperature).where(t.exists, -torch.inf)
+        logits = torch.cat([(triplet.s_pos / self.temperature).expand(*others.shape[:-1], 1), others], dim=-1)
+        alike = torch.zeros_like(t.exists) if t.false_negative is None else t.false_negative & t.exists
+        own = pad(alike, (1, 0), value=True)
+        mean = logits.where(own, 0.0).sum(-1, keepdim=True) / own.sum(-1, keepdim=True)
+        return torch.logsumexp(logits, dim=-1, keepdim=True) - mean
+
+
+CONTRASTIVE: dict[str, Callable[..., Any]] = {
     "nt-xent-hn": nt_xent,
     "infonce": infonce,
     "unified": unified,
     "unified-weighted": unified_weighted,
     "unified-adaptive": unified_adaptive,
     "adopt": adopt,
+    "itc": ImageTextContrast,
 }

@@ -158,7 +158,7 @@ class ScoresObjective(Objective):
     """
 
     def __init__(self, loss: Callable[[Float[Tensor, "b b"]], Float[Tensor, ""]]) -> None:
-        super().__init__(lambda t: t.s_neg, k=None, remines=False)
+        super().__init__(lambda t: t.s_neg, k=None, remines=False, reduction="average")
         self.of_scores = loss
 
     def forward(

@@ -1,6 +1,7 @@
 """VSE: two encoders into one space of unit vectors, scored by their product or by what a scorer makes of sets."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -97,12 +98,28 @@ class Vse(nn.Module):
         vectors = nn.functional.normalize(values.float(), dim=-1) * present[..., None]
         return self.scorer.text_whole(Sets(vectors, lengths.cpu()))
 
+    def embed_pairs(
+        self, images: Tensor, texts: Tensor, lengths: Int[Tensor, " b"]
+    ) -> tuple[Float[Tensor, "b d"], Float[Tensor, "b d"], Float[Tensor, "b m c"], Float[Tensor, "b n k"]]:
+        """Unit vectors of images and of their captions; and what a fusion encoder reads: tokens, and states."""
+        encoders: Any = self.image, self.text
+        tokens, states = encoders[0].tokens(images), encoders[1].states(texts, lengths)
+        vectors = (encoder.project(part[:, 0]) for encoder, part in zip(encoders, (tokens, states), strict=True))
+        image, text = (nn.functional.normalize(vector.float(), dim=-1) for vector in vectors)
+        return image, text, tokens, states
+
     def scores(self, image: Embedded, text: Embedded) -> Float[Tensor, "i t"]:
         """Scores of all images by all texts."""
         if isinstance(image, Tensor) and isinstance(text, Tensor):
             return image @ text.T
         assert self.scorer is not None
         return self.scorer(image, text)
+
+    def heavy(self) -> list[nn.Module]:
+        """The networks in which training spends its time, as it calls them."""
+        if self.fusion is None:
+            return [self.image, self.text]
+        return [*(encoder.get_submodule("backbone") for encoder in (self.image, self.text)), self.fusion]
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """Parameters that may learn, by learning rate: those of the heads, of the image and of the text backbone."""
@@ -114,7 +131,7 @@ class Vse(nn.Module):
         return {kind: parameters for kind, parameters in groups.items() if parameters}
 
     def parts(self) -> list[str]:
-        """The named part of each of `parameters()`, in their order: `last`, `image`, `text` or `scorer`.
+        """The named part of each of `parameters()`, in their order: `last`, `image`, `text`, `scorer` or `fusion`.
 
         `last` is the image encoder's last linear map, without those of its backbone and its pooling; an encoder of a
         user's own may have none.

@@ -132,6 +132,15 @@ LOSSES: dict[str, ObjectiveEntry] = {
         known_as="ADOPT",
         reduction=("mean", "average"),
     ),
+    "itc": ObjectiveEntry(
+        "contrastive",
+        "X-VLM §3.3, released code",
+        "log(sum of exp(s / temperature)) - mean over texts of the same image of s / temperature, temperature learnt",
+        {"temperature": same("divides the similarities; learnt from this value on", 0.07)},
+        mining=Mining("all", fixed=True),
+        known_as="ITC",
+        reduction=("average", "average"),
+    ),
     "binomial": ObjectiveEntry(
         "pairwise",
         "GOAL Eq. (11), integrated",

@@ -20,6 +20,7 @@ class Reader(NamedTuple):
     warms_up: bool
 
 
+_IN_STEPS = ReadWhere(lambda own, _: own.schedule == "steps", "schedule = steps")
 _WORDS = ReadWhere(lambda _, by: by.model.text.tokenizer is None, "a text encoder that reads words")
 _OWN = ReadWhere(lambda own, _: own.vocabulary is None, "no dataset.vocabulary")
 _TEXT_LEARNS = ReadWhere(lambda _, by: not getattr(by.model.text, "frozen", True), "a text backbone that learns")
@@ -92,10 +93,27 @@ class TrainSettings(Settings):
     )
     lr: PositiveFloat = Field(2e-4, description="learning rate of the first epochs")
     weight_decay: NonNegativeFloat = Field(0.0, description="strength of the weight decay; 0: none")
-    decay_every: Annotated[PositiveInt, Unit("epochs")] = Field(
+    undecayed: Annotated[
+        Literal["none", "biases-and-norms"],
+        IdentityDefault("none"),
+        ReadWhere(lambda own, _: own.weight_decay > 0, "weight_decay above 0"),
+    ] = Field("none", description="weights without weight decay; biases and norms are told by name, as in X-VLM")
+    beta2: Annotated[float, Field(gt=0, lt=1), IdentityDefault(0.999)] = Field(
+        0.999, description="Adam's decay of the mean of squared gradients"
+    )
+    schedule: Annotated[Literal["steps", "linear"], IdentityDefault("steps")] = Field(
+        "steps", description="steps: the learning rate falls by decay_factor; linear: it rises from 0, then falls to 0"
+    )
+    rise_share: Annotated[
+        float,
+        Field(ge=0, lt=1),
+        IdentityDefault(0.1),
+        ReadWhere(lambda own, _: own.schedule == "linear", "schedule = linear"),
+    ] = Field(0.1, description="share of all training steps in which the learning rate rises")
+    decay_every: Annotated[PositiveInt, Unit("epochs"), _IN_STEPS] = Field(
         15, description="epochs between two steps of the learning rate"
     )
-    decay_factor: Annotated[float, Field(gt=0, le=1)] = Field(
+    decay_factor: Annotated[float, Field(gt=0, le=1), _IN_STEPS] = Field(
         0.1, description="what the learning rate is multiplied by at each step"
     )
     warmup_epochs: Annotated[NonNegativeInt, Unit("epochs"), IdentityDefault(0), _WARMS_UP] = Field(

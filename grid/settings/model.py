@@ -32,7 +32,6 @@ class ModelSettings(Settings):
     fusion: Annotated[FusionSettings, IdentityDefault(NoFusionSettings())] = Field(
         NoFusionSettings(), description="what looks at an image and a caption together, beside the two encoders"
     )
-
     networks: Annotated[Literal["single", "twins"], IdentityDefault("single")] = Field(
         "single", description="twins: two networks on the same batches, as NCR's co-teaching; their scores are averaged"
     )
@@ -48,6 +47,14 @@ class ModelSettings(Settings):
         own = [part for part in (self.image, self.text) if isinstance(part, Pretrained)]
         others = [self.fusion.file, None if isinstance(self.text, Pretrained) else self.text.tokenizer]
         return own + [part for part in others if part is not None]
+
+    @model_validator(mode="after")
+    def _twins_have_no_fusion(self) -> Self:
+        if self.networks == "twins" and not isinstance(self.fusion, NoFusionSettings):
+            raise ValueError(
+                f"networks = twins and fusion {self.fusion.kind} do not go together: set networks = single"
+            )
+        return self
 
     @model_validator(mode="after")
     def _encoders_fit_the_scorer(self) -> Self:

@@ -150,7 +150,7 @@ def without_weights(learner: Learner, mode: FakeTensorMode, trace: Trace) -> Non
     """Take the weights from the model, and count them."""
     for module in (learner.model, learner.objective):
         emptied(module, mode, trace)
-    learner.optimizer = optimizer(learner.model.groups(), learner.settings.train)
+    learner.optimizer = optimizer(learner.model, learner.objective, learner.settings.train)
 
 
 def learner_of(settings: TrialSettings, shapes: Shapes, places: Places) -> Learner:

@@ -303,12 +303,17 @@ def _one_of_each(order: Int[Tensor, " t"], split: Split) -> Int[Tensor, " i"]:
     return order[torch.from_numpy(np.sort(first))]
 
 
-def check_replicas(train: TrainSettings, captions: int, replicas: int) -> None:
+def check_replicas(model: ModelSettings, train: TrainSettings, captions: int, replicas: int) -> None:
     """Check that every batch of an epoch's captions has at least one pair for every replica.
 
     Raises:
-        UserError: a batch is too small.
+        UserError: a batch is too small, or the model has a fusion encoder, which draws negatives from the whole batch.
     """
+    if replicas > 1 and model.fusion.kind != "none":
+        raise UserError(
+            f"resources.replicas = {replicas}, and fusion {model.fusion.kind!r} draws negatives from a whole batch: "
+            "set resources.replicas = 1."
+        )
     least = min(map(len, _split(torch.arange(captions), train)), default=0)
     if replicas > 1 and least < replicas:
         raise UserError(

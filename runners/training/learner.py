@@ -14,6 +14,8 @@ from grid.identity import derived_seed
 from grid.settings import TrainSettings, TrialSettings
 from objectives.mining import product
 from objectives.objective import Objective
+from retrieval.fusion.encoder import FusionEncoder
+from retrieval.fusion.matching import matching_loss
 from retrieval.model import Embedded, Vse
 from retrieval.scorers.sets import Sets
 from retrieval.twins import Twins
@@ -35,6 +37,8 @@ class Learner:
     """What this replica exchanges with the others."""
     epoch = 0
     lr = 0.0
+    _steps = 1
+    """Of an epoch."""
 
     def __init__(self, settings: TrialSettings, inputs: Inputs) -> None:
         self.settings, self.inputs = settings, inputs
@@ -42,36 +46,43 @@ class Learner:
         self.model = model_of(settings, inputs)
         if settings.train.compile:
             for network in self.model.networks:
-                network.image.compile()
-                network.text.compile()
+                for part in network.heavy():
+                    part.compile()
         self.objective = objective_of(settings, inputs.device)
         self._mining = self.objective
         estimated = CLEAN.get(settings.objective.name)
         train = inputs.pairs.train
         self.clean = estimated(settings, len(train.captions), train.matched) if estimated else None
-        own = list(self.objective.parameters())
-        self.optimizer = optimizer(self.model.groups(), settings.train, own)
-        self._weights = [*self.model.parameters(), *own]
-        self._parts = [*self.model.parts(), *["objective"] * len(own)]
+        self.optimizer = optimizer(self.model, self.objective, settings.train)
+        self._parts = [*self.model.parts(), *["objective"] * len(list(self.objective.parameters()))]
         self._members = dict[tuple[bool, ...], Bool[Tensor, "parts g"]]()
 
     def begin(self, epoch: int) -> Epoch:
         """Set rates, modes and mining as the recipe says for this epoch, and return its batches."""
         train = self.settings.train
         set_tf32(train)
-        self.epoch, self.lr = epoch, learning_rate(train, epoch)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.lr * group["factor"]
+        self.epoch = epoch
+        self._set_rates(learning_rate(train, epoch))
         self.model.hold_image_backbone(epoch < train.frozen_epochs)
         self.model.train()
         self.objective.train()
         warming = epoch < train.warmup_epochs
         self._mining = self.objective.with_all_negatives() if warming else self.objective
         found = batches(self.settings, self.inputs, epoch, self.exchange)
+        self._steps = len(found)
         if self.clean is None:
             return found
         before = batches(self.settings, self.inputs, self.clean.epoch).rows
         return replace(found, clean=self.clean.begin(epoch, torch.cat(list(before))))
+
+    def _set_rates(self, lr: float) -> None:
+        self.lr = lr
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr * group["factor"]
+
+    @property
+    def _weights(self) -> list[nn.Parameter]:
+        return [*self.model.parameters(), *self.objective.parameters()]
 
     def gradient(self, batch: Batch, passed: float, settle: Callable[[], None] = lambda: None) -> dict[str, Tensor]:
         """Compute the clipped gradient of the whole batch; returns loss, norms and report, still on the device.
@@ -83,18 +94,26 @@ class Learner:
             settle: called before the gradient of the step before is dropped.
         """
         objective = self._mining
+        if self.settings.train.schedule == "linear":
+            self._set_rates(linear_rate(self.settings.train, self.epoch, round(passed * self._steps), self._steps))
         images, tokens, owners = batch.on(self.inputs.device)
         clean = None if batch.clean is None else batch.clean.to(self.inputs.device, non_blocking=True)
         values, reports = list[Tensor](), list[dict[str, Tensor]]()
         for place, network in enumerate(self.model.networks):
+            matching = None
             with precision(self.settings, self.inputs.device), synchronised(self.exchange):
-                image, text = network.embed_images(images), network.embed_texts(*tokens)
-            values.append(self._value(place, image, text, owners, None if clean is None else clean[place]))
-            reports.append(objective.report)
+                if network.fusion is None:
+                    image, text = network.embed_images(images), network.embed_texts(*tokens)
+                else:
+                    image, text, *seen = network.embed_pairs(images, *tokens)
+                    matching = self._matching(network.fusion, image, text, seen, tokens[1], owners)
+            value = self._value(place, image, text, owners, None if clean is None else clean[place])
+            if objective.reduction == "sum" and (matching is not None or self.settings.train.mean_loss):
+                value = value / len(owners)
+            values.append(value if matching is None else value + matching)
+            reports.append({**objective.report, **({} if matching is None else {"matching": matching.detach()})})
         value = values[0] if len(values) == 1 else torch.stack(values).sum()
         loss = ramp(self.settings.train, self.epoch, passed) * value
-        if self.settings.train.mean_loss:
-            loss = loss / len(owners)
         settle()
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -108,6 +127,14 @@ class Learner:
         measured = {"loss": loss.detach(), **self._clip()}
         self.optimizer.found_inf = (~_finite(measured)).float()  # type: ignore[attr-defined]
         return {**measured, **(reports[0] if len(reports) == 1 else _means(reports))}
+
+    def _matching(
+        self, fusion: FusionEncoder, image: Tensor, text: Tensor, seen: list[Tensor], lengths: Tensor, owners: Tensor
+    ) -> Tensor:
+        """The loss of the fusion encoder; a temperature that the objective learns is that of the draws, too."""
+        tokens, states = seen
+        temperature = getattr(self._mining.loss, "temperature", fusion.temperature).detach()
+        return matching_loss(fusion, states, lengths, tokens, product(image, text).detach(), owners, temperature)
 
     @torch.no_grad()
     def _clip(self) -> dict[str, Tensor]:
@@ -246,6 +273,22 @@ def learning_rate(train: TrainSettings, epoch: int) -> float:
     return train.lr * train.decay_factor ** (epoch // train.decay_every)
 
 
+def linear_rate(train: TrainSettings, epoch: int, step: int, steps: int) -> float:
+    """Learning rate of the heads in a step: from 0 up in the first `rise_share` of all steps, then down to 0. X-VLM.
+
+    Args:
+        step: within the epoch, counted from 0.
+        steps: of an epoch.
+
+    >>> train = TrainSettings(epochs=2, lr=0.4, schedule="linear", rise_share=0.25)
+    >>> [round(linear_rate(train, epoch, step, 4), 3) for epoch in range(2) for step in range(4)]
+    [0.0, 0.2, 0.4, 0.333, 0.267, 0.2, 0.133, 0.067]
+    """
+    total, done = train.epochs * steps, epoch * steps + step
+    rise = int(train.rise_share * total)
+    return train.lr * (done / rise if done < rise else (total - done) / (total - rise))
+
+
 def ramp(train: TrainSettings, epoch: int, share: float) -> float:
     """Factor of the loss: rises from 0 to 1 in the epochs after the frozen ones, else 1. VSE-infinity's grid recipes.
 
@@ -266,21 +309,32 @@ def precision(settings: TrialSettings, device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=settings.train.precision == "bf16")
 
 
-def optimizer(
-    parameters: Mapping[str, list[nn.Parameter]], train: TrainSettings, of_objective: Sequence[nn.Parameter] = ()
-) -> torch.optim.Optimizer:
-    """The optimiser with a group for each of `Vse.groups`; each group holds the factor of its learning rate.
+UNDECAYED = {"none": (), "biases-and-norms": ("bias", "LayerNorm.", "norm.", "norm1.", "norm2.")}
+"""By `train.undecayed`: parts of the names of weights without weight decay.
 
-    Args:
-        of_objective: what the objective learns: with the rate of the heads, without weight decay, as SigLIP.
+As X-VLM has them: the tables of position biases are among them, and the norm within the head of the fusion encoder is
+not.
+"""
+
+
+def optimizer(model: Vse, objective: Objective, train: TrainSettings) -> torch.optim.Optimizer:
+    """Adam or AdamW with a group for each of `Vse.groups`; each group holds the factor of its learning rate.
+
+    What has no weight decay has a group of its own. So has what the objective learns: it has the rate of the heads and
+    no weight decay, as SigLIP.
     """
     factors = {"heads": 1.0, "image": train.image_lr_factor, "text": train.text_lr_factor}
-    groups: list[dict[str, Any]] = [
-        {"params": members, "factor": factors[kind]} for kind, members in parameters.items()
-    ]
-    if of_objective:
-        groups.append({"params": list(of_objective), "factor": 1.0, "weight_decay": 0.0})
+    spared = UNDECAYED[train.undecayed]
+    bare = {weight for name, weight in model.named_parameters() if any(part in name for part in spared)}
+    groups = list[dict[str, Any]]()
+    for kind, members in model.groups().items():
+        decayed = {"params": [weight for weight in members if weight not in bare]}
+        without = {"params": [weight for weight in members if weight in bare], "weight_decay": 0.0}
+        groups += [{**group, "factor": factors[kind]} for group in (decayed, without) if group["params"]]
+    if own := list(objective.parameters()):
+        groups.append({"params": own, "weight_decay": 0.0, "factor": 1.0})
     if train.optimizer == "ranger":
         return Ranger(groups, lr=train.lr, weight_decay=train.weight_decay)
-    kind = torch.optim.AdamW if train.optimizer == "adamw" else torch.optim.Adam
-    return kind(groups, lr=train.lr, weight_decay=train.weight_decay, fused=True)
+    kind_of = torch.optim.AdamW if train.optimizer == "adamw" else torch.optim.Adam
+    betas = (0.9, train.beta2)
+    return kind_of(groups, lr=train.lr, betas=betas, weight_decay=train.weight_decay, fused=True)

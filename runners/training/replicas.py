@@ -146,7 +146,7 @@ class Replicas:
         if not self._others:
             return
         captions = captions_of_epoch(learner.inputs.pairs.train, self.settings.train)
-        check_replicas(self.settings.train, captions, self.count)
+        check_replicas(self.settings.model, self.settings.train, captions, self.count)
         for other in self._others:
             self._tell(other, "prepare", other.rank, self.settings, self.machine)
         for other in self._others:

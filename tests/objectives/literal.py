@@ -217,6 +217,11 @@ def circle(pos: Tensor, negs: list[Tensor], v: dict) -> Tensor:
     return torch.log(1 + push * pull)
 
 
+def itc(pos: Tensor, negs: list[Tensor], v: dict) -> Tensor:
+    e_pos = torch.exp(pos / v["temperature"])
+    return -torch.log(e_pos / (e_pos + sum(torch.exp(neg / v["temperature"]) for neg in negs)))
+
+
 def siglip(pos: Tensor, negs: list[Tensor], v: dict) -> Tensor:
     labelled = [(pos, 1.0), *((neg, -1.0) for neg in negs)]
     return sum(-torch.log(1 / (1 + torch.exp(-label * (v["tau"] * s + v["bias"])))) for s, label in labelled)
@@ -250,6 +255,7 @@ LOSSES = {
     "binomial": binomial,
     "multi-similarity": multi_similarity,
     "circle": circle,
+    "itc": itc,
     "siglip": siglip,
     "ssp": ssp,
     "rsp": rsp,

@@ -155,6 +155,19 @@ def test_infonce_as_released_is_the_cross_entropy_of_clip() -> None:
     torch.testing.assert_close(build("infonce", variant="released").from_similarity(sim), expected)
 
 
+def test_itc_takes_all_texts_of_an_image_for_positives() -> None:
+    """The label is shared among them, as X-VLM's is."""
+    sim = SIMILARITIES["random"]
+    owners = torch.arange(len(sim)) % 4
+    expected = torch.zeros((), dtype=torch.float64)
+    for matrix in (sim, sim.T):
+        for row, scores in enumerate(matrix / 0.07):
+            own = [column for column in range(len(sim)) if owners[column] == owners[row]]
+            for column in own:
+                expected -= (scores[column] - scores.logsumexp(0)) / len(own) / len(sim) / 2
+    torch.testing.assert_close(build("itc").from_similarity(sim, owners), expected)
+
+
 def test_selhn_without_slack_is_triplet_hn() -> None:
     sim = SIMILARITIES["random"]
     torch.testing.assert_close(gradient(build("selhn", epsilon=0), sim), gradient(build("triplet-hn"), sim))

@@ -56,13 +56,16 @@ def test_the_grids_of_a_row_have_a_cell_for_each_of_its_numbers_and_no_grid_is_i
 
 @pytest.mark.parametrize("table", TABLES)
 def test_the_grids_that_name_a_table_train_its_own_rows(table: str, grids: Grids) -> None:
-    """A grid with settings that are not the recipe's fills a table only if it names the table."""
+    """A grid with settings that are not the recipe's fills a table only if it names the table.
+
+    Rows that no grid names the table for, as those of VSE++ in GOAL's Table 6, are filled by grids of other tables.
+    """
     named = {grid.name for grid, _ in grids if table in grid.tables}
     for row, line, _ in told(table, grids):
         for grid, _ in grids:
             own = any(not setting.startswith("dataset.") for setting in grid.set)
             assert not (own and grid.name in row.grids and grid.name not in named), row
-        if row.grids and not line.quoted and named:
+        if named & set(row.grids) and not line.quoted:
             assert set(row.grids) <= named, row
 
 

@@ -89,7 +89,7 @@ OTHER = {
     "batch_size": 7, "optimizer": "adamw", "lr": 0.02, "weight_decay": 0.3, "decay_every": 2, "decay_factor": 0.7,
     "warmup_epochs": 1, "text_lr_factor": 0.3, "image_lr_factor": 0.3, "frozen_epochs": 1, "ramp_epochs": 2,
     "clip_norm": 0.1, "width": 16, "depths": 2, "heads": 4, "window": 2, "drop_path": 0.5, "noise": 0.9,
-    "noise_seed": 1, "captions": "one", "feed_forward": 9, "tokens": 2, "clusters": 3,
+    "noise_seed": 1, "captions": "one", "feed_forward": 9, "tokens": 2, "clusters": 3, "rise_share": 0.5, "beta2": 0.5,
 }  # fmt: skip
 """Another value of every setting, or of every member of a list; a truth value is turned around."""
 TURNED = {
@@ -97,6 +97,8 @@ TURNED = {
     "init": {"xavier": "torch", "torch": "xavier"},
     "networks": {"single": "twins"},
     "head": {"linear": "none", "mlp": "residual-mlp"},
+    "undecayed": {"none": "biases-and-norms"},
+    "schedule": {"steps": "linear"},
 }
 """The other value of settings that have few."""
 ELSEWHERE = (
@@ -104,6 +106,8 @@ ELSEWHERE = (
 )  # fmt: skip
 LATER = ("epochs", "selection", "precision", "compile", "tf32", "starts_from", "trace_every")
 """Settings that choose what is trained or evaluated at all, and those that tests of the trainer change."""
+OF_TRAINING = ("optimizer", "undecayed", "rise_share", "decay_every", "decay_factor")
+"""Settings whose condition is on settings of training alone."""
 BASES = [(image, "bow") for image in IMAGE if "videos" not in image]
 BASES += [("regions", text) for text in TEXT if text != "bow" and "experts" not in text]
 BASES += [("videos, CE", "experts"), ("videos, MMT", "experts, frozen")]
@@ -160,7 +164,7 @@ def settings_to_change() -> list[Any]:
         sections |= {"train": whole.train} if "videos" not in image else {}
         for section, own in sections.items():
             for name, field in type(own).model_fields.items():
-                depends = any(isinstance(mark, ReadWhere) for mark in field.metadata)
+                depends = any(isinstance(mark, ReadWhere) for mark in field.metadata) and name not in OF_TRAINING
                 if name not in (*ELSEWHERE, *LATER, "image", "text") and (depends or section != "train" or not place):
                     full = f"{section}.{name}"
                     found.append(pytest.param(image, text, full, id=f"{image}, {text}: {full}"))

@@ -206,8 +206,8 @@ def test_what_a_replica_raises_is_raised(tmp_path: Path, few_of_flickr8k: Path) 
 
 
 def test_replicas_need_a_part_of_every_batch(small_trial: Trial) -> None:
-    train = small_trial.settings.train
-    check_replicas(train, 5002, 2)
+    train, model = small_trial.settings.train, small_trial.settings.model
+    check_replicas(model, train, 5002, 2)
     with pytest.raises(UserError, match=r"has 2 pairs, of 5,002 in batches of 500: .*replicas = 3.* Use at most 2\."):
-        check_replicas(train, 5002, 3)
-    check_replicas(train.model_copy(update={"drop_last": True}), 5002, 3)
+        check_replicas(model, train, 5002, 3)
+    check_replicas(model, train.model_copy(update={"drop_last": True}), 5002, 3)

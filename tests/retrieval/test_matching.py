@@ -1,0 +1,68 @@
+"""Image-text matching: the loss equals loops over pairs, and negatives are drawn as X-VLM draws them."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from grid.settings.model import ModelSettings
+from retrieval.fusion.encoder import FusionEncoder
+from retrieval.fusion.matching import LEAST, matching_loss, negatives
+from retrieval.model import Vse
+from tests.retrieval.test_xvlm import MODEL, WORDS
+
+OWNERS = torch.tensor([3, 0, 3, 1, 2])
+TEMPERATURE = torch.tensor(0.07)
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture(scope="module")
+def fusion() -> FusionEncoder:
+    made = Vse(ModelSettings.model_validate(MODEL), (3, 64, 64), WORDS, seed=0).eval().fusion
+    assert made is not None
+    return made
+
+
+def parts(owners: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """States, lengths, tokens and similarities of so many pairs."""
+    count = len(owners)
+    lengths = torch.arange(count) % 3 + 2
+    return random(count, 4, 12), lengths, random(count, 5, 64, seed=1), random(count, count, seed=2) * 0.1
+
+
+@pytest.mark.parametrize("owners", [OWNERS, torch.zeros(3, dtype=torch.int64)], ids=["several", "one image"])
+def test_the_loss_equals_the_literal_loops(owners: Tensor, fusion: FusionEncoder) -> None:
+    states, lengths, tokens, sim = parts(owners)
+    torch.manual_seed(5)
+    image_of, text_of = negatives(sim.T, owners, TEMPERATURE), negatives(sim, owners, TEMPERATURE)
+    triples = [(pair, pair, 1) for pair in range(len(owners))]
+    if len(owners.unique()) > 1:
+        triples += [(pair, int(image_of[pair]), 0) for pair in range(len(owners))]
+        triples += [(int(text_of[pair]), pair, 0) for pair in range(len(owners))]
+    losses = []
+    for caption, image, together in triples:
+        logits = fusion(states[[caption]], lengths[[caption]], tokens[[image]])[0]
+        losses.append(logits.exp().sum().log() - logits[together])
+    torch.manual_seed(5)
+    found = matching_loss(fusion, states, lengths, tokens, sim, owners, TEMPERATURE)
+    torch.testing.assert_close(found, torch.stack(losses).mean())
+
+
+def test_negatives_are_drawn_by_their_similarity_and_never_of_the_same_image() -> None:
+    sim = random(5, 5, seed=2) * 0.1
+    torch.manual_seed(0)
+    drawn = torch.stack([negatives(sim, OWNERS, TEMPERATURE) for _ in range(4000)])
+    for row in range(5):
+        weights = [
+            0.0
+            if OWNERS[row] == OWNERS[column]
+            else float((sim[row, column] / 0.07).exp() / (sim[row] / 0.07).exp().sum()) + LEAST
+            for column in range(5)
+        ]
+        for column in range(5):
+            expected = weights[column] / sum(weights)
+            assert float((drawn[:, row] == column).float().mean()) == pytest.approx(
+                expected, abs=0.03 if expected else 0
+            )
