@@ -63,6 +63,20 @@ class Ranks:
         medians = {f"{name}_medr": float(np.floor(np.median(ranks))) + 1 for name, ranks in directions.items()}
         return {**recalls, **medians, "rsum": sum(recalls.values())}
 
+    def of_video(self) -> dict[str, float]:
+        """What papers on videos report beside it: the mean rank, from 1, and the geometric mean of the three recalls.
+
+        Over folds, each is the mean of the folds' own.
+        """
+        if self.folds:
+            each = [fold.of_video() for fold in self.folds]
+            return {name: float(np.mean([found[name] for found in each])) for name in each[0]}
+        found = dict[str, float]()
+        for name, ranks in (("i2t", self.i2t), ("t2i", self.t2i)):
+            found[f"{name}_meanr"] = float(ranks.mean()) + 1
+            found[f"{name}_gmean"] = math.prod(recall(ranks, k) for k in RECALLS) ** (1 / len(RECALLS))
+        return found
+
 
 def chance_rsum(images: int, texts: int) -> float:
     """The largest rsum, in percent, that random rankings of so many images and texts plausibly reach.

@@ -18,9 +18,9 @@ ALIKE = 5
 
 def guide(name: str, known: catalog.Dataset) -> list[str]:
     """Where to get a data set, how its folder may look, and how large it is."""
-    lines = [f"{name}: {known.description}"]
+    lines, noun = [f"{name}: {known.description}"], "videos" if known.videos else "images"
     lines += [
-        f"  {split:6}{size.images:>8,} images{size.captions:>9,} captions" for split, size in known.splits.items()
+        f"  {split:6}{size.images:>8,} {noun}{size.captions:>9,} captions" for split, size in known.splits.items()
     ]
     lines += [f"  protocol {name}: {protocol(name).description}" for name in known.protocols]
     if known.embedded:

@@ -122,8 +122,8 @@ class Evaluated:
         ranks = {"i2t": self.found.ranks.i2t.tolist(), "t2i": self.found.ranks.t2i.tolist()}
         named = {"subject": self.subject, **self.said, "dataset": self.dataset, "split": self.split}
         record = {"recorded": dict(self.recorded)} if self.recorded else {}
-        metrics = {**self.metrics, **self.judged}
-        return {**named, "protocol": self.protocol, "metrics": metrics, **record, "ranks": ranks}
+        metrics, further = {**self.metrics, **self.judged}, self.found.ranks.of_video()
+        return {**named, "protocol": self.protocol, "metrics": metrics, "further": further, **record, "ranks": ranks}
 
     def lines(self) -> list[str]:
         """The metrics in percent, and whether the record has the same."""
@@ -134,11 +134,13 @@ class Evaluated:
         lines = [
             f"{self.subject}{told}",
             f"{self.split} split of {self.dataset}{by}: {sizes}",
-            f"      {'R@1':>6}  {'R@5':>6}  {'R@10':>6}  median rank",
+            f"      {'R@1':>6}  {'R@5':>6}  {'R@10':>6}  median rank  mean rank  geometric mean",
         ]
+        further = ranks.of_video()
         for direction in ("i2t", "t2i"):
             row = "  ".join(f"{metrics[f'{direction}_r{k}']:6.2f}" for k in (1, 5, 10))
-            lines.append(f"  {direction} {row}  {metrics[f'{direction}_medr']:.0f}")
+            mean, product = further[f"{direction}_meanr"], further[f"{direction}_gmean"]
+            lines.append(f"  {direction} {row}  {metrics[f'{direction}_medr']:11.0f}  {mean:9.1f}  {product:14.2f}")
         lines.append(f"  rsum {metrics['rsum']:.2f}")
         if self.judged:
             lines += ["ECCV Caption: mAP@R, R-Precision, R@1; CxC: R@1, R@5, R@10"]

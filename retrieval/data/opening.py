@@ -28,7 +28,7 @@ def load(
     Args:
         root: the folder of precomputed features or of the annotations; features may stand in `precomp/` below it.
         view: None: precomputed features.
-        reads: of videos, the features that are read; without them, captions alone.
+        reads: of videos, the features that are read; empty: the data are images.
         workers: threads that decode raw images.
         keep: hold decoded images in memory where they are few, for all epochs.
 
@@ -42,8 +42,13 @@ def load(
         pairs = shapes.load(view)
     elif view is None:
         folder = checked_root(name, root)
-        if reads or expert_files.find(folder):
+        if reads:
             pairs = videos.load(folder, known.test_splits, reads)
+        elif expert_files.find(folder):
+            raise DataError(
+                f"data set {name!r} has videos, as features of experts, and this recipe reads images: take a recipe "
+                "for videos, e.g. ce or mmt."
+            )
         else:
             pairs = precomp.load(package(name, folder), test_splits=known.test_splits)
     else:

@@ -21,7 +21,7 @@ class Videos:
 
     Args:
         names: of the videos.
-        reads, experts: what is read, and of which files; none: captions alone are of interest.
+        reads, experts: what is read, and of which files.
     """
 
     def __init__(self, names: Sequence[str], reads: Sequence[ExpertRead], experts: Sequence[Expert]) -> None:
@@ -30,11 +30,6 @@ class Videos:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        if not self.reads:
-            raise DataError(
-                "these data are videos, as features of experts, and the recipe reads images: take a recipe for videos, "
-                "e.g. ce or mmt."
-            )
         return (sum(read.values for read in self.reads),)
 
     def __len__(self) -> int:

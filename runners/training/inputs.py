@@ -213,8 +213,8 @@ def caption_source(
     """
     view, root = model.image.view, machine.root(dataset.name)
     held = content(dataset.name, root, features=view is None, vocabulary=dataset.vocabulary, kept=machine.data)
-    keep = model.image.feature_network is None
-    pairs = opening.opened(dataset.name, root, view, held.fingerprint, workers=machine.workers, keep=keep)
+    keep, reads = model.image.feature_network is None, model.image.reads
+    pairs = opening.opened(dataset.name, root, view, held.fingerprint, reads=reads, workers=machine.workers, keep=keep)
     reader, tokens = read_captions(pairs, dataset, network, machine)
     return CaptionSource(dataset.name, network, machine.places, tokens, len(reader))
 

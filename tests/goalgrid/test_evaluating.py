@@ -30,7 +30,10 @@ def test_a_checkpoint_has_the_numbers_of_its_record(split: str, trained_pair: Ho
     (row,) = record.collect([trained_pair.trial(trial).record]).to_pylist()
     assert program["metrics"] == {name: row[f"{split}_{name}"] for name in program["metrics"]}
     if split == "test":
-        assert program["ranks"] == {name: row[f"test_{name}_ranks"] for name in ("i2t", "t2i")}
+        found = program["ranks"]
+        means = {f"{name}_meanr": pytest.approx(np.mean(found[name]) + 1) for name in ("i2t", "t2i")}
+        assert {name: program["further"][name] for name in means} == means
+        assert found == {name: row[f"test_{name}_ranks"] for name in ("i2t", "t2i")}
 
 
 def test_embeddings_give_the_ranks(trained_pair: Home, verb: Verb, tmp_path: Path) -> None:

@@ -81,6 +81,69 @@ def test_equal_vectors_tie_wherever_they_stand(images: int, texts: int, chunk: i
     assert ours.t2i.tolist() == slow.t2i.tolist()
 
 
+def of_videos(sim: np.ndarray, there: np.ndarray) -> dict[str, float]:
+    """As the code of CE: captions in slots, as many for each video, of which some are missing.
+
+    A text's rank is the mean place of all videos with its own video's score. A video's is the best among its captions'
+    mean places, missing captions last.
+
+    Args:
+        sim: videos by slots.
+        there: which slots hold a caption.
+    """
+    videos, slots = sim.shape
+    per_video = slots // videos
+
+    def place(scores: np.ndarray, own: int) -> float:
+        equal = np.flatnonzero(np.sort(scores)[::-1] == scores[own])
+        return float(equal.mean())
+
+    t2v = [place(sim[:, slot], slot // per_video) for slot in range(slots) if there[slot]]
+    v2t = []
+    for video in range(videos):
+        scores = np.where(there, sim[video], -1e8)
+        own = [slot for slot in range(video * per_video, (video + 1) * per_video) if there[slot]]
+        v2t.append(min(place(scores, slot) for slot in own))
+    found = {}
+    for name, ranks in (("i2t", np.array(v2t)), ("t2i", np.array(t2v))):
+        recalls = [100 * float((ranks < k).mean()) for k in (1, 5, 10)]
+        found |= {f"{name}_r{k}": value for k, value in zip((1, 5, 10), recalls, strict=True)}
+        found |= {f"{name}_meanr": float(ranks.mean()) + 1, f"{name}_gmean": float(np.prod(recalls) ** (1 / 3))}
+        found[f"{name}_medr"] = float(np.median(ranks)) + 1
+    return found
+
+
+@given(st.integers(2, 30), st.integers(1, 5), st.integers(0, 99))
+@settings(max_examples=40)
+def test_videos_with_missing_captions_rank_as_in_the_code_of_ce(videos: int, captions: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    there = rng.random(videos * captions) < 0.8
+    there[::captions] = True
+    a, b = rng.normal(size=(videos, 4)), rng.normal(size=(videos * captions, 4))
+    owner = np.repeat(np.arange(videos), captions)[there]
+    image, text = torch.from_numpy(a), torch.from_numpy(b)
+    ranks = rank(image, text[torch.from_numpy(there)], owner, chunk=16)
+    theirs = of_videos((image @ text.T).numpy(), there)
+    ours = {**ranks.metrics(), **ranks.of_video()}
+    assert {name: ours[name] for name in theirs if not name.endswith("medr")} == pytest.approx(
+        {name: value for name, value in theirs.items() if not name.endswith("medr")}
+    )
+    for name in ("i2t_medr", "t2i_medr"):
+        assert ours[name] == np.floor(theirs[name]), "between two ranks, the lower"
+
+
+def test_ties_count_as_their_mean_place_up_to_half_a_rank() -> None:
+    """CE's rank of a query may end in a half; ours is rounded down, which leaves every recall as it is."""
+    rng = np.random.default_rng(0)
+    sim = rng.integers(0, 4, (20, 20)).astype(float)
+    ranks = rank(torch.from_numpy(sim), torch.eye(20, dtype=torch.float64), np.arange(20))
+    theirs, ours = of_videos(sim, np.ones(20, dtype=bool)), {**ranks.metrics(), **ranks.of_video()}
+    for direction in ("i2t", "t2i"):
+        for k in RECALLS:
+            assert ours[f"{direction}_r{k}"] == pytest.approx(theirs[f"{direction}_r{k}"])
+        assert 0 <= theirs[f"{direction}_meanr"] - ours[f"{direction}_meanr"] <= 0.5
+
+
 def test_a_perfect_model_scores_100() -> None:
     eye = torch.eye(20)
     ranks = rank(eye, eye.repeat_interleave(5, dim=0), np.repeat(np.arange(20), 5))

@@ -134,5 +134,5 @@ def test_a_video_without_a_caption_is_one_message(root: Path, tmp_path: Path) ->
 
 
 def test_recipes_for_images_refuse_videos(root: Path) -> None:
-    with pytest.raises(DataError, match="these data are videos"):
-        assert load("mine", root, None).train.images.shape
+    with pytest.raises(DataError, match="data set 'mine' has videos"):
+        load("mine", root, None)
