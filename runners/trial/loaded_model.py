@@ -20,6 +20,7 @@ from retrieval import eccv
 from retrieval.evaluation import Ranks, Rows
 from retrieval.model import Vse
 from retrieval.published.checkpoint_maps import PublishedModel
+from retrieval.scorers.sets import Sets
 from retrieval.splits.pairs import DataError
 from runners.training.embedding import EMBED_BATCH, TILE, Captions, embedded, ranked, scored
 from runners.training.inputs import Inputs, data_fingerprint, prepare
@@ -45,13 +46,17 @@ class Evaluation:
         """Embeddings and ranks by name.
 
         `images` (i, d) and `texts` (t, d) are unit vectors. Of a scorer of sets, `images` is (i, n, d), and `texts`
-        has the words of all captions one after another, `text_sizes` of each.
+        has the words of all captions one after another, `text_sizes` of each. Where a scorer reads something of the
+        whole, as of videos which experts saw something and how much each counts, `image_wholes` and `text_wholes`.
         """
         held: dict[str, Any] = {"images": getattr(self.image, "vectors", self.image)}
         if isinstance(self.text, Captions):
-            parts = [(words, size) for part in _parts(self.text) for words, size in part]
-            held |= {"texts": torch.cat([words for words, _ in parts])}
-            held |= {"text_sizes": torch.tensor([size for _, size in parts])}
+            texts = list(_parts(self.text))
+            words = [own[:size] for part in texts for own, size in zip(part.vectors, part.sizes.tolist(), strict=True)]
+            held |= {"texts": torch.cat(words), "text_sizes": torch.cat([part.sizes for part in texts])}
+            wholes = [part.whole for part in texts if part.whole is not None]
+            if wholes and isinstance(self.image, Sets):
+                held |= {"image_wholes": self.image.whole, "text_wholes": torch.cat(wholes)}
         else:
             held["texts"] = self.text
         named = {name: value.float().cpu().numpy() if value.is_floating_point() else value.numpy()
@@ -60,12 +65,11 @@ class Evaluation:
         return {**named, "image_of_text": self.image_of_text, **ranks}
 
 
-def _parts(texts: Captions) -> Iterator[list[tuple[Tensor, int]]]:
-    """The words of each caption, and how many there are."""
+def _parts(texts: Captions) -> Iterator[Sets]:
+    """The captions as sets of words, so many at a time."""
     for start in range(0, len(texts), EMBED_BATCH):
         with torch.inference_mode():
-            sets = texts[start : start + EMBED_BATCH].sets
-        yield [(words[:size], size) for words, size in zip(sets.vectors, sets.sizes.tolist(), strict=True)]
+            yield texts[start : start + EMBED_BATCH].sets
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from grid.store.home import Home
@@ -34,6 +35,15 @@ def test_converted_features_are_checked_trained_on_and_shown_as_videos(goalgrid:
     assert (row["recipe"], row["steps"]) == ("ce-tiny", 3), "a caption of each of 24 videos, in batches of 8"
     evaluated = goalgrid("evaluate", "--trial", row["trial_id"], runs=tmp_path)
     assert "the same numbers" in evaluated.stdout, evaluated.stderr
+    command = ("evaluate", "--trial", row["trial_id"], "--embeddings", str(tmp_path / "e.npz"))
+    assert goalgrid(*command, runs=tmp_path).returncode == 0
+    with np.load(tmp_path / "e.npz") as held:
+        texts = held["texts"].reshape(len(held["text_wholes"]), len(made.TINY), -1)
+        wholes = held["image_wholes"], held["text_wholes"]
+        scores = np.einsum("vm,tm,vmd,tmd->vt", *wholes, held["images"], texts) / (wholes[0] @ wholes[1].T)
+        own = scores[held["image_of_text"], np.arange(len(texts))]
+        wrong = np.arange(len(scores))[:, None] != held["image_of_text"]
+        assert held["t2i_ranks"] == pytest.approx((wrong & (scores > own)).sum(0), abs=1)  # ties of rounding
 
 
 def test_other_features_than_a_recipe_reads_are_one_message(goalgrid: Goalgrid, tmp_path: Path) -> None:

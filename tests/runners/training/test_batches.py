@@ -1,0 +1,27 @@
+"""The captions of an epoch: all of them, or one of each image, drawn anew."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from grid.expansion import Trial
+from runners.training.inputs import batches, captions_of_epoch, prepare, steps_of_epoch
+from runners.training.machine import Machine
+
+
+def test_an_epoch_of_one_caption_an_image_has_each_image_once_and_draws_anew(small_trial: Trial) -> None:
+    whole = small_trial.settings
+    inputs = prepare(whole, Machine())
+    train = whole.train.model_copy(update={"captions": "one", "batch_size": 128})
+    settings, owners = whole.model_copy(update={"train": train}), inputs.pairs.train.image_of_text
+    orders = [torch.cat(list(batches(settings, inputs, epoch).rows)).numpy() for epoch in (0, 0, 1)]
+    assert orders[0].tolist() == orders[1].tolist() != orders[2].tolist()
+    for order in orders:
+        assert sorted(owners[order]) == sorted(set(owners))
+    assert len(orders[0]) == captions_of_epoch(inputs.pairs.train, train) == len(inputs.pairs.train.images)
+    assert steps_of_epoch(inputs, train) == -(-len(orders[0]) // 128)
+    picks = np.bincount(orders[0] % 5, minlength=5)
+    assert picks.min() > 0.1 * len(orders[0]), "every caption of an image may be drawn"
+    fewer = replace(inputs.pairs.train, image_of_text=np.zeros(len(owners), dtype=np.int64))
+    assert captions_of_epoch(fewer, train) == 1
