@@ -79,16 +79,15 @@ class Ensemble:
         return torch.stack([scored(member.model, *rows) for member, *rows in parts]).mean(dim=0)
 
     def _embedded(self, split_name: str) -> tuple[Joint, Joint, Int[np.ndarray, " t"]]:
-        images, texts, owners = list[Rows](), list[Rows](), np.empty(0)
         items = [_items(member, split_name) for member in self.members]
         for member, found in zip(self.members[1:], items[1:], strict=True):
             _check_same(split_name, (self.members[0].settings.recipe, items[0]), (member.settings.recipe, found))
+        parts = []
         for member in self.members:
-            image, text, owners = embedded(member.model, member.settings, member.inputs, split_name)
-            images.append(image)
-            texts.append(text)
+            parts.append(embedded(member.model, member.settings, member.inputs, split_name))
             self.beat()
-        return Joint(tuple(images)), Joint(tuple(texts)), owners
+        images, texts, owners = zip(*parts, strict=True)
+        return Joint(images), Joint(texts), owners[0]
 
     def _ranked(
         self, image: Joint, text: Joint, owners: Int[np.ndarray, " t"], fold: int | None = None
@@ -130,6 +129,6 @@ def _check_same(split_name: str, first: tuple[str, list[Item]], second: tuple[st
         differ = f"caption {place + 1} is {told[0]} for {one}, and {told[1]} for {other}"
     raise DataError(
         f"its members read other images and captions of the {split_name} split, or in another order: {differ}. Their "
-        "scores cannot be averaged. Features and pictures need the same captions in the same order: put "
-        "id_mapping.json beside the features, or write the features in the order of the annotations."
+        "scores cannot be averaged. Features and pictures need the same captions in the same order: write the features "
+        "in the order of the annotations, or have id_mapping.json beside the features as the only annotations."
     )
