@@ -11,6 +11,7 @@ from grid.errors import UserError, several, unknown
 from grid.forms import Scalar
 from grid.gridfile import Grid, make_known
 from grid.identity import cell_ids
+from grid.objectives import CATALOGUE
 from grid.resolution import Common, Point, Resolver, Section
 from grid.settings import DatasetSettings, ObjectiveSettings, TrainSettings, TrialSettings
 from grid.settings.model import ModelSettings
@@ -34,13 +35,16 @@ class Trial(NamedTuple):
     """A cell with a seed. It is small, since a grid may have a million: the settings of a cell are kept once.
 
     Args:
-        parents: ids of the trials that come first: the members of an ensemble, or the trial that this one starts from.
+        parents: ids of the trials that come first: the members of an ensemble, or the trial that this one starts from,
+            and its ranker.
     """
 
     id: str
     shared: Shared
     seed: int
     parents: tuple[str, ...] = ()
+    ranker: str = ""
+    """The parent, if there is one, that ranks the training split for offline negatives."""
 
     @property
     def epochs(self) -> int:
@@ -54,7 +58,8 @@ class Trial(NamedTuple):
         del sections["published"]
         if sections.pop("members"):
             return TrialSettings(**sections, seed=self.seed, ensemble=self.parents)
-        return TrialSettings(**sections, seed=self.seed, starts_from=self.parents[0] if self.parents else None)
+        start = next((parent for parent in self.parents if parent != self.ranker), None)
+        return TrialSettings(**sections, seed=self.seed, starts_from=start, ranker=self.ranker or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,7 @@ def expand(grid: Grid) -> list[Cell]:
     begun: dict[tuple[Any, ...], tuple[Trial, ...]] = {}
     points = [tuple(zip(grid.sweep, values, strict=True)) for values in product(*grid.sweep.values())]
     resolver, excluded = Resolver(grid), _Excluded(grid, recipes)
+    rankers = _Rankers(grid, resolver, cells)
     for dataset, recipe, point, name in product(grid.datasets, recipes, points, grid.objectives):
         if grid.exclude and excluded.has({"dataset": dataset, "recipe": recipe, "objective": name, **dict(point)}):
             continue
@@ -106,13 +112,73 @@ def expand(grid: Grid) -> list[Cell]:
             if parent := excluded.parent(dataset, recipe, name, point):
                 resolver.problems[f"exclude leaves out {parent}, from which {recipe} starts; exclude that, too"] = None
             continue  # or a parent's settings do not fit together, which is among the problems
-        trials = _trials(common, recipe, objective, grid.seeds, before)
+        place = dataset, recipe, name, point
+        if place in rankers.trials:
+            trials = rankers.trials[place]
+            if recipe in parents:
+                begun[dataset, recipe, name, point] = trials
+            continue
+        ranking = rankers.of(dataset, recipe, point, common, objective.settings) if len(before) < 2 else ()
+        trials = _trials(common, recipe, objective, grid.seeds, before, ranking)
+        rankers.keep(place, trials)
         if recipe in parents:
             begun[dataset, recipe, name, point] = trials
         cells.append(Cell(dataset, recipe, name, point, trials))
     if problems := [*excluded.problems(), *resolver.problems] or resolver.unread():
         raise several(f"grid {grid.name!r}", problems)
     return cells
+
+
+class _Rankers:
+    """The trials whose models rank the training split for the offline negatives of others.
+
+    Args:
+        cells: of the grid so far; a ranker that is no cell of the grid's axes is added to them.
+    """
+
+    def __init__(self, grid: Grid, resolver: Resolver, cells: list[Cell]) -> None:
+        self.grid, self.resolver, self.cells = grid, resolver, cells
+        self.trials: dict[tuple[str, str, str, Point], tuple[Trial, ...]] = {}
+        self._wanted = any(CATALOGUE[name].reads_offline for name in grid.objectives)
+
+    def keep(self, place: tuple[str, str, str, Point], trials: tuple[Trial, ...]) -> None:
+        """Remember the trials of a cell of the grid, where a later cell may be ranked by them."""
+        if self._wanted:
+            self.trials[place] = trials
+
+    def of(
+        self, dataset: str, recipe: str, point: Point, common: Common, objective: ObjectiveSettings
+    ) -> tuple[Trial, ...]:
+        """The rankers of a cell, seed by seed; none where its objective reads no offline negatives, or reads files.
+
+        Raises:
+            UserError: the recipe or the objective of the ranker is unknown.
+        """
+        ranker, goal = common.train.settings.ranker, common.train.settings.ranker_objective
+        if not CATALOGUE[objective.name].reads_offline or (common.dataset.settings.candidates and not ranker):
+            return ()
+        problem = ""
+        if ranker is None or common.dataset.settings.candidates:
+            problem = "needs either train.ranker = RECIPE, which ranks its negatives, or dataset.candidates = FOLDER"
+        elif ranker not in catalog.recipe_names():
+            problem = unknown("recipe", ranker, catalog.recipe_names(), where="in train.ranker")
+        elif goal not in CATALOGUE or CATALOGUE[goal].reads_offline:
+            usable = [name for name, entry in CATALOGUE.items() if not entry.reads_offline]
+            problem = unknown("objective", goal, usable, where="in train.ranker_objective")
+        elif catalog.recipe(ranker).parents or catalog.recipe(ranker).model.of_sets:
+            problem = f"train.ranker = {ranker!r}: a ranker is trained in one step, and gives a vector an image"
+        if problem or ranker is None:
+            self.resolver.problems[f"{recipe} with {objective.name}: {problem}"] = None
+            return ()
+        place = dataset, ranker, goal, point
+        if place not in self.trials:
+            section = self.resolver.objective(goal, point)
+            found = self.resolver.common(dataset, ranker, point, section.settings)
+            if found is None:
+                return ()
+            self.trials[place] = _trials(found, ranker, section, self.grid.seeds, [])
+            self.cells.append(Cell(dataset, ranker, goal, point, self.trials[place]))
+        return self.trials[place]
 
 
 class _Excluded:
@@ -244,11 +310,13 @@ def _trials(
     objective: Section[ObjectiveSettings],
     seeds: Sequence[int],
     before: Sequence[Sequence[Trial]],
+    ranking: Sequence[Trial] = (),
 ) -> tuple[Trial, ...]:
     """A cell's trials, each after the parents of its seed.
 
     Args:
         before: the trials of each parent.
+        ranking: the rankers, seed by seed.
     """
     ensemble = len(before) > 1
     members = tuple(trials[0].shared.model for trials in before) if ensemble else ()
@@ -257,5 +325,11 @@ def _trials(
     readable = f"{shared.dataset.name}_{recipe}_{shared.objective.name}"
     texts = {name: section.text for name, section in common._asdict().items()}
     parents = list(zip(*([trial.id for trial in trials] for trials in before), strict=True)) or [()] * len(seeds)
-    ids = cell_ids(readable, recipe, seeds, parents, **texts, objective=objective.text, ensemble=ensemble)
+    rankers = [trial.id for trial in ranking]
+    ids = cell_ids(
+        readable, recipe, seeds, parents, **texts, objective=objective.text, ensemble=ensemble, rankers=rankers
+    )
+    if rankers:
+        ranked = zip(ids, seeds, parents, rankers, strict=True)
+        return tuple([Trial(own, shared, seed, (*named, ranker), ranker) for own, seed, named, ranker in ranked])
     return tuple([Trial(own, shared, seed, named) for own, seed, named in zip(ids, seeds, parents, strict=True)])

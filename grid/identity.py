@@ -50,6 +50,7 @@ def cell_ids(
     train: str,
     objective: str,
     ensemble: bool = False,
+    rankers: Sequence[str] = (),
 ) -> list[str]:
     """Readable, plus a hash of everything: `flickr8k_fc-bow_sig-ms_cir_s0-3fa94c21`, for each seed of a cell.
 
@@ -59,15 +60,20 @@ def cell_ids(
         readable: what all ids begin with: `flickr8k_fc-bow_sig-ms_cir`.
         parents: ids of the members of an ensemble, seed by seed; else the id of the trial that it starts from, or none.
         dataset, model, train, objective: canonical JSON of these settings.
+        rankers: ids of the trials that rank offline negatives, seed by seed; empty: there are none.
     """
-    before = f'"model":{model},"objective":{objective},"recipe":{_quoted(recipe)}'
+    first, before = f'"model":{model},"objective":{objective},', f'"recipe":{_quoted(recipe)}'
     before += f',"schema_version":{SCHEMA_VERSION},"seed":'
-    begun = hashlib.sha256(f'{{"dataset":{dataset},{before}'.encode())
+    begun = hashlib.sha256(f'{{"dataset":{dataset},{first}{before}'.encode())
     rest, ids = f',"train":{train}}}'.encode(), list[str]()
-    for seed, named in zip(seeds, parents, strict=True):
+    for place, (seed, named) in enumerate(zip(seeds, parents, strict=True)):
         starts_from, hashed = b"", begun.copy()
+        if rankers:
+            ranker = f'"ranker":{_quoted(rankers[place])},'
+            hashed = hashlib.sha256(f'{{"dataset":{dataset},{first}{ranker}{before}'.encode())
         if ensemble:
-            hashed = hashlib.sha256(f'{{"dataset":{dataset},"ensemble":{canonical_json(named)},{before}'.encode())
+            begins = f'{{"dataset":{dataset},"ensemble":{canonical_json(named)},{first}{before}'
+            hashed = hashlib.sha256(begins.encode())
         elif named:
             starts_from = f',"starts_from":{_quoted(named[0])}'.encode()
         hashed.update(b"%d%b%b" % (seed, starts_from, rest))

@@ -10,7 +10,7 @@ from grid import catalog
 from grid.forms import Scalar
 from grid.gridfile import SECTIONS, Grid
 from grid.identity import canonical_json
-from grid.objectives import accepted, conditions, resolve, warms_up
+from grid.objectives import CATALOGUE, accepted, conditions, resolve, warms_up
 from grid.settings import DatasetSettings, ObjectiveSettings, Reader, TrainSettings
 from grid.settings.base import CHOICES, ReadWhere, Settings
 from grid.settings.model import ModelSettings
@@ -53,7 +53,8 @@ class Resolver:
         model = self._section("model", dataset, recipe, point)
         if model is None:
             return None
-        reader = Reader(model.settings, warms_up(objective.name, objective.parameters))
+        goal = CATALOGUE[objective.name]
+        reader = Reader(model.settings, warms_up(objective.name, objective.parameters), goal.reads_offline)
         data, train = (self._section(name, dataset, recipe, point, reader) for name in ("dataset", "train"))
         return Common(data, model, train) if data and train else None
 
@@ -93,7 +94,7 @@ class Resolver:
     def _section(self, section: str, dataset: str, recipe: str, point: Point, reader: Reader | None = None) -> Any:
         """A section with the settings of the grid that a training reads; the others stay as the recipe has them."""
         overrides = self._overrides(section, point)
-        key = section, dataset, recipe, reader and (id(reader.model), reader.warms_up), *overrides.items()
+        key = section, dataset, recipe, reader and (id(reader.model), *reader[1:]), *overrides.items()
         if key not in self._known:
             try:
                 changed = _made(section, dataset, recipe, overrides)

@@ -94,6 +94,26 @@ def noisy_correspondence(
     return loss if t.clean is None else loss * (t.clean >= threshold)
 
 
+def offline_quintuplet(
+    t: Triplets, *, margin: float = 0.2, gap: float = 0.3, even: float = 1.5, weighting: str = "clamped"
+) -> Float[Tensor, "*a 1"]:
+    """w [s_neg - s_pos + margin]+ + sum of [s_off - s_pos]+, w = even - (s_off - s_neg) / gap. AOQ.
+
+    s_off are similarities of the anchor with an offline negative, and of that negative with another; the first is in w.
+    Without offline negatives this is Triplet-HN.
+
+    Args:
+        weighting: "free" lets w have a gradient and fall below 0, as AOQ's code; "clamped" does neither.
+    """
+    online = torch.relu(t.s_neg - t.s_pos + margin)
+    if t.offline is None:
+        return online
+    weight = even - (t.offline[..., :1] - t.finite().s_neg) / gap
+    if weighting == "clamped":
+        weight = weight.detach().clamp(min=0)
+    return weight * online + torch.relu(t.offline - t.s_pos).sum(-1, keepdim=True)
+
+
 def pair_losses(sim: Float[Tensor, "b b"], *, margin: float = 0.2) -> Float[Tensor, " b"]:
     """Mean over the other texts of [s_it - s_ii + margin]+, plus that over the other images of [s_it - s_tt + margin]+.
 
@@ -122,4 +142,5 @@ HINGE: dict[str, Callable[..., Tensor]] = {
     "sct": selectively_contrastive,
     "selhn": selectively_hard,
     "ncr": noisy_correspondence,
+    "aoq": offline_quintuplet,
 }

@@ -71,12 +71,14 @@ class Objective(torch.nn.Module):
         image_of_text: Int[Tensor, " t"] | None = None,
         *,
         clean: Float[Tensor, " t"] | None = None,
+        offline: Float[Tensor, "2 t 2"] | None = None,
     ) -> Float[Tensor, ""]:
         """The loss of unit vectors, of which row k of both is pair k.
 
         Args:
             image_of_text: which image of the data set each pair has; read by `ignore_same_image` and the diagnostics.
             clean: estimated probability of each pair to match, for the adaptive margins; None: all pairs match.
+            offline: for each direction and pair, similarities with negatives from outside the batch, as `Triplets`.
 
         Raises:
             ValueError: the batch has no negatives or no pairs, or `image_of_text` is missing where it is needed.
@@ -85,8 +87,8 @@ class Objective(torch.nn.Module):
         report = self._new_report()
         image, text = _watched(image, "grad_image", report), _watched(text, "grad_text", report)
         if self.learns_from_few:
-            return self._value([mining.hardest_of_embeddings(image, text, pairs, self.relative)], clean)
-        return self._value(mining.candidates(mining.product(image, text), pairs, self.relative, self.k), clean)
+            return self._value([mining.hardest_of_embeddings(image, text, pairs, self.relative)], clean, offline)
+        return self._value(mining.candidates(mining.product(image, text), pairs, self.relative, self.k), clean, offline)
 
     def from_similarity(
         self,
@@ -94,6 +96,7 @@ class Objective(torch.nn.Module):
         image_of_text: Int[Tensor, " t"] | None = None,
         *,
         clean: Float[Tensor, " t"] | None = None,
+        offline: Float[Tensor, "2 t 2"] | None = None,
         again: mining.Again | None = None,
     ) -> Float[Tensor, ""]:
         """The same from a matrix of scores, images by texts, of any range: for cross-attention scorers.
@@ -104,8 +107,8 @@ class Objective(torch.nn.Module):
         pairs = self._pairs(sim.shape[0], sim.shape[1], image_of_text)
         self._new_report()
         if self.learns_from_few:
-            return self._value([mining.hardest_of_similarity(sim, pairs, self.relative, again)], clean)
-        return self._value(mining.candidates(mining.full(sim), pairs, self.relative, self.k), clean)
+            return self._value([mining.hardest_of_similarity(sim, pairs, self.relative, again)], clean, offline)
+        return self._value(mining.candidates(mining.full(sim), pairs, self.relative, self.k), clean, offline)
 
     @property
     def learns_from_few(self) -> bool:
@@ -128,9 +131,14 @@ class Objective(torch.nn.Module):
             raise ValueError(f"{images} images and {texts} texts are no pairs: row k of both must be pair k")
         return BatchPairs(texts, image_of_text, self.ignore_same_image)
 
-    def _value(self, directions: list[Triplets], clean: Tensor | None) -> Float[Tensor, ""]:
+    def _value(
+        self, directions: list[Triplets], clean: Tensor | None, offline: Tensor | None = None
+    ) -> Float[Tensor, ""]:
         if clean is not None:
             directions = [replace(t, clean=clean[:, None]) for t in directions]
+        if offline is not None:
+            (both,) = directions
+            directions = [replace(both, offline=offline)]
         values = [self.loss(t) for t in directions]
         self._diagnose(directions, values)
         total = torch.stack([value.sum() for value in values]).sum() if len(values) > 1 else values[0].sum()
@@ -168,6 +176,7 @@ class ScoresObjective(Objective):
         image_of_text: Int[Tensor, " t"] | None = None,
         *,
         clean: Float[Tensor, " t"] | None = None,
+        offline: Float[Tensor, "2 t 2"] | None = None,
     ) -> Float[Tensor, ""]:
         pairs, report = self._pairs(len(image), len(text), image_of_text), self._new_report()
         image, text = _watched(image, "grad_image", report), _watched(text, "grad_text", report)
@@ -179,6 +188,7 @@ class ScoresObjective(Objective):
         image_of_text: Int[Tensor, " t"] | None = None,
         *,
         clean: Float[Tensor, " t"] | None = None,
+        offline: Float[Tensor, "2 t 2"] | None = None,
         again: mining.Again | None = None,
     ) -> Float[Tensor, ""]:
         self._new_report()

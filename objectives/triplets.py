@@ -68,6 +68,8 @@ class Triplets:
     """Mean over the relative negatives; of the -ms pair weights only."""
     clean: Float[Tensor, "*#a 1"] | None = None
     """Estimated probability that the pair is no mismatch; None: certain. Read by the adaptive margins."""
+    offline: Float[Tensor, "*a 2"] | None = None
+    """Similarities with negatives from outside the batch: the anchor's own, and another pair of them; None: none."""
     false_negative: Bool[Tensor, "*#a #k"] | None = None
     """Whether the negative is a caption of the anchor's own image; None if unknown."""
     always: bool = True

@@ -124,7 +124,7 @@ def _anew(overview: Overview, choice: Choice, wanted: Sequence[Trial]) -> dict[s
 
 
 def _needs(trial: Trial) -> str:
-    return "averages" if trial.shared.members else "starts from"
+    return "averages" if trial.shared.members else "is ranked by" if trial.ranker else "starts from"
 
 
 def _of_astray(trial: Trial) -> tuple[Why, str, str]:

@@ -96,6 +96,8 @@ def explain_objective(name: str) -> None:
         choices = f" ({', '.join(parameter.choices)})" if parameter.choices else ""
         only = f" [only with {parameter.only_with[0]} = {parameter.only_with[1]}]" if parameter.only_with else ""
         show(f"  {key:18} {values[0]:>9} {values[1]:>9}  {parameter.meaning}{choices}{only}")
+    if entry.reads_offline:
+        show("\nIt needs candidates for negatives: train.ranker = RECIPE, or dataset.candidates = FOLDER.")
     if entry.reads_clean:
         show("\nA training estimates clean probabilities epoch by epoch from the losses of the pairs.")
 

@@ -157,3 +157,31 @@ def backbone(
 
     count = convert_butd(source.expanduser(), folder.expanduser())
     show(f"{folder}: {count:,} tensors. Train with them: --weights butd/resnet-101={folder}")
+
+
+@verbs.command()
+def negatives(
+    grid: GridName,
+    by: Annotated[str, typer.Option("--by", metavar="TRIAL", help="A finished trial, whose model ranks.")],
+    home: Runs = RUNS,
+    set_: Override = [],
+    root: Root = [],
+    weights: WeightPlaces = [],
+) -> None:
+    """Rank a training split for offline negatives.
+
+    Without it, the run of a grid with train.ranker does so.
+    """
+    found = wanted(grid, home, set_, roots=root, weights=weights)
+    if not home.trial(by).path.is_dir():
+        known = [path.name for path in (home.path / "trials").glob("*") if path.is_dir()]
+        raise UserError(unknown("trial", by, known, where="in --by"))
+    import torch
+
+    from runners.launch.jobs import machine_for
+    from runners.trial.negatives import ranked_by
+
+    machine = machine_for(found, home, gpu=torch.cuda.is_available())
+    ranked = ranked_by(home.trial(by), None, machine)
+    for what, rows, array in (("captions", "images", ranked.captions), ("images", "captions", ranked.images)):
+        show(f"{array.filename}  {array.shape[1]:,} {what} for each of {len(array):,} {rows}")  # type: ignore[attr-defined]

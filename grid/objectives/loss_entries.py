@@ -231,5 +231,21 @@ LOSSES: dict[str, ObjectiveEntry] = {
         known_as="Noisy Correspondence Rectifier",
         reads_clean=True,
     ),
+    "aoq": ObjectiveEntry(
+        "hinge",
+        "AOQ, Chen et al., ECCV 2020, and its code",
+        "w [max s_neg - s_pos + margin]+ + sum of [s_off - s_pos]+ with w = even - (s_off - max s_neg) / gap",
+        {
+            "margin": MARGIN,
+            "gap": same("lead of the offline negative, in similarity, for which w falls by 1", 0.3),
+            "even": same("w where the offline and the hardest negative are as similar", 1.5),
+            "weighting": Parameter(
+                "w is constant and not below 0, or is free to be both", "clamped", "free", choices=("clamped", "free")
+            ),
+        },
+        mining=Mining("hardest", fixed=True),
+        known_as="Adaptive Offline Quintuplet loss",
+        reads_offline=True,
+    ),
 }
 """The losses that are no cells of GOAL's matrix."""

@@ -95,6 +95,8 @@ class ObjectiveEntry:
     """How pairs and directions become a single number, under each variant."""
     reads_clean: bool = False
     """Whether it reads the probability of each pair to be clean, which training estimates epoch by epoch."""
+    reads_offline: bool = False
+    """Whether it reads negatives that a trained model ranked in the whole training split."""
     equation: Callable[..., Any] | None = None
     """Of a user's own objective: the function or class; the equations of ours stand in `objectives/`."""
     on: Literal["hardest", "all", "scores"] = "hardest"

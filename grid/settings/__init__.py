@@ -14,10 +14,11 @@ from grid.settings.model import ModelSettings
 
 
 class Reader(NamedTuple):
-    """What reads the settings of data and training: the model, and whether its objective may warm up."""
+    """What reads data and training settings: the model; whether its objective warms up, or reads offline negatives."""
 
     model: ModelSettings
     warms_up: bool
+    reads_offline: bool
 
 
 _IN_STEPS = ReadWhere(lambda own, _: own.schedule == "steps", "schedule = steps")
@@ -32,6 +33,8 @@ _HELD = ReadWhere(
 _WARMS_UP = ReadWhere(
     lambda _, by: by.warms_up, "an objective that mines the hardest negatives and may mine all, or reads clean"
 )
+_OFFLINE = ReadWhere(lambda _, by: by.reads_offline, "an objective that reads offline negatives, e.g. aoq")
+_RANKED = ReadWhere(lambda own, by: own.ranker is not None and by.reads_offline, "train.ranker")
 _NOISY = ReadWhere(lambda own, _: own.noise > 0, "dataset.noise above 0")
 
 
@@ -60,6 +63,11 @@ class DatasetSettings(Settings):
     )
     noise_seed: Annotated[NonNegativeInt, IdentityDefault(0), _NOISY] = Field(
         0, description="seed of this shuffle, the same for all seeds of a grid"
+    )
+    candidates: Annotated[str | None, IdentityDefault(None), _OFFLINE] = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$",
+        description="folder in the data set's folder with AOQ's i2t*.npy and t2i*.npy; none: train.ranker ranks",
     )
 
 
@@ -147,6 +155,13 @@ class TrainSettings(Settings):
         False, description="run the encoders through torch.compile: faster on a GPU; its rounding differs"
     )
     clip_norm: PositiveFloat = Field(2.0, description="bound on the norm of the whole gradient")
+    ranker: Annotated[Name | None, IdentityDefault(None), _OFFLINE] = Field(
+        default=None,
+        description="recipe whose trial on the same data and seed ranks the training split for offline negatives",
+    )
+    ranker_objective: Annotated[Name, IdentityDefault("triplet-hn"), _RANKED] = Field(
+        "triplet-hn", description="objective of that trial"
+    )
     starts_from: Annotated[str | None, IdentityDefault(None), AfterValidator(_checkpoint)] = Field(
         default=None,
         description="a published checkpoint to fine-tune, file:PATH in a grid file; kept as the hash of its content",
@@ -196,11 +211,14 @@ class TrialSettings(Settings):
     starts_from: Annotated[str | None, IdentityDefault(None)] = Field(
         default=None, description="id of the trial whose best checkpoint this one fine-tunes"
     )
+    ranker: Annotated[str | None, IdentityDefault(None)] = Field(
+        default=None, description="id of the trial whose model ranked the training split for this one's negatives"
+    )
     ensemble: Annotated[tuple[str, ...], IdentityDefault(())] = Field(
         default=(), description="ids of the trials whose scores this one averages; it trains nothing"
     )
 
     @property
     def parents(self) -> tuple[str, ...]:
-        """Ids of the trials that come first: its members, or the trial that it starts from."""
-        return self.ensemble or ((self.starts_from,) if self.starts_from else ())
+        """Ids of the trials that come first: its members, or the trial that it starts from, and its ranker."""
+        return self.ensemble or tuple(name for name in (self.starts_from, self.ranker) if name)

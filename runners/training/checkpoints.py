@@ -6,6 +6,7 @@ unchanged, and a truncated or damaged file is detected.
 
 import hashlib
 import io
+import os
 import pickle
 import random
 from pathlib import Path
@@ -63,6 +64,20 @@ def load(path: Path, device: torch.device) -> dict[str, Any] | None:
         return loaded(data, device)
     except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise Corrupt(f"{path} cannot be read: {error}") from error
+
+
+def checksum(path: Path) -> str:
+    """The checksum that the checkpoint at `path` carries.
+
+    Raises:
+        Corrupt: it carries none.
+    """
+    with path.open("rb") as file:
+        file.seek(-min(_COMMENT, path.stat().st_size), os.SEEK_END)
+        comment = file.read()
+    if not comment.startswith(_MARK):
+        raise Corrupt(f"{path} is not whole: it has no checksum")
+    return comment.removeprefix(_MARK).decode()
 
 
 def dumped(content: dict[str, Any]) -> memoryview:

@@ -27,6 +27,9 @@ ROOTS = (
 ENSEMBLE = "runners.trial.ensemble.Ensemble"
 """Where the evaluation of an ensemble begins."""
 
+RANKING = "runners.trial.negatives.negatives_of"
+"""Where the ranking of offline negatives begins."""
+
 _ROOTS = frozenset(ROOTS)
 
 
@@ -50,6 +53,7 @@ def begun_by(
     classes, held = (frozenset[str]().union(*found) for found in zip(*looked, strict=True))
     own = {place for name in _chosen(settings, members) if (place := uses.place(name))}
     roots = _ROOTS | ({ENSEMBLE} if members else set())
+    roots |= {RANKING} if CATALOGUE[settings.objective.name].reads_offline else set()
     return classes | roots | own, held.union(catalog.protocols(settings.dataset.name))
 
 

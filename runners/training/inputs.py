@@ -28,6 +28,7 @@ from retrieval.encoders import pretrained
 from retrieval.encoders.pretrained import Places
 from retrieval.features import CaptionSource, ImageSource
 from retrieval.model import check_sets
+from retrieval.offline_negatives import OfflineNegatives
 from retrieval.prefetch import ahead
 from retrieval.splits.pairs import Pairs, Split
 from retrieval.words import text_readers
@@ -47,6 +48,8 @@ class Inputs:
     device: torch.device
     places: Places
     content: Content
+    offline: OfflineNegatives | None = None
+    """Where the objective reads negatives from outside the batch."""
 
     @classmethod
     def prepare(
@@ -133,7 +136,11 @@ def read_captions(
 
 @dataclass(frozen=True)
 class Batch:
-    """What a training step reads, in host memory."""
+    """What a training step reads, in host memory.
+
+    Where the objective reads offline negatives, images are those of the pairs, the drawn images, then the images of the
+    drawn captions; captions are those of the pairs, the drawn captions, then captions of the drawn images.
+    """
 
     owners: Int[Tensor, " b"]
     """Row of each caption's image, for the whole batch, even where images and tokens are a replica's part."""
@@ -284,7 +291,8 @@ def batches(settings: TrialSettings, inputs: Inputs, epoch: int, exchange: Excha
         order = _one_of_each(order, inputs.pairs.train)
     rows = _split(order, settings.train)
     views, words = (derived_seed(settings, f"{what} of epoch {epoch}") for what in ("views", "words"))
-    return Epoch(inputs, rows, views, words, exchange)
+    negatives = derived_seed(settings, f"negatives of epoch {epoch}") if inputs.offline is not None else 0
+    return Epoch(inputs, rows, views, words, exchange, negatives=negatives)
 
 
 def steps_of_epoch(inputs: Inputs, train: TrainSettings) -> int:
@@ -333,7 +341,8 @@ class Epoch:
 
     Args:
         rows: of the captions of each batch.
-        views, words: seeds of the random views and dropped words; with the batch's index they determine the draw.
+        views, words, negatives: seeds of the random views, dropped words and offline negatives; with the batch's index
+            they determine the draw.
         clean: as `Batch` has it, of all training captions.
     """
 
@@ -343,6 +352,7 @@ class Epoch:
     words: int
     exchange: Exchange = ALONE
     clean: Float[Tensor, "networks t"] | None = None
+    negatives: int = 0
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -355,8 +365,14 @@ class Epoch:
         split, tokens, texts = self.inputs.pairs.train, self.inputs.tokens["train"], self.rows[place]
         owners = split.image_of_text[texts.numpy()]
         part = self.exchange.part(len(texts))
-        images = split.images.gather(owners, self.views + place, part)
-        ids, lengths = tokens.gather(texts, self.words + place)
+        rows, columns = owners, texts
+        if self.inputs.offline is not None:
+            drawn = self.inputs.offline.draw(owners, texts.numpy(), self.negatives + place)
+            rows = np.concatenate([owners, drawn.images, drawn.images_of_texts])
+            columns = torch.from_numpy(np.concatenate([texts.numpy(), drawn.texts, drawn.texts_of_images]))
+            part = slice(None)
+        images = split.images.gather(rows, self.views + place, part)
+        ids, lengths = tokens.gather(columns, self.words + place)
         clean = None if self.clean is None else self.clean[:, texts]
         batch = Batch(torch.from_numpy(np.ascontiguousarray(owners)), images, (ids[part], lengths[part]), clean)
         return batch.pinned() if self.inputs.device.type == "cuda" else batch

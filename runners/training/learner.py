@@ -6,13 +6,13 @@ from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 import objectives
 from grid.identity import derived_seed
 from grid.settings import TrainSettings, TrialSettings
-from objectives.mining import product
+from objectives.mining import full, product
 from objectives.objective import Objective
 from retrieval.fusion.encoder import FusionEncoder
 from retrieval.fusion.matching import matching_loss
@@ -163,12 +163,15 @@ class Learner:
 
     def _value(self, network: int, image: Embedded, text: Embedded, owners: Tensor, clean: Tensor | None) -> Tensor:
         """The loss of a network. Of sets where few scores have a gradient, all are computed without a graph first."""
-        objective = self._mining
+        objective, offline = self._mining, None
+        if self.inputs.offline is not None:
+            offline = self._offline(network, image, text, len(owners))
+            image, text = image[: len(owners)], text[: len(owners)]
         if isinstance(image, Tensor) and isinstance(text, Tensor):
             image, text = (self.exchange.together(part, len(owners)) for part in (image, text))
             if self.clean is not None:
                 self.clean.note(network, product(image.detach(), text.detach()))
-            return objective(image, text, owners, clean=clean)
+            return objective(image, text, owners, clean=clean, offline=offline)
         scorer = self.model.networks[network].scorer
         assert scorer is not None
         assert isinstance(image, Sets)
@@ -180,7 +183,30 @@ class Learner:
         if self.clean is not None:
             self.clean.note(network, scores)
         again = partial(scorer.pairs, image, text) if few else None
-        return objective.from_similarity(scores, owners, clean=clean, again=again)
+        return objective.from_similarity(scores, owners, clean=clean, offline=offline, again=again)
+
+    def _offline(self, network: int, image: Embedded, text: Embedded, count: int) -> Float[Tensor, "2 b 2"]:
+        """Scores of each pair with its offline negatives, then of these with one another, by direction.
+
+        AOQ's four: image and drawn caption, drawn image and caption; both drawn; image of the drawn caption and caption
+        of the drawn image.
+        """
+        pair = torch.arange(count, device=self.inputs.device)
+        rows = torch.stack([pair, pair + count, pair + count, pair + 2 * count])
+        columns = torch.stack([pair + count, pair, pair + count, pair + 2 * count])
+        scorer = self.model.networks[network].scorer
+        if isinstance(image, Tensor) and isinstance(text, Tensor):
+            scores = torch.linalg.vecdot(full(image)[rows], full(text)[columns])
+        else:
+            assert scorer is not None
+            assert isinstance(image, Sets)
+            assert isinstance(text, Sets)
+            if scorer.by_pair:
+                scores = scorer.pairs(image, text, rows.flatten(), columns.flatten()).view(4, count)
+            else:
+                parts = zip(rows, columns, strict=True)
+                scores = torch.stack([scorer(image[row], text[column]).diagonal() for row, column in parts])
+        return torch.stack([scores[:2], scores[2:]], dim=-1)
 
     def _together(self, part: Sets, count: int) -> Sets:
         """The sets of all replicas."""

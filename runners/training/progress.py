@@ -37,7 +37,8 @@ class Progress:
     """How far a trial is.
 
     Args:
-        sources: fingerprints of the "data" and "code" that train it; a checkpoint of others is not continued.
+        sources: fingerprints of the "data" and "code" that train it, and of offline "negatives"; a checkpoint of others
+            is not continued.
         batch, sums, seconds: of the current epoch: batches trained, sums of what they measured, time they took.
         best: the row of the epoch with the best validation.
         replicas: the largest number of processes that trained it together.
@@ -153,7 +154,9 @@ class Progress:
         if before is None:
             return "its checkpoint does not say on which data and by which code it was trained"
         others = [
-            f"other {what} ({before[what]} -> {now})" for what, now in self.sources.items() if before[what] != now
+            f"other {what} ({before.get(what)} -> {now})"
+            for what, now in self.sources.items()
+            if before.get(what) != now
         ]
         return f"its checkpoint was trained with {' and '.join(others)}" if others else ""
 

@@ -83,6 +83,8 @@ class Trainer:
         if published is not None:
             self.model.load_weights(published(self.model))
         sources = {"data": data_fingerprint(inputs, settings.model), "code": code}
+        if inputs.offline is not None:
+            sources["negatives"] = inputs.offline.fingerprint
         self.progress = Progress(settings.train, folder, inputs.device, sources, hooks.warn, hooks.begin_anew)
         self._last: Verdict | None = None
         """Of the last step, until the host has looked at it."""

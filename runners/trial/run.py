@@ -4,7 +4,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import Any
@@ -40,6 +40,7 @@ from runners.trial.ensemble import Ensemble
 from runners.trial.events import Event, EventKind, Listener
 from runners.trial.holding import Hold, Origin
 from runners.trial.loaded_model import settings_of
+from runners.trial.negatives import negatives_of
 from runners.trial.stopping import Stop
 
 STEP_SECONDS = 1.0
@@ -115,7 +116,8 @@ class TrialRun:
             inputs = self.start()
             beat = self._beats(settings.train.epochs * steps_of_epoch(inputs, settings.train))
             hooks = Hooks(self.hold.begin, self._epoch, beat, self._warn, self._begin_anew)
-            parent = next(iter(self.parents()), None)
+            parents = {parent.trial_id: parent for parent in self.parents()}
+            parent = parents.get(settings.starts_from or "")
             if replicas.count > 1:
                 self.hold.log(replicas.said())
             trainer = Trainer(
@@ -184,14 +186,15 @@ class TrialRun:
         return self.finish(inputs, by_protocol, selected=selected, data=data)
 
     def parents(self) -> list[TrialFolder]:
-        """The folders of the ensemble's members, or of the trial that it starts from.
+        """The folders of the ensemble's members, or of the trial that it starts from and of its ranker.
 
         Raises:
             UserError: a trial among them is not done.
         """
         folders = [TrialFolder(self.folder.path.parent / name) for name in self.settings.parents]
         if undone := [folder for folder in folders if not folder.done.exists()]:
-            does = "averages" if self.settings.ensemble else "starts from"
+            ranks = undone[0].trial_id == self.settings.ranker
+            does = "averages" if self.settings.ensemble else "is ranked by" if ranks else "starts from"
             state = "failed" if undone[0].error.exists() else "is not done"
             raise UserError(f"it {does} {undone[0].trial_id}, which {state}. Run the grid: parents come first.")
         return folders
@@ -234,7 +237,9 @@ class TrialRun:
         inputs = prepare(self.settings, self.machine)
         inputs.reader.save(folder.vocabulary)
         hold.beat(0)
-        return inputs
+        self.parents()  # all are done
+        offline = negatives_of(self.settings, inputs, folder.path.parent, self.machine, self._beat)
+        return inputs if offline is None else replace(inputs, offline=offline)
 
     @cached_property
     def environment(self) -> dict[str, Any]:
@@ -273,7 +278,9 @@ class TrialRun:
         """
         folder, own = self.folder, self.settings.dataset.protocol
         metrics = {name: ranks.metrics() for name, ranks in by_protocol.items()}
-        noted = {"data_problems": [str(problem) for problem in inputs.content.problems]}
+        noted: dict[str, Any] = {"data_problems": [str(problem) for problem in inputs.content.problems]}
+        if inputs.offline is not None:
+            noted["negatives"] = inputs.offline.fingerprint
         trained = record.Trained(
             trial_id=folder.trial_id,
             settings=self.settings,

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grid.errors import UserError
-from grid.expansion import expand, once, select, trials_of
+from grid.expansion import chains, expand, once, select, trials_of
 from grid.gridfile import load
+from grid.identity import trial_id
 from grid.objectives.goal_matrix import GOAL
 from grid.settings.encoders import BiGruSettings
 
@@ -95,6 +96,38 @@ def test_a_share_of_noise_is_refused_from_1_on() -> None:
     plain, noisy = (expand(load("flickr8k", [f"dataset.noise={share}"])) for share in (0.0, 0.4))
     assert [trial.id for trial in trials_of(plain)] == [trial.id for trial in trials_of(expand(load("flickr8k")))]
     assert not {trial.id for trial in trials_of(plain)} & {trial.id for trial in trials_of(noisy)}
+
+
+def test_a_ranker_comes_first_and_is_part_of_identity() -> None:
+    words = 'objectives=["aoq"]', "train.ranker=cnn-gru", "seeds=[0,1]"
+    trials = trials_of(expand(load("demo", ['recipes=["cnn-bow"]', *words])))
+    assert [trial.id for trial in trials] == [trial_id(trial.settings) for trial in trials]
+    ranking, ranked = trials[::2], trials[1::2]
+    assert [(trial.shared.recipe, trial.shared.objective.name) for trial in ranking] == [("cnn-gru", "triplet-hn")] * 2
+    assert [trial.settings.ranker for trial in ranked] == [trial.id for trial in ranking]
+    assert all(trial.settings.starts_from is None and trial.settings.ranker is None for trial in ranking)
+    assert [[trial.id for trial in chain] for chain in chains(trials)] == [
+        [first.id, then.id] for first, then in zip(ranking, ranked, strict=True)
+    ]
+    both = expand(load("demo", ['recipes=["cnn-bow","cnn-gru"]', *words, 'objectives=["aoq","triplet-hn"]']))
+    assert len(trials_of(both)) == 2 * 4
+    assert {trial.id for trial in trials} <= {trial.id for trial in trials_of(both)}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "aoq: needs either train.ranker = RECIPE, .* or dataset.candidates = FOLDER"),
+        (("train.ranker=cnn-bov",), "unknown recipe 'cnn-bov' in train.ranker. Did you mean 'cnn-bow'"),
+        (("train.ranker=cnn-bow", "train.ranker_objective=aoq"), "'aoq' in train.ranker_objective"),
+        (("train.ranker=scan-tiny",), "a ranker is trained in one step, and gives a vector an image"),
+    ],
+)
+def test_a_ranker_that_cannot_rank_is_refused(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        expand(load("demo", ['objectives=["aoq"]', *words]))
+    with pytest.raises(UserError, match=r"train\.ranker: no trial of this grid reads it"):
+        expand(load("demo", ["train.ranker=cnn-bow"]))
 
 
 def test_the_released_variant_brings_its_own_defaults() -> None:

@@ -259,8 +259,9 @@ LOSSES = {
     "siglip": siglip,
     "ssp": ssp,
     "rsp": rsp,
+    "aoq": triplet_hn,
 }
-"""Without the losses that read more than one anchor: ADOPT, and the adaptive margins."""
+"""Without the losses that read more than one anchor: ADOPT, and the adaptive margins. AOQ without offline negatives."""
 
 
 def loss(

@@ -104,6 +104,36 @@ def test_a_doubtful_pair_has_a_smaller_margin_and_may_teach_nothing(name: str, v
     torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_offline_negatives_equal_the_literal_sum_of_aoq(variant: str) -> None:
+    sim, b = SIMILARITIES["random"], len(SIMILARITIES["random"])
+    offline = torch.linspace(-0.9, 1.2, 4 * b, dtype=sim.dtype).view(2, b, 2)
+
+    def literal_loss(sim: Tensor, offline: Tensor) -> Tensor:
+        total = sim.new_zeros(())
+        for direction, scores in enumerate((sim, sim.T)):
+            for i in range(b):
+                positive, own, other = scores[i, i], offline[direction, i, 0], offline[direction, i, 1]
+                online = max(scores[i, j] for j in range(b) if j != i)
+                weight = 1.5 - (own - online) / 0.3
+                if variant == "paper":
+                    weight = weight.detach().clamp(min=0)
+                total = total + weight * (0.2 + online - positive).clamp(min=0)
+                total = total + (own - positive).clamp(min=0) + (other - positive).clamp(min=0)
+        return total
+
+    def measured(loss) -> list[Tensor]:
+        leaves = [given.clone().requires_grad_() for given in (sim, offline)]
+        value = loss(*leaves)
+        return [value.detach(), *torch.autograd.grad(value, leaves)]
+
+    objective = build("aoq", variant=variant)
+    found = measured(lambda sim, offline: objective.from_similarity(sim, offline=offline))
+    for ours, theirs in zip(found, measured(literal_loss), strict=True):
+        torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(objective.from_similarity(sim), build("triplet-hn").from_similarity(sim))
+
+
 def test_the_loss_of_a_pair_is_the_mean_hinge_over_its_negatives() -> None:
     sim, pairs = SIMILARITIES["random"], range(len(SIMILARITIES["random"]))
     found = []

@@ -291,11 +291,12 @@ def test_every_parameter_is_read_or_is_no_axis(name: str, variant: str) -> None:
     """Changed, it changes loss or gradient; where an equation does not read it, a grid does not apply it either."""
     image, text = batch(9)
     owners = torch.tensor([0, 0, 1, 2, 3, 3, 4, 5, 6])
-    clean = torch.linspace(0.05, 0.9, 9, dtype=image.dtype) if CATALOGUE[name].reads_clean else None
+    clean = torch.tensor([0.05, 0.7, 0.9] * 3, dtype=image.dtype) if CATALOGUE[name].reads_clean else None
+    offline = torch.linspace(-0.4, 0.4, 36, dtype=image.dtype).view(2, 9, 2) if CATALOGUE[name].reads_offline else None
 
     def gradients(**parameters: Value) -> list[float]:
         leaves = [e.clone().requires_grad_() for e in (image, text)]
-        loss = build(name, variant=variant, **parameters)(*leaves, owners, clean=clean)
+        loss = build(name, variant=variant, **parameters)(*leaves, owners, clean=clean, offline=offline)
         loss.backward()
         return [
             float(loss.detach()),

@@ -90,6 +90,7 @@ OTHER = {
     "warmup_epochs": 1, "text_lr_factor": 0.3, "image_lr_factor": 0.3, "frozen_epochs": 1, "ramp_epochs": 2,
     "clip_norm": 0.1, "width": 16, "depths": 2, "heads": 4, "window": 2, "drop_path": 0.5, "noise": 0.9,
     "noise_seed": 1, "captions": "one", "feed_forward": 9, "tokens": 2, "clusters": 3, "rise_share": 0.5, "beta2": 0.5,
+    "candidates": "ranked", "ranker": "vsepp-butd", "ranker_objective": "unified",
 }  # fmt: skip
 """Another value of every setting, or of every member of a list; a truth value is turned around."""
 TURNED = {
@@ -206,7 +207,7 @@ def test_a_setting_changes_the_numbers_or_is_no_axis(image: str, text: str, name
         table[last] = (not own) if isinstance(own, bool) else TURNED[last][own] if last in TURNED else OTHER[last]
     changed = TrialSettings.model_validate(content)
     section, _, within = name.partition(".")
-    reader = None if section == "model" else Reader(changed.model, warms_up=True)
+    reader = None if section == "model" else Reader(changed.model, warms_up=True, reads_offline=False)
     same = numbers(plain.model_dump_json(), machine) == numbers(changed.model_dump_json(), machine)
     assert same == bool(lacking(getattr(changed, section), within, reader))
 

@@ -1,0 +1,178 @@
+"""Candidates for hard negatives of the whole training split, ranked ahead of training by a trained model. AOQ.
+
+Two files hold rows of whole numbers: `i2t*.npy` the captions that are most similar to each image, its own left out, and
+`t2i*.npy` the images that are most similar to each caption, its own left out; most similar first.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from filelock import FileLock
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from retrieval.features import GrowingArray
+from retrieval.splits.pairs import DataError, Split
+
+CAPTIONS, IMAGES = 2000, 400
+"""Candidates of an image and of a caption, at most."""
+DEPTH, PER_IMAGE = 300, 5
+"""A draw n below `DEPTH` takes candidate n of an image, and candidate n / `PER_IMAGE` of a caption."""
+SCORES = 2**25
+"""Similarities computed at a time."""
+
+
+class Drawn(NamedTuple):
+    """Offline negatives of a batch: rows of images and captions of the training split."""
+
+    images: Int[np.ndarray, " b"]
+    texts: Int[np.ndarray, " b"]
+    images_of_texts: Int[np.ndarray, " b"]
+    """The image of each drawn caption."""
+    texts_of_images: Int[np.ndarray, " b"]
+    """A caption of each drawn image."""
+
+
+@dataclass(frozen=True, eq=False)
+class OfflineNegatives:
+    """The candidates of a training split, memory-mapped.
+
+    Args:
+        captions: for each image.
+        images: for each caption.
+        fingerprint: of what decides their content.
+    """
+
+    captions: Int[np.ndarray, "i k"]
+    images: Int[np.ndarray, "t m"]
+    image_of_text: Int[np.ndarray, " t"]
+    fingerprint: str
+
+    @classmethod
+    def open(cls, folder: Path, split: Split, fingerprint: str = "") -> "OfflineNegatives":
+        """The candidates in a folder, ours or AOQ's.
+
+        Args:
+            fingerprint: of what decides their content; empty: the checksum of the files is taken.
+
+        Raises:
+            DataError: a file is missing, or is of another split.
+        """
+        paths = [_only(folder, name) for name in ("i2t", "t2i")]
+        counts = len(split.images), len(split.captions)
+        arrays = [_ranked(path, *own) for path, own in zip(paths, (counts, counts[::-1]), strict=True)]
+        return cls(*arrays, split.image_of_text, fingerprint or _checksum(paths))
+
+    def draw(self, owners: Int[np.ndarray, " b"], texts: Int[np.ndarray, " b"], seed: int) -> Drawn:
+        """Negatives of these pairs: the same n for both directions of a pair, as AOQ draws.
+
+        Args:
+            owners, texts: rows of the pairs' images and captions.
+        """
+        random = np.random.default_rng(seed)
+        depth = min(DEPTH, self.captions.shape[1], PER_IMAGE * self.images.shape[1])
+        n = random.integers(depth, size=len(texts))
+        drawn_texts = self.captions[owners, n].astype(np.int64)
+        drawn_images = self.images[texts, n // PER_IMAGE].astype(np.int64)
+        order, starts, counts = self._by_image
+        places = starts[drawn_images] + random.integers(counts[drawn_images])
+        return Drawn(drawn_images, drawn_texts, self.image_of_text[drawn_texts], order[places])
+
+    @cached_property
+    def _by_image(self) -> tuple[Int[np.ndarray, " t"], Int[np.ndarray, " i"], Int[np.ndarray, " i"]]:
+        """Rows of the captions, image after image; where those of an image begin, and how many there are."""
+        counts = np.bincount(self.image_of_text, minlength=len(self.captions))
+        return np.argsort(self.image_of_text, kind="stable"), counts.cumsum() - counts, counts
+
+
+def rank(
+    folder: Path,
+    image: Float[Tensor, "i d"],
+    text: Float[Tensor, "t d"],
+    image_of_text: Int[np.ndarray, " t"],
+    beat: Callable[[], None] = lambda: None,
+) -> None:
+    """Write the candidates of a split that lie not there yet; an interrupted ranking resumes after its last block.
+
+    Args:
+        image, text: unit vectors.
+        beat: called after each block.
+
+    Raises:
+        DataError: there is no other image.
+    """
+    if len(image) < 2:
+        raise DataError("one image has no negatives: a training split to rank needs two images.")
+    owners = torch.from_numpy(image_of_text).to(image.device)
+    most = int(np.bincount(image_of_text).max())
+    every = torch.arange(len(image), device=image.device)
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / "lock"):
+        _write(folder / "i2t.npy", image, text, every, owners, min(CAPTIONS, len(text) - most), beat)
+        _write(folder / "t2i.npy", text, image, owners, every, min(IMAGES, len(image) - 1), beat)
+
+
+def _write(
+    path: Path, anchors: Tensor, others: Tensor, of: Tensor, own: Tensor, width: int, beat: Callable[[], None]
+) -> None:
+    """Write the places of the most similar of the others for each anchor, of another image than the anchor's."""
+    if path.exists():
+        return
+    size = max(1, SCORES // len(others))
+    blocks = torch.arange(len(anchors), device=anchors.device).split(size)
+    file = GrowingArray(path, [len(rows) for rows in blocks])
+    for rows in blocks[file.resume() :]:
+        sim = (anchors[rows].float() @ others.float().T).masked_fill_(of[rows, None] == own, -torch.inf)
+        file.append(sim.topk(width).indices.int().cpu().numpy())
+        beat()
+    file.finish()
+
+
+def _only(folder: Path, name: str) -> Path:
+    """The single file of this kind in the folder.
+
+    Raises:
+        DataError: there is none, or there are several.
+    """
+    found = sorted(folder.glob(f"{name}*.npy"))
+    if len(found) != 1:
+        there = ", ".join(path.name for path in found) or "none"
+        raise DataError(f"{folder} needs a single file {name}*.npy with candidates for negatives; there: {there}.")
+    return found[0]
+
+
+def _ranked(path: Path, rows: int, most: int) -> Int[np.ndarray, "n k"]:
+    """The candidates in a file, whose first and last rows are looked through.
+
+    Raises:
+        DataError: it holds no such candidates.
+    """
+    try:
+        array = np.load(path, mmap_mode="r")
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{path} cannot be read: {error}.") from error
+    if array.ndim != 2 or not np.issubdtype(array.dtype, np.integer) or not array.shape[1]:
+        raise DataError(f"{path} holds {array.dtype} of shape {array.shape}: candidates are rows of whole numbers.")
+    if len(array) != rows:
+        raise DataError(
+            f"{path} has candidates for {len(array):,} rows; the training split has {rows:,}: another split?"
+        )
+    ends = np.concatenate([array[:100], array[-100:]])
+    if ends.min() < 0 or ends.max() >= most:
+        wrong = int(ends.max() if ends.max() >= most else ends.min())
+        raise DataError(f"{path} names row {wrong:,}; the training split has rows 0 to {most - 1:,}: another split?")
+    return array
+
+
+def _checksum(paths: list[Path]) -> str:
+    found = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            found.update(hashlib.file_digest(file, "sha256").digest())
+    return found.hexdigest()

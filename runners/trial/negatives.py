@@ -1,0 +1,76 @@
+"""The offline negatives of a trial: read from files, or ranked by the model of another trial and kept on the disk."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from grid.errors import UserError
+from grid.objectives import CATALOGUE
+from grid.settings import TrialSettings
+from grid.store.home import TrialFolder
+from retrieval.offline_negatives import OfflineNegatives, rank
+from runners.training import checkpoints
+from runners.training.embedding import embedded
+from runners.training.inputs import Inputs
+from runners.training.machine import Machine
+from runners.trial.loaded_model import LoadedModel
+
+
+def negatives_of(
+    settings: TrialSettings, inputs: Inputs, trials: Path, machine: Machine, beat: Callable[[], None] = lambda: None
+) -> OfflineNegatives | None:
+    """The candidates that this trial's batches are drawn from; ranked here, if nobody has done so. None: it reads none.
+
+    Args:
+        trials: the folder of all trials.
+        beat: called after each step of the ranking.
+
+    Raises:
+        UserError: the ranker is not done, or files are missing or of another split.
+    """
+    if settings.ensemble or not CATALOGUE[settings.objective.name].reads_offline:
+        return None
+    if machine.replicas > 1:
+        raise UserError(
+            f"objective {settings.objective.name!r} reads offline negatives, which replicas cannot share. Set "
+            "resources.replicas = 1."
+        )
+    if settings.ranker:
+        return ranked_by(TrialFolder(trials / settings.ranker), inputs, machine, beat)
+    root, name = machine.root(settings.dataset.name), settings.dataset.candidates
+    if root is None or name is None:
+        raise UserError(f"data set {settings.dataset.name!r} has no folder, so no dataset.candidates = {name!r} in it.")
+    return OfflineNegatives.open(root / name, inputs.pairs.train)
+
+
+def ranked_by(
+    ranker: TrialFolder, inputs: Inputs | None, machine: Machine, beat: Callable[[], None] = lambda: None
+) -> OfflineNegatives:
+    """The candidates that a finished trial's model ranks, kept in the feature cache.
+
+    Args:
+        inputs: that the candidates are for; None: those of the ranker.
+
+    Raises:
+        DataError: the ranker read another training split.
+        UserError: it is not done, or its model gives no single vectors.
+    """
+    if not ranker.done.exists():
+        raise UserError(
+            f"trial {ranker.trial_id}, which ranks the training split, is not done. Train it first: goalgrid run GRID."
+        )
+    mark = checkpoints.checksum(ranker.best_checkpoint)
+    folder = machine.features / f"negatives-{ranker.trial_id}-{mark[:12]}"
+    if not all((folder / name).exists() for name in ("i2t.npy", "t2i.npy")):
+        loaded = LoadedModel.of_trial(ranker, machine)
+        image, text, owners = embedded(loaded.model, loaded.settings, loaded.inputs, "train")
+        if not (isinstance(image, Tensor) and isinstance(text, Tensor)):
+            raise UserError(f"trial {ranker.trial_id} scores by sets; a ranker gives a vector an image and a caption.")
+        with torch.inference_mode():
+            rank(folder, image, text, owners, beat)
+        inputs = inputs or loaded.inputs
+    elif inputs is None:
+        inputs = LoadedModel.of_trial(ranker, machine).inputs
+    return OfflineNegatives.open(folder, inputs.pairs.train, mark)

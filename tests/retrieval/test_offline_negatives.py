@@ -1,0 +1,82 @@
+"""Candidates for negatives of a whole split, against a ranking row by row, and what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from retrieval import offline_negatives
+from retrieval.offline_negatives import OfflineNegatives, rank
+from retrieval.splits.pairs import DataError, Split
+
+OWNERS = np.array([0, 1, 1, 2, 3, 3, 3, 4, 5, 5])
+
+
+@pytest.fixture
+def split() -> Split:
+    return Split(range(6), [""] * len(OWNERS), OWNERS)  # type: ignore[arg-type]
+
+
+def vectors(count: int, seed: int) -> torch.Tensor:
+    return torch.nn.functional.normalize(torch.randn(count, 8, generator=torch.Generator().manual_seed(seed)), dim=1)
+
+
+def test_candidates_equal_the_literal_ranking_also_after_an_interruption(
+    tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offline_negatives, "SCORES", 20)  # blocks of two images, and of three captions
+    image, text = vectors(6, 0), vectors(10, 1)
+    beats: list[int] = []
+
+    def beat() -> None:
+        beats.append(0)
+        if len(beats) in (2, 5):
+            raise KeyboardInterrupt
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            rank(tmp_path, image, text, OWNERS, beat)
+    rank(tmp_path, image, text, OWNERS, beat)
+    assert len(beats) == 3 + 4
+    found = OfflineNegatives.open(tmp_path, split)
+    sim = (image @ text.T).numpy()
+    for row in range(6):
+        others = [column for column in np.argsort(-sim[row]) if OWNERS[column] != row]
+        assert found.captions[row].tolist() == others[:7]
+    for column in range(10):
+        others = [row for row in np.argsort(-sim[:, column]) if row != OWNERS[column]]
+        assert found.images[column].tolist() == others[:5]
+
+
+def test_a_draw_takes_the_same_place_for_both_directions(split: Split) -> None:
+    captions, images = np.arange(6)[:, None] * 0 + np.arange(10), np.arange(10)[:, None] * 0 + np.arange(2)
+    found = OfflineNegatives(captions, images, OWNERS, "")
+    owners, texts = np.tile(OWNERS, 50), np.tile(np.arange(10), 50)
+    drawn = found.draw(owners, texts, seed=4)
+    assert set(drawn.texts.tolist()) == set(range(10))  # its place is the caption's row here
+    assert drawn.images.tolist() == (drawn.texts // 5).tolist()
+    assert drawn.images_of_texts.tolist() == OWNERS[drawn.texts].tolist()
+    assert OWNERS[drawn.texts_of_images].tolist() == drawn.images.tolist()
+    assert {1, 2} <= set(drawn.texts_of_images.tolist())
+    again = found.draw(owners, texts, seed=4)
+    assert all(np.array_equal(one, other) for one, other in zip(drawn, again, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("i2t", "t2i", "message"),
+    [
+        (None, np.zeros((10, 2), np.int32), r"needs a single file i2t\*\.npy.*there: none"),
+        (np.zeros((5, 2), np.int32), np.zeros((10, 2), np.int32), "i2t_f30k.npy has candidates for 5 rows.* has 6"),
+        (np.zeros((6, 2), np.int32), np.full((10, 2), 6, np.int32), "t2i_f30k.npy names row 6; .* rows 0 to 5"),
+        (np.zeros((6, 2), np.float32), np.zeros((10, 2), np.int32), "holds float32 of shape"),
+    ],
+)
+def test_candidates_of_another_split_are_refused(
+    tmp_path: Path, split: Split, i2t: np.ndarray | None, t2i: np.ndarray, message: str
+) -> None:
+    for name, array in (("i2t", i2t), ("t2i", t2i)):
+        if array is not None:
+            np.save(tmp_path / f"{name}_f30k.npy", array)
+    with pytest.raises(DataError, match=message):
+        OfflineNegatives.open(tmp_path, split)

@@ -1,0 +1,120 @@
+"""Offline negatives in a training: ranker, candidates and training as one grid, and the batches that bring them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from grid.expansion import expand, trials_of
+from grid.gridfile import load
+from grid.settings import TrialSettings
+from grid.store.home import Home, TrialFolder
+from results.records import record
+from retrieval.offline_negatives import OfflineNegatives
+from retrieval.scorers.sets import Sets
+from runners.training.embedding import embedded
+from runners.training.inputs import prepare
+from runners.training.learner import Learner
+from runners.training.machine import Machine
+from runners.trial.loaded_model import LoadedModel
+from tests.conftest import SMALL, Goalgrid
+
+WORDS = (
+    "--set",
+    'objectives=["aoq"]',
+    "--set",
+    "seeds=[0]",
+    "--set",
+    "train.ranker=cnn-bow",
+    "--set",
+    "train.epochs=1",
+)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, goalgrid: Goalgrid) -> Path:
+    """A ranker and a training that it ranks for, done by one command."""
+    folder = tmp_path_factory.mktemp("aoq")
+    finished = goalgrid("run", "demo", "--here", "--mlflow-uri", "", *SMALL, *WORDS, runs=folder)
+    assert finished.returncode == 0, finished.stderr
+    return folder
+
+
+def of_objective(runs: Path, objective: str) -> TrialFolder:
+    return next(folder for folder in Home(runs).trials() if f"_{objective}_" in folder.trial_id)
+
+
+def test_one_grid_ranks_and_trains_and_its_record_names_the_ranker(runs: Path, goalgrid: Goalgrid) -> None:
+    ranker, trained = of_objective(runs, "triplet-hn"), of_objective(runs, "aoq")
+    assert TrialSettings.model_validate_json(record.read(trained.record)["settings"]).ranker == ranker.trial_id
+    again = goalgrid("run", "demo", "--here", *SMALL, *WORDS, runs=runs)
+    assert "training" not in again.stderr
+    shown = goalgrid("data", "negatives", "demo", "--by", ranker.trial_id, *SMALL, *WORDS, runs=runs)
+    assert [line.split("  ")[1] for line in shown.stdout.splitlines()] == [
+        "2,000 captions for each of 1,000 images",
+        "400 images for each of 5,000 captions",
+    ]
+    i2t, t2i = (np.load(line.split("  ")[0]) for line in shown.stdout.splitlines())
+    loaded = LoadedModel.of_trial(ranker, Machine())
+    image, text, owners = embedded(loaded.model, loaded.settings, loaded.inputs, "train")
+    assert isinstance(image, torch.Tensor)
+    assert isinstance(text, torch.Tensor)
+    sim = (image @ text.T).numpy()
+    for row in (0, 500, 999):
+        others = sim[row, owners != row]
+        np.testing.assert_allclose(sim[row, i2t[row]], np.sort(others)[::-1][:2000], atol=1e-5)
+    for column in (0, 4999):
+        assert owners[column] not in t2i[column]
+
+
+def test_a_ranker_that_is_not_done_or_not_there_is_named(runs: Path, goalgrid: Goalgrid) -> None:
+    ranker = of_objective(runs, "triplet-hn")
+    done = ranker.done.read_text()
+    ranker.done.unlink()
+    try:
+        shown = goalgrid("data", "negatives", "demo", "--by", ranker.trial_id, *SMALL, *WORDS, runs=runs)
+    finally:
+        ranker.done.write_text(done)
+    assert shown.returncode == 2
+    assert f"trial {ranker.trial_id}, which ranks the training split, is not done" in shown.stderr
+    near = goalgrid("data", "negatives", "demo", "--by", ranker.trial_id[:-1], *SMALL, *WORDS, runs=runs)
+    assert f"Did you mean '{ranker.trial_id}'" in near.stderr.replace("\n", " ")
+
+
+@pytest.mark.parametrize("recipe", ["cnn-bow", "bfan-equal-tiny", "saf-tiny"])
+def test_a_batch_brings_its_offline_negatives_and_their_scores(recipe: str) -> None:
+    words = [word for word in (*SMALL, *WORDS) if word != "--set"]
+    words += [f'recipes=["{recipe}"]', "train.batch_size=12", "model.dim=8", "train.ranker=cnn-bow"]
+    settings = trials_of(expand(load("demo", words)))[-1].settings
+    inputs = prepare(settings, Machine())
+    owners, rng = inputs.pairs.train.image_of_text, np.random.default_rng(0)
+    counts = len(inputs.pairs.train.images), len(owners)
+    captions = rng.integers(counts[1], size=(counts[0], 20))
+    images = rng.integers(counts[0], size=(counts[1], 4))
+    offline = OfflineNegatives(captions, images, owners, "these")
+    inputs = replace(inputs, offline=offline)
+    learner = Learner(settings, inputs)
+    epoch = learner.begin(0)
+    (_, batch), (place, later) = next(epoch.since(0)), next(epoch.since(2))
+    third = [batch for _, batch in zip(range(3), epoch.since(0), strict=False)][2][1]
+    assert place == 2
+    assert all(one.equal(other) for one, other in ((later.images, third.images), (later.tokens[0], third.tokens[0])))
+    pairs = [epoch.rows[0].numpy(), batch.owners.numpy()]
+    drawn = offline.draw(pairs[1], pairs[0], epoch.negatives)
+    wanted = np.concatenate([pairs[1], drawn.images, drawn.images_of_texts])
+    assert batch.images.equal(inputs.pairs.train.images.gather(wanted, epoch.views))
+    with torch.no_grad():
+        image, text = learner.model.embed_images(batch.images), learner.model.embed_texts(*batch.tokens)
+        found = learner._offline(0, image, text, 12)
+        if recipe == "saf-tiny":  # its scores in training depend on the batch
+            assert found.shape == (2, 12, 2)
+            return
+        whole = image @ text.T if isinstance(image, torch.Tensor) else learner.model.scores(image, text)
+        for i in range(12):
+            expected = [[whole[i, 12 + i], whole[12 + i, 12 + i]], [whole[12 + i, i], whole[24 + i, 24 + i]]]
+            torch.testing.assert_close(found[:, i], torch.tensor(expected))
+        assert isinstance(image, torch.Tensor | Sets)
+        loss = learner.objective.from_similarity(whole[:12, :12], batch.owners, offline=found)
+    torch.testing.assert_close(learner.gradient(batch, 0.0)["loss"], loss)
