@@ -48,7 +48,10 @@ def of_objective(runs: Path, objective: str) -> TrialFolder:
 
 def test_one_grid_ranks_and_trains_and_its_record_names_the_ranker(runs: Path, goalgrid: Goalgrid) -> None:
     ranker, trained = of_objective(runs, "triplet-hn"), of_objective(runs, "aoq")
-    assert TrialSettings.model_validate_json(record.read(trained.record)["settings"]).ranker == ranker.trial_id
+    assert (
+        TrialSettings.model_validate_json(record.collect([trained.record])["settings"][0].as_py()).ranker
+        == ranker.trial_id
+    )
     again = goalgrid("run", "demo", "--here", *SMALL, *WORDS, runs=runs)
     assert "training" not in again.stderr
     shown = goalgrid("data", "negatives", "demo", "--by", ranker.trial_id, *SMALL, *WORDS, runs=runs)
