@@ -114,6 +114,19 @@ def offline_quintuplet(
     return weight * online + torch.relu(t.offline - t.s_pos).sum(-1, keepdim=True)
 
 
+def self_paced(
+    t: Triplets, *, margin: float = 0.2, weigh: Callable[[Triplets], tuple[Tensor, Tensor]] | None = None
+) -> Float[Tensor, "*a k"]:
+    """V- s_neg - V+ s_pos where s_neg - s_pos + margin > 0, with learnt weights V. Our reading of Meta-SPN.
+
+    Args:
+        weigh: gives V+ and V- of each triplet; none: 1.
+    """
+    violates = t.s_neg.detach() - t.s_pos.detach() + margin > 0
+    positive, negative = weigh(t) if weigh else (1.0, 1.0)
+    return (negative * t.finite().s_neg - positive * t.s_pos).where(violates, 0.0)
+
+
 def pair_losses(sim: Float[Tensor, "b b"], *, margin: float = 0.2) -> Float[Tensor, " b"]:
     """Mean over the other texts of [s_it - s_ii + margin]+, plus that over the other images of [s_it - s_tt + margin]+.
 
@@ -143,4 +156,5 @@ HINGE: dict[str, Callable[..., Tensor]] = {
     "selhn": selectively_hard,
     "ncr": noisy_correspondence,
     "aoq": offline_quintuplet,
+    "meta-spn": self_paced,
 }

@@ -98,6 +98,8 @@ def explain_objective(name: str) -> None:
         show(f"  {key:18} {values[0]:>9} {values[1]:>9}  {parameter.meaning}{choices}{only}")
     if entry.reads_offline:
         show("\nIt needs candidates for negatives: train.ranker = RECIPE, or dataset.candidates = FOLDER.")
+    if entry.learns_weights:
+        show("\nThe paper leaves much open: docs/negatives.md says what is ours. Half of the validation split selects.")
     if entry.reads_clean:
         show("\nA training estimates clean probabilities epoch by epoch from the losses of the pairs.")
 

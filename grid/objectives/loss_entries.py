@@ -247,5 +247,14 @@ LOSSES: dict[str, ObjectiveEntry] = {
         known_as="Adaptive Offline Quintuplet loss",
         reads_offline=True,
     ),
+    "meta-spn": ObjectiveEntry(
+        "hinge",
+        "our reading of Meta-SPN, Wei et al., ACM MM 2021",
+        "V- max s_neg - V+ s_pos where max s_neg - s_pos + margin > 0, V learnt on half of the validation split",
+        {"margin": MARGIN},
+        mining=Mining("hardest", fixed=True),
+        known_as="Meta-SPN, our reading",
+        learns_weights=True,
+    ),
 }
 """The losses that are no cells of GOAL's matrix."""

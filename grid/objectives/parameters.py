@@ -97,6 +97,8 @@ class ObjectiveEntry:
     """Whether it reads the probability of each pair to be clean, which training estimates epoch by epoch."""
     reads_offline: bool = False
     """Whether it reads negatives that a trained model ranked in the whole training split."""
+    learns_weights: bool = False
+    """Whether weights of pairs learn beside the model, on one half of the validation split."""
     equation: Callable[..., Any] | None = None
     """Of a user's own objective: the function or class; the equations of ours stand in `objectives/`."""
     on: Literal["hardest", "all", "scores"] = "hardest"

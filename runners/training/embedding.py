@@ -18,7 +18,7 @@ from retrieval.model import Vse
 from retrieval.prefetch import ahead
 from retrieval.scorers.sets import Sets
 from retrieval.splits.pairs import Split
-from runners.training.inputs import Inputs
+from runners.training.inputs import Inputs, selecting
 from runners.training.learner import precision, set_tf32
 
 EMBED_BATCH = 512
@@ -63,10 +63,10 @@ def embedded(
 ) -> tuple[Rows, Rows, Int[np.ndarray, " t"]]:
     """Embeddings of a split's images and captions, and the image that each caption describes.
 
-    The validation split is cut to `dataset.val_images`.
+    The validation split is cut to the images that choose the checkpoint.
     """
     split: Split = getattr(inputs.pairs, split_name)
-    images, texts = split.first(settings.dataset.val_images if split_name == "val" else None)
+    images, texts = split.first(selecting(settings, inputs.pairs) if split_name == "val" else None)
     device, tokens = inputs.device, inputs.tokens[split_name]
     size = EMBED_BATCH if len(split.images.shape) < 3 else settings.train.batch_size
     image, text = list[Any](), list[Any]()

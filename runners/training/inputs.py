@@ -13,6 +13,7 @@ from torch import Tensor
 from grid import catalog
 from grid.errors import UserError
 from grid.identity import derived_seed, digest
+from grid.objectives import CATALOGUE
 from grid.settings import DatasetSettings, TrainSettings, TrialSettings
 from grid.settings.encoders import (
     BackboneSettings,
@@ -148,6 +149,8 @@ class Batch:
     tokens: tuple[Tensor, Tensor]
     clean: Float[Tensor, "networks b"] | None = None
     """Probability of each pair of the whole batch to be clean, as each network reads it; None: all are taken for it."""
+    meta: "Batch | None" = None
+    """Pairs of the validation split, where weights of pairs learn."""
 
     def pinned(self) -> "Batch":
         """The batch in pinned memory, from which a GPU copies while the host goes on."""
@@ -292,7 +295,18 @@ def batches(settings: TrialSettings, inputs: Inputs, epoch: int, exchange: Excha
     rows = _split(order, settings.train)
     views, words = (derived_seed(settings, f"{what} of epoch {epoch}") for what in ("views", "words"))
     negatives = derived_seed(settings, f"negatives of epoch {epoch}") if inputs.offline is not None else 0
-    return Epoch(inputs, rows, views, words, exchange, negatives=negatives)
+    meta = None
+    if CATALOGUE[settings.objective.name].learns_weights:
+        images = selecting(settings, inputs.pairs)
+        _, texts = inputs.pairs.val.first(settings.dataset.val_images)
+        meta = torch.from_numpy(texts[inputs.pairs.val.image_of_text[texts] >= images])
+    return Epoch(inputs, rows, views, words, exchange, negatives=negatives, meta=meta)
+
+
+def selecting(settings: TrialSettings, pairs: Pairs) -> int:
+    """How many validation images choose the checkpoint: half of them, where weights of pairs learn on the others."""
+    images, _ = pairs.val.first(settings.dataset.val_images)
+    return images // 2 if CATALOGUE[settings.objective.name].learns_weights else images
 
 
 def steps_of_epoch(inputs: Inputs, train: TrainSettings) -> int:
@@ -343,6 +357,7 @@ class Epoch:
         rows: of the captions of each batch.
         views, words, negatives: seeds of the random views, dropped words and offline negatives; with the batch's index
             they determine the draw.
+        meta: rows of the validation captions by which weights of pairs learn.
         clean: as `Batch` has it, of all training captions.
     """
 
@@ -353,6 +368,7 @@ class Epoch:
     exchange: Exchange = ALONE
     clean: Float[Tensor, "networks t"] | None = None
     negatives: int = 0
+    meta: Int[Tensor, " m"] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -374,8 +390,17 @@ class Epoch:
         images = split.images.gather(rows, self.views + place, part)
         ids, lengths = tokens.gather(columns, self.words + place)
         clean = None if self.clean is None else self.clean[:, texts]
-        batch = Batch(torch.from_numpy(np.ascontiguousarray(owners)), images, (ids[part], lengths[part]), clean)
+        meta = None if self.meta is None else self._read_meta(place, self.meta)
+        batch = Batch(torch.from_numpy(np.ascontiguousarray(owners)), images, (ids[part], lengths[part]), clean, meta)
         return batch.pinned() if self.inputs.device.type == "cuda" else batch
+
+    def _read_meta(self, place: int, rows: Int[Tensor, " m"]) -> Batch:
+        """As many pairs as the batch has, if there are so many, as they are evaluated."""
+        generator = torch.Generator().manual_seed(self.views + place)
+        texts = rows[torch.randperm(len(rows), generator=generator)[: len(self.rows[place])]]
+        split, tokens = self.inputs.pairs.val, self.inputs.tokens["val"]
+        owners = np.ascontiguousarray(split.image_of_text[texts.numpy()])
+        return Batch(torch.from_numpy(owners), split.images.gather(owners), tokens.gather(texts))
 
 
 @lru_cache(maxsize=4)

@@ -24,6 +24,7 @@ from runners.training.collectives import ALONE, Exchange
 from runners.training.inputs import Batch, Epoch, Inputs, batches
 from runners.training.optimizers.ranger import Ranger
 from runners.training.per_pair.clean_probability import CleanProbabilities
+from runners.training.per_pair.meta_weights import MetaWeights
 from runners.training.synced_batchnorm import synchronised
 
 
@@ -53,6 +54,10 @@ class Learner:
         estimated = CLEAN.get(settings.objective.name)
         train = inputs.pairs.train
         self.clean = estimated(settings, len(train.captions), train.matched) if estimated else None
+        learnt = WEIGHTS.get(settings.objective.name)
+        self.weights = learnt(settings, inputs.device) if learnt else None
+        if self.weights is not None:
+            self.objective.loss = partial(self.objective.loss, weigh=self.weights.weigh)
         self.optimizer = optimizer(self.model, self.objective, settings.train)
         self._parts = [*self.model.parts(), *["objective"] * len(list(self.objective.parameters()))]
         self._members = dict[tuple[bool, ...], Bool[Tensor, "parts g"]]()
@@ -81,7 +86,7 @@ class Learner:
             group["lr"] = lr * group["factor"]
 
     @property
-    def _weights(self) -> list[nn.Parameter]:
+    def _learning(self) -> list[nn.Parameter]:
         return [*self.model.parameters(), *self.objective.parameters()]
 
     def gradient(self, batch: Batch, passed: float, settle: Callable[[], None] = lambda: None) -> dict[str, Tensor]:
@@ -93,26 +98,11 @@ class Learner:
             passed: share of the epoch trained so far, from 0 to 1.
             settle: called before the gradient of the step before is dropped.
         """
-        objective = self._mining
         if self.settings.train.schedule == "linear":
             self._set_rates(linear_rate(self.settings.train, self.epoch, round(passed * self._steps), self._steps))
-        images, tokens, owners = batch.on(self.inputs.device)
-        clean = None if batch.clean is None else batch.clean.to(self.inputs.device, non_blocking=True)
-        values, reports = list[Tensor](), list[dict[str, Tensor]]()
-        for place, network in enumerate(self.model.networks):
-            matching = None
-            with precision(self.settings, self.inputs.device), synchronised(self.exchange):
-                if network.fusion is None:
-                    image, text = network.embed_images(images), network.embed_texts(*tokens)
-                else:
-                    image, text, *seen = network.embed_pairs(images, *tokens)
-                    matching = self._matching(network.fusion, image, text, seen, tokens[1], owners)
-            value = self._value(place, image, text, owners, None if clean is None else clean[place])
-            if objective.reduction == "sum" and (matching is not None or self.settings.train.mean_loss):
-                value = value / len(owners)
-            values.append(value if matching is None else value + matching)
-            reports.append({**objective.report, **({} if matching is None else {"matching": matching.detach()})})
-        value = values[0] if len(values) == 1 else torch.stack(values).sum()
+        if self.weights is not None and batch.meta is not None:
+            self._learn_weights(self.weights, batch, batch.meta)
+        value, reports = self._of_batch(batch)
         loss = ramp(self.settings.train, self.epoch, passed) * value
         settle()
         self.optimizer.zero_grad(set_to_none=True)
@@ -123,18 +113,63 @@ class Learner:
             for weight in (*scoring, *self.objective.parameters()):
                 if weight.grad is not None:
                     weight.grad /= self.exchange.replicas  # every replica scored all pairs
-        self.exchange.sum_gradients(self._weights)
+        self.exchange.sum_gradients(self._learning)
         measured = {"loss": loss.detach(), **self._clip()}
         self.optimizer.found_inf = (~_finite(measured)).float()  # type: ignore[attr-defined]
         return {**measured, **(reports[0] if len(reports) == 1 else _means(reports))}
 
+    def _of_batch(self, batch: Batch, objective: Objective | None = None) -> tuple[Tensor, list[dict[str, Tensor]]]:
+        """The loss of a batch, and the objective's report for each network, to which backward adds.
+
+        Args:
+            objective: another than the trial's.
+        """
+        objective = objective or self._mining
+        images, tokens, owners = batch.on(self.inputs.device)
+        clean = None if batch.clean is None else batch.clean.to(self.inputs.device, non_blocking=True)
+        values, reports = list[Tensor](), list[dict[str, Tensor]]()
+        for place, network in enumerate(self.model.networks):
+            matching = None
+            with precision(self.settings, self.inputs.device), synchronised(self.exchange):
+                if network.fusion is None:
+                    image, text = network.embed_images(images), network.embed_texts(*tokens)
+                else:
+                    image, text, *seen = network.embed_pairs(images, *tokens)
+                    matching = self._matching(objective, network.fusion, image, text, seen, tokens[1], owners)
+            value = self._value(objective, place, image, text, owners, None if clean is None else clean[place])
+            reports.append(objective.report)
+            if objective.reduction == "sum" and (matching is not None or self.settings.train.mean_loss):
+                value = value / len(owners)
+            if matching is not None:
+                value = value + matching
+                reports[-1]["matching"] = matching.detach()
+            values.append(value)
+        return values[0] if len(values) == 1 else torch.stack(values).sum(), reports
+
     def _matching(
-        self, fusion: FusionEncoder, image: Tensor, text: Tensor, seen: list[Tensor], lengths: Tensor, owners: Tensor
+        self,
+        objective: Objective,
+        fusion: FusionEncoder,
+        image: Tensor,
+        text: Tensor,
+        seen: list[Tensor],
+        lengths: Tensor,
+        owners: Tensor,
     ) -> Tensor:
         """The loss of the fusion encoder; a temperature that the objective learns is that of the draws, too."""
         tokens, states = seen
-        temperature = getattr(self._mining.loss, "temperature", fusion.temperature).detach()
+        temperature = getattr(objective.loss, "temperature", fusion.temperature).detach()
         return matching_loss(fusion, states, lengths, tokens, product(image, text).detach(), owners, temperature)
+
+    def _learn_weights(self, weights: MetaWeights, batch: Batch, meta: Batch) -> None:
+        """Have the weights of pairs learn ahead of the model's step."""
+        plain = objectives.build("triplet-hn", margin=weights.margin).to(self.inputs.device)
+        weights.learn(
+            self.model,
+            self.lr,
+            lambda: self._of_batch(batch)[0] / len(batch.owners),
+            lambda: self._of_batch(meta, plain)[0] / len(meta.owners),
+        )
 
     @torch.no_grad()
     def _clip(self) -> dict[str, Tensor]:
@@ -142,7 +177,7 @@ class Learner:
 
         The squares of the parts' norms add up to the square of `grad_norm`.
         """
-        parameters = self._weights
+        parameters = self._learning
         learns = tuple(weight.grad is not None for weight in parameters)
         norms = torch.stack(torch._foreach_norm([weight.grad for weight in parameters if weight.grad is not None]))
         networks = [list(network.parameters()) for network in self.model.networks]
@@ -161,9 +196,11 @@ class Learner:
         parts = norms.square().where(self._members[learns], 0.0).sum(-1).sqrt_()
         return {"grad_norm": whole, **{f"grad_norm_{name}": part for name, part in zip(names, parts, strict=True)}}
 
-    def _value(self, network: int, image: Embedded, text: Embedded, owners: Tensor, clean: Tensor | None) -> Tensor:
+    def _value(
+        self, objective: Objective, network: int, image: Embedded, text: Embedded, owners: Tensor, clean: Tensor | None
+    ) -> Tensor:
         """The loss of a network. Of sets where few scores have a gradient, all are computed without a graph first."""
-        objective, offline = self._mining, None
+        offline = None
         if self.inputs.offline is not None:
             offline = self._offline(network, image, text, len(owners))
             image, text = image[: len(owners)], text[: len(owners)]
@@ -219,12 +256,13 @@ class Learner:
     def state(self) -> dict[str, Any]:
         """What the next update depends on besides random states: "model", "optimizer".
 
-        Beside these "objective", if it has a state of its own, and "clean", if it is estimated.
+        Beside these, where there are any: "objective", what it learns; "clean"; "weights".
         """
+        found = {"model": self.model.weights(), "optimizer": self.optimizer.state_dict()}
         own = self.objective.state_dict()
         learnt = {"objective": own} if own else {}
-        clean = {"clean": self.clean.state()} if self.clean else {}
-        return {"model": self.model.weights(), "optimizer": self.optimizer.state_dict(), **learnt, **clean}
+        beside = {"clean": self.clean, "weights": self.weights}
+        return {**found, **learnt, **{name: part.state() for name, part in beside.items() if part is not None}}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned."""
@@ -233,6 +271,8 @@ class Learner:
         self.optimizer.load_state_dict(state["optimizer"])
         if self.clean is not None:
             self.clean.load(state["clean"], self.inputs.device)
+        if self.weights is not None:
+            self.weights.load(state["weights"])
 
 
 CLEAN: dict[str, Callable[..., CleanProbabilities]] = {
@@ -240,6 +280,9 @@ CLEAN: dict[str, Callable[..., CleanProbabilities]] = {
     "unified-adaptive": CleanProbabilities,
 }
 """What estimates clean probabilities, for the objectives that read them."""
+
+WEIGHTS: dict[str, Callable[..., MetaWeights]] = {"meta-spn": MetaWeights}
+"""What learns the weights of pairs, for the objectives that have such."""
 
 MODELS: dict[str, type[Vse]] = {"single": Vse, "twins": Twins}
 """By `model.networks`."""

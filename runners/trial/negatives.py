@@ -30,13 +30,14 @@ def negatives_of(
     Raises:
         UserError: the ranker is not done, or files are missing or of another split.
     """
-    if settings.ensemble or not CATALOGUE[settings.objective.name].reads_offline:
-        return None
-    if machine.replicas > 1:
+    goal = CATALOGUE[settings.objective.name]
+    if machine.replicas > 1 and (goal.reads_offline or goal.learns_weights) and not settings.ensemble:
         raise UserError(
-            f"objective {settings.objective.name!r} reads offline negatives, which replicas cannot share. Set "
-            "resources.replicas = 1."
+            f"objective {settings.objective.name!r} reads pairs beside those of its batch, which replicas cannot "
+            "share. Set resources.replicas = 1."
         )
+    if settings.ensemble or not goal.reads_offline:
+        return None
     if settings.ranker:
         return ranked_by(TrialFolder(trials / settings.ranker), inputs, machine, beat)
     root, name = machine.root(settings.dataset.name), settings.dataset.candidates

@@ -28,7 +28,7 @@ from retrieval.published.checkpoint_maps import start_weights
 from runners.training import checkpoints
 from runners.training.embedding import embedded, ranked
 from runners.training.fingerprint import code_fingerprint
-from runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of, steps_of_epoch
+from runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of, selecting, steps_of_epoch
 from runners.training.learner import model_of
 from runners.training.machine import Machine
 from runners.training.progress import Cadence
@@ -281,6 +281,10 @@ class TrialRun:
         noted: dict[str, Any] = {"data_problems": [str(problem) for problem in inputs.content.problems]}
         if inputs.offline is not None:
             noted["negatives"] = inputs.offline.fingerprint
+        if (choosing := selecting(self.settings, inputs.pairs)) < inputs.pairs.val.first(
+            self.settings.dataset.val_images
+        )[0]:
+            noted["validation_images_that_select"] = choosing
         trained = record.Trained(
             trial_id=folder.trial_id,
             settings=self.settings,

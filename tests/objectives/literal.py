@@ -242,6 +242,11 @@ def rsp(pos: Tensor, negs: list[Tensor], v: dict) -> Tensor:
     return relu(weight * r + v["margin"])
 
 
+def self_paced(pos: Tensor, negs: list[Tensor], v: dict) -> Tensor:
+    neg = hardest(negs)
+    return neg - pos if (neg - pos).item() + v["margin"] > 0 else pos * 0
+
+
 LOSSES = {
     "triplet": triplet_sum,
     "triplet-hn": triplet_hn,
@@ -260,8 +265,10 @@ LOSSES = {
     "ssp": ssp,
     "rsp": rsp,
     "aoq": triplet_hn,
+    "meta-spn": self_paced,
 }
-"""Without the losses that read more than one anchor: ADOPT, and the adaptive margins. AOQ without offline negatives."""
+"""Without the losses that read more than one anchor: ADOPT, and the adaptive margins. Of AOQ and Meta-SPN, what is left
+without offline negatives and learnt weights."""
 
 
 def loss(

@@ -80,6 +80,7 @@ WITH_EVERYTHING = {
     "twins that estimate which of the noisy pairs are clean": (
         'objectives=["ncr"]', "model.networks=twins", "dataset.noise=0.4", "train.warmup_epochs=1",
     ),
+    "weights of pairs that learn": ('objectives=["meta-spn"]', "model.text.encoder=gru", "model.text.dropout=0.3"),
 }  # fmt: skip
 
 
@@ -271,6 +272,7 @@ def literal_validation_loss(trainer: Trainer) -> float:
     """Batches as large as in training, of validation images with their first captions; what fills no batch is left."""
     split, size = trainer.inputs.pairs.val, trainer.settings.train.batch_size
     count = trainer.settings.dataset.val_images or len(split.images)
+    count = count // 2 if trainer.settings.objective.name == "meta-spn" else count  # the others teach its weights
     firsts = [split.image_of_text.tolist().index(image) for image in range(count)]
     starts = range(0, count - size + 1, size) if count >= size else [0]
     losses = []

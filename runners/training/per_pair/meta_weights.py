@@ -1,0 +1,136 @@
+"""Weights of positives and negatives that are learnt on a meta batch, in the same loop: our reading of Meta-SPN.
+
+The paper gives the idea: a network maps similarities of pairs to weights, reads a pair's own and its relative
+similarity, and learns on the validation set. What we know of it leaves the rest open, and the rest is ours: the form of
+the loss, one network each for positives and negatives, their size and optimiser (Meta-Weight-Net's), a plain step of
+gradient descent as the look-ahead, and finite differences (as DARTS has them) in place of a second backward pass, which
+cuDNN's recurrent networks do not have.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from grid.errors import UserError
+from grid.identity import derived_seed
+from grid.settings import TrialSettings
+from objectives.triplets import Triplets
+
+HIDDEN, LR, DECAY = 100, 1e-3, 1e-4
+"""Of the networks, as in Meta-Weight-Net."""
+PERTURBATION = 0.01
+"""Norm of the change of all weights by which a derivative is measured, as in DARTS."""
+
+
+class PairWeights(nn.Module):
+    """V: the weight of a pair, between 0 and 1, from its similarity and its lead over its counterpart."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            self.positive, self.negative = (
+                nn.Sequential(nn.Linear(2, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 1), nn.Sigmoid()) for _ in range(2)
+            )
+
+    def forward(self, t: Triplets) -> tuple[Float[Tensor, "*a k"], Float[Tensor, "*a k"]]:
+        """Weights of the positive and of the negative of each triplet, which count as constants."""
+        s_pos, s_neg = torch.broadcast_tensors(t.s_pos.detach(), t.finite().s_neg.detach())
+        lead = s_pos - s_neg
+        positive = self.positive(torch.stack([s_pos, lead], dim=-1))
+        negative = self.negative(torch.stack([s_neg, -lead], dim=-1))
+        return positive[..., 0], negative[..., 0]
+
+
+class MetaWeights:
+    """Learns `PairWeights` ahead of each step of the model: what a step with them would do to the loss of a meta batch.
+
+    Args:
+        device: that trains.
+    """
+
+    def __init__(self, settings: TrialSettings, device: torch.device) -> None:
+        if settings.model.networks != "single":
+            raise UserError("objective 'meta-spn' trains a single network: leave model.networks at 'single'.")
+        self.device, self.margin = device, float(settings.objective.parameters["margin"] or 0.0)
+        self.pairs = PairWeights(derived_seed(settings, "meta weights")).to(device)
+        self.optimizer = torch.optim.Adam(self.pairs.parameters(), lr=LR, weight_decay=DECAY)
+        self._held: Triplets | None = None
+        self._learning = False
+
+    def weigh(self, t: Triplets) -> tuple[Tensor, Tensor]:
+        """The weights for a loss: constants, but while they learn themselves."""
+        if not self._learning:
+            with torch.no_grad():
+                return self.pairs(t)
+        self._held = self._held or t.detach()
+        return self.pairs(self._held)
+
+    def learn(
+        self,
+        model: nn.Module,
+        lr: float,
+        loss: Callable[[], Float[Tensor, ""]],
+        meta_loss: Callable[[], Float[Tensor, ""]],
+    ) -> None:
+        """Make a step of the weights V; the model is as before afterwards.
+
+        With theta' = theta - lr d loss(theta, V) / d theta and v = d meta_loss(theta') / d theta', the derivative of
+        meta_loss(theta') by V is -lr d/dV [loss(theta + eps v, V) - loss(theta - eps v, V)] / (2 eps).
+
+        Args:
+            model: whose weights are theta.
+            lr: of the look-ahead.
+            loss: of the training batch, as a mean; it asks `weigh`.
+            meta_loss: of the meta batch.
+        """
+        parameters = [weight for weight in model.parameters() if weight.requires_grad]
+        buffers = list(model.buffers())
+        before, statistics = ([value.detach().clone() for value in values] for values in (parameters, buffers))
+        own = list(self.pairs.parameters())
+        try:
+            self._learning, self._held = True, None
+            step = _gradients(self._drawn(loss), parameters)  # what V reads is held from here on
+            _set(parameters, before, step, -lr)
+            ahead = _gradients(meta_loss(), parameters)
+            size = PERTURBATION / torch.linalg.vector_norm(torch.stack(torch._foreach_norm(ahead))).clamp(min=1e-12)
+            found = list[list[Tensor]]()
+            for sign in (1.0, -1.0):
+                _set(parameters, before, ahead, sign * size)
+                found.append(_gradients(self._drawn(loss), own))
+        finally:
+            _set([*parameters, *buffers], [*before, *statistics])
+            self._learning, self._held = False, None
+        for weight, more, less in zip(own, *found, strict=True):
+            weight.grad = (more - less) * (-lr / (2 * size))
+        self.optimizer.step()
+
+    def _drawn(self, loss: Callable[[], Tensor]) -> Tensor:
+        """The loss with the dropout that the model's own step will draw, too."""
+        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
+            return loss()
+
+    def state(self) -> dict[str, Any]:
+        return {"weights": self.pairs.state_dict(), "optimizer": self.optimizer.state_dict()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self.pairs.load_state_dict(state["weights"])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+
+def _gradients(loss: Tensor, of: Sequence[Tensor]) -> list[Tensor]:
+    """The derivatives of a loss; 0 of what it does not depend on."""
+    found = torch.autograd.grad(loss, list(of), allow_unused=True)
+    return [torch.zeros_like(one) if part is None else part for one, part in zip(of, found, strict=True)]
+
+
+@torch.no_grad()
+def _set(
+    tensors: Sequence[Tensor], to: Sequence[Tensor], towards: Sequence[Tensor] | None = None, by: float | Tensor = 0.0
+) -> None:
+    """Set each tensor to a value, plus a multiple of a direction."""
+    for place, (tensor, value) in enumerate(zip(tensors, to, strict=True)):
+        tensor.copy_(value if towards is None else value + by * towards[place])

@@ -1,0 +1,100 @@
+"""Learnt weights of pairs: finite differences against a second backward pass, and halves of the validation split."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import objectives
+from grid.errors import UserError
+from grid.expansion import expand, trials_of
+from grid.gridfile import load
+from grid.settings import TrialSettings
+from runners.training.embedding import embedded
+from runners.training.inputs import prepare, selecting
+from runners.training.learner import Learner
+from runners.training.machine import Machine
+from runners.training.per_pair.meta_weights import MetaWeights
+from tests.conftest import SMALL
+
+CPU = torch.device("cpu")
+
+
+def settings_of(*words: str) -> TrialSettings:
+    small = [word for word in SMALL if word != "--set"]
+    return trials_of(expand(load("demo", [*small, 'objectives=["meta-spn"]', *words])))[0].settings
+
+
+def unit(image: Tensor, text: Tensor, weights: list[Tensor]) -> Tensor:
+    """Similarities of images by texts under two linear maps."""
+    normalize = nn.functional.normalize
+    return normalize(image @ weights[0].T, dim=1) @ normalize(text @ weights[1].T, dim=1).T
+
+
+def literal(sim: Tensor, weigh: MetaWeights | None) -> Tensor:
+    """Loss of the hardest triplets, one by one; a hinge where nothing is weighed."""
+    total = sim.new_zeros(())
+    for scores in (sim, sim.T):
+        for i in range(len(sim)):
+            s_pos, s_neg = scores[i, i], torch.stack([scores[i, j] for j in range(len(sim)) if j != i]).max()
+            if float((s_neg - s_pos).detach()) + 0.2 <= 0:
+                continue
+            if weigh is None:
+                total = total + s_neg - s_pos + 0.2
+                continue
+            own, other = s_pos.detach(), s_neg.detach()
+            positive = weigh.pairs.positive(torch.stack([own, own - other]))[0]
+            negative = weigh.pairs.negative(torch.stack([other, other - own]))[0]
+            total = total + negative * s_neg - positive * s_pos
+    return total / len(sim)
+
+
+def test_finite_differences_equal_a_second_backward_pass() -> None:
+    torch.manual_seed(0)
+    weights = MetaWeights(settings_of(), CPU)
+    weights.pairs.double()
+    model = nn.ParameterList([torch.randn(4, size, dtype=torch.float64) for size in (6, 5)])
+    theta = list(model)
+    before = [weight.detach().clone() for weight in theta]
+    batch, meta = ([torch.randn(8, size, dtype=torch.float64) for size in (6, 5)] for _ in range(2))
+    own, lr = list(weights.pairs.parameters()), 0.05
+    step = torch.autograd.grad(literal(unit(*batch, theta), weights), theta, create_graph=True)
+    ahead = [weight - lr * part for weight, part in zip(theta, step, strict=True)]
+    exact = torch.autograd.grad(literal(unit(*meta, ahead), None), own)
+
+    objective, plain = objectives.build("meta-spn"), objectives.build("triplet-hn")
+    objective.loss = partial(objective.loss, weigh=weights.weigh)
+    weights.learn(
+        model,
+        lr,
+        lambda: objective.from_similarity(unit(*batch, theta)) / 8,
+        lambda: plain.from_similarity(unit(*meta, theta)) / 8,
+    )
+    assert all(map(torch.equal, theta, before))
+    assert max(float(part.abs().max()) for part in exact) > 1e-6
+    for weight, part in zip(own, exact, strict=True):
+        torch.testing.assert_close(weight.grad, part, rtol=1e-3, atol=1e-3 * float(part.abs().max()))
+
+
+def test_half_of_the_validation_images_select_and_the_others_teach_weights() -> None:
+    settings = settings_of("train.batch_size=50", "dataset.val_images=100")
+    inputs = prepare(settings, Machine())
+    learner = Learner(settings, inputs)
+    assert selecting(settings, inputs.pairs) == 50
+    assert len(embedded(learner.model, settings, inputs, "val")[0]) == 50
+    _, batch = next(learner.begin(0).since(0))
+    assert batch.meta is not None
+    assert len(batch.meta.owners) == 50
+    assert set(batch.meta.owners.tolist()) <= set(range(50, 100))
+    assert learner.weights is not None
+    weights, model = ({name: one.clone() for name, one in module.state_dict().items()} for module in (
+        learner.weights.pairs, learner.model))  # fmt: skip
+    learner._learn_weights(learner.weights, batch, batch.meta)
+    assert any(not one.equal(weights[name]) for name, one in learner.weights.pairs.state_dict().items())
+    assert all(one.equal(model[name]) for name, one in learner.model.state_dict().items())
+
+
+def test_twins_are_refused() -> None:
+    with pytest.raises(UserError, match=r"leave model\.networks at 'single'"):
+        MetaWeights(settings_of("model.networks=twins"), CPU)
