@@ -65,7 +65,9 @@ def epoch_steps(overview: Overview, shared: Shared) -> int | None:
     if not sizes:
         return None
     images, captions = sizes["train"]
-    whole, rest = divmod(captions if train.captions == "all" else images, train.batch_size)
+    few = min(images, shared.dataset.train_images or images)
+    learnt = captions * few // images if train.captions == "all" else few
+    whole, rest = divmod(learnt, train.batch_size)
     return whole + (rest > 1 and not train.drop_last)
 
 

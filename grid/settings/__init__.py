@@ -55,6 +55,9 @@ class DatasetSettings(Settings):
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)*$",
         description="a peer's vocabulary, .pkl or .json, by its path in the data set's folder; none: the captions' own",
     )
+    train_images: Annotated[PositiveInt | None, Unit("images"), IdentityDefault(None)] = Field(
+        default=None, description="train on the first so many images and on their words alone; none: on all"
+    )
     val_images: Annotated[PositiveInt | None, Unit("images"), IdentityDefault(None)] = Field(
         default=None, description="validate on the first so many images; none: on all; the papers' code takes 1,000"
     )

@@ -45,7 +45,7 @@ def drawn(
         "steps": partial(steps.draw, quantities=quantities),
     }
     for kind in kinds or FIGURES:
-        for study in studies:
+        for study in FIGURES[kind].gather(studies) if studies else ():
             with drawing():
                 figure = chosen.get(kind, FIGURES[kind].draw)(study)
             if figure is not None:

@@ -69,6 +69,8 @@ class FigureKind:
     """Draws a block; None if the block has nothing to draw."""
     title: str = "A figure"
     """Above it in a report."""
+    gather: Callable[[Sequence[Study]], Sequence[Study]] = lambda studies: studies
+    """Puts blocks together that a figure shows in one picture."""
 
 
 def _by_name(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:

@@ -65,7 +65,7 @@ def check_inputs(
             if part.of_file and place is not None and (place, model) not in whole:
                 whole.add((place, model))
                 check_whole(place, model)
-        check_replicas(model, train, captions_of_epoch(pairs.train, train), machine.replicas)
+        check_replicas(model, train, captions_of_epoch(dataset, train, pairs.train), machine.replicas)
     return tuple(found)
 
 

@@ -114,9 +114,10 @@ def read_captions(
     file, root = dataset.vocabulary, machine.root(dataset.name)
     if file and root is None:
         raise UserError(f"data set {dataset.name!r} has no folder, so no dataset.vocabulary = {file!r} in it.")
+    _, learnt = pairs.train.first(dataset.train_images)
     reader = text_readers.build(
         text,
-        pairs.train.captions,
+        [pairs.train.captions[row] for row in learnt],
         places=machine.places,
         min_count=dataset.min_count,
         split=dataset.words,
@@ -179,6 +180,9 @@ def prepare(settings: TrialSettings, machine: Machine, known: tuple[str, ...] = 
     held = content_of(settings, machine)
     inputs = _inputs(settings.dataset, settings.model.image, settings.model.text, machine, held, known)
     opening.check_protocol(inputs.pairs, settings.dataset.name, settings.dataset.protocol)
+    if (wanted := settings.dataset.train_images) and wanted > (there := len(inputs.pairs.train.images)):
+        name = settings.dataset.name
+        raise UserError(f"dataset.train_images = {wanted:,}: the train split of {name!r} has {there:,} images.")
     check_sets(settings.model, inputs.pairs.train.images.shape)
     if settings.model.of_sets and not known:
         inputs.check_words(settings.dataset)
@@ -288,8 +292,9 @@ def batches(settings: TrialSettings, inputs: Inputs, epoch: int, exchange: Excha
 
     A replica reads its part of every batch.
     """
+    learnt = trained_captions(settings.dataset, inputs.pairs.train)
     generator = torch.Generator().manual_seed(derived_seed(settings, f"batches of epoch {epoch}"))
-    order = torch.randperm(len(inputs.tokens["train"]), generator=generator)
+    order = learnt[torch.randperm(len(learnt), generator=generator)]
     if settings.train.captions == "one":
         order = _one_of_each(order, inputs.pairs.train)
     rows = _split(order, settings.train)
@@ -309,14 +314,21 @@ def selecting(settings: TrialSettings, pairs: Pairs) -> int:
     return images // 2 if CATALOGUE[settings.objective.name].learns_weights else images
 
 
-def steps_of_epoch(inputs: Inputs, train: TrainSettings) -> int:
+def trained_captions(dataset: DatasetSettings, split: Split) -> Int[Tensor, " t"]:
+    """Rows of the captions that are trained on."""
+    return torch.from_numpy(split.first(dataset.train_images)[1])
+
+
+def steps_of_epoch(settings: TrialSettings, inputs: Inputs) -> int:
     """The number of batches of an epoch."""
-    return len(_split(torch.arange(captions_of_epoch(inputs.pairs.train, train)), train))
+    captions = captions_of_epoch(settings.dataset, settings.train, inputs.pairs.train)
+    return len(_split(torch.arange(captions), settings.train))
 
 
-def captions_of_epoch(split: Split, train: TrainSettings) -> int:
+def captions_of_epoch(dataset: DatasetSettings, train: TrainSettings, split: Split) -> int:
     """How many captions train in an epoch."""
-    return len(split.captions) if train.captions == "all" else len(np.unique(split.image_of_text))
+    learnt = trained_captions(dataset, split)
+    return len(learnt) if train.captions == "all" else len(np.unique(split.image_of_text[learnt.numpy()]))
 
 
 def _one_of_each(order: Int[Tensor, " t"], split: Split) -> Int[Tensor, " i"]:

@@ -145,8 +145,9 @@ class Replicas:
         """
         if not self._others:
             return
-        captions = captions_of_epoch(learner.inputs.pairs.train, self.settings.train)
-        check_replicas(self.settings.model, self.settings.train, captions, self.count)
+        settings = self.settings
+        captions = captions_of_epoch(settings.dataset, settings.train, learner.inputs.pairs.train)
+        check_replicas(settings.model, settings.train, captions, self.count)
         for other in self._others:
             self._tell(other, "prepare", other.rank, self.settings, self.machine)
         for other in self._others:

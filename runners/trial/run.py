@@ -114,7 +114,7 @@ class TrialRun:
             return self.untrained()
         with Replicas(settings, self.machine) as replicas:
             inputs = self.start()
-            beat = self._beats(settings.train.epochs * steps_of_epoch(inputs, settings.train))
+            beat = self._beats(settings.train.epochs * steps_of_epoch(settings, inputs))
             hooks = Hooks(self.hold.begin, self._epoch, beat, self._warn, self._begin_anew)
             parents = {parent.trial_id: parent for parent in self.parents()}
             parent = parents.get(settings.starts_from or "")

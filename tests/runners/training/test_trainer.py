@@ -161,6 +161,18 @@ def test_killed_at_any_steps_and_resumed_it_is_the_same(
         assert_same(whole, resumed)
 
 
+def test_a_smaller_training_split_holds_the_first_images_of_a_larger_one() -> None:
+    few, more = (settings_of(f"dataset.train_images={count}") for count in (100, 300))
+    inputs = [prepare(settings, Machine()) for settings in (few, more)]
+    of_image = inputs[0].pairs.train.image_of_text
+    seen = [{int(of_image[row]) for batch in batches(s, i, 0).rows for row in batch}
+            for s, i in zip((few, more), inputs, strict=True)]  # fmt: skip
+    assert seen == [set(range(100)), set(range(300))]
+    assert inputs[0].words <= inputs[1].words
+    with pytest.raises(UserError, match=r"dataset\.train_images = 9,000: the train split of 'shapes' has"):
+        prepare(settings_of("dataset.train_images=9000"), Machine())
+
+
 def test_no_step_is_kept_twice_or_missing_after_a_kill(whole: Trainer) -> None:
     """`assert_same` holds every resumed training to these."""
     kept = [(row["epoch"], row["step"]) for row in whole.progress.trace.rows()]

@@ -1,0 +1,76 @@
+"""Sensitivity: what is drawn, and the limits in which a loss is another."""
+
+from pathlib import Path
+
+import pytest
+
+from grid.expansion import expand
+from grid.gridfile import load
+from grid.store.home import Home
+from results.figures import FIGURES, Study, write
+from results.figures.sensitivity import METRICS, lines_over
+from results.layouts.pivot import Axes, layout
+from results.records.scores import Score, Scores
+
+from ...conftest import SMALL, Goalgrid, made_once
+
+GRID = (
+    'objectives=["triplet-hn","selhn","unified"]', "seeds=[0]", "objective.variant=paper",
+    "sweep.objective.epsilon=[0.0,0.5]", "sweep.objective.gamma=[5.0,1e5]",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def study(goalgrid: Goalgrid, tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """Each of the two parameters at an ordinary value, and where its loss is Triplet-HN."""
+
+    def train(folder: Path) -> None:
+        overrides = [word for override in GRID for word in ("--set", override)]
+        finished = goalgrid("run", "demo", "--here", *SMALL, *overrides, runs=folder)
+        assert finished.returncode == 0, finished.stderr
+
+    home = Home(made_once("sensitivity", tmp_path_factory, train))
+    cells = expand(load("demo", [*(word for word in SMALL if word != "--set"), *GRID]))
+    (found,) = FIGURES["sensitivity"].gather(Study.read(cells, Scores.read(cells, home), home))
+    return found
+
+
+def test_points_equal_the_table_over_the_axis(study: Study) -> None:
+    drawn = FIGURES["sensitivity"].draw(study)
+    assert drawn
+    cells = list(study.part.cells.values())
+    columns = ("objective.epsilon", "objective.gamma")
+    assert [axes.get_xlabel() for axes in drawn.axes[-2:]] == list(columns)
+    for place, axis in enumerate(columns):
+        table = layout(cells, study.scores, ["r1", "rsum"], Axes.parse("objective", f"{axis},metric", None))
+        entries = [entry for block in table.blocks for row in block.rows for entry in row.entries if entry]
+        means = {(*map(dict(entry.keys).get, ("objective", *columns, "metric")),): entry.score for entry in entries}
+        for axes, metric in zip(drawn.axes[place::2], METRICS, strict=True):
+            shown = []
+            for line, of_line in zip(axes.lines, lines_over(axis, cells).values(), strict=True):
+                keys = [
+                    (cell.objective, *(str(dict(cell.swept)[name]) for name in columns)) for cell in of_line.values()
+                ]
+                expected = [score.mean for key in keys if isinstance(score := means[*key, metric], Score)]
+                heights = list(line.get_ydata())
+                assert heights == (expected if len(expected) > 1 else expected * 2)
+                assert len(expected) == 1 or list(line.get_xdata()) == [float(key[1 + place]) for key in keys]
+                shown.append((keys[0][0], len(expected)))
+            own, other = ("selhn", "unified")[:: 1 - 2 * place]
+            assert sorted(shown) == sorted([("triplet-hn", 1), (own, 2), (other, 1), (other, 1)])
+
+
+def test_at_its_limit_a_loss_gives_the_numbers_of_triplet_hn(study: Study) -> None:
+    """SelHN §4.5: epsilon = 0; Unified Eq. (6): gamma without bound. In float32 a rank or two may change."""
+    rsum = {name: study.scores.of(cell, "rsum").mean for name, cell in study.part.cells.items()}
+    expected = next(value for name, value in rsum.items() if name.startswith("triplet-hn"))
+    ordinary = next(value for name, value in rsum.items() if name.startswith("selhn") and "epsilon = 0.5" in name)
+    limits = [value for name, value in rsum.items() if name.startswith("selhn") and "epsilon = 0.0" in name]
+    limits += [value for name, value in rsum.items() if name.startswith("unified") and "gamma = 100000.0" in name]
+    assert limits == pytest.approx([expected] * len(limits), abs=1.0)
+    assert abs(ordinary - expected) > 1.0
+
+
+def test_one_picture_shows_all_values(study: Study, tmp_path: Path) -> None:
+    (drawn,) = write([study], tmp_path, kinds=["sensitivity"], formats=["png"])
+    assert drawn.name == "sensitivity-cnn-bow-on-shapes.png"
