@@ -1,4 +1,4 @@
-"""Pictures of weights: GOAL's Figures 2 and 3 for any parameters, and how a cell moves a triplet.
+"""Pictures of weights: GOAL's Figures 2 and 3 for any parameters, and how an objective moves a triplet.
 
 Colours are those that the colour-blind can tell apart (cividis; `grid.palette`), lines differ in their dashes too, and
 arrows and contours carry the reading where colour is lost in print. The suffix of the path chooses PNG, PDF or SVG.
@@ -6,6 +6,7 @@ arrows and contours carry the reading where colour is lost in print. The suffix 
 
 from itertools import cycle
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import torch
@@ -19,8 +20,8 @@ from grid.errors import UserError
 from grid.objectives import CATALOGUE, accepted, resolve, unknown_objective
 from grid.objectives.goal_matrix import CELLS, GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.objectives.parameters import Value
-from grid.palette import BLUE, COLOURS, DASHES, FAINT, INK, VERMILION
-from objectives import build
+from grid.palette import BLUE, COLOURS, DASHES, FAINT, INK, MARKS, VERMILION
+from objectives import LOSSES, build
 from objectives.gradient_surrogate import GradientSurrogate
 from objectives.triplets import Triplets
 
@@ -28,6 +29,9 @@ MEAN = 0.1
 """m+ and m- in GOAL's Figure 3."""
 FINE = 201
 """Points a side of a shaded plane."""
+RANKED = torch.linspace(0.7, 0.3, 17, dtype=torch.float64)
+POSITIVES = (0.9, 0.7, 0.3)
+"""Similarities of negatives and positives where pushes are drawn over the rank."""
 STYLE: dict[str, Any] = {"color": INK, "fontsize": 10}
 SHADE: dict[str, Any] = {"origin": "lower", "extent": (0, 1, 0, 1), "vmin": 0, "interpolation": "bilinear"}
 
@@ -46,7 +50,7 @@ def weights(
     """
     if name not in CELLS:
         losses = f"{name!r} has no triplet weight and pair weights to draw. Known: {', '.join(CELLS)}."
-        raise UserError(unknown_objective(name) if "_" in name else losses)
+        raise UserError(losses if name in CATALOGUE else unknown_objective(name))
     loss = build(name, variant=settings.get("variant", "paper"), **accepted(name, settings)).loss
     assert isinstance(loss, GradientSurrogate)
     m = torch.full_like(s_pos, mean)[..., None]
@@ -121,15 +125,19 @@ def _compressed(axes: Axes) -> None:
 
 
 def update_field(path: Path, name: str = "sig-ms_cir", **settings: Any) -> None:
-    """Draw how a triplet at (s_pos, s_neg) moves under a cell: by T P+ along s_pos and by -T P- along s_neg.
+    """Draw how a triplet at (s_pos, s_neg) moves under an objective: under a cell by T P+ and -T P-, GOAL Eq. (3).
 
-    That is GOAL Eq. (3) in the plane of the two similarities, as if they could be moved freely. Arrows show the
-    direction, the shade behind them the length of the step.
+    That is minus the gradient in the plane of the two similarities, as if they could be moved freely. Arrows show the
+    direction, the shade behind them the length of the step. Beside it, for a loss, the push on each of many negatives.
     """
-    figure = Figure(figsize=(5.0, 4.3), layout="constrained")
-    axes = figure.subplots()
+    ranked = name in LOSSES
+    figure = Figure(figsize=(9.4 if ranked else 5.0, 4.3), layout="constrained")
+    axes, *beside = figure.subplots(1, 2).tolist() if ranked else [figure.subplots()]
+    for panel in beside:
+        _by_rank(panel, name, settings)
     image = _field(axes, name, settings, arrows=19)
-    axes.set_title(f"{_titled(name)}\n{_shown(resolve(name), name, settings)}", **{**STYLE, "fontsize": 9})
+    shown = fill(_shown(resolve(name), name, settings), 60)
+    axes.set_title(f"{_titled(name)}\n{shown}", **{**STYLE, "fontsize": 9})
     axes.set_xlabel("$s_{pos}$", **STYLE)
     axes.set_ylabel("$s_{neg}$", **STYLE)
     figure.colorbar(image, ax=axes, label="length of the step", shrink=0.9)
@@ -175,8 +183,52 @@ def _field(axes: Axes, name: str, settings: dict[str, Any], *, arrows: int) -> A
 def _step(name: str, s_pos: Tensor, s_neg: Tensor, settings: dict[str, Any]) -> tuple[Tensor, Tensor]:
     if name in CATALOGUE and CATALOGUE[name].equation:
         return _own_step(name, s_pos, s_neg, settings)
+    if name in LOSSES:
+        pull, push = pull_and_push(name, s_pos.flatten(), s_neg.flatten()[:, None], **settings)
+        return pull.reshape(s_pos.shape), -push.reshape(s_neg.shape)
     w_tri, w_pos, w_neg = weights(name, s_pos, s_neg, **settings)
     return w_tri * w_pos, -w_tri * w_neg
+
+
+def pull_and_push(
+    name: str, s_pos: Float[Tensor, " a"], s_neg: Float[Tensor, "a k"], **settings: Any
+) -> tuple[Float[Tensor, " a"], Float[Tensor, "a k"]]:
+    """-dl/ds_pos and dl/ds_neg of a loss: how it pulls an anchor's positive, and pushes each of its negatives.
+
+    Each anchor is a batch of its own, with these negatives: ADOPT counts its K in a batch.
+
+    Args:
+        s_neg: in falling order; a loss of the hardest negative reads the first alone.
+        settings: variant and parameters, as for `build`; parameters that this loss lacks are left out.
+    """
+    objective = build(name, variant=settings.get("variant", "paper"), **accepted(name, settings))
+    seen = s_neg[:, : objective.k]
+
+    def value(positive: Tensor, negatives: Tensor) -> Tensor:
+        return objective.loss(Triplets(positive[None, None], negatives[None], always=objective.k == 1)).sum()
+
+    of_pos, of_neg = torch.func.vmap(torch.func.grad(value, argnums=(0, 1)))(s_pos, seen)
+    return -of_pos, torch.nn.functional.pad(of_neg, (0, s_neg.shape[1] - seen.shape[1]))
+
+
+def _by_rank(axes: Axes, name: str, settings: dict[str, Any]) -> None:
+    """Push on each of `RANKED` negatives, evenly spaced, from positives above, among and below them."""
+    s_neg = RANKED.expand(len(POSITIVES), -1)
+    s_pos = torch.tensor(POSITIVES, dtype=s_neg.dtype)
+    pull, push = pull_and_push(name, s_pos, s_neg, **settings)
+    ranks = torch.arange(1, s_neg.shape[1] + 1).numpy()
+    looks = zip(POSITIVES, pull.tolist(), push, COLOURS[1:], DASHES, MARKS, strict=False)
+    for positive, pulled, pushed, colour, dashes, mark in looks:
+        label = f"$s_{{pos}}$ = {positive:g}: pull {pulled + 0.0:.2g}, push {float(pushed.sum()):.2g} in all"
+        look = {"color": colour, "linestyle": dashes, "marker": mark, "markersize": 3.5, "linewidth": 1.2}
+        axes.plot(ranks, pushed.numpy(), label=label, **look)
+    axes.set_title(
+        f"push on each of {len(ranks)} negatives, {RANKED[0]:g} to {RANKED[-1]:g}", **{**STYLE, "fontsize": 9}
+    )
+    axes.set_xlabel("rank of the negative", **STYLE)
+    axes.axhline(0, color=FAINT, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=7.5)
 
 
 def _own_step(name: str, s_pos: Tensor, s_neg: Tensor, settings: dict[str, Any]) -> tuple[Tensor, Tensor]:
@@ -210,7 +262,8 @@ def _square(axes: Axes, diagonal: str) -> None:
 def _shown(parameters: Any, name: str, settings: dict[str, Any]) -> str:
     """The values of the parameters that shape the weights."""
     values = resolve(name, variant=settings.get("variant", "paper"), **accepted(name, settings))
-    shaping = CATALOGUE[name].own if CATALOGUE[name].equation else ("margin", "tau", "offset", "alpha", "beta", "lam")
+    whole = CATALOGUE[name].equation or name in LOSSES
+    shaping = CATALOGUE[name].own if whole else ("margin", "tau", "offset", "alpha", "beta", "lam")
     shapes = [key for key in parameters if key in shaping]
     return ", ".join(f"no {key}" if values[key] is None else f"{key} = {_brief(values[key])}" for key in shapes)
 

@@ -49,11 +49,15 @@ class Ranks:
     similarities: Mapping[str, float] = field(default_factory=dict)
     """Means over all captions and both directions: `s_pos`, `s_neg` (hardest of the split) and `delta_s`,
     |s_neg - s_pos|. Empty over folds."""
+    listed: int | None = None
+    """Candidates of each query that a second stage ranked; a right answer that is none of them is a miss, at whatever
+    rank. None: all are ranked."""
 
     def metrics(self) -> dict[str, float]:
         """Recall@1, 5 and 10 and the median rank of both directions, and rsum, the sum of the six recalls.
 
-        Recalls are in percent; median ranks count from 1. Over folds, each is the mean of the folds' own.
+        Recalls are in percent; median ranks count from 1. Over folds, each is the mean of the folds' own. Where only
+        candidates are ranked, there is no median rank.
         """
         if self.folds:
             each = [fold.metrics() for fold in self.folds]
@@ -61,19 +65,21 @@ class Ranks:
         directions = {"i2t": self.i2t, "t2i": self.t2i}
         recalls = {f"{name}_r{k}": recall(ranks, k) for name, ranks in directions.items() for k in RECALLS}
         medians = {f"{name}_medr": float(np.floor(np.median(ranks))) + 1 for name, ranks in directions.items()}
+        medians = medians if self.listed is None else {}
         return {**recalls, **medians, "rsum": sum(recalls.values())}
 
     def of_video(self) -> dict[str, float]:
         """What papers on videos report beside it: the mean rank, from 1, and the geometric mean of the three recalls.
 
-        Over folds, each is the mean of the folds' own.
+        Over folds, each is the mean of the folds' own. A list that is ranked anew has no mean rank.
         """
         if self.folds:
             each = [fold.of_video() for fold in self.folds]
             return {name: float(np.mean([found[name] for found in each])) for name in each[0]}
         found = dict[str, float]()
         for name, ranks in (("i2t", self.i2t), ("t2i", self.t2i)):
-            found[f"{name}_meanr"] = float(ranks.mean()) + 1
+            if self.listed is None:
+                found[f"{name}_meanr"] = float(ranks.mean()) + 1
             found[f"{name}_gmean"] = math.prod(recall(ranks, k) for k in RECALLS) ** (1 / len(RECALLS))
         return found
 

@@ -60,6 +60,11 @@ class Wanted:
         known = catalog.protocols(settings.dataset.name)
         if settings.dataset.name == "coco" and self.split == "test":
             known = [*known, ECCV]
+        if self.protocol == ECCV and settings.model.fusion.kind != "none":
+            raise UserError(
+                "--protocol eccv ranks all captions of an image, and a fusion encoder ranks the "
+                f"{settings.model.fusion.candidates} best of each query alone: leave the option out."
+            )
         if self.protocol not in known:
             raise UserError(unknown("protocol", self.protocol, known, where=f"of data set {settings.dataset.name!r}"))
         return settings.dataset.protocol if self.protocol == ECCV else self.protocol
@@ -139,15 +144,19 @@ class Evaluated:
         further = ranks.of_video()
         for direction in ("i2t", "t2i"):
             row = "  ".join(f"{metrics[f'{direction}_r{k}']:6.2f}" for k in (1, 5, 10))
-            mean, product = further[f"{direction}_meanr"], further[f"{direction}_gmean"]
-            lines.append(f"  {direction} {row}  {metrics[f'{direction}_medr']:11.0f}  {mean:9.1f}  {product:14.2f}")
+            median, mean = metrics.get(f"{direction}_medr"), further.get(f"{direction}_meanr")
+            middle = "--" if median is None else f"{median:.0f}"
+            average = "--" if mean is None else f"{mean:.1f}"
+            lines.append(f"  {direction} {row}  {middle:>11}  {average:>9}  {further[f'{direction}_gmean']:14.2f}")
         lines.append(f"  rsum {metrics['rsum']:.2f}")
+        if ranks.listed is not None:
+            lines.append(f"  the fusion encoder ranked the {ranks.listed} best of each query anew")
         if self.judged:
             lines += ["ECCV Caption: mAP@R, R-Precision, R@1; CxC: R@1, R@5, R@10"]
             for direction in ("i2t", "t2i"):
                 values = [value for name, value in self.judged.items() if name.startswith(direction)]
                 lines.append(f"  {direction} " + "  ".join(f"{value:6.2f}" for value in values))
-        if other := [name for name, value in self.recorded.items() if value != metrics[name]]:
+        if other := [name for name, value in self.recorded.items() if value != metrics.get(name)]:
             differ = ", ".join(f"{name} {self.recorded[name]:.2f}" for name in other)
             lines.append(f"the record of this trial has other numbers: {differ}")
         elif self.recorded:

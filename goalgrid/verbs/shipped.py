@@ -216,7 +216,8 @@ def diagrams(
 ) -> None:
     """Draw GOAL Figures 2 and 3, and update fields.
 
-    Without CELL the weights and the 15 update fields; with CELL the update field of each, for any parameters.
+    Without CELL the weights and the 15 update fields; with CELL the update field of each, for any parameters. Of a loss
+    that is no cell, e.g. unified, also the push on each of 17 negatives by rank.
     """
     all_known(("format", format_, PICTURES))
     use(files)

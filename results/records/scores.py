@@ -259,7 +259,8 @@ class Scores:
 def by_protocol(row: Mapping[str, Any], protocol: str, metric: str) -> float | None:
     """A test metric of a record by a protocol; None if the trial was not evaluated by it."""
     if row["protocol"] == protocol:
-        return float(row[f"test_{metric}"])
+        value = row[f"test_{metric}"]
+        return None if value is None else float(value)
     return dict(row["other_metrics"] or ()).get(f"{protocol}/{metric}")
 
 

@@ -1,6 +1,7 @@
 """What a model embeds of a split, and how it ranks it: vectors at once, sets of vectors a tile at a time."""
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -14,6 +15,7 @@ from grid.settings import TrialSettings
 from objectives.objective import Objective
 from retrieval import evaluation
 from retrieval.evaluation import Rows
+from retrieval.fusion import rerank
 from retrieval.model import Vse
 from retrieval.prefetch import ahead
 from retrieval.scorers.sets import Sets
@@ -96,6 +98,63 @@ def ranked(
         return evaluation.rank_in_folds(image, text, image_of_text, fold)
     with torch.inference_mode():
         return evaluation.rank_in_folds(image, text, image_of_text, fold, partial(scored, model), chunk=TILE)
+
+
+Beat = Callable[[], None]
+"""Notes that an evaluation makes progress."""
+
+
+def ranks_of_test(
+    model: Vse, settings: TrialSettings, inputs: Inputs, folds: Sequence[int | None], beat: Beat = lambda: None
+) -> tuple[tuple[Rows, Rows, Int[np.ndarray, " t"]], list[evaluation.Ranks]]:
+    """What `embedded` returns of the test split, and its ranks in each of these folds, as `ranked` takes them.
+
+    A model with a fusion encoder ranks in two stages.
+    """
+    found = embedded(model, settings, inputs, "test")
+    first = [ranked(model, *found, fold) for fold in folds]
+    return found, SECOND_STAGES[settings.model.fusion.kind](model, settings, inputs, found, folds, first, beat)
+
+
+def _by_fusion(
+    model: Vse,
+    settings: TrialSettings,
+    inputs: Inputs,
+    embeddings: tuple[Any, Any, Int[np.ndarray, " t"]],
+    folds: Sequence[int | None],
+    first: list[evaluation.Ranks],
+    beat: Beat,
+) -> list[evaluation.Ranks]:
+    """Ranks of the test split whose first candidates the fusion encoder ranked anew."""
+    image, text, owners = embeddings
+    split, tokens, device, k = inputs.pairs.test, inputs.tokens["test"], inputs.device, settings.model.fusion.candidates
+    encode: Any = model
+    fusion = encode.fusion
+
+    def states_of(rows: Tensor) -> Tensor:
+        ids, lengths = tokens.gather(rows)
+        states: Tensor = encode.text.states(ids.to(device), lengths)
+        return states
+
+    def images() -> Iterator[Tensor]:
+        parts = torch.arange(len(image)).split(settings.train.batch_size)
+        for batch in ahead(lambda rows: split.images.gather(rows.numpy()), parts):
+            yield encode.image.tokens(batch.to(device))
+
+    def score(pairs: Int[np.ndarray, " p"]) -> np.ndarray:
+        captions = rerank.PackedStates.of(fusion, tokens.lengths, states_of, EMBED_BATCH)
+        return rerank.pair_scores(fusion, captions, images(), pairs, beat)
+
+    lists = [rerank.folds_of(image, text, owners, k, fold) for fold in folds]
+    with torch.inference_mode(), precision(settings, device):
+        return rerank.two_stage_ranks(first, lists, owners, score, k)
+
+
+SECOND_STAGES: dict[str, Callable[..., list[evaluation.Ranks]]] = {
+    "none": lambda model, settings, inputs, embeddings, folds, first, beat: first,
+    "x-vlm": _by_fusion,
+}
+"""What ranks the first candidates of a test anew, by the kind of the fusion encoder."""
 
 
 def objective_value(

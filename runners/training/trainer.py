@@ -16,7 +16,7 @@ from grid.store.home import TrialFolder
 from retrieval import evaluation
 from retrieval.model import Vse
 from runners.training import checkpoints
-from runners.training.embedding import embedded, objective_value, ranked
+from runners.training.embedding import embedded, objective_value, ranked, ranks_of_test
 from runners.training.inputs import Batch, Inputs, data_fingerprint
 from runners.training.learner import Learner, Verdict
 from runners.training.progress import Cadence, Progress, best_of
@@ -114,11 +114,20 @@ class Trainer:
                 raise Preempted
 
     def by_protocols(self, names: Sequence[str]) -> dict[str, evaluation.Ranks]:
-        """Evaluate the selected checkpoint on the test split by several protocols, from one set of embeddings."""
+        """Evaluate the selected checkpoint on the test split by several protocols, from one set of embeddings.
+
+        Raises:
+            Preempted: it was asked to end.
+        """
         if self.progress.selected is not self.progress.rows[-1]:
             self.model.load_weights(self.progress.selected_weights())
-        embeddings = embedded(self.model, self.settings, self.inputs, "test")
-        return {name: ranked(self.model, *embeddings, protocol(name).fold) for name in names}
+        folds = [protocol(name).fold for name in names]
+        _, ranks = ranks_of_test(self.model, self.settings, self.inputs, folds, self._beat)
+        return dict(zip(names, ranks, strict=True))
+
+    def _beat(self) -> None:
+        if self.hooks.beat(self.progress.step):
+            raise Preempted
 
     def evaluate(self, split_name: str) -> evaluation.Ranks:
         """Ranks of a whole split with the current weights."""

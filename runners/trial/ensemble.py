@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from grid.errors import UserError
 from grid.protocols import protocol
 from grid.store.home import TrialFolder
 from retrieval import evaluation
@@ -56,7 +57,13 @@ class Ensemble:
         """
         members = []
         for folder in folders:
-            members.append(LoadedModel.of_trial(folder, machine))
+            member = LoadedModel.of_trial(folder, machine)
+            if member.model.fusion is not None:
+                raise UserError(
+                    f"{folder.trial_id} has a fusion encoder, which scores few pairs: there is no mean of all scores. "
+                    "Leave it out of the ensemble."
+                )
+            members.append(member)
             beat()
         return cls(members, beat)
 

@@ -22,7 +22,7 @@ from retrieval.model import Vse
 from retrieval.published.checkpoint_maps import PublishedModel
 from retrieval.scorers.sets import Sets
 from retrieval.splits.pairs import DataError
-from runners.training.embedding import EMBED_BATCH, TILE, Captions, embedded, ranked, scored
+from runners.training.embedding import EMBED_BATCH, TILE, Captions, embedded, ranked, ranks_of_test, scored
 from runners.training.inputs import Inputs, data_fingerprint, prepare
 from runners.training.learner import model_of
 from runners.training.machine import Machine
@@ -137,8 +137,11 @@ class LoadedModel:
         return cls(model, settings, inputs)
 
     def evaluate(self, split_name: str, protocol_name: str | None = None) -> Evaluation:
-        """Rank a split by a protocol's folds; None: as a whole."""
+        """Rank a split by a protocol's folds; None: as a whole. A fusion encoder takes part in the test alone."""
         fold = protocol(protocol_name).fold if protocol_name else None
+        if split_name == "test":
+            (image, text, owners), (ranks,) = ranks_of_test(self.model, self.settings, self.inputs, [fold])
+            return Evaluation(image, text, owners, ranks)
         image, text, owners = embedded(self.model, self.settings, self.inputs, split_name)
         return Evaluation(image, text, owners, ranked(self.model, image, text, owners, fold))
 

@@ -26,7 +26,7 @@ from retrieval.model import Vse
 from retrieval.published.checkpoint_files import CheckpointFile
 from retrieval.published.checkpoint_maps import start_weights
 from runners.training import checkpoints
-from runners.training.embedding import embedded, ranked
+from runners.training.embedding import embedded, ranked, ranks_of_test
 from runners.training.fingerprint import code_fingerprint
 from runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of, selecting, steps_of_epoch
 from runners.training.learner import model_of
@@ -178,8 +178,9 @@ class TrialRun:
             model.load_weights(published(model))
         selected = {"epoch": 0, **validation(ranked(model, *embedded(model, settings, inputs, "val")))}
         self._beat()
-        embeddings = embedded(model, settings, inputs, "test")
-        by_protocol = {name: ranked(model, *embeddings, protocol(name).fold) for name in protocols_of(settings)}
+        names = protocols_of(settings)
+        _, ranks = ranks_of_test(model, settings, inputs, [protocol(name).fold for name in names], self._beat)
+        by_protocol = dict(zip(names, ranks, strict=True))
         self._beat()
         content = {"trial": folder.trial_id, "row": selected, "model": model.weights(), "sources": {"data": data}}
         checkpoints.save(folder.best_checkpoint, content)

@@ -71,5 +71,11 @@ def test_an_epoch_is_trained_on_every_form(recipe: str, packages: Path, verb: Ve
 def test_the_command_shows_the_files_of_the_page(goalgrid: Goalgrid, tmp_path: Path) -> None:
     told = goalgrid("data", "where", runs=tmp_path).stdout
     shown = {name for section in SECTIONS.values() for name, _ in FILES.findall(section)}
-    assert [name for name in shown - {"train.txt", "val.txt", "test.txt", "mine.token.txt"} if name not in told] == []
-    assert {"DIR/{train,val,test}.txt", "DIR/NAME.token.txt", "DIR/train_ims.npy"} <= set(told.split())
+    short = {"train.txt", "val.txt", "test.txt", "mine.token.txt", "mine_train.json", "mine_val.json", "mine_test.json"}
+    assert [name for name in shown - short if name not in told] == []
+    assert {
+        "DIR/{train,val,test}.txt",
+        "DIR/NAME_{train,val,test}.json",
+        "DIR/NAME.token.txt",
+        "DIR/train_ims.npy",
+    } <= set(told.split())

@@ -37,6 +37,7 @@ KINDS = {
     "openai/clip-vit-large-patch14-336": "clip-read",
     "openai/clip-vit-base-patch32": "clip-read",
     "siglip": "siglip",
+    "google/siglip-base-patch16-224": "siglip",
     "convnext": "convnext",
 }
 """Which tiny network stands in for which published weights."""

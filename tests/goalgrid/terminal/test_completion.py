@@ -52,7 +52,7 @@ def test_bash_completes_a_grid_with_the_script_that_is_printed(tmp_path: Path) -
     [
         ("res", ["resume"]),
         ("data ch", ["check"]),
-        ("recipes vse-inf-b", ["vse-inf-butd", "vse-inf-butd-bigru", "vse-inf-butd-tiny"]),
+        ("recipes vse-inf-butd-g", ["vse-inf-butd-grid", "vse-inf-butd-grid-bigru"]),
         ("objectives sig-ms_c", ["sig-ms_con", "sig-ms_cir"]),
         ("data where flickr8", ["flickr8k"]),
         ("settings train.ep", ["train.epochs"]),

@@ -19,7 +19,11 @@ def test_an_epoch_of_one_caption_an_image_has_each_image_once_and_draws_anew(sma
     assert orders[0].tolist() == orders[1].tolist() != orders[2].tolist()
     for order in orders:
         assert sorted(owners[order]) == sorted(set(owners))
-    assert len(orders[0]) == captions_of_epoch(settings.dataset, train, inputs.pairs.train) == len(inputs.pairs.train.images)
+    assert (
+        len(orders[0])
+        == captions_of_epoch(settings.dataset, train, inputs.pairs.train)
+        == len(inputs.pairs.train.images)
+    )
     assert steps_of_epoch(settings, inputs) == -(-len(orders[0]) // 128)
     picks = np.bincount(orders[0] % 5, minlength=5)
     assert picks.min() > 0.1 * len(orders[0]), "every caption of an image may be drawn"
