@@ -1,5 +1,6 @@
 """Pictures as pixels: how a file is opened and which square of it a network sees, in evaluation and in training."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -83,7 +84,7 @@ def _area_crop(
     return min(float(width), height * RATIO[1]), min(float(height), width / RATIO[0])
 
 
-SIZES = {
+SIZES: dict[str, Callable[[int, int, np.random.Generator], tuple[float, float]]] = {
     "resized-crop": _area_crop,
     "scale-crop": _scale_crop,
     "side-crop": _side_crop,

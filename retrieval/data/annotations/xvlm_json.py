@@ -71,8 +71,9 @@ def _items(path: Path, problems: list[Problem]) -> list[Any]:
 def _pairs(item: Any, path: Path, row: int, problems: list[Problem]) -> list[tuple[str, str]]:
     """The captions of an item, each with its image; none, and reported, where it is of another layout."""
     image, said = (item.get("image"), item.get("caption")) if isinstance(item, dict) else (None, None)
-    captions = said if isinstance(said, list) else [said]
-    if isinstance(image, str) and image and captions and all(isinstance(caption, str) for caption in captions):
+    given = said if isinstance(said, list) else [said]
+    captions = [caption for caption in given if isinstance(caption, str)]
+    if isinstance(image, str) and image and captions and len(captions) == len(given):
         return [(image, caption) for caption in captions]
     what = "names no image" if not isinstance(image, str) or not image else f"image {image!r} has no caption"
     problems.append(Problem(f"{path}: item {row}", what, f"Expected {LAYOUT}."))
