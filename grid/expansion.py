@@ -11,7 +11,7 @@ from grid.errors import UserError, several, unknown
 from grid.forms import Scalar
 from grid.gridfile import Grid, make_known
 from grid.identity import cell_ids
-from grid.objectives import CATALOGUE
+from grid.objectives import CATALOGUE, reads_offline
 from grid.resolution import Common, Point, Resolver, Section
 from grid.settings import DatasetSettings, ObjectiveSettings, TrainSettings, TrialSettings
 from grid.settings.model import ModelSettings
@@ -139,7 +139,7 @@ class _Rankers:
     def __init__(self, grid: Grid, resolver: Resolver, cells: list[Cell]) -> None:
         self.grid, self.resolver, self.cells = grid, resolver, cells
         self.trials: dict[tuple[str, str, str, Point], tuple[Trial, ...]] = {}
-        self._wanted = any(CATALOGUE[name].reads_offline for name in grid.objectives)
+        self._wanted = any(reads_offline(name) for name in grid.objectives)
 
     def keep(self, place: tuple[str, str, str, Point], trials: tuple[Trial, ...]) -> None:
         """Remember the trials of a cell of the grid, where a later cell may be ranked by them."""
@@ -155,15 +155,15 @@ class _Rankers:
             UserError: the recipe or the objective of the ranker is unknown.
         """
         ranker, goal = common.train.settings.ranker, common.train.settings.ranker_objective
-        if not CATALOGUE[objective.name].reads_offline or (common.dataset.settings.candidates and not ranker):
+        if not reads_offline(objective.name) or (common.dataset.settings.candidates and not ranker):
             return ()
         problem = ""
         if ranker is None or common.dataset.settings.candidates:
             problem = "needs either train.ranker = RECIPE, which ranks its negatives, or dataset.candidates = FOLDER"
         elif ranker not in catalog.recipe_names():
             problem = unknown("recipe", ranker, catalog.recipe_names(), where="in train.ranker")
-        elif goal not in CATALOGUE or CATALOGUE[goal].reads_offline:
-            usable = [name for name, entry in CATALOGUE.items() if not entry.reads_offline]
+        elif goal not in CATALOGUE or reads_offline(goal):
+            usable = [name for name in CATALOGUE if not reads_offline(name)]
             problem = unknown("objective", goal, usable, where="in train.ranker_objective")
         elif catalog.recipe(ranker).parents or catalog.recipe(ranker).model.of_sets:
             problem = f"train.ranker = {ranker!r}: a ranker is trained in one step, and gives a vector an image"

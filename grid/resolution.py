@@ -10,7 +10,7 @@ from grid import catalog
 from grid.forms import Scalar
 from grid.gridfile import SECTIONS, Grid
 from grid.identity import canonical_json
-from grid.objectives import CATALOGUE, accepted, conditions, resolve, warms_up
+from grid.objectives import accepted, conditions, reads_offline, resolve, warms_up
 from grid.settings import DatasetSettings, ObjectiveSettings, Reader, TrainSettings
 from grid.settings.base import CHOICES, ReadWhere, Settings
 from grid.settings.model import ModelSettings
@@ -53,8 +53,8 @@ class Resolver:
         model = self._section("model", dataset, recipe, point)
         if model is None:
             return None
-        goal = CATALOGUE[objective.name]
-        reader = Reader(model.settings, warms_up(objective.name, objective.parameters), goal.reads_offline)
+        warms = warms_up(objective.name, objective.parameters)
+        reader = Reader(model.settings, warms, reads_offline(objective.name))
         data, train = (self._section(name, dataset, recipe, point, reader) for name in ("dataset", "train"))
         return Common(data, model, train) if data and train else None
 

@@ -78,6 +78,16 @@ def warms_up(name: str, parameters: Mapping[str, Value]) -> bool:
     return not mining.fixed and parameters.get("mining", mining.negatives) == "hardest"
 
 
+def reads_offline(name: str) -> bool:
+    """Whether the objective reads negatives that a trained model ranked in the whole training split."""
+    return name in CATALOGUE and CATALOGUE[name].reads_offline
+
+
+def learns_weights(name: str) -> bool:
+    """Whether weights of pairs learn beside the model, on one half of the validation split."""
+    return name in CATALOGUE and CATALOGUE[name].learns_weights
+
+
 def identifying(name: str, parameters: Mapping[str, Value]) -> dict[str, Value]:
     """The parameters, without those that have the value that was in effect before they existed.
 

@@ -31,7 +31,8 @@ _HELD = ReadWhere(
     f"{_IMAGE_LEARNS.words}, or ramp_epochs above 0",
 )
 _WARMS_UP = ReadWhere(
-    lambda _, by: by.warms_up, "an objective that mines the hardest negatives and may mine all, or reads clean"
+    lambda _, by: by.warms_up,
+    "an objective that mines the hardest negatives and may mine all, or reads clean probabilities",
 )
 _OFFLINE = ReadWhere(lambda _, by: by.reads_offline, "an objective that reads offline negatives, e.g. aoq")
 _RANKED = ReadWhere(lambda own, by: own.ranker is not None and by.reads_offline, "train.ranker")
@@ -128,7 +129,7 @@ class TrainSettings(Settings):
         0.1, description="what the learning rate is multiplied by at each step"
     )
     warmup_epochs: Annotated[NonNegativeInt, Unit("epochs"), IdentityDefault(0), _WARMS_UP] = Field(
-        0, description="first epochs on all negatives, and with every pair taken for clean, for objectives that choose"
+        0, description="first epochs on all negatives, every pair taken for clean, for objectives that mine or estimate"
     )
     text_lr_factor: Annotated[PositiveFloat, IdentityDefault(1.0), _TEXT_LEARNS] = Field(
         1.0, description="the text backbone learns with lr times this"

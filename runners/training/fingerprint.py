@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from grid import catalog, uses
 from grid.expansion import Shared
-from grid.objectives import CATALOGUE
+from grid.objectives import CATALOGUE, reads_offline
 from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.protocols import PROTOCOLS
 from grid.settings import TrialSettings
@@ -53,7 +53,7 @@ def begun_by(
     classes, held = (frozenset[str]().union(*found) for found in zip(*looked, strict=True))
     own = {place for name in _chosen(settings, members) if (place := uses.place(name))}
     roots = _ROOTS | ({ENSEMBLE} if members else set())
-    roots |= {RANKING} if CATALOGUE[settings.objective.name].reads_offline else set()
+    roots |= {RANKING} if reads_offline(settings.objective.name) else set()
     return classes | roots | own, held.union(catalog.protocols(settings.dataset.name))
 
 

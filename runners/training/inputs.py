@@ -13,7 +13,7 @@ from torch import Tensor
 from grid import catalog
 from grid.errors import UserError
 from grid.identity import derived_seed, digest
-from grid.objectives import CATALOGUE
+from grid.objectives import learns_weights
 from grid.settings import DatasetSettings, TrainSettings, TrialSettings
 from grid.settings.encoders import (
     BackboneSettings,
@@ -301,7 +301,7 @@ def batches(settings: TrialSettings, inputs: Inputs, epoch: int, exchange: Excha
     views, words = (derived_seed(settings, f"{what} of epoch {epoch}") for what in ("views", "words"))
     negatives = derived_seed(settings, f"negatives of epoch {epoch}") if inputs.offline is not None else 0
     meta = None
-    if CATALOGUE[settings.objective.name].learns_weights:
+    if learns_weights(settings.objective.name):
         images = selecting(settings, inputs.pairs)
         _, texts = inputs.pairs.val.first(settings.dataset.val_images)
         meta = torch.from_numpy(texts[inputs.pairs.val.image_of_text[texts] >= images])
@@ -311,7 +311,7 @@ def batches(settings: TrialSettings, inputs: Inputs, epoch: int, exchange: Excha
 def selecting(settings: TrialSettings, pairs: Pairs) -> int:
     """How many validation images choose the checkpoint: half of them, where weights of pairs learn on the others."""
     images, _ = pairs.val.first(settings.dataset.val_images)
-    return images // 2 if CATALOGUE[settings.objective.name].learns_weights else images
+    return images // 2 if learns_weights(settings.objective.name) else images
 
 
 def trained_captions(dataset: DatasetSettings, split: Split) -> Int[Tensor, " t"]:

@@ -90,7 +90,6 @@ OTHER = {
     "warmup_epochs": 1, "text_lr_factor": 0.3, "image_lr_factor": 0.3, "frozen_epochs": 1, "ramp_epochs": 2,
     "clip_norm": 0.1, "width": 16, "depths": 2, "heads": 4, "window": 2, "drop_path": 0.5, "noise": 0.9,
     "noise_seed": 1, "captions": "one", "feed_forward": 9, "tokens": 2, "clusters": 3, "rise_share": 0.5, "beta2": 0.5,
-    "candidates": "ranked", "ranker": "vsepp-butd", "ranker_objective": "unified",
 }  # fmt: skip
 """Another value of every setting, or of every member of a list; a truth value is turned around."""
 TURNED = {
@@ -102,8 +101,10 @@ TURNED = {
     "schedule": {"steps": "linear"},
 }
 """The other value of settings that have few."""
+OFFLINE = ("candidates", "ranker", "ranker_objective")
 ELSEWHERE = (
-    "encoder", "weights", "architecture", "name", "protocol", "val_images", "scorer", "fusion", "pieces", "experts"
+    "encoder", "weights", "architecture", "name", "protocol", "val_images", "scorer", "fusion", "pieces", "experts",
+    *OFFLINE,
 )  # fmt: skip
 LATER = ("epochs", "selection", "precision", "compile", "tf32", "starts_from", "trace_every")
 """Settings that choose what is trained or evaluated at all, and those that tests of the trainer change."""

@@ -94,7 +94,13 @@ def assert_same(whole: Trainer, resumed: Trainer) -> None:
         assert all(a.equal(b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
 
 
-@pytest.mark.parametrize("overrides", WITH_EVERYTHING.values(), ids=WITH_EVERYTHING)
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        pytest.param(words, id=name, marks=[pytest.mark.slow] if "weights of pairs" in name else [])
+        for name, words in WITH_EVERYTHING.items()
+    ],
+)
 def test_resumed_equals_uninterrupted_to_the_bit(
     tmp_path: Path, few_of_flickr8k: Path, overrides: tuple[str, ...]
 ) -> None:
