@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -180,12 +181,13 @@ class Learner:
         parameters = self._learning
         learns = tuple(weight.grad is not None for weight in parameters)
         norms = torch.stack(torch._foreach_norm([weight.grad for weight in parameters if weight.grad is not None]))
-        networks = [list(network.parameters()) for network in self.model.networks]
-        networks[-1] += self.objective.parameters()
-        counts = [sum(weight.grad is not None for weight in own) for own in networks]
-        wholes = [torch.linalg.vector_norm(own) for own in norms.split(counts)]
-        for own, norm in zip(networks, wholes, strict=True):
-            nn.utils.clip_grads_with_norm_(own, self.settings.train.clip_norm, norm)
+        networks = len(self.model.networks)
+        size = (len(parameters) - len(list(self.objective.parameters()))) // networks
+        bounds = [*range(0, networks * size, size), len(parameters)]  # what the objective learns counts with the last
+        wholes = []
+        for start, end in pairwise(bounds):
+            wholes.append(torch.linalg.vector_norm(norms[sum(learns[:start]) : sum(learns[:end])]))
+            nn.utils.clip_grads_with_norm_(parameters[start:end], self.settings.train.clip_norm, wholes[-1])
         whole = wholes[0] if len(wholes) == 1 else torch.linalg.vector_norm(torch.stack(wholes))
         of = [part for part, learning in zip(self._parts, learns, strict=True) if learning]
         names = list(dict.fromkeys(of))

@@ -89,7 +89,7 @@ OTHER = {
     "the optimiser": ("runners/training/learner.py", "fused=True", "fused=False"),
     "the order of batches": (
         "runners/training/inputs.py",
-        "torch.randperm(len(tokens)",
+        "torch.randperm(len(learnt)",
         "torch.randperm(1 + len(tokens)",
     ),
     "a replica's random numbers": ("runners/training/replica_process.py", "dropout of replica", "Dropout of replica"),

@@ -377,6 +377,9 @@ def test_each_of_twins_reads_the_clean_probabilities_that_the_other_estimated(
             for network in range(2):
                 expected = [estimates[1 - network][row] for row in rows.tolist()]
                 torch.testing.assert_close(clean[network], torch.tensor(expected), check_dtype=False)
+    for network in trainer.model.networks:  # each gradient is clipped for itself
+        squares = [float(weight.grad.square().sum()) for weight in network.parameters() if weight.grad is not None]
+        assert 0 < sum(squares) ** 0.5 <= trainer.settings.train.clip_norm * 1.0001
     matched = trainer.inputs.pairs.train.matched
     assert matched is not None
     assert 0.55 < matched.mean() < 0.7
