@@ -66,8 +66,8 @@ class OfflineNegatives:
         """
         paths = [_only(folder, name) for name in ("i2t", "t2i")]
         counts = len(split.images), len(split.captions)
-        arrays = [_ranked(path, *own) for path, own in zip(paths, (counts, counts[::-1]), strict=True)]
-        return cls(*arrays, split.image_of_text, fingerprint or _checksum(paths))
+        captions, images = _ranked(paths[0], *counts), _ranked(paths[1], *counts[::-1])
+        return cls(captions, images, split.image_of_text, fingerprint or _checksum(paths))
 
     def draw(self, owners: Int[np.ndarray, " b"], texts: Int[np.ndarray, " b"], seed: int) -> Drawn:
         """Negatives of these pairs: the same n for both directions of a pair, as AOQ draws.

@@ -58,7 +58,8 @@ class Learner:
         learnt = WEIGHTS.get(settings.objective.name)
         self.weights = learnt(settings, inputs.device) if learnt else None
         if self.weights is not None:
-            self.objective.loss = partial(self.objective.loss, weigh=self.weights.weigh)
+            loss: Callable[..., Tensor] = self.objective.loss
+            self.objective.loss = partial(loss, weigh=self.weights.weigh)
         self.optimizer = optimizer(self.model, self.objective, settings.train)
         self._parts = [*self.model.parts(), *["objective"] * len(list(self.objective.parameters()))]
         self._members = dict[tuple[bool, ...], Bool[Tensor, "parts g"]]()
