@@ -182,12 +182,43 @@ def own(trial_id: str, home: Home, wanted: Wanted) -> Evaluated:
     Raises:
         UserError: there is no such trial, it is not done or an ensemble, or the data do not fit it.
     """
+    folder, machine, trained = _trained(trial_id, home, wanted)
+    from runners.trial.loaded_model import LoadedModel
+
+    settings = wanted.moved(trained)
+    protocol = wanted.protocol_of(settings)
+    loaded = LoadedModel.of_trial(folder, machine, settings if wanted.root else None)
+    recorded = {} if wanted.root else _recorded(folder, trained, wanted.split, protocol)
+    said = {"recipe": trained.recipe, "objective": trained.objective.name, "seed": trained.seed}
+    return _evaluated(loaded, trial_id, wanted, protocol, said, recorded)
+
+
+def loaded(trial_id: str, home: Home) -> "tuple[LoadedModel, int]":
+    """The best checkpoint of a finished trial on its own data, and the epoch that it is of.
+
+    Raises:
+        UserError: there is no such trial, it is not done or an ensemble, or its weights or data cannot be read.
+    """
+    folder, machine, _ = _trained(trial_id, home, Wanted())
+    from runners.training.progress import best_of
+    from runners.trial.loaded_model import LoadedModel
+
+    found = LoadedModel.of_trial(folder, machine)
+    return found, int(best_of(folder, found.inputs.device)["row"]["epoch"])
+
+
+def _trained(trial_id: str, home: Home, wanted: Wanted) -> "tuple[TrialFolder, Machine, TrialSettings]":
+    """A finished trial that has weights, what may be used to load them, and the settings it was trained with.
+
+    Raises:
+        UserError: there is no such trial, it is not done, or it has no weights.
+    """
     folder = _finished(trial_id, home)
     if folder.imported.exists():
         file = read_json(folder.imported).get("file", "its file")
         raise UserError(f"{trial_id} is the record of a published checkpoint. Evaluate {file} with --as FAMILY.")
     machine = _machine(folder, home, wanted)
-    from runners.trial.loaded_model import LoadedModel, settings_of
+    from runners.trial.loaded_model import settings_of
 
     trained = settings_of(folder)
     if trained.ensemble:
@@ -195,12 +226,7 @@ def own(trial_id: str, home: Home, wanted: Wanted) -> Evaluated:
             f"{trial_id} is an ensemble: it has no weights. Evaluate its members: "
             f"{', '.join(f'--trial {member}' for member in trained.ensemble)}."
         )
-    settings = wanted.moved(trained)
-    protocol = wanted.protocol_of(settings)
-    loaded = LoadedModel.of_trial(folder, machine, settings if wanted.root else None)
-    recorded = {} if wanted.root else _recorded(folder, trained, wanted.split, protocol)
-    said = {"recipe": trained.recipe, "objective": trained.objective.name, "seed": trained.seed}
-    return _evaluated(loaded, trial_id, wanted, protocol, said, recorded)
+    return folder, machine, trained
 
 
 def published(

@@ -72,3 +72,24 @@ def evaluate(
     if embeddings is not None:
         found.save(embeddings)
         say(f"written: {embeddings}")
+
+
+@verbs.command()
+def gradients(
+    trial: Annotated[
+        list[str], typer.Option("--trial", metavar="ID", help="A finished trial; again for a row of another.")
+    ] = [],
+    home: Runs = RUNS,
+    as_json: Json = False,
+) -> None:
+    """Measure a trial's gradients on the unit sphere.
+
+    On its first training batch, with the weights that it keeps: what of the gradient moves anchor, positive and
+    negatives, what normalisation takes away, and whether the two texts' gradients cancel, beside |s_neg - s_pos|.
+    """
+    from goalgrid.showing import gradients as measured
+
+    if not trial:
+        raise UserError("of which trial? --trial ID names a finished trial; goalgrid plan GRID --trials lists the ids.")
+    rows = measured.of_trials(trial, home)
+    show_for(as_json, lambda: rows, lambda: measured.lines(rows))

@@ -40,7 +40,7 @@ WRONG = [
     (("diagrams", "--format", "jpg"), "unknown format 'jpg'"),
     (("diagrams", "--set", "taau=3"), "Did you mean 'tau'?"),
     (("gradients",), "of which trial?"),
-    (("gradients", "--trial", "nothing"), "'nothing'"),
+    (("gradients", "--trial", "nothing"), "no trial has run"),
     (("diagrams", "infonec"), "Did you mean 'infonce'?"),
     (("data", "where", "flickr8q"), "unknown data set 'flickr8q'. Did you mean 'flickr8k'?"),
     (("data", "check", "flickr8k"), "Give --root DIR"),

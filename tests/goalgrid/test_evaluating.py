@@ -26,6 +26,8 @@ def test_a_checkpoint_has_the_numbers_of_its_record(split: str, trained_pair: Ho
     trial = of_objective(trained_pair, "con_con")
     shown = verb("evaluate", "--trial", trial, "--split", split, runs=trained_pair)
     assert "the record of this trial has the same numbers" in shown.stdout
+    (own,) = json.loads(verb("gradients", "--trial", trial, "--json", runs=trained_pair).stdout)
+    assert (own["trial"], own["objective"], 0 < own["anchor"] < 2) == (trial, "con_con", True)
     program = json.loads(verb("evaluate", "--trial", trial, "--split", split, "--json", runs=trained_pair).stdout)
     (row,) = record.collect([trained_pair.trial(trial).record]).to_pylist()
     assert program["metrics"] == {name: row[f"{split}_{name}"] for name in program["metrics"]}

@@ -1,0 +1,104 @@
+"""Gradients on the unit sphere: what of a loss's gradient moves an embedding, and what normalisation takes away.
+
+Unified §3.3 and SelHN §3.2 give different conditions under which the gradient of Triplet-HN vanishes; both
+are measured.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from grid.errors import UserError
+from objectives import mining
+from objectives.objective import Objective, ScoresObjective
+from objectives.triplets import BatchPairs
+from runners.training.inputs import batches
+from runners.training.learner import Learner, precision
+from runners.trial.loaded_model import LoadedModel
+
+
+class Gradients(NamedTuple):
+    """Of each anchor of a batch, images first: (2 b,). A tangent is the part of a gradient along the sphere."""
+
+    delta_s: Tensor
+    """|s_neg - s_pos| with the hardest negative. SelHN Eq. (10)."""
+    distance: Tensor
+    """|y_neg - y_pos| of the hardest negative and the positive: the length of Triplet-HN's gradient at the anchor."""
+    anchor: Tensor
+    """Length of the tangent at the anchor. Unified Eq. (11), of any loss."""
+    positive: Tensor
+    negatives: Tensor
+    """Length of the tangents at all negatives together."""
+    radial: Tensor
+    """Share of the squared gradient at the anchor that is radial, which normalisation takes away."""
+    cosine: Tensor
+    """Cosine of the gradients at the positive and at the hardest negative; -1: they cancel in a shared encoder."""
+    selhn: Tensor
+    """|y_neg - y_pos| |s_neg - s_pos|: what SelHN Eq. (8) says that Triplet-HN's tangent at the anchor is."""
+
+
+def on_sphere(objective: Objective, image: Float[Tensor, "b d"], text: Float[Tensor, "b d"]) -> Gradients:
+    """The gradients of an objective at unit vectors, each anchor's own loss alone.
+
+    Raises:
+        UserError: the objective is a function of all scores of a batch, so that no anchor has a loss of its own.
+    """
+    if isinstance(objective, ScoresObjective):
+        raise UserError("this objective is a function of all scores of a batch: no anchor has a loss of its own.")
+    with torch.enable_grad():
+        sim = mining.product(image, text).detach().requires_grad_()
+        found = mining.candidates(sim, BatchPairs(len(sim)), objective.relative, objective.k)
+        of_images, of_texts = (torch.autograd.grad(objective.loss(t).sum(), sim, retain_graph=True)[0] for t in found)
+    sim = sim.detach()
+    both = _one_way(image, text, sim, of_images), _one_way(text, image, sim.T, of_texts.T)
+    return Gradients(*(torch.cat(parts) for parts in zip(*both, strict=True)))
+
+
+def _one_way(x: Tensor, y: Tensor, sim: Float[Tensor, "b b"], gradient: Float[Tensor, "b b"]) -> Gradients:
+    """Anchors x with the others y: the gradient at an anchor is the sum of the y, weighted by that of their scores."""
+    s_pos, of_pos = sim.diagonal(), gradient.diagonal()
+    s_neg, hardest = (sim - 3 * torch.eye(len(sim), device=sim.device)).max(1)
+    at_anchor = gradient @ y
+    along = (at_anchor * x).sum(1)
+    whole = at_anchor.square().sum(1)
+    sine = (1 - sim.square()).clamp(min=0)
+    at_others = gradient.square() * sine
+    at_positive = of_pos[:, None] * (x - s_pos[:, None] * y)
+    at_hardest = gradient.gather(1, hardest[:, None]) * (x - s_neg[:, None] * y[hardest])
+    distance = (y[hardest] - y).norm(dim=1)
+    return Gradients(
+        delta_s=(s_neg - s_pos).abs(),
+        distance=distance,
+        anchor=(at_anchor - along[:, None] * x).norm(dim=1),
+        positive=at_others.diagonal().sqrt(),
+        negatives=(at_others.sum(1) - at_others.diagonal()).clamp(min=0).sqrt(),
+        radial=along.square() / whole,
+        cosine=(at_positive * at_hardest).sum(1) / (at_positive.norm(dim=1) * at_hardest.norm(dim=1)),
+        selhn=distance * (s_neg - s_pos).abs(),
+    )
+
+
+def measured(loaded: LoadedModel) -> dict[str, float]:
+    """Means over the anchors of the first batch of the trial's training, with its kept weights and no dropout.
+
+    An anchor without a gradient counts in no mean of a share or of a cosine.
+
+    Raises:
+        UserError: the model scores sets, so that no gradient has a sphere; or as `on_sphere`.
+    """
+    settings, inputs = loaded.settings, loaded.inputs
+    if settings.model.of_sets:
+        raise UserError("its scorer reads sets of vectors; gradients on the sphere are those of single unit vectors.")
+    objective = Learner(settings, inputs).objective
+    _, batch = next(batches(settings, inputs, 0).since(0))
+    images, tokens, _ = batch.on(inputs.device)
+    loaded.model.eval()
+    with torch.inference_mode(), precision(settings, inputs.device):
+        image, text = loaded.model.embed_images(images), loaded.model.embed_texts(*tokens)
+    assert isinstance(image, Tensor)
+    assert isinstance(text, Tensor)
+    found = on_sphere(objective, image.double().clone(), text.double().clone())
+    means = torch.stack([values.nanmean() for values in found]).tolist()
+    return dict(zip(Gradients._fields, means, strict=True))

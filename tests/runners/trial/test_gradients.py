@@ -1,0 +1,46 @@
+"""Gradients on the unit sphere against autograd through the normalisation, anchor by anchor."""
+
+import pytest
+import torch
+from torch.nn.functional import normalize
+
+from grid.objectives import TRAINABLE
+from objectives import build, mining
+from objectives.triplets import BatchPairs
+from runners.trial.gradients import on_sphere
+
+
+@pytest.mark.parametrize("name", TRAINABLE)
+def test_tangents_equal_autograd_through_the_normalisation(name: str) -> None:
+    generator = torch.Generator().manual_seed(2)
+    free = [torch.randn(5, 4, generator=generator, dtype=torch.float64) for _ in "xy"]
+    free[1] = 0.7 * free[0] + 0.6 * free[1]
+    objective = build(name)
+    found = on_sphere(objective, *(normalize(vectors) for vectors in free))
+    for anchor in range(10):
+        direction, row = divmod(anchor, 5)
+        image, text = (vectors.clone().requires_grad_() for vectors in free)
+        sim = normalize(image) @ normalize(text).T
+        triplets = mining.candidates(sim, BatchPairs(5), objective.relative, objective.k)[direction]
+        objective.loss(triplets)[row].sum().backward()
+        own, others = (image, text) if direction == 0 else (text, image)
+        assert own.grad is not None
+        assert others.grad is not None
+        at_own, at_others = (v.grad.norm(dim=1) * v.detach().norm(dim=1) for v in (own, others))
+        assert found.anchor[anchor].item() == pytest.approx(at_own[row].item(), abs=1e-9)
+        assert found.positive[anchor].item() == pytest.approx(at_others[row].item(), abs=1e-9)
+        at_others[row] = 0
+        assert found.negatives[anchor].item() == pytest.approx(at_others.norm().item(), abs=1e-9)
+
+
+def test_a_small_delta_s_alone_does_not_make_the_gradient_vanish_and_near_equal_texts_do() -> None:
+    """Unified Eq. (11) holds for unit vectors; SelHN Eq. (8) has the cosine where the sine belongs."""
+    image = torch.eye(3, dtype=torch.float64)[:2]
+    beside = torch.tensor([[0.05, 0.998, 0.0], [0.05, -0.998, 0.0]], dtype=torch.float64)
+    near = torch.tensor([[0.05, 0.998, 0.0], [0.05, 0.998, 1e-6]], dtype=torch.float64)
+    anchor, same = (on_sphere(build("triplet-hn"), image, normalize(text)) for text in (beside, near))
+    assert (anchor.delta_s[0].item(), anchor.selhn[0].item()) == pytest.approx((0, 0), abs=1e-12)
+    assert anchor.anchor[0].item() == pytest.approx(1.997, abs=1e-3)
+    assert same.anchor[0].item() == pytest.approx(0, abs=1e-5)
+    assert same.positive[0].item() == pytest.approx(1, abs=0.01)
+    assert same.cosine[0].item() == pytest.approx(-1)
