@@ -55,6 +55,8 @@ class TrialFolder:
     record = Below("record.parquet")
     trace = Below("trace.parquet")
     """The values of single steps, of a trial with `train.trace_every`."""
+    triplets = Below("triplets.parquet")
+    """Where the triplets of the validation split lie, epoch by epoch, of such a trial."""
     error = Below(_ERROR)
     attempts_folder = Below(_ATTEMPTS)
     origin = Below("origin.json")

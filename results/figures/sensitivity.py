@@ -87,7 +87,7 @@ def lines_over(axis: str, cells: Sequence[Cell]) -> dict[str, Line]:
     grouped: dict[tuple[str, tuple[Any, ...]], Line] = {}
     for cell in cells:
         others = tuple(pair for pair in cell.swept if pair[0] != axis)
-        grouped.setdefault((cell.objective, others), {})[float(dict(cell.swept)[axis])] = cell  # type: ignore[arg-type]
+        grouped.setdefault((cell.objective, others), {})[float(dict(cell.swept)[axis])] = cell
     found: dict[tuple[str, ...], tuple[tuple[str, tuple[Any, ...]], Line]] = {}
     for key, line in grouped.items():
         if len({cell.trials[0].id for cell in line.values()}) == 1:  # the objective does not read the axis

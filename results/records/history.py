@@ -54,6 +54,13 @@ LOGGED = {
     "val_s_pos": Logged("mean similarity of positives of the validation split", "cosine"),
     "val_s_neg": Logged("mean similarity of the hardest negatives in the whole validation split", "cosine"),
     "val_delta_s": Logged("mean |s_neg - s_pos| of the validation split", "cosine"),
+    "val_uniform": Logged("log of the mean exp(s) of all pairs of validation batches; VSE+2AD's uniformity"),
+    "val_gap": Logged("distance between the mean image and the mean text of the validation split: the modality gap"),
+    "val_w_tri": Logged("mean triplet weight T of a cell, on batches of validation images"),
+    "val_w_pos": Logged("mean pair weight P+ of a cell, on batches of validation images"),
+    "val_w_neg": Logged("mean pair weight P- of a cell, on batches of validation images"),
+    "val_m_pos": Logged("mean m+ of a cell that reads it, on batches of validation images"),
+    "val_m_neg": Logged("mean m- of a cell that reads it, on batches of validation images"),
     "val_spread": Logged("standard deviation of validation similarities", "cosine"),
     "val_chance": Logged("rsum that a model which knows nothing may reach", "percent"),
 }

@@ -1,7 +1,8 @@
 """The values of single steps that a trial with `train.trace_every` keeps beside its record: a sealed Parquet file."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -25,21 +26,63 @@ def write(path: Path, rows: Iterable[Mapping[str, float]]) -> None:
         aside.write_bytes(sealed.dumped(pa.table(columns), compression="zstd"))
 
 
+def write_densities(
+    path: Path, densities: Mapping[int, Sequence[Sequence[int]]], weights: Sequence[Sequence[float]]
+) -> None:
+    """Write where triplets lie: a row for each epoch and bin of (s_pos, s_neg).
+
+    Args:
+        densities: counts by epoch, s_pos by s_neg.
+        weights: what the objective gives a triplet at the middle of each bin.
+
+    Raises:
+        UserError: the disk is full or read-only.
+    """
+    bins = len(weights)
+    columns = {
+        "epoch": [epoch for epoch in densities for _ in range(bins * bins)],
+        "s_pos": [row for _ in densities for row in range(bins) for _ in range(bins)],
+        "s_neg": [column for _ in densities for _ in range(bins) for column in range(bins)],
+        "count": [count for counts in densities.values() for row in counts for count in row],
+        "weight": [weight for _ in densities for row in weights for weight in row],
+    }
+    with written_aside(path, durable=False) as aside:
+        aside.write_bytes(sealed.dumped(pa.table(columns), compression="zstd"))
+
+
+def read_densities(path: Path) -> tuple[dict[int, list[int]], list[float]]:
+    """Counts by epoch and weights, bin by bin, s_pos by s_neg; nothing where the trial kept none.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    columns = _columns(path)
+    counts: dict[int, list[int]] = {}
+    for epoch, count in zip(columns.get("epoch", []), columns.get("count", []), strict=True):
+        counts.setdefault(epoch, []).append(count)
+    return counts, columns.get("weight", [])[: len(next(iter(counts.values()), []))]
+
+
 def read(path: Path) -> dict[str, dict[int, float]]:
     """Values by name, then by step; nothing where the trial kept none.
 
     Raises:
         UserError: the file cannot be read.
     """
-    try:
-        columns = sealed.read(path).to_pydict()
-    except FileNotFoundError:
-        return {}
-    except (sealed.Damaged, OSError) as error:
-        again = "Train its trial anew: goalgrid run GRID --force --only FILTER."
-        raise UserError(f"the trace {path} cannot be read: {error}. {again}") from error
+    columns = _columns(path)
     steps = columns.pop("step", [])
     return {
         name: {step: value for step, value in zip(steps, values, strict=True) if value is not None}
         for name, values in columns.items()
     }
+
+
+def _columns(path: Path) -> dict[str, list[Any]]:
+    """Nothing of a file that is not there."""
+    try:
+        return sealed.read(path).to_pydict()
+    except FileNotFoundError:
+        return {}
+    except (sealed.Damaged, OSError) as error:
+        again = "Train its trial anew: goalgrid run GRID --force --only FILTER."
+        raise UserError(f"the trace {path} cannot be read: {error}. {again}") from error

@@ -165,20 +165,25 @@ def objective_value(
     Images stand in the split's order, with their first captions. The last images, which fill no batch, are left out; a
     split smaller than a batch is one batch. nan of a single image.
     """
-    owners, captions = (torch.from_numpy(rows) for rows in np.unique(image_of_text, return_index=True))
-    if len(owners) < 2:
-        return math.nan
     values = []
     objective.eval()
     with torch.inference_mode():
-        for start in range(0, max(1, len(owners) - size + 1), size):
-            batch = owners[start : start + size].to(image.device)
-            part = image[batch], text[captions[start : start + size].to(text.device)]
+        for batch, *part in batches_of(size, image, text, image_of_text):
             if isinstance(image, Tensor) and isinstance(text, Tensor):
                 values.append(objective(*part, batch))
             else:
                 values.append(objective.from_similarity(scored(model, *part), batch))
-    return float(torch.stack(values).double().mean())
+    return float(torch.stack(values).double().mean()) if values else math.nan
+
+
+def batches_of(
+    size: int, image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"]
+) -> Iterator[tuple[Int[Tensor, " b"], Any, Any]]:
+    """Batches of `size` images with their first captions, after the rows of the images; none of a single image."""
+    owners, captions = (torch.from_numpy(rows) for rows in np.unique(image_of_text, return_index=True))
+    for start in range(0, max(1, len(owners) - size + 1) if len(owners) > 1 else 0, size):
+        batch = owners[start : start + size].to(image.device)
+        yield batch, image[batch], text[captions[start : start + size].to(text.device)]
 
 
 def scored(model: Vse, image: Rows, text: Rows) -> Float[Tensor, "i t"]:

@@ -118,7 +118,7 @@ class Progress:
         Args:
             state: of the trainer: "model", "optimizer" and "random"; "random_of_others", where replicas train it.
         """
-        saved = {name: getattr(self, name) for name in SAVED} | {"trace": self.trace.blocks()}
+        saved = {name: getattr(self, name) for name in SAVED} | {"trace": self.trace.state()}
         content = {"trial": self.folder.trial_id, "sources": dict(self.sources), **saved, **state}
         checkpoints.save(self.folder.last_checkpoint, content, previous=self.folder.previous_checkpoint)
         self._saved = (self.step, time.monotonic())

@@ -16,9 +16,10 @@ from grid.store.home import TrialFolder
 from retrieval import evaluation
 from retrieval.model import Vse
 from runners.training import checkpoints
-from runners.training.embedding import embedded, objective_value, ranked, ranks_of_test
+from runners.training.embedding import batches_of, embedded, objective_value, ranked, ranks_of_test
 from runners.training.inputs import Batch, Inputs, data_fingerprint
 from runners.training.learner import Learner, Verdict
+from runners.training.measured import places
 from runners.training.progress import Cadence, Progress, best_of
 from runners.training.replicas import Replicas
 
@@ -137,6 +138,12 @@ class Trainer:
         embeddings = embedded(self.model, self.settings, self.inputs, "val")
         loss = objective_value(self.model, self.objective, self.settings.train.batch_size, *embeddings)
         metrics = validation(ranked(self.model, *embeddings))
+        if self.model.scorer is None and not math.isnan(loss):
+            batches = [(image, text) for _, image, text in batches_of(self.settings.train.batch_size, *embeddings)]
+            with torch.inference_mode():
+                means, counts = places.of_batches(self.objective, batches)
+            metrics |= means
+            self.progress.trace.lie(self.progress.epoch + 1, counts)
         return {**metrics, "val_loss": loss} if math.isfinite(loss) else metrics
 
     def _train_epoch(self) -> dict[str, float]:

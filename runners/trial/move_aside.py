@@ -30,7 +30,14 @@ def progress(folder: TrialFolder) -> Path:
     """
     target = _target(Home(folder.path.parent.parent).replaced, folder.trial_id)
     # The checkpoints go last: as long as one stands here, the next attempt finds it and moves the rest.
-    files = (folder.history, folder.trace, folder.best_checkpoint, folder.previous_checkpoint, folder.last_checkpoint)
+    files = (
+        folder.history,
+        folder.trace,
+        folder.triplets,
+        folder.best_checkpoint,
+        folder.previous_checkpoint,
+        folder.last_checkpoint,
+    )
     try:
         target.mkdir(parents=True)
         for path in files:

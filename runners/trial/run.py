@@ -2,7 +2,7 @@
 
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -31,6 +31,7 @@ from runners.training.fingerprint import code_fingerprint
 from runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of, selecting, steps_of_epoch
 from runners.training.learner import model_of
 from runners.training.machine import Machine
+from runners.training.measured import places
 from runners.training.progress import Cadence
 from runners.training.replicas import Replicas
 from runners.training.trainer import Hooks, Preempted, Trainer, validation
@@ -133,13 +134,16 @@ class TrialRun:
             )
             trainer.fit()
         progress = trainer.progress
+        steps.write(self.folder.trace, progress.trace.rows())
+        if densities := progress.trace.densities:
+            counts = {epoch: density.tolist() for epoch, density in densities.items()}
+            steps.write_densities(self.folder.triplets, counts, places.weights_over_plane(trainer.objective).tolist())
         return self.finish(
             inputs,
             trainer.by_protocols(protocols_of(settings)),
             selected=progress.selected,
             data=progress.sources["data"],
             rows=progress.rows,
-            trace=progress.trace.rows(),
             replicas=progress.replicas,
         )
 
@@ -262,7 +266,6 @@ class TrialRun:
         selected: dict[str, Any],
         data: str,
         rows: Sequence[dict[str, Any]] = (),
-        trace: Iterable[dict[str, float]] = (),
         replicas: int = 1,
     ) -> State:
         """Write the record, and then that the trial is done.
@@ -270,7 +273,6 @@ class TrialRun:
         Args:
             by_protocol: ranks of the test split by each of `protocols_of`.
             selected, rows, replicas: as `record.Trained` has them.
-            trace: a row for each step whose values are kept.
             data: fingerprint of the data that were read.
 
         Raises:
@@ -299,7 +301,6 @@ class TrialRun:
             code_fingerprint=self.code,
             environment=self.environment | noted,
         )
-        steps.write(folder.trace, trace)
         record.write(folder.record, trained.values())
         make_durable(folder.path)  # before `done` says so
         write_text(folder.done, datetime.now(UTC).isoformat(timespec="seconds") + "\n", durable=False)

@@ -1,7 +1,7 @@
 """Values of single steps. They stay on the device that measured them until they are written: no step waits for them."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -21,6 +21,8 @@ class Trace:
         """Of steps of one epoch that measured the same: "epoch", "steps", "names", and "values" (steps, names)."""
         self._open: list[tuple[int, tuple[str, ...], int, Tensor]] = []
         """Epoch, names, step and values (names,) of steps that stand in no block yet."""
+        self._densities: dict[int, Tensor] = {}
+        """Counts of triplets by epoch, s_pos by s_neg."""
 
     def keep(self, epoch: int, step: int, measured: Mapping[str, Tensor]) -> None:
         """Keep the scalars that a step of this epoch measured, if it is an N-th step; both are counted from 1."""
@@ -30,7 +32,7 @@ class Trace:
             self._open.append((epoch, tuple(there), step, torch.stack(tuple(there.values()))))
 
     def blocks(self) -> list[dict[str, Any]]:
-        """All that is kept, as plain values and a tensor for each epoch: what a checkpoint holds."""
+        """All that is kept, as plain values and a tensor for each epoch."""
         while self._open:
             epoch, names, *_ = self._open[0]
             same = [kept for kept in self._open if kept[:2] == (epoch, names)]
@@ -39,9 +41,23 @@ class Trace:
             self._open = [kept for kept in self._open if kept[:2] != (epoch, names)]
         return self._blocks
 
-    def load(self, blocks: Sequence[dict[str, Any]]) -> None:
-        """Go on from what `blocks` returned."""
-        self._blocks, self._open = list(blocks), []
+    def lie(self, epoch: int, counts: Tensor) -> None:
+        """Keep where the triplets of the validation split lie after this epoch, if anything is kept."""
+        if self.every:
+            self._densities[epoch] = counts
+
+    @property
+    def densities(self) -> dict[int, Tensor]:
+        """Counts of triplets by epoch, s_pos by s_neg."""
+        return self._densities
+
+    def state(self) -> dict[str, Any]:
+        """All that is kept, for a checkpoint."""
+        return {"blocks": self.blocks(), "densities": self._densities}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        self._blocks, self._open, self._densities = list(state["blocks"]), [], dict(state["densities"])
 
     def rows(self) -> Iterator[dict[str, float]]:
         """A row a step, in order, with its "epoch" and "step"; values that a step could not know (nan) are left out."""

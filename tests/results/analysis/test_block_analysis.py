@@ -288,7 +288,7 @@ def nothing_is_cut_off(drawn: Path) -> None:
     assert pixels[:, [0, -1]].min() > 0.95, "something is cut off at the left or right edge"
 
 
-FROM_FILES = ("steps", "sensitivity")
+FROM_FILES = ("steps", "sensitivity", "triplets", "geometry")
 """Figures of what a made-up block lacks: files beside the records, and swept numbers."""
 
 

@@ -7,21 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from grid.errors import UserError
-from grid.expansion import expand
-from grid.gridfile import load
-from grid.store.home import Home
 from results.figures import FIGURES, Study
 from results.records import steps
-from results.records.scores import Scores
-
-from ...conftest import SMALL
-
-
-@pytest.fixture(scope="module")
-def study(trained: Home) -> Study:
-    cells = expand(load("demo", ["seeds=[0,1]", *(word for word in SMALL if word != "--set")]))
-    (found,) = Study.read(cells, Scores.read(cells, trained), trained)
-    return found
 
 
 def test_steps_are_drawn_as_the_mean_over_seeds_of_what_stands_beside_the_records(study: Study) -> None:

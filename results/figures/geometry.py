@@ -1,0 +1,63 @@
+"""What of the embeddings goes with the rsum: alignment, uniformity and modality gap by epoch, with Spearman's rho.
+
+VSE+2AD §3.3 says that the first two tell how mature a model is.
+"""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from results.figures.study import FigureKind, Study
+from results.figures.style import blank, line_styles
+
+QUANTITIES = {
+    "val_s_pos": "alignment: mean $s_{pos}$",
+    "val_uniform": "uniformity: log E[exp(s)]",
+    "val_gap": "modality gap",
+}
+
+
+def draw(study: Study) -> Figure | None:
+    """A panel a quantity, a point an epoch of a trial; None where nothing was logged."""
+    names = [name for name in study.part.cells if pairs(study, name, "val_gap")]
+    if not names:
+        return None
+    styles = line_styles(names)
+    figure = blank(2.9, study, "a point an epoch of a trial; ρ: Spearman's over all of them")
+    handles: dict[str, Any] = {}
+    for axes, (quantity, title) in zip(
+        figure.subplots(1, len(QUANTITIES), sharey=True), QUANTITIES.items(), strict=True
+    ):
+        every = [pair for name in names for pair in pairs(study, name, quantity)]
+        for name in names:
+            look = {"color": styles[name]["color"], "marker": styles[name]["marker"]}
+            points = pairs(study, name, quantity)
+            handles[name] = axes.plot(*zip(*points, strict=True), linestyle="none", markersize=3, alpha=0.7, **look)[0]
+        axes.set_title(f"ρ = {rho(every):.2f}", fontsize=9)
+        axes.set_xlabel(title)
+        axes.grid(visible=True)
+        if axes.get_subplotspec().is_first_col():
+            axes.set_ylabel("val. rsum (%)")
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 5))
+    return figure
+
+
+def pairs(study: Study, name: str, quantity: str) -> list[tuple[float, float]]:
+    """The quantity and the validation rsum in every epoch of a cell's trials."""
+    found = []
+    for trial in study.trials(name):
+        values, rsums = study.histories[trial].get(quantity, {}), study.histories[trial].get("val_rsum", {})
+        found += [(value, rsums[epoch]) for epoch, value in values.items() if epoch in rsums]
+    return found
+
+
+def rho(points: list[tuple[float, float]]) -> float:
+    """Spearman's rank correlation; nan where one side does not vary."""
+    from scipy.stats import spearmanr
+
+    first, second = np.array(points).T
+    return float(spearmanr(first, second).statistic) if len({*first}) > 1 and len({*second}) > 1 else float("nan")
+
+
+FIGURE_KIND = FigureKind(9, draw, "Alignment, uniformity and modality gap")

@@ -1,0 +1,67 @@
+"""Where the triplets of the validation split lie, and what an objective makes of them; for models of single vectors."""
+
+import math
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from objectives import mining
+from objectives.gradient_surrogate import GradientSurrogate
+from objectives.objective import Objective, ScoresObjective
+from objectives.triplets import BatchPairs, Triplets
+
+BINS = 40
+"""Bins of a similarity from -1 to 1, in a density of (s_pos, hardest s_neg)."""
+
+
+def of_batches(
+    objective: Objective, batches: list[tuple[Float[Tensor, "b d"], Float[Tensor, "b d"]]]
+) -> tuple[dict[str, float], Int[Tensor, "p n"]]:
+    """Means over all anchors of these batches in both directions, and how many triplets lie where.
+
+    Returns:
+        `val_uniform` = log E[exp(s)] of all pairs of a batch (VSE+2AD §3.3), `val_gap`, the distance between the mean
+        image and the mean text; of a cell of GOAL's matrix `val_w_tri`, `val_w_pos`, `val_w_neg`, and `val_m_pos` and
+        `val_m_neg` where it reads them. And the counts, s_pos by s_neg.
+    """
+    counts = torch.zeros(BINS, BINS, dtype=torch.long, device=batches[0][0].device)
+    sums, anchors, exponentials = dict[str, Tensor](), 0, list[Tensor]()
+    for image, text in batches:
+        found = mining.hardest_of_embeddings(image, text, BatchPairs(len(image)), objective.relative)
+        place = [
+            ((s + 1) / 2 * BINS).long().clamp(0, BINS - 1) for s in (found.s_pos.expand_as(found.s_neg), found.s_neg)
+        ]
+        counts += (place[0] * BINS + place[1]).flatten().bincount(minlength=BINS * BINS).reshape(BINS, BINS)
+        for name, value in _weights(objective, found).items():
+            sums[name] = sums.get(name, 0) + value.expand_as(found.s_neg).double().sum()
+        anchors += found.s_neg.numel()
+        exponentials.append(mining.product(image, text).double().exp().mean())
+    images, texts = (torch.cat(part).double().mean(0) for part in zip(*batches, strict=True))
+    means = {f"val_{name}": float(total) / anchors for name, total in sums.items()}
+    uniform = float(torch.stack(exponentials).mean().log())
+    return {**means, "val_uniform": uniform, "val_gap": float((images - texts).norm())}, counts
+
+
+def weights_over_plane(objective: Objective) -> Float[Tensor, "p n"]:
+    """At the middle of each bin: T of a cell of GOAL's matrix; of a loss, its push on the only negative."""
+    middles = (torch.arange(BINS, dtype=torch.float64) + 0.5) / BINS * 2 - 1
+    s_pos, s_neg = (s.reshape(-1, 1).clone().requires_grad_() for s in torch.meshgrid(middles, middles, indexing="ij"))
+    if isinstance(objective, ScoresObjective):
+        return torch.full((BINS, BINS), math.nan, dtype=torch.float64)
+    if isinstance(objective.loss, GradientSurrogate):
+        return objective.loss.triplet_weight(Triplets(s_pos, s_neg)).detach().reshape(BINS, BINS)
+    with torch.enable_grad():
+        (push,) = torch.autograd.grad(objective.loss(Triplets(s_pos, s_neg)).sum(), s_neg, materialize_grads=True)
+    return push.reshape(BINS, BINS)
+
+
+def _weights(objective: Objective, found: Triplets) -> dict[str, Tensor]:
+    if not isinstance(objective.loss, GradientSurrogate):
+        return {}
+    triplets = replace(found.detach(), s_pos=found.s_pos.expand_as(found.s_neg))
+    w_pos, w_neg = objective.loss.pair_weight(triplets)
+    weights = {"w_tri": objective.loss.triplet_weight(triplets), "w_pos": w_pos, "w_neg": w_neg}
+    relative = {"m_pos": triplets.m_pos, "m_neg": triplets.m_neg}
+    return weights | {name: mean for name, mean in relative.items() if mean is not None}
