@@ -84,7 +84,7 @@ class Vse(nn.Module):
         values, present = found
         vectors = nn.functional.normalize(values.float(), dim=-1)
         if self.training and self.drops:
-            return self.scorer.image_whole(Sets(gathered(vectors, present), present.sum(1).cpu()))
+            return self.scorer.image_whole(Sets(gathered(vectors, present), present.sum(1)))
         return self.scorer.image_whole(Sets(vectors, torch.full((len(vectors),), vectors.shape[1])))
 
     def embed_texts(self, texts: Tensor, lengths: Int[Tensor, " b"]) -> Embedded:

@@ -5,6 +5,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from retrieval.pinned import sent
+
 
 class PaddedGru(nn.GRU):
     """One layer, read in one direction or in both; padding is never read.
@@ -30,7 +32,7 @@ class PaddedGru(nn.GRU):
 
     def _read(self, values: Tensor, lengths: Tensor) -> tuple[PackedSequence, Tensor]:
         sizes, in_host = lengths.cpu().sort(descending=True)
-        order = (in_host.pin_memory() if values.is_cuda else in_host).to(values.device, non_blocking=True)
+        order = sent(in_host, values.device)
         with torch.autocast(values.device.type, enabled=False):
             longest_first = values.to(next(self.parameters()).dtype).index_select(0, order)
             packed = pack_padded_sequence(longest_first, sizes, batch_first=True)

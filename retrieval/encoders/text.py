@@ -21,6 +21,7 @@ from retrieval.encoders.bert_layers import BertEncoder
 from retrieval.encoders.pooling import Encoded, pooling
 from retrieval.encoders.recurrent import PaddedGru
 from retrieval.encoders.videos.gated import GatedUnit, NetVlad
+from retrieval.pinned import sent
 from retrieval.scorers.sets import Sets
 
 
@@ -181,7 +182,7 @@ def features_of(network: Any, output: str, ids: Int[Tensor, "b n"], lengths: Int
     states: Tensor = network(input_ids=ids, attention_mask=present.long()).last_hidden_state
     if output == "states":
         return states
-    last = states[torch.arange(len(states), device=states.device), lengths.to(states.device) - 1]
+    last = states[torch.arange(len(states), device=states.device), sent(lengths, states.device) - 1]
     projected: Tensor = network.projection(last) if hasattr(network, "projection") else last
     return projected
 
@@ -198,7 +199,7 @@ def _embedding(words: int, dim: int) -> nn.Embedding:
 
 
 def _present(ids: Shaped[Tensor, "b n *k"], lengths: Int[Tensor, " b"]) -> Bool[Tensor, "b n"]:
-    return torch.arange(ids.shape[1], device=ids.device) < lengths.to(ids.device, non_blocking=True)[:, None]
+    return torch.arange(ids.shape[1], device=ids.device) < sent(lengths, ids.device)[:, None]
 
 
 TEXT_ENCODERS: dict[str, Callable[[Any, int, int, pretrained.Places], nn.Module]] = {

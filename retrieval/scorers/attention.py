@@ -7,7 +7,7 @@ products G of the context with itself. Captions are scored in groups of one leng
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch.nn.functional import leaky_relu
 from torch.utils.checkpoint import checkpoint
 
 from grid.settings.scorers import BfanSettings, ScanSettings
-from retrieval.scorers.sets import SameSize, Sets, by_size
+from retrieval.scorers.sets import Sets, by_size
 
 EPS = 1e-8
 """The published code adds it to norms, and clamps the product of two norms to it."""
@@ -67,7 +67,10 @@ class SetScorer(nn.Module):
     def pairs(
         self, images: Sets, texts: Sets, rows: Int[Tensor, " p"], columns: Int[Tensor, " p"]
     ) -> Float[Tensor, " p"]:
-        """The scores of the images of these rows by the captions of these columns."""
+        """The scores of the images of these rows by the captions of these columns.
+
+        Captions are put in groups by length, so the host waits for the device to know the columns.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,8 +255,9 @@ class CrossAttention(SetScorer):
         images, texts = images.full(), texts.full()
         regions, present = images.vectors, images.present
         count, n, _ = regions.shape
-        groups = list(by_size(texts.sizes, BLOCK.get(regions.device.type, BLOCK["cuda"]) // (count * n)))
-        words = [texts.vectors[rows.to(texts.device), :size] for rows, size in groups]
+        most = BLOCK.get(regions.device.type, BLOCK["cuda"]) // (count * n)
+        groups, places = by_size(texts.sizes, most, texts.device)
+        words = [texts.vectors[rows, :size] for rows, size in groups]
         listed, widths = torch.cat([part.flatten(0, 1) for part in words]), [len(rows) * size for rows, size in groups]
         dots, across = self.products(regions.flatten(0, 1), listed)
         of_regions = regions @ regions.transpose(1, 2)
@@ -271,7 +275,7 @@ class CrossAttention(SetScorer):
                 present,
             )
             scores.append(recomputed(self.scores, block) if again else self.scores(block))
-        return torch.cat(scores, 1).index_select(1, ordering(groups, texts.device))
+        return torch.cat(scores, 1).index_select(1, places)
 
     @abstractmethod
     def products(
@@ -286,17 +290,16 @@ class CrossAttention(SetScorer):
         regions, words, present = images.vectors, texts.vectors, images.present
         of_regions, of_words = regions @ regions.transpose(1, 2), words @ words.transpose(1, 2)
         products = PairProducts.apply(regions, words, rows, columns)
-        groups = list(by_size(texts.sizes[columns.cpu()], len(rows) * words.shape[1]))
+        groups, places = by_size(texts.sizes[columns.cpu()], len(rows) * words.shape[1], regions.device)
         scores = list[Tensor]()
-        for places, size in groups:
-            place = places.to(regions.device)
+        for place, size in groups:
             row, column = rows[place], columns[place]
             dots = products[place, :, None, :size]
             held = None if present is None else present[row]
             across = dots.transpose(1, 3).contiguous()
             block = Block(dots, across, of_regions[row], of_words[column, :size, :size], held, paired=True)
             scores.append(self.scores(block)[:, 0])
-        return torch.cat(scores).index_select(0, ordering(groups, regions.device))
+        return torch.cat(scores).index_select(0, places)
 
     @abstractmethod
     def scores(self, block: Block) -> Float[Tensor, "i g"]:
@@ -353,11 +356,6 @@ class Bfan(CrossAttention):
         sharpness, focus = self.settings.sharpness, FOCUS[self.settings.focal]
         words = self.pooled(block.words_attend(sharpness, focus), block, "t2i", "mean", 1.0)
         return words + self.pooled(block.regions_attend(sharpness, focus), block, "i2t", "mean", 1.0)
-
-
-def ordering(groups: Sequence[SameSize], device: torch.device) -> Int[Tensor, " b"]:
-    """Where each row is found in what the groups give, one after the other."""
-    return torch.cat([group.rows for group in groups]).argsort().to(device)
 
 
 def recomputed(work: Callable[..., Tensor], *given: Any) -> Tensor:

@@ -33,7 +33,7 @@ class OwnScorer(SetScorer):
             UserError: the user's scorer returns something else.
         """
         images, texts = images.full(), texts.full()
-        parts = [part for sets in (images, texts) for part in (sets.vectors, sets.sizes.to(sets.device))]
+        parts = [part for sets in (images, texts) for part in (sets.vectors, sets.sizes_beside)]
         found = self.score(*parts)
         expected = len(images), len(texts)
         given = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__

@@ -1,12 +1,15 @@
 """Sets of vectors: an image as its regions, a caption as its words; padding never counts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from retrieval.pinned import sent
 
 
 @dataclass(frozen=True, eq=False)
@@ -15,7 +18,8 @@ class Sets:
 
     Args:
         vectors: unit vectors, 0 beyond a set's size.
-        sizes: how many vectors each set has, in host memory.
+        sizes: how many vectors each set has. In host memory, where captions are put in groups by them; of images whose
+            regions were dropped at random, on the device, so that nobody waits for them.
         whole: a vector of each whole set, where the scorer reads it.
     """
 
@@ -28,8 +32,8 @@ class Sets:
 
     def __getitem__(self, rows: slice | Int[Tensor, " r"]) -> "Sets":
         """These sets; rows as a slice, or as indices on the device of the vectors or in host memory."""
-        of_host = rows if isinstance(rows, slice) else rows.cpu()
-        return Sets(self.vectors[rows], self.sizes[of_host], None if self.whole is None else self.whole[rows])
+        of_sizes = rows if isinstance(rows, slice) else rows.to(self.sizes.device)
+        return Sets(self.vectors[rows], self.sizes[of_sizes], None if self.whole is None else self.whole[rows])
 
     @classmethod
     def joined(cls, parts: Sequence["Sets"]) -> "Sets":
@@ -42,13 +46,18 @@ class Sets:
     def device(self) -> torch.device:
         return self.vectors.device
 
-    @property
+    @cached_property
+    def sizes_beside(self) -> Int[Tensor, " b"]:
+        """The sizes on the device of the vectors."""
+        return sent(self.sizes, self.device)
+
+    @cached_property
     def present(self) -> Bool[Tensor, "b n"] | None:
-        """Which vectors belong to their set; None where all do."""
+        """Which vectors belong to their set; None where the host knows that all do."""
         n = self.vectors.shape[1]
-        if bool((self.sizes == n).all()):
+        if self.sizes.device.type == "cpu" and bool((self.sizes == n).all()):
             return None
-        return torch.arange(n, device=self.device) < self.sizes.to(self.device)[:, None]
+        return torch.arange(n, device=self.device) < self.sizes_beside[:, None]
 
     def full(self) -> "Sets":
         """The same in float32, if it is in half precision: scorers compute in float32, as objectives do."""
@@ -58,22 +67,38 @@ class Sets:
 
 
 class SameSize(NamedTuple):
-    """Rows of sets that all have `size` vectors."""
+    """Rows of sets that all have `size` vectors, on the device of the vectors."""
 
     rows: Int[Tensor, " r"]
     size: int
 
 
-def by_size(sizes: Int[Tensor, " b"], most: int) -> Iterator[SameSize]:
+class Groups(NamedTuple):
+    """Sets in groups of one size.
+
+    Args:
+        places: where each set is found in what the groups give, one after the other; on the device of the vectors.
+    """
+
+    groups: list[SameSize]
+    places: Int[Tensor, " b"]
+
+
+def by_size(sizes: Int[Tensor, " b"], most: int, device: torch.device) -> Groups:
     """All rows, the smaller sets first, in groups of one size with at most so many vectors, one set at least.
 
-    >>> [(group.rows.tolist(), group.size) for group in by_size(torch.tensor([2, 1, 2, 2]), 4)]
-    [([1], 1), ([0, 2], 2), ([3], 2)]
+    Args:
+        sizes: in host memory; the device gets the order in a single copy, for which nobody waits.
+
+    >>> groups, places = by_size(torch.tensor([2, 1, 2, 2]), 4, torch.device("cpu"))
+    >>> [(group.rows.tolist(), group.size) for group in groups], places.tolist()
+    ([([1], 1), ([0, 2], 2), ([3], 2)], [1, 0, 2, 3])
     """
-    for size in sizes.unique().tolist():
-        rows = (sizes == size).nonzero()[:, 0]
-        for part in rows.split(max(1, most // size)):
-            yield SameSize(part, size)
+    order = sizes.argsort(stable=True)
+    rows, places = sent(torch.stack([order, order.argsort()]), device)
+    different, counts = (found.tolist() for found in sizes.unique(return_counts=True))
+    same = zip(rows.split(counts), different, strict=True)
+    return Groups([SameSize(part, size) for whole, size in same for part in whole.split(max(1, most // size))], places)
 
 
 def gathered(images: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"] | None) -> Float[Tensor, "b n d"]:

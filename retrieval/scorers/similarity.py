@@ -19,7 +19,6 @@ from retrieval.scorers.attention import (
     SetScorer,
     attention,
     look,
-    ordering,
     recomputed,
 )
 from retrieval.scorers.sets import Sets, by_size
@@ -63,8 +62,7 @@ class Whole(nn.Module):
 
     def forward(self, sets: Sets) -> Float[Tensor, "b d"]:
         vectors, present = sets.vectors, sets.present
-        sizes = sets.sizes.to(sets.device, non_blocking=True)[:, None]
-        mean = self.dropout(self.mean_norm(self.mean(vectors.sum(1) / sizes)).tanh())
+        mean = self.dropout(self.mean_norm(self.mean(vectors.sum(1) / sets.sizes_beside[:, None])).tanh())
         local = self.dropout(self.local_norm(self.local(vectors)).tanh())
         scores = self.common(local * mean[:, None])[..., 0].to(vectors.dtype)
         if present is not None:
@@ -145,11 +143,10 @@ class Sgraf(SetScorer):
         count, _, dim = images.vectors.shape
         block = VALUES.get(images.device.type, VALUES["cuda"])
         regions, of_regions, of_image = images.vectors, images.vectors @ images.vectors.transpose(1, 2), wholes(images)
-        groups = list(by_size(texts.sizes, max(1, block // (count * dim))))
+        groups, places = by_size(texts.sizes, max(1, block // (count * dim)), texts.device)
         columns = list[Tensor]()
         for rows, size in groups:
-            some = texts[rows.to(texts.device)]
-            words, whole = some.vectors[:, :size], wholes(some)
+            words, whole = texts.vectors[rows, :size], wholes(texts)[rows]
             step = max(1, block // words.numel()) if self.by_pair or not self.training else count
             parts = list[Tensor]()
             for part in (slice(start, start + step) for start in range(0, count, step)):
@@ -157,11 +154,10 @@ class Sgraf(SetScorer):
                 dots = (own.flatten(0, 1) @ words.flatten(0, 1).T).view(*own.shape[:2], *words.shape[:2])
                 parts.append(self.block(dots, own, of_regions[part], of_image[part], words[None], whole[None]))
             columns.append(torch.cat(parts))
-        order = ordering(groups, texts.device)
-        self.end(order)
-        return torch.cat(columns, 1).index_select(1, order)
+        self.end(places)
+        return torch.cat(columns, 1).index_select(1, places)
 
-    def end(self, order: Int[Tensor, " t"]) -> None:
+    def end(self, places: Int[Tensor, " t"]) -> None:
         """Called when all captions are scored, with the place of each caption among the scored ones."""
 
     def pairs(
@@ -170,17 +166,16 @@ class Sgraf(SetScorer):
         images, texts = images.full(), texts.full()
         products_of = images.vectors @ images.vectors.transpose(1, 2)
         products = PairProducts.apply(images.vectors, texts.vectors, rows, columns)
-        groups = list(by_size(texts.sizes[columns.cpu()], len(rows) * texts.vectors.shape[1]))
+        groups, places = by_size(texts.sizes[columns.cpu()], len(rows) * texts.vectors.shape[1], rows.device)
         scores = list[Tensor]()
-        for places, size in groups:
-            place = places.to(rows.device)
+        for place, size in groups:
             row, column = rows[place], columns[place]
             words, whole = texts.vectors.index_select(0, column)[:, None, :size], wholes(texts).index_select(0, column)
             dots = products[place, :, None, :size]
             regions, of_image = images.vectors.index_select(0, row), wholes(images).index_select(0, row)
             of_regions = products_of[row]
             scores.append(self.block(dots, regions, of_regions, of_image, words, whole[:, None])[:, 0])
-        return torch.cat(scores).index_select(0, ordering(groups, rows.device))
+        return torch.cat(scores).index_select(0, places)
 
     def block(
         self,
@@ -275,15 +270,15 @@ class Saf(Sgraf):
         return self.score(unit((weights[..., None] * nodes).sum(2)))[..., 0].sigmoid()
 
     @torch.no_grad()
-    def end(self, order: Int[Tensor, " t"]) -> None:
+    def end(self, places: Int[Tensor, " t"]) -> None:
         """Take each caption's statistics into the running ones, in the order of the captions, as published."""
         if not self.training:
             return
-        momentum, count = self.norm.momentum or 0.0, len(order)
-        shares = momentum * (1 - momentum) ** torch.arange(count - 1, -1, -1, device=order.device)
+        momentum, count = self.norm.momentum or 0.0, len(places)
+        shares = momentum * (1 - momentum) ** torch.arange(count - 1, -1, -1, device=places.device)
         held = (self.norm.running_mean, self.norm.running_var)
         for running, seen in zip(held, zip(*self._seen, strict=True), strict=True):
             assert running is not None
-            running.mul_((1 - momentum) ** count).add_(torch.cat(seen)[order].to(running) @ shares.to(running))
+            running.mul_((1 - momentum) ** count).add_(torch.cat(seen)[places].to(running) @ shares.to(running))
         assert self.norm.num_batches_tracked is not None
         self.norm.num_batches_tracked.add_(count)

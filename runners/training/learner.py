@@ -18,6 +18,7 @@ from objectives.objective import Objective
 from retrieval.fusion.encoder import FusionEncoder
 from retrieval.fusion.matching import matching_loss
 from retrieval.model import Embedded, Vse
+from retrieval.pinned import sent
 from retrieval.scorers.sets import Sets
 from retrieval.twins import Twins
 from runners.training import checkpoints
@@ -194,8 +195,7 @@ class Learner:
         names = list(dict.fromkeys(of))
         if learns not in self._members:
             members = torch.tensor([[part == name for part in of] for name in names])
-            pinned = members.pin_memory() if norms.is_cuda else members
-            self._members[learns] = pinned.to(norms.device, non_blocking=True)
+            self._members[learns] = sent(members, norms.device)
         parts = norms.square().where(self._members[learns], 0.0).sum(-1).sqrt_()
         return {"grad_norm": whole, **{f"grad_norm_{name}": part for name, part in zip(names, parts, strict=True)}}
 
@@ -253,7 +253,7 @@ class Learner:
         if self.exchange.replicas == 1:
             return part
         whole = None if part.whole is None else self.exchange.together(part.whole, count)
-        sizes = self.exchange.together(part.sizes.to(part.device), count)
+        sizes = self.exchange.together(part.sizes_beside, count)
         return Sets(self.exchange.together(part.vectors, count), sizes.cpu(), whole)
 
     def state(self) -> dict[str, Any]:

@@ -25,7 +25,7 @@ MEMORY = 80 * 2**30
 aten = torch.ops.aten
 
 waits = Counter[str]()
-"""What made the host wait for the device, with the line."""
+"""What made the host wait for the device, with the line. After it the device has done all that it was given before."""
 pageable = Counter[str]()
 """Copies from memory that is not pinned, with the line."""
 
@@ -135,7 +135,7 @@ def run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     in_host = [value for value in flat if isinstance(value, Tensor) and not isinstance(value, Cuda)]
     device = torch.device(kwargs["device"]) if kwargs.get("device") is not None else None
     to_gpu = device is not None and device.type == "cuda"
-    _count(func, args, there, in_host, device)
+    _count(func, args, kwargs, there, in_host, device)
     plain = lambda value: value.on_cpu if isinstance(value, Cuda) else value  # noqa: E731
     cpu_args, cpu_kwargs = tree_map(plain, args), tree_map(plain, kwargs)
     if to_gpu:
@@ -162,7 +162,9 @@ def run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return return_and_correct_aliasing(func, args, kwargs, result)
 
 
-def _count(func: Any, args: Any, there: list[Cuda], in_host: list[Tensor], device: torch.device | None) -> None:
+def _count(
+    func: Any, args: Any, kwargs: Any, there: list[Cuda], in_host: list[Tensor], device: torch.device | None
+) -> None:
     """Raise where CUDA would for tensors of both devices; count waits and pageable copies."""
     name = func._schema.name
     large = [value for value in in_host if value.ndim]
@@ -180,8 +182,12 @@ def _count(func: Any, args: Any, there: list[Cuda], in_host: list[Tensor], devic
     if there and (to_host or (func is aten.copy_.default and not isinstance(args[0], Cuda) and not _pinned(args[0]))):
         waits[f"copy to the host {here()}"] += 1
     to_gpu = func is aten._to_copy.default and device is not None and device.type == "cuda"
-    if in_host and (to_gpu or (func is aten.copy_.default and isinstance(args[0], Cuda))) and not _pinned(in_host[0]):
-        pageable[f"{tuple(in_host[0].shape)} {here()}"] += 1
+    into_gpu = func is aten.copy_.default and isinstance(args[0], Cuda)
+    if in_host and (to_gpu or into_gpu):
+        if not (kwargs.get("non_blocking") or (into_gpu and args[2:3] == (True,))):
+            waits[f"copy to the device {here()}"] += 1
+        if not _pinned(in_host[0]):
+            pageable[f"{tuple(in_host[0].shape)} {here()}"] += 1
 
 
 def _pinned(tensor: Tensor) -> bool:
@@ -237,12 +243,14 @@ class Present(TorchDispatchMode):
 
 
 class Event:
-    """Waiting for what was recorded is waiting for the device."""
+    """Waiting for what was recorded is waiting for the device, unless the host has waited since."""
 
-    def record(self, *_: Any) -> None: ...
+    def record(self, *_: Any) -> None:
+        self._waits = waits.total()
 
     def synchronize(self) -> None:
-        waits[f"event {here()}"] += 1
+        if waits.total() == self._waits:
+            waits[f"event {here()}"] += 1
 
 
 def install() -> None:

@@ -19,12 +19,14 @@ import loading
 loading.load()
 
 import device  # noqa: E402
+import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
 device.install()
 sys.path[0] = str(device.ROOT)
 
 import objectives as losses  # noqa: E402
+from goalgrid.showing import evaluated  # noqa: E402
 from grid.expansion import expand, trials_of  # noqa: E402
 from grid.gridfile import load  # noqa: E402
 from grid.objectives import OBJECTIVES  # noqa: E402
@@ -32,12 +34,15 @@ from grid.objectives.parameters import VARIANTS  # noqa: E402
 from grid.settings import TrialSettings  # noqa: E402
 from grid.settings.encoders import PoolingSettings  # noqa: E402
 from grid.store.home import Home, TrialFolder  # noqa: E402
+from results.records import record  # noqa: E402
 from retrieval.encoders.pooling import POOLING, pooling  # noqa: E402
 from runners.gpu import memory_probe  # noqa: E402
 from runners.training.inputs import Batch, prepare, protocols_of  # noqa: E402
 from runners.training.machine import Machine  # noqa: E402
 from runners.training.progress import Cadence  # noqa: E402
 from runners.training.trainer import Trainer  # noqa: E402
+from runners.trial.loaded_model import LoadedModel  # noqa: E402
+from runners.trial.loaded_model import settings_of as settings_in  # noqa: E402
 from runners.trial.run import run_trial  # noqa: E402
 from tests.runners.training.interruptions import Killed, killed_after  # noqa: E402
 
@@ -53,6 +58,7 @@ SMALL = (
 )
 FIVE_STEPS = ("train.epochs=1", "train.batch_size=1000", "model.text.word_dim=16", "model.image.channels=4")
 """Of a whole training of `cnn-gru`."""
+SHORTER = {"cnn-gru": FIVE_STEPS, "clip-zero-shot-tiny": ("train.epochs=0",)}
 PIXELS = {"cnn": 16, "vsepp-r152": 32, "vsepp-vit": 64, "vse-inf-wsl": 32, "vse-2ad-grid": 32, "vse-2ad-patch": 64}
 """Sides of images, by what recipes' names begin with."""
 
@@ -60,8 +66,14 @@ PIXELS = {"cnn": 16, "vsepp-r152": 32, "vsepp-vit": 64, "vse-inf-wsl": 32, "vse-
 def settings_of(recipe: str, root: str = "", *more: str) -> TrialSettings:
     """A small trial of a recipe, on the embedded data, or on data with features in the folder `root`."""
     side = [f"model.image.size={size}" for name, size in PIXELS.items() if recipe.startswith(name)]
+    side += ["model.dim=64"] if recipe.startswith("clip-zero-shot") else []  # it has no head
     data = [f'data.few.root="{root}"', 'datasets=["few"]', "train.batch_size=50"] if root else []
     return trials_of(expand(load("demo", [f'recipes=["{recipe}"]', *SMALL, *side, *data, *more])))[-1].settings
+
+
+def read(value: torch.Tensor) -> float:
+    """A number of either device, without a wait that would be counted."""
+    return float(value.on_cpu if isinstance(value, device.Cuda) else value)
 
 
 class Counted(Trainer):
@@ -74,7 +86,7 @@ class Counted(Trainer):
         names = ("waits", "pageable")
         for name, then, now in zip(names, before, (device.waits, device.pageable), strict=True):
             self.steps[-1][name] = dict(now - then)
-        self.steps[-1] |= {name: float(measured[name]) for name in ("loss", "grad_norm")}
+        self.steps[-1] |= {name: read(measured[name]) for name in ("loss", "grad_norm")}
         return measured
 
 
@@ -170,7 +182,10 @@ def recipe(name: str, root: str = "") -> dict[str, Any]:
 
 
 def resumed(name: str) -> dict[str, Any]:
-    """Weights on the GPU after a training that was cut off in mid-epoch, beside one that was not."""
+    """Weights on the GPU after a training that was cut off in mid-epoch, beside one that was not.
+
+    And the bytes of the GPU that reading both checkpoints of a trained trial takes.
+    """
     with tempfile.TemporaryDirectory() as scratch, device.Present():
         settings, machine = settings_of(name, "", *FIVE_STEPS), Machine(gpu=True, features=Path(scratch) / "features")
         inputs, found = prepare(settings, machine), []
@@ -184,18 +199,46 @@ def resumed(name: str) -> dict[str, Any]:
                 with suppress(Killed):
                     trainer.fit()
             found.append({key: value.on_cpu for key, value in trainer.learner.model.weights().items()})
+        trainer = Trainer(settings, inputs, TrialFolder(folder))
+        device.Memory.forget_peak()
+        before, state = device.Memory.peak, trainer.progress.restore()
+        assert state is not None
+        assert trainer.progress.best is not None
         first, second = found
-        return {"differ": [key for key in first if not first[key].equal(second[key])], "weights": len(first)}
+        differ = [key for key in first if not first[key].equal(second[key])]
+        return {"differ": differ, "weights": len(first), "restoring": device.Memory.peak - before}
 
 
 def trial(name: str) -> dict[str, Any]:
-    """A trial to its record."""
-    with tempfile.TemporaryDirectory() as scratch, device.Present():
-        it, machine = Home(Path(scratch)).trial("trial"), Machine(gpu=True, features=Path(scratch) / "features")
-        state = run_trial(settings_of(name, "", *FIVE_STEPS), it, lambda event: None, machine)
+    """A trial to its record, and `goalgrid evaluate --embeddings` of it, beside its best weights on the CPU."""
+    with tempfile.TemporaryDirectory() as scratch:
+        home = Home(Path(scratch))
+        it, machine = home.trial("trial"), Machine(gpu=True, features=home.features)
+        short = SHORTER.get(name, ("train.epochs=1", "train.batch_size=1000"))
+        with device.Present():
+            state = run_trial(settings_of(name, "", *short), it, lambda event: None, machine)
+            if not it.record.exists():
+                return {"state": state, "why": it.reason()}
+            again = evaluated.own("trial", home, evaluated.Wanted())
+            again.save(home.path / "there.npz")
         noted = json.loads(it.environment.read_text())
-        tf32 = [noted["tf32"], torch.backends.cudnn.allow_tf32]
-        return {"state": state, "why": it.reason(), "device": noted["device"], "tf32": tf32}
+        here = (
+            LoadedModel.of_trial(it, replace(machine, gpu=False))
+            .evaluate("test", settings_in(it).dataset.protocol)
+            .arrays()
+        )
+        (row,) = record.collect([it.record]).to_pylist()
+        program = again.to_dict()
+        with np.load(home.path / "there.npz") as there:
+            apart = {key: float(np.abs(there[key] - value).max()) for key, value in here.items()}
+        return {
+            "state": state,
+            "device": noted["device"],
+            "tf32": [noted["tf32"], torch.backends.cudnn.allow_tf32],
+            "metrics": program["metrics"],
+            "recorded": {key: row[f"test_{key}"] for key in program["metrics"]},
+            "apart": apart,
+        }
 
 
 def probe(name: str) -> dict[str, Any]:

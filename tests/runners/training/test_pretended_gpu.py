@@ -23,14 +23,15 @@ SHORT = ("objectives", "poolings", "recipe:cnn-gru", "resumed:cnn-gru", "trial:c
 """What the fast tests read, from one process."""
 ENSEMBLES = ("bfan-tiny", "scan-tiny", "sgraf-tiny", "vse-2ad-rgp-tiny")
 """They train nothing."""
-SETS = ("recipe:saf", "recipe:sgr", "recipe:scan", "recipe:bfan")
+UNTRAINED = "clip-zero-shot-tiny"
 FEATURES = ["recipe:fc-bow", "recipe:fc-gru", "recipe:fc-bigru", "recipe:rvsepp-tiny"]
 FEATURES += ["recipe:vse-2ad-tiny", "recipe:vse-inf-butd-tiny"]
 """Recipes that read features."""
 SMALL_FORMS = [name for name in catalog.names("recipes") if "-tiny" in name or name.startswith("cnn-")]
 VIDEOS = ["recipe:ce-tiny", "recipe:mmt-tiny"]
-OTHERS = {*FEATURES, *VIDEOS}
-PIXELS = [word for name in SMALL_FORMS if name not in ENSEMBLES and (word := f"recipe:{name}") not in OTHERS]
+TRAINED = [f"recipe:{name}" for name in SMALL_FORMS if name not in (*ENSEMBLES, UNTRAINED)]
+PIXELS = [word for word in TRAINED if word not in (*FEATURES, *VIDEOS)]
+SETS = [word for word in PIXELS if word.startswith(("recipe:saf", "recipe:sgr", "recipe:scan", "recipe:bfan"))]
 
 
 @pytest.fixture(scope="module")
@@ -72,14 +73,13 @@ def test_every_pooling_equals_the_cpus_and_never_waits(short: dict[str, Any]) ->
     assert short["poolings"]["differ"] == []
 
 
-def check(found: dict[str, Any], *, of_sets: bool = False, drawn: bool = False) -> None:
-    """The first loss and gradient equal the CPU's; each step waits for the device once, the first not at all.
+def check(found: dict[str, Any], *, drawn: bool = False) -> None:
+    """The first loss and gradient equal the CPU's; each step waits for the device at most once.
 
     Later losses are compared where training does not enlarge rounding errors: Adam makes a whole step of each.
 
     Args:
         drawn: the loss has negatives that each device draws in its own way.
-        of_sets: a scorer of sets still sorts captions by length with indices from host memory: nothing is counted.
     """
     gpu, cpu = found["gpu"], found["cpu"]
     first, expected = gpu["steps"][0], cpu["steps"][0]
@@ -87,7 +87,7 @@ def check(found: dict[str, Any], *, of_sets: bool = False, drawn: bool = False) 
     assert drawn or first["grad_norm"] == pytest.approx(expected["grad_norm"], rel=1e-3)
     assert gpu["metrics"].keys() == cpu["metrics"].keys()
     assert len(gpu["steps"]) >= 3
-    for step in [] if of_sets else gpu["steps"]:
+    for step in gpu["steps"]:
         assert sum(step["waits"].values()) <= 1, step["waits"]
         assert step["pageable"] == {}
 
@@ -103,27 +103,47 @@ def test_a_recipe_equals_the_cpus_and_its_steps_wait_once(short: dict[str, Any])
 def test_a_training_cut_off_in_mid_epoch_goes_on_to_the_bit(short: dict[str, Any]) -> None:
     assert short["resumed:cnn-gru"]["weights"] > 10
     assert short["resumed:cnn-gru"]["differ"] == []
+    assert short["resumed:cnn-gru"]["restoring"] == 0, "a checkpoint was read to the GPU, where it has no room"
 
 
-def test_a_trial_leaves_its_record_and_the_probe_a_need(short: dict[str, Any]) -> None:
-    trial = short["trial:cnn-gru"]
+def check_trial(trial: dict[str, Any]) -> None:
+    """Its record has the numbers that its best weights have on the CPU, and so has `goalgrid evaluate`."""
     assert trial["state"] == "done", trial
     assert trial["device"] == "Pretended"
+    assert trial["metrics"] == trial["recorded"]
+    for key, apart in trial["apart"].items():
+        assert apart <= (1 if key.endswith("_ranks") else 1e-5), key
+
+
+def test_a_trial_and_its_evaluation_equal_the_cpus_and_the_probe_finds_a_need(short: dict[str, Any]) -> None:
+    trial = short["trial:cnn-gru"]
+    check_trial(trial)
+    assert trial["apart"].keys() >= {"images", "texts", "i2t_ranks", "t2i_ranks"}
     assert trial["tf32"] == [False, False]  # cuDNN's layers would compute in it
     assert short["probe:cnn-gru"]["problem"] == ""
     assert short["probe:cnn-gru"]["alone"][0] > 2**20
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [[word for word in PIXELS if word not in SETS], SETS, FEATURES, VIDEOS],
+    ids=["pixels", "sets", "features", "videos"],
+)
 def test_every_recipe_equals_the_cpus_and_its_steps_wait_once(
-    rehearsed: Callable[..., dict[str, Any]], few_of_flickr8k: Path, tmp_path: Path
+    words: list[str], rehearsed: Callable[..., dict[str, Any]], few_of_flickr8k: Path, tmp_path: Path
 ) -> None:
     videos = made.write(tmp_path / "videos", made.TINY, {"train": 60, "validate": 6, "test": 8})
-    roots = [*(f"{word}:{few_of_flickr8k}" for word in FEATURES), *(f"{word}:{videos}" for word in VIDEOS)]
-    found = rehearsed(*PIXELS, *roots)
-    for word, facts in found.items():
+    places = dict.fromkeys(FEATURES, few_of_flickr8k) | dict.fromkeys(VIDEOS, videos)
+    for word, facts in rehearsed(*(f"{word}:{places[word]}" if word in places else word for word in words)).items():
         try:
-            check(facts, of_sets=word.startswith(SETS), drawn=word == "recipe:xvlm-tiny")
+            check(facts, drawn=word == "recipe:xvlm-tiny")
         except AssertionError as error:
             error.add_note(word)
             raise
+
+
+@pytest.mark.slow
+def test_trials_that_train_nothing_and_of_sets_equal_the_cpus(rehearsed: Callable[..., dict[str, Any]]) -> None:
+    for trial in rehearsed(f"trial:{UNTRAINED}", "trial:scan-t2i-tiny").values():
+        check_trial(trial)
