@@ -119,7 +119,8 @@ class Vse(nn.Module):
         """The networks in which training spends its time, as it calls them."""
         if self.fusion is None:
             return [self.image, self.text]
-        return [*(encoder.get_submodule("backbone") for encoder in (self.image, self.text)), self.fusion]
+        found = (self.image.backbone, self.text.backbone, self.fusion)
+        return [part for part in found if isinstance(part, nn.Module)]
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """Parameters that may learn, by learning rate: those of the heads, of the image and of the text backbone."""

@@ -479,7 +479,7 @@ class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
     """A `transformers` text network, its token states projected and pooled. With random weights it reads words."""
 
     boundaries: ClassVar[bool] = True
-    encoder: Literal["transformer"] = Field(description=TEXT_ENCODER)
+    encoder: Literal["transformer"] = Field("transformer", description=TEXT_ENCODER)
     frozen: bool = Field(False, description="the backbone does not learn, and its features are cached")
     output: Annotated[Literal["states", "projected"], IdentityDefault("states")] = Field(
         "states",
@@ -536,7 +536,7 @@ class ExpertTextSettings(Pretrained, TextEncoderSettings):
     """The text side of CE and MMT: a gated vector of a caption for each expert, and how much each expert counts."""
 
     boundaries: ClassVar[bool] = True
-    encoder: Literal["experts"] = Field(description=TEXT_ENCODER)
+    encoder: Literal["gated-experts"] = Field(description=TEXT_ENCODER)
     frozen: bool = Field(False, description="the backbone does not learn, and its features are cached")
     experts: PositiveInt = Field(description="how many experts a video has")
     clusters: NonNegativeInt = Field(
@@ -556,7 +556,7 @@ class ExpertTextSettings(Pretrained, TextEncoderSettings):
         if not self.frozen or self.word_drop:
             return None
         network = {"weights": self.weights, "architecture": self.architecture, "frozen": True}
-        return TransformerSettings.model_validate({"encoder": "transformer", "pooling": "none", **network})
+        return TransformerSettings.model_validate({"pooling": "none", **network})
 
 
 class OwnTextSettings(OwnPartSettings, TextEncoderSettings):

@@ -63,7 +63,9 @@ class ModelSettings(Settings):
             True,
             False,
         }:
-            raise ValueError("image.encoder = ce or mmt, text.encoder = experts and scorer.kind = mixture go together")
+            raise ValueError(
+                "image.encoder = ce or mmt, text.encoder = gated-experts and scorer.kind = mixture go together"
+            )
         if isinstance(self.image, VideoSettings) and isinstance(self.text, ExpertTextSettings):
             if len(self.image.experts) != self.text.experts:
                 raise ValueError(

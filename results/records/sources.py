@@ -6,8 +6,8 @@ uses, and where a name cannot be resolved, to a whole module. No module is impor
 A table is a dict whose keys are all names that settings may hold: `{"con": constant, "nca": nca}`. Of a table, only
 the entries count that the settings name, or a string in the code that is used.
 
-Comments, docstrings, messages of errors and annotations are no part of a definition. The fields of settings are no
-part either: a trial's identity has their values.
+Comments, docstrings, messages of errors and annotations are no part of a definition. The fields of settings, and
+what checks them or fills them in, are no part either: a trial's identity has their values.
 """
 
 import ast
@@ -19,6 +19,9 @@ from pathlib import Path
 
 SETTINGS = "pydantic.BaseModel"
 """The class from which all settings derive."""
+
+VALIDATORS = frozenset({"field_validator", "model_validator"})
+"""Decorators of the methods of settings that check or fill in fields."""
 
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -245,11 +248,17 @@ class _Stripped(ast.NodeTransformer):
 
 
 def _without_fields(node: ast.AST) -> ast.AST:
-    """A class of settings without the fields, whose values stand in a trial's identity."""
+    """A class of settings without the fields, whose values stand in a trial's identity, and without their checks."""
     if not isinstance(node, ast.ClassDef):
         return node
-    body = [statement for statement in node.body if not isinstance(statement, ast.AnnAssign)]
+    body = [statement for statement in node.body if not isinstance(statement, ast.AnnAssign) and not _checks(statement)]
     return ast.ClassDef(node.name, node.bases, node.keywords, body, node.decorator_list)
+
+
+def _checks(statement: ast.stmt) -> bool:
+    """Whether it is a method that checks or fills in fields."""
+    names = {name for found in getattr(statement, "decorator_list", ()) for name in _names(found)}
+    return not VALIDATORS.isdisjoint(names)
 
 
 def _text(node: object) -> str:

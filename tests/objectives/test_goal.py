@@ -1,6 +1,7 @@
 """The 15 cells of GOAL against loops over anchors, and what all of them have in common."""
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import normalize
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from grid.objectives import resolve
 from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
@@ -125,6 +127,25 @@ def test_the_passes_of_large_batches_equal_those_of_small_ones(
     monkeypatch.setattr(mining, "PIECE", 2)
     for ours, plain in zip(embedding_gradients(objective, image, text, owners), expected, strict=True):
         torch.testing.assert_close(ours, plain, rtol=1e-10, atol=1e-12)
+
+
+def test_only_a_cpu_adds_gradients_in_pieces() -> None:
+    """A GPU would start three kernels a piece. Tensors without data run its branch: their device is no CPU."""
+
+    class Counting(TorchDispatchMode):
+        count = 0
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.count += not func.is_view
+            return func(*args, **(kwargs or {}))
+
+    found = {}
+    for device in ("cpu", "meta"):
+        total, scale = torch.zeros(4 * mining.PIECE, 2, device=device), torch.ones(4 * mining.PIECE, 1, device=device)
+        with Counting() as counting:
+            mining._add_scaled(total, scale, total)
+        found[device] = counting.count
+    assert found == {"cpu": 8, "meta": 2}
 
 
 @pytest.mark.parametrize("hidden", [False, True])

@@ -3,6 +3,7 @@
 import json
 import socket
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from ray import tune
@@ -17,7 +18,7 @@ from runners.launch.ray_tune import RayTune
 from runners.trial.events import Event
 from runners.trial.stopping import Stop
 
-from ...conftest import SMALL
+from ...conftest import SMALL, Goalgrid
 
 
 class Seen(tune.Callback):
@@ -90,3 +91,47 @@ def test_a_host_that_is_no_node_of_the_cluster_is_told_so() -> None:
         driver = RayTune(Stop(), address=f"127.0.0.1:{head.getsockname()[1]}", grace=1.0, warn=print)
         with pytest.raises(UserError, match="this host is no node of the Ray cluster at"):
             driver.capacity()
+
+
+STICKY = """
+import os
+from pathlib import Path
+
+import goalgrid
+import torch
+
+HERE = Path(__file__).parent
+
+
+@goalgrid.objective("broken")
+def broken(t):
+    raise torch.AcceleratorError("CUDA error: device-side assert triggered")
+
+
+@goalgrid.objective("mended")
+def mended(t):
+    first = Path("{folder}") / "first"
+    if not first.exists():
+        first.write_text(str(os.getpid()))
+    if first.read_text() == str(os.getpid()):  # as torch does, whatever this process asks of its GPU from now on
+        raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+    return t.s_neg - t.s_pos
+"""
+
+
+@pytest.mark.slow
+def test_a_gpu_that_fails_for_good_costs_its_process_and_not_the_launch(tmp_path: Path, goalgrid: Goalgrid) -> None:
+    """Two tries, each in a process of its own; every other trial is done, also on the process that comes after."""
+    own = tmp_path / "mine.py"
+    own.write_text(STICKY.replace("{folder}", str(tmp_path)))
+    axes = ("--set", 'objectives=["broken","mended","con_con"]', "--set", "seeds=[0]", "--set", f'uses=["{own}"]')
+    ran = goalgrid("run", "demo", "--jobs", "1", "--mlflow-uri", "", *SMALL, *axes, runs=tmp_path / "runs")
+    assert ran.returncode == 4, ran.stderr
+    ends = {folder.trial_id.split("_")[2]: folder for folder in Home(tmp_path / "runs").trials()}
+    outcomes = {name: [attempt.outcome() for attempt in folder.attempts()] for name, folder in ends.items()}
+    assert outcomes.pop("con") == ["done"]
+    assert outcomes == {"broken": ["device-error"] * 2, "mended": ["device-error", "done"]}
+    assert "device-side assert" in ends["broken"].reason()
+    pids = [attempt.content()["pid"] for name in ("broken", "mended") for attempt in ends[name].attempts()[:-1]]
+    pids += [ends["broken"].attempts()[-1].content()["pid"]]
+    assert len(set(pids)) == 3, "a process that failed was used again"

@@ -63,6 +63,7 @@ def fit(
         with suppress(Preempted):
             trainer.fit()
     assert children() == []
+    assert not torch.distributed.is_initialized(), "it left alone, or not at all"
     return trainer
 
 
