@@ -8,7 +8,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from grid.errors import UserError
-from grid.settings.encoders import VideoSettings
 from grid.settings.model import ModelSettings
 from retrieval.encoders import pretrained
 from retrieval.encoders.image import IMAGE_ENCODERS
@@ -63,7 +62,7 @@ class Vse(nn.Module):
             self.scorer = None
             if settings.of_sets:
                 check_sets(settings, image_shape)
-                regions = 0 if isinstance(image, VideoSettings) else _regions(self.image, image_shape)
+                regions = 0 if image.reads else _regions(self.image, image_shape)
                 self.scorer = SCORERS[settings.scorer.kind](settings.scorer, regions, settings.dim)
             self.fusion = FUSIONS[settings.fusion.kind](settings)
         self.drops = getattr(image, "drop", 0.0) > 0
@@ -182,7 +181,7 @@ def check_sets(settings: ModelSettings, image_shape: tuple[int, ...]) -> None:
     Raises:
         UserError: it is a single vector.
     """
-    if settings.of_sets and len(image_shape) == 1 and not isinstance(settings.image, VideoSettings):
+    if settings.of_sets and len(image_shape) == 1 and not settings.image.reads:
         raise UserError(
             f"scorer {settings.scorer.kind!r} reads several vectors an image, e.g. (36, 2048) of BUTD regions; these "
             f"features have one of {image_shape[0]:,} values. Take features of regions, or a recipe without a scorer."

@@ -536,7 +536,7 @@ class ExpertTextSettings(Pretrained, TextEncoderSettings):
     """The text side of CE and MMT: a gated vector of a caption for each expert, and how much each expert counts."""
 
     boundaries: ClassVar[bool] = True
-    encoder: Literal["gated-experts"] = Field(description=TEXT_ENCODER)
+    encoder: Literal["gated"] = Field(description=TEXT_ENCODER)
     frozen: bool = Field(False, description="the backbone does not learn, and its features are cached")
     experts: PositiveInt = Field(description="how many experts a video has")
     clusters: NonNegativeInt = Field(

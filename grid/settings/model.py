@@ -5,17 +5,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from grid.settings.base import IdentityDefault, Settings, Unit
-from grid.settings.encoders import (
-    MLP_HEADS,
-    ExpertTextSettings,
-    ImageSettings,
-    Pretrained,
-    TextSettings,
-    VideoSettings,
-)
+from grid.settings.encoders import MLP_HEADS, ImageSettings, Pretrained, TextSettings
 from grid.settings.fusion import FusionSettings, NoFusionSettings
 from grid.settings.own import OwnPartSettings
-from grid.settings.scorers import MixtureSettings, ProductSettings, ScorerSettings, SgrafSettings
+from grid.settings.scorers import ProductSettings, ScorerSettings, SgrafSettings
 
 
 class ModelSettings(Settings):
@@ -58,19 +51,13 @@ class ModelSettings(Settings):
 
     @model_validator(mode="after")
     def _encoders_fit_the_scorer(self) -> Self:
-        by_experts = isinstance(self.scorer, MixtureSettings)
-        if {isinstance(self.image, VideoSettings), isinstance(self.text, ExpertTextSettings), by_experts} == {
-            True,
-            False,
-        }:
-            raise ValueError(
-                "image.encoder = ce or mmt, text.encoder = gated-experts and scorer.kind = mixture go together"
-            )
-        if isinstance(self.image, VideoSettings) and isinstance(self.text, ExpertTextSettings):
-            if len(self.image.experts) != self.text.experts:
-                raise ValueError(
-                    f"text.experts = {self.text.experts}, and image.experts names {len(self.image.experts)}"
-                )
+        by_experts = {bool(self.image.reads), self.text.encoder == "gated", self.scorer.kind == "mixture"}
+        if len(by_experts) > 1:
+            raise ValueError("image.encoder = ce or mmt, text.encoder = gated and scorer.kind = mixture go together")
+        if self.image.reads:
+            count = getattr(self.text, "experts", 0)
+            if len(self.image.reads) != count:
+                raise ValueError(f"text.experts = {count}, and image.experts names {len(self.image.reads)}")
             return self
         for name, part in (("image", self.image), ("text", self.text)):
             if self.of_sets and isinstance(part, OwnPartSettings):

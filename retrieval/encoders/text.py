@@ -209,8 +209,7 @@ TEXT_ENCODERS: dict[str, Callable[[Any, int, int, pretrained.Places], nn.Module]
     "transformer": lambda settings, words, dim, places: (
         TextHead(settings, words, dim) if settings.feature_network else Transformer(settings, words, dim, places)
     ),
-    "bert-layers": lambda settings, words, dim, places: BertEncoder(settings, words, dim),
-    "gated-experts": ExpertTexts,
+    "gated": ExpertTexts,
     "own": lambda settings, words, dim, places: own.text_encoder(settings, words, dim),
 }
 """Each encoder by the name of its settings class in `grid/settings/encoders.py`, for indices below `words`.

@@ -280,7 +280,7 @@ def _captions_for_transformer(
 
 READ_BEFORE: dict[str, Callable[[DatasetSettings, Any, dict[str, Tokens], int, Machine], dict[str, Tokens]]] = {
     "transformer": _captions_for_transformer,
-    "gated-experts": _captions_for_transformer,
+    "gated": _captions_for_transformer,
 }
 """What reads captions ahead of training, for text encoders that may need more than indices."""
 OPENED: dict[str, Callable[[DatasetSettings, Any, Machine, Content], Pairs]] = {"backbone": _for_backbone}

@@ -390,7 +390,7 @@ not.
 
 
 def optimizer(model: Vse, objective: Objective, train: TrainSettings) -> torch.optim.Optimizer:
-    """Adam or AdamW with a group for each of `Vse.groups`; each group holds the factor of its learning rate.
+    """The optimiser with a group for each of `Vse.groups`; each group holds the factor of its learning rate.
 
     What has no weight decay has a group of its own. So has what the objective learns: it has the rate of the heads and
     no weight decay, as SigLIP.
@@ -405,8 +405,12 @@ def optimizer(model: Vse, objective: Objective, train: TrainSettings) -> torch.o
         groups += [{**group, "factor": factors[kind]} for group in (decayed, without) if group["params"]]
     if own := list(objective.parameters()):
         groups.append({"params": own, "weight_decay": 0.0, "factor": 1.0})
-    if train.optimizer == "ranger":
-        return Ranger(groups, lr=train.lr, weight_decay=train.weight_decay)
-    kind_of = torch.optim.AdamW if train.optimizer == "adamw" else torch.optim.Adam
-    betas = (0.9, train.beta2)
-    return kind_of(groups, lr=train.lr, betas=betas, weight_decay=train.weight_decay, fused=True)
+    return OPTIMIZERS[train.optimizer](groups, lr=train.lr, betas=(0.9, train.beta2), weight_decay=train.weight_decay)
+
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "adam": partial(torch.optim.Adam, fused=True),
+    "adamw": partial(torch.optim.AdamW, fused=True),
+    "ranger": lambda groups, betas, **options: Ranger(groups, **options),  # with its published betas
+}
+"""Each optimiser by its name in `train.optimizer`."""

@@ -118,9 +118,7 @@ def test_a_caption_has_the_same_vectors_beside_any_other(clusters: int) -> None:
     """NetVLAD counts the zeros that fill a caption up: as many in any batch. Its shares add up to 1."""
     bert = {"model_type": "bert", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
     told = {"weights": "random", "architecture": bert, "frozen": True, "experts": 3, "clusters": clusters, "tokens": 6}
-    texts = stirred(
-        ExpertTexts(ExpertTextSettings.model_validate({"encoder": "gated-experts", **told}), 8, DIM, {})
-    ).eval()
+    texts = stirred(ExpertTexts(ExpertTextSettings.model_validate({"encoder": "gated", **told}), 8, DIM, {})).eval()
     states, lengths = torch.randn(4, 9, 8), torch.tensor([3, 9, 6, 1])
     whole = texts(states, lengths)
     torch.testing.assert_close(whole.whole.sum(1), torch.ones(4))
@@ -160,7 +158,7 @@ def test_a_video_in_which_no_expert_saw_anything_scores_0() -> None:
 def test_numbers_of_experts_that_differ_are_one_message() -> None:
     from grid.settings.model import ModelSettings
 
-    text = {"encoder": "gated-experts", "weights": "random", "architecture": {"model_type": "bert"}, "experts": 2}
+    text = {"encoder": "gated", "weights": "random", "architecture": {"model_type": "bert"}, "experts": 2}
     video = CE.model_dump()
     with pytest.raises(ValueError, match=r"text.experts = 2, and image.experts names 3"):
         ModelSettings.model_validate({"image": video, "text": text, "scorer": {"kind": "mixture"}})

@@ -68,9 +68,9 @@ TEXT = {
     "bigru": {"encoder": "bigru", "word_dim": 6, "pooling": "kmax", "pool_k": 2},
     "transformer": {"encoder": "transformer", "weights": "random", "architecture": CLIP},
     "bert-layers": {"encoder": "bert-layers", "pieces": "random", "layers": 1, "width": 8, "heads": 1, "hidden": 8},
-    "experts": {"encoder": "gated-experts", "weights": "random", "architecture": CLIP, "experts": 2},
+    "experts": {"encoder": "gated", "weights": "random", "architecture": CLIP, "experts": 2},
     "experts, frozen": {
-        "encoder": "gated-experts",
+        "encoder": "gated",
         "weights": "random",
         "architecture": CLIP,
         "experts": 2,
