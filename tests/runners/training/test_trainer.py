@@ -77,9 +77,6 @@ WITH_EVERYTHING = {
     "an unfrozen backbone, crops and size augmentation": (
         'recipes=["vse-inf-wsl-tiny"]', "model.image.size=32", "model.dim=16", "train.warmup_epochs=1",
     ),
-    "twins that estimate which of the noisy pairs are clean": (
-        'objectives=["ncr"]', "model.networks=twins", "dataset.noise=0.4", "train.warmup_epochs=1",
-    ),
     "weights of pairs that learn": ('objectives=["meta-spn"]', "model.text.encoder=gru", "model.text.dropout=0.3"),
 }  # fmt: skip
 
@@ -349,13 +346,14 @@ def test_every_objective_trains(name: str, tmp_path: Path) -> None:
     assert final_ranks(trainer).metrics()["rsum"] > 0
 
 
-def test_each_of_twins_reads_the_clean_probabilities_that_the_other_estimated(
+def test_each_of_twins_reads_the_clean_probabilities_that_the_other_estimated_also_after_a_kill(
     tmp_path: Path, few_of_flickr8k: Path
 ) -> None:
     few = f'data.few.root="{few_of_flickr8k}"', 'datasets=["few"]', "dataset.noise=0.4"
     goal = 'objectives=["ncr"]', "model.networks=twins", "train.warmup_epochs=2", "train.epochs=4"
     machine = Machine(roots=(("few", str(few_of_flickr8k)),))
-    trainer = trainer_in(tmp_path / "t", settings_of("train.batch_size=50", *few, *goal), machine=machine)
+    settings = settings_of("train.batch_size=50", *few, *goal)
+    trainer = trainer_in(tmp_path / "t", settings, machine=machine)
     seen, step = list[tuple[torch.Tensor | None, list[torch.Tensor]]](), trainer._step
 
     def watched(batch: Batch, passed: float) -> dict[str, torch.Tensor]:
@@ -386,6 +384,14 @@ def test_each_of_twins_reads_the_clean_probabilities_that_the_other_estimated(
     rows = trainer.progress.rows
     assert ["clean_auc" in row for row in rows] == [False, True, True, True]
     assert {"clean", "clean_auc"} <= set(rows[-1]) <= set(LOGGED)
+
+    every = Cadence(steps=1)
+    for step in (8, 10):  # at the end of an epoch, and within the next
+        with pytest.raises(Killed):
+            trainer_in(tmp_path / "cut", settings, killed_after(step), machine=machine, cadence=every).fit()
+    resumed = trainer_in(tmp_path / "cut", settings, machine=machine, cadence=every)
+    resumed.fit()
+    assert_same(trainer, resumed)
 
 
 def test_the_warm_up_mines_all_negatives_first(tmp_path: Path) -> None:

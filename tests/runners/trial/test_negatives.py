@@ -52,8 +52,7 @@ def test_one_grid_ranks_and_trains_and_its_record_names_the_ranker(runs: Path, g
         TrialSettings.model_validate_json(record.collect([trained.record])["settings"][0].as_py()).ranker
         == ranker.trial_id
     )
-    again = goalgrid("run", "demo", "--here", *SMALL, *WORDS, runs=runs)
-    assert "training" not in again.stderr
+    assert goalgrid("status", "demo", *SMALL, *WORDS, runs=runs).returncode == 0
     shown = goalgrid("data", "negatives", "demo", "--by", ranker.trial_id, *SMALL, *WORDS, runs=runs)
     assert [line.split("  ")[1] for line in shown.stdout.splitlines()] == [
         "2,000 captions for each of 1,000 images",
