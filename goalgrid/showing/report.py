@@ -9,16 +9,22 @@ from pathlib import Path
 from goalgrid.planning.overview import ORDER, Overview, ranges
 from goalgrid.showing import status
 from goalgrid.showing.attention import examples
+from goalgrid.showing.examples import retrieved
 from goalgrid.terminal.options import runs_option
 from grid.errors import UserError
 from grid.store.files import write_text
 from grid.store.home import State
 from results.analysis.documents import Document
-from results.export.report_page import Measured, ReportPage, Standing, attention_pictures
+from results.export.report_page import Measured, ReportPage, Standing, attention_pictures, examples_picture
 
 
 def render(
-    overview: Overview, *, measured: Measured | None = None, refresh: int = 0, beside: Document | None = None
+    overview: Overview,
+    *,
+    measured: Measured | None = None,
+    refresh: int = 0,
+    beside: Document | None = None,
+    examples_of: str = "",
 ) -> str:
     """The page as HTML.
 
@@ -26,9 +32,10 @@ def render(
         measured: results to show; None: they are read from the records.
         refresh: seconds after which the page loads itself again while trials are left.
         beside: the comparison with another grid.
+        examples_of: id of the trial whose queries and answers are shown; empty: none.
 
     Raises:
-        UserError: records cannot be read.
+        UserError: records cannot be read, or the trial has no weights.
     """
     name, runs = overview.grid.name, runs_option(overview.home)
     return ReportPage(
@@ -53,6 +60,7 @@ def render(
         datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %Z"),
         refresh if _unfinished(overview) else 0,
         beside,
+        (examples_picture(retrieved(overview, examples_of)),) if examples_of else (),
     ).render()
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from goalgrid.planning.overview import Overview, recall
-from goalgrid.showing import attention
+from goalgrid.showing import attention, examples
 from goalgrid.showing.effects import analysed
 from goalgrid.showing.tables import NothingDone, deliver, draw, measured, start
 from goalgrid.showing.tables import check as hold_against
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 verbs = typer.Typer()
 
-ATTENTION = "attention"
-"""A figure of one trial, image and caption, beside those of a whole grid."""
+ATTENTION, EXAMPLES = "attention", "examples"
+"""Figures of one trial, beside those of a whole grid."""
 
 OtherProtocol = Annotated[
     str | None, typer.Option(help="Another protocol of the data set, e.g. coco-5x1k; nothing is trained anew.")
@@ -210,7 +210,7 @@ def figures(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the pictures.")] = Path(),
     format_: Annotated[str, typer.Option("--format", help="png, pdf or svg.")] = "png",
     trial: Annotated[
-        str, typer.Option(metavar="ID", help="With attention: whose; a wrong id lists the trials that attend.")
+        str, typer.Option(metavar="ID", help="With attention or examples: whose; a wrong id lists the trials.")
     ] = "",
     image: Annotated[
         str, typer.Option(metavar="NAME", help="With attention: a test image, by file name or id; default: the first.")
@@ -231,23 +231,28 @@ def figures(
     """Draw the figures of what is done so far.
 
     The matrix, effects, training behaviour, diagnostics, and ours against the paper's; and attention: which words of a
-    caption look at which regions of an image, in a model of sets.
+    caption look at which regions of an image, in a model of sets; and examples: queries with their first answers.
     """
     from results import figures as draw
 
-    known = [*draw.FIGURES, ATTENTION]
+    known = [*draw.FIGURES, ATTENTION, EXAMPLES]
     all_known(("format", format_, draw.FORMATS), *(("figure", kind, known) for kind in kinds))
-    if ATTENTION in kinds:
+    of_trial = [kind for kind in kinds if kind in (ATTENTION, EXAMPLES)]
+    if (trial and not of_trial) or (image and ATTENTION not in kinds):
+        raise UserError(
+            "--trial, --image and --caption belong to attention: goalgrid figures GRID attention --trial ID; "
+            "--trial also belongs to examples."
+        )
+    if of_trial:
         overview = Overview.of(recall(grid, home, set_), home)
-        path = draw.write_attention(attention.drawn(overview, trial, image, caption), output, format_)
-        say(f"written: {path}")
-        kinds = [kind for kind in kinds if kind != ATTENTION]
+        if EXAMPLES in kinds:
+            say(f"written: {draw.write_examples(examples.retrieved(overview, trial), output, format_)}")
+        if ATTENTION in kinds:
+            found = attention.drawn(overview, trial, image, caption)
+            say(f"written: {draw.write_attention(found, output, format_)}")
+        kinds = [kind for kind in kinds if kind not in of_trial]
         if not kinds:
             return
-    elif trial or image:
-        raise UserError(
-            "--trial, --image and --caption belong to attention: goalgrid figures GRID attention --trial ID"
-        )
     if (quantity and not {"training", "steps"} & {*kinds}) or (reference and "training" not in kinds):
         raise UserError("--quantity and --reference belong to training: goalgrid figures GRID training --quantity NAME")
     with _incomplete_without_trials():
@@ -277,6 +282,9 @@ def report(
         typer.Option("--compare", metavar="GRID", help="With a section on this grid minus GRID, cell by cell."),
     ] = None,
     other: OtherRuns = None,
+    examples_of: Annotated[
+        str, typer.Option("--examples", metavar="ID", help="With a section on what this trial finds and misses.")
+    ] = "",
 ) -> None:
     """Write the whole grid as one HTML page.
 
@@ -285,10 +293,12 @@ def report(
     from goalgrid.showing import report as page
 
     overview = Overview.of(recall(grid, home, set_), home)
+    if watch and examples_of:
+        raise UserError("--examples loads a model and its data each time; leave it out with --watch.")
     section = partial(_section, beside, grid, home, other)
     path = output or home.grid(overview.grid.name).report
     if not watch:
-        write_text(path, page.render(overview, beside=section()))
+        write_text(path, page.render(overview, beside=section(), examples_of=examples_of))
         say(f"written: {path}")
         return
     try:

@@ -19,6 +19,7 @@ from results.analysis.query_bootstrap import QueryRanks
 from results.analysis.table_marks import marked
 from results.figures import Study
 from results.figures.attention_map import AttentionMap
+from results.figures.retrieved import RetrievalExamples
 from results.layouts import arrange, natural
 from results.layouts.captions import METRIC_NAMES
 from results.pages import page
@@ -131,6 +132,7 @@ class ReportPage:
         written: date and time of writing, as the page shows them.
         refresh: seconds after which the page loads itself again; 0: never.
         beside: the comparison with another grid, if the user asked for it.
+        examples: queries of a trial with their first answers, if the user asked for them.
     """
 
     name: str
@@ -142,6 +144,7 @@ class ReportPage:
     written: str
     refresh: int = 0
     beside: Document | None = None
+    examples: tuple[Picture, ...] = ()
 
     @property
     def title(self) -> str:
@@ -176,6 +179,11 @@ def _tables(cells: Sequence[Cell], scores: Scores) -> Tables:
 def attention_pictures(maps: Iterable[AttentionMap]) -> tuple[Picture, ...]:
     """The maps as figures of the page."""
     return tuple(_picture("Attention", f"{own.trial}, {own.image}: {own.caption}", own.draw()) for own in maps)
+
+
+def examples_picture(own: RetrievalExamples) -> Picture:
+    """The examples as a figure of the page."""
+    return _picture("Examples", f"queries of {own.trial} with their first answers", own.draw())
 
 
 def _pictures(studies: Sequence[Study]) -> list[Picture]:

@@ -12,11 +12,12 @@ from grid.listed import members
 from grid.store.files import written_aside
 from results.figures import steps, training
 from results.figures.attention_map import AttentionMap
+from results.figures.retrieved import RetrievalExamples
 from results.figures.study import FigureKind, Study
 from results.figures.style import FORMATS, drawing, encoded
 from results.reference import curves
 
-__all__ = ["FIGURES", "FORMATS", "Study", "drawn", "encoded", "write", "write_attention"]
+__all__ = ["FIGURES", "FORMATS", "Study", "drawn", "encoded", "write", "write_attention", "write_examples"]
 
 FIGURES = dict(sorted(members(__name__, "FIGURE_KIND", FigureKind).items(), key=lambda item: item[1].place))
 """Kinds of figures by name, in the order of a report."""
@@ -80,6 +81,15 @@ def write_attention(own: AttentionMap, folder: Path, ending: str) -> Path:
         UserError: the disk is full or read-only.
     """
     return _write(own.draw(), folder, f"attention-{own.trial}-{Path(own.image).stem}-{own.caption[:40]}", ending)
+
+
+def write_examples(own: RetrievalExamples, folder: Path, ending: str) -> Path:
+    """Draw into a file, `examples-TRIAL.png`; returns its path.
+
+    Raises:
+        UserError: the disk is full or read-only.
+    """
+    return _write(own.draw(), folder, f"examples-{own.trial}", ending)
 
 
 def _write(figure: Figure, folder: Path, name: str, ending: str) -> Path:

@@ -90,3 +90,38 @@ def test_what_cannot_be_drawn_is_one_message(runs: Path, goalgrid: Goalgrid) -> 
         np.save(boxes, wrong)
         assert message in goalgrid("figures", "looking", "attention", "--trial", trial, runs=runs).stderr
     np.save(boxes, right)
+
+
+@pytest.mark.parametrize("recipe", ["fc-bow", "scan-t2i"])
+def test_first_answers_hold_the_right_one_where_the_recorded_rank_says_so(runs: Path, recipe: str) -> None:
+    from results.records import record
+    from runners.launch.jobs import jobs_for
+    from runners.trial.retrieving import Retrieving
+
+    overview = Overview.of(recall("looking", Home(runs)), Home(runs))
+    trial = next(trial for trial in overview.trials if trial.id == trial_of(runs, recipe))
+    found = Retrieving(overview.folder(trial), jobs_for(overview.grid, [trial], overview.home, gpus=0)[0].machine)
+    (row,) = record.collect([overview.folder(trial).record]).to_pylist()
+    for image, rank in enumerate(row["test_i2t_ranks"]):
+        hits = [row["test_image_of_text"][text] == image for text in found.first("i2t", image)]
+        assert (hits.index(True) if True in hits else 5) == min(rank, 5)
+    for text, rank in enumerate(row["test_t2i_ranks"]):
+        hits = [image == row["test_image_of_text"][text] for image in found.first("t2i", text)]
+        assert (hits.index(True) if True in hits else 5) == min(rank, 5)
+
+
+def test_examples_are_a_figure_and_a_section_of_the_report(runs: Path, goalgrid: Goalgrid) -> None:
+    trial = trial_of(runs, "fc-bow")
+    finished = goalgrid("figures", "looking", "examples", "--trial", trial, "-o", str(runs / "examples"), runs=runs)
+    assert finished.returncode == 0, finished.stderr
+    assert (runs / "examples" / f"examples-{trial}.png").stat().st_size < 2_000_000
+    assert goalgrid("report", "looking", "--examples", trial, "-o", str(runs / "r.html"), runs=runs).returncode == 0
+    page = (runs / "r.html").read_text(encoding="utf-8")
+    assert '<section id="examples">' in page
+    assert f"queries of {trial} with their first answers" in page
+    for words, message in (
+        ((), f"examples of which trial? Give --trial ID. Trials with weights: {trial_of(runs, 'scan-t2i')}, {trial}."),
+        (("--trial", trial_of(runs, "fc-bow", 1)), "but not done, or it has no weights"),
+    ):
+        wrong = goalgrid("figures", "looking", "examples", *words, runs=runs)
+        assert (wrong.returncode, message in wrong.stderr) == (2, True), wrong.stderr

@@ -1,0 +1,79 @@
+"""Which test queries are worth a look: those that every seed misses, and those on which two objectives differ."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from results.layouts.columns import DIRECTIONS
+
+SHOWN = 5
+"""Answers that are shown of a query; a query whose first right answer comes later counts as missed."""
+MISSED = 2
+"""Missed queries that are shown in a direction."""
+
+Ranks = NDArray[np.int64]
+"""(seeds, queries), from 0."""
+
+
+@dataclass(frozen=True)
+class ExampleQuery:
+    """A test query, and why it is shown."""
+
+    direction: str
+    row: int
+    why: str
+
+
+def example_queries(
+    objective: str, own: Mapping[str, Ranks], others: Mapping[str, Mapping[str, Ranks]]
+) -> list[ExampleQuery]:
+    """At most five queries a direction: found, missed, and found by this objective alone or by another one alone.
+
+    Args:
+        own: ranks of all finished seeds of the cell, by direction.
+        others: the same of cells that differ in their objective alone, by objective.
+    """
+    return [query for direction in DIRECTIONS if direction in own for query in _of(direction, objective, own, others)]
+
+
+def _of(
+    direction: str, objective: str, own: Mapping[str, Ranks], others: Mapping[str, Mapping[str, Ranks]]
+) -> Iterator[ExampleQuery]:
+    mine = own[direction]
+    seeds = f"all {len(mine)} seeds" if len(mine) > 1 else "its seed"
+    found, missed = np.asarray((mine == 0).all(0)), np.asarray((mine >= SHOWN).all(0))
+    for row in np.flatnonzero(found)[:1].tolist():
+        yield ExampleQuery(direction, row, f"found first by {seeds}")
+    best = mine.min(0)
+    for row in _largest(best, missed)[:MISSED]:
+        yield ExampleQuery(direction, row, f"missed by {seeds}: the best rank is {int(best[row]) + 1}")
+    for wanted, other_has in ((found, False), (missed, True)):
+        yield from _against(direction, objective, wanted, others, found_by_other=other_has)
+
+
+def _against(
+    direction: str,
+    objective: str,
+    wanted: NDArray[np.bool_],
+    others: Mapping[str, Mapping[str, Ranks]],
+    *,
+    found_by_other: bool,
+) -> Iterator[ExampleQuery]:
+    """The query on which another objective differs most, among those that this one finds, or misses, in all seeds."""
+    candidates = []
+    for other, ranks in others.items():
+        theirs = ranks[direction]
+        differ = wanted & ((theirs == 0).all(0) if found_by_other else (theirs >= SHOWN).all(0))
+        candidates += [(int(theirs[:, row].min()), -row, other) for row in _largest(theirs.min(0), differ)[:1]]
+    if candidates:
+        _, row, other = max(candidates)
+        first, second = (other, objective) if found_by_other else (objective, other)
+        yield ExampleQuery(direction, -row, f"every seed of {first} finds it first, every seed of {second} misses it")
+
+
+def _largest(values: Ranks, among: NDArray[np.bool_]) -> Sequence[int]:
+    """The rows among these with the largest values, the first row first where they tie."""
+    rows = np.flatnonzero(among)
+    return [int(row) for row in rows[np.argsort(-values[rows], kind="stable")]]
