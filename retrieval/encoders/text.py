@@ -17,7 +17,6 @@ from grid.settings.encoders import (
     TransformerSettings,
 )
 from retrieval.encoders import own, pretrained
-from retrieval.encoders.bert_layers import BertEncoder
 from retrieval.encoders.pooling import Encoded, pooling
 from retrieval.encoders.recurrent import PaddedGru
 from retrieval.encoders.videos.gated import GatedUnit, NetVlad
