@@ -21,6 +21,7 @@ SHORT: dict[str, list[str]] = {
     "step": [],
     "scorers": ["--rounds", "1", "--batch", "32"],
     "pooling": ["--rounds", "3"],
+    "rerank": ["--size", "tiny"],
     "grids": ["--epochs", "1", "--sample", "2"],
     "orchestration": ["--trials", "2000", "6000"],
     "scale": [],

@@ -71,6 +71,11 @@ class CheckpointFile:
         except pickle.UnpicklingError as error:
             raise UserError(f"the checkpoint {path} cannot be read: {_refused(error)}") from error
         except (RuntimeError, EOFError, ValueError, KeyError, AttributeError, TypeError) as error:
+            if "TorchScript" in str(error):
+                raise UserError(
+                    f"the checkpoint {path} is a program of TorchScript, which is not run. Save its weights alone: "
+                    "torch.save(model.state_dict(), FILE), with the names that transformers gives them."
+                ) from error
             raise UserError(f"the checkpoint {path} {_cut(path)}: {_short(error)}") from error
         held = content if isinstance(content, dict) else {}
         weights = _flat(held.get("model", held.get("state_dict", content)))

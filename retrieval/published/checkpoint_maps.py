@@ -25,10 +25,15 @@ from retrieval.data.precomp_files import SHORT
 from retrieval.encoders.pretrained import Places
 from retrieval.model import Vse
 from retrieval.published.checkpoint_files import CheckpointFile
+from retrieval.published.clips import clip
 from retrieval.published.resnets import resnet
 from retrieval.published.swins import resized, xvlm
 
-SETTINGS_FROM: dict[str, Callable[[Mapping[str, Tensor]], dict[str, Any]]] = {"resnet": resnet, "xvlm": xvlm}
+SETTINGS_FROM: dict[str, Callable[[Mapping[str, Tensor]], dict[str, Any]]] = {
+    "resnet": resnet,
+    "xvlm": xvlm,
+    "clip": clip,
+}
 """What reads settings from weights where no single size is a setting, by `settings_from` in a map."""
 
 LONGEST = 200

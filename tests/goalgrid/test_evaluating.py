@@ -13,6 +13,8 @@ from grid.store.home import Home
 from results.records import record
 from retrieval.words.text_readers import nltk_words
 
+from .. import networks
+from ..retrieval import xvlm_files
 from ..retrieval.literal_peers import Peer
 from .conftest import Verb
 
@@ -203,3 +205,53 @@ def test_a_trial_that_is_not_done_is_refused(pair: Home, verb: Verb) -> None:
     pair.trial(trial).done.unlink()
     with pytest.raises(UserError, match=rf"trial {trial} is interrupted, not done: .* goalgrid resume demo"):
         verb("evaluate", "--trial", trial, runs=pair)
+
+
+XVLM = """
+name = "xv"
+datasets = "mine"
+recipes = "small"
+objectives = "triplet-hn"
+seeds = 0
+data.mine.root = "{root}"
+[recipe.small]
+extends = "xvlm-zero-shot"
+model.dim = 6
+model.image = {{ width = 8, depths = [1, 1, 2, 1], heads = [1, 2, 4, 8], window = 2, size = 64 }}
+model.text = {{ width = 12, hidden = 20 }}
+model.fusion.candidates = 10
+"""
+
+
+def test_a_model_of_x_vlm_is_ranked_in_two_stages(verb: Verb, few_of_flickr8k: Path, tmp_path: Path) -> None:
+    weights = xvlm_files.tensors(pretrained=False, words=len(networks.WORDS), window=2)
+    file, bert = xvlm_files.save(tmp_path / "x.th", weights), networks.save(tmp_path / "bert", "bert")
+    home, grid = Home(tmp_path / "runs"), str(tmp_path / "xv.toml")
+    Path(grid).write_text(XVLM.format(root=few_of_flickr8k))
+    tokenizer = ("--weights", f"google-bert/bert-base-uncased={bert}")
+    for given, said in {
+        (): "weights 'x-vlm': they are a file of their authors', which no hub has. Download it",
+        ("--weights", "x-vlm=/nowhere"): "weights 'x-vlm': there is no file /nowhere. Download it",
+        (
+            "--weights",
+            f"x-vlm={file}",
+            "--set",
+            "model.text.hidden=24",
+        ): "x.th, X-VLM, fine-tuned for retrieval, does not",
+    }.items():
+        with pytest.raises(UserError, match=re.escape(said)):
+            verb("run", grid, "--here", *tokenizer, *given, runs=home)
+    options = (*tokenizer, "--weights", f"x-vlm={file}", "--mlflow-uri", "")
+    assert verb("run", grid, "--here", *options, runs=home).exit_code == 0
+    (trial,) = home.trials()
+    (row,) = record.collect([trial.record]).to_pylist()
+    assert max(row["test_t2i_ranks"]) == 10
+    assert row["test_i2t_medr"] is None
+    again = verb("evaluate", "--trial", trial.trial_id, *options[:4], runs=home).stdout
+    assert "the fusion encoder ranked the 10 best of each query anew" in again
+    assert "the record of this trial has the same numbers" in again
+    assert verb("table", "xv", "--metric", "medr", runs=home).exit_code == 0
+    published = ("evaluate", str(file), "--as", "x-vlm", *tokenizer, "--root", f"mine={few_of_flickr8k}", "--json")
+    found = json.loads(verb(*published, runs=home).stdout)
+    assert "i2t_medr" not in found["metrics"]
+    assert len(found["ranks"]["t2i"]) == len(row["test_t2i_ranks"])

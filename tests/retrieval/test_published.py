@@ -48,7 +48,7 @@ def peer_of(name: str, bert: Path) -> Peer:
 
 
 def test_every_map_is_tested() -> None:
-    assert {*KINDS, "x-vlm", "x-vlm-pretrained"} == maps().keys()  # the last two: test_xvlm_files.py
+    assert {*KINDS, "clip", "x-vlm", "x-vlm-pretrained"} == maps().keys()  # X-VLM: test_xvlm_files.py
     assert all(maps()[name].family == family for name, (family, _) in KINDS.items())
 
 
@@ -74,6 +74,32 @@ def test_our_model_has_the_peers_scores(name: str, bert: Path, tmp_path: Path) -
         ours = model.eval().scores(model.embed_images(images), model.embed_texts(ids, lengths))
     torch.testing.assert_close(ours, peer.scores(images, captions), atol=2e-6, rtol=1e-5)
     assert ours.std() > 1e-4
+
+
+def test_clip_has_the_scores_of_transformers(tmp_path: Path) -> None:
+    """A fine-tuned CLIP's state dict; its tokenizer and sizes come from the folder of the CLIP that it began with."""
+    import transformers
+
+    folder = save_network(tmp_path / "clip", "clip-read")
+    theirs = transformers.CLIPModel.from_pretrained(folder).eval()
+    with torch.no_grad():
+        for weight in theirs.parameters():
+            weight += 0.1 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0))
+    torch.save(theirs.state_dict(), tmp_path / "tuned.pt")
+    found = PublishedModel.of(CheckpointFile.read(tmp_path / "tuned.pt"), "clip", (), {"clip": folder})
+    model = Vse(found.settings, (3, 32, 32), 1, seed=0, places={"clip": folder}).eval()
+    model.load_weights(found.weights)
+    images = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
+    ids, lengths = torch.tensor([[2, 5, 6, 3], [2, 7, 3, 0]]), torch.tensor([4, 3])
+    backbone = model.image.backbone
+    with torch.no_grad():
+        ours = model.embed_images(images), model.embed_texts(ids, lengths)
+        pixels = (images.float() - backbone.mean) / backbone.deviation
+        expected = theirs(pixel_values=pixels, input_ids=ids, attention_mask=(ids != 0).long())
+    torch.testing.assert_close(ours[0], expected.image_embeds, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(ours[1], expected.text_embeds, rtol=1e-4, atol=1e-5)
+    with pytest.raises(UserError, match=r"tuned\.pt is no x-vlm: it looks like CLIP.*Give --as clip"):
+        PublishedModel.of(CheckpointFile.read(tmp_path / "tuned.pt"), "x-vlm", (), {})
 
 
 def test_the_file_says_what_it_is(tmp_path: Path) -> None:

@@ -1,0 +1,24 @@
+"""Which CLIP a state dict is of, told by its sizes."""
+
+from collections.abc import Mapping
+from math import isqrt
+from typing import Any
+
+from torch import Tensor
+
+FOLDERS = {
+    (1024, 14, 336): "openai/clip-vit-large-patch14-336",
+    (1024, 14, 224): "openai/clip-vit-large-patch14",
+    (768, 16, 224): "openai/clip-vit-base-patch16",
+    (768, 32, 224): "openai/clip-vit-base-patch32",
+}
+"""Names on the model hub by width, patch and picture, the two in pixels."""
+
+
+def clip(weights: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The settings of the model: the CLIP that has its tokenizer and sizes, `clip` where none of OpenAI's has them."""
+    patches = weights["vision_model.embeddings.patch_embedding.weight"]
+    cells = len(weights["vision_model.embeddings.position_embedding.weight"]) - 1
+    size = isqrt(cells) * int(patches.shape[-1])
+    name = FOLDERS.get((int(patches.shape[0]), int(patches.shape[-1]), size), "clip")
+    return {"image.weights": name, "text.weights": name, "image.size": size}
