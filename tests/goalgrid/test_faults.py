@@ -37,7 +37,7 @@ def outcomes(home: Home) -> list[list[str | None]]:
     return [[attempt.outcome() for attempt in folder.attempts()] for folder in folders(home).values()]
 
 
-def assert_as_if_nothing_happened(home: Home, undisturbed: Home) -> None:
+def assert_as_if_nothing_happened(home: Home, undisturbed: Home, grid: str = "demo") -> None:
     """The same trials, each trained to its end once, with the same numbers to the bit; and the same table."""
     assert list(folders(home)) == list(folders(undisturbed))
     for name, folder in folders(home).items():
@@ -52,8 +52,37 @@ def assert_as_if_nothing_happened(home: Home, undisturbed: Home) -> None:
             [item for item in row["history"] if item["name"] != "seconds"] for row in (ours, theirs)
         )
         assert ours_history == theirs_history
-    tables = [(each.grid("demo").tables / "goal.csv").read_bytes() for each in (home, undisturbed)]
-    assert tables[0] == tables[1]
+    ours, theirs = (
+        {path.name: path.read_bytes() for path in each.grid(grid).tables.glob("*.csv")} for each in (home, undisturbed)
+    )
+    assert ours
+    assert ours == theirs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("recipe", "epochs"), [("xvlm-tiny", 6), ("clip-tiny", 300)])
+def test_a_launch_of_pretrained_models_is_killed_and_ends_in_the_same_table(
+    recipe: str, epochs: int, goalgrid: Goalgrid, few_of_flickr8k: Path, tmp_path: Path
+) -> None:
+    """On photographs: the fusion encoder's dropout and drawn negatives go on to the bit, and so does cached CLIP."""
+    settings = (
+        f"recipes=['{recipe}']", 'objectives=["con_con","sig-ms_cir","unified"]', "seeds=[0]", 'datasets=["few"]',
+        f"train.epochs={epochs}", "name=pretrained",
+    )  # fmt: skip
+    overrides = [word for setting in settings for word in ("--set", setting)]
+    command = ("run", "flickr8k", *overrides, "--root", f"few={few_of_flickr8k}", "--mlflow-uri", "")
+    home, undisturbed = Home(tmp_path / "killed"), Home(tmp_path / "whole")
+    process = start(*command, runs=home.path)
+    wait_until(lambda: bool(running(home)), process, seconds=400)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    again = goalgrid(*command, runs=home.path, timeout=600)
+    assert again.returncode == 0, again.stderr
+    assert any("killed" in made for made in outcomes(home))
+    assert f"{recipe} on few" in again.stdout
+    alone = goalgrid(*command, "--here", runs=undisturbed.path)
+    assert alone.returncode == 0, alone.stderr
+    assert_as_if_nothing_happened(home, undisturbed, "pretrained")
 
 
 @pytest.mark.slow

@@ -67,7 +67,10 @@ def order(trainer: Trainer) -> list[torch.Tensor]:
 
 
 WITH_EVERYTHING = {
-    "a fusion encoder, and a learnt temperature": ('recipes=["xvlm-tiny"]', "objectives=itc", "model.image.size=16"),
+    "a fusion encoder, and a learnt temperature": (
+        'recipes=["xvlm-tiny"]', "objectives=itc", "model.image.size=16",
+        "model.text.layers=1", "model.fusion.layers=1", "dataset.max_words=8",
+    ),
     "dropout, and an objective that learns": (
         "model.text.encoder=gru", "model.text.dropout=0.3", 'objectives=["siglip"]', "train.decay_every=2",
     ),
