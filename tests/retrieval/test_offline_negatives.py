@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from retrieval import offline_negatives
+from retrieval.features import Bank
 from retrieval.offline_negatives import OfflineNegatives, rank
 from retrieval.splits.pairs import DataError, Split
 
@@ -14,8 +15,10 @@ OWNERS = np.array([0, 1, 1, 2, 3, 3, 3, 4, 5, 5])
 
 
 @pytest.fixture
-def split() -> Split:
-    return Split(range(6), [""] * len(OWNERS), OWNERS)  # type: ignore[arg-type]
+def split(tmp_path_factory: pytest.TempPathFactory) -> Split:
+    path = tmp_path_factory.mktemp("images") / "images.npy"
+    np.save(path, np.zeros((6, 8), np.float16))
+    return Split(Bank(path, 1), [""] * len(OWNERS), OWNERS)
 
 
 def vectors(count: int, seed: int) -> torch.Tensor:
