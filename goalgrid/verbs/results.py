@@ -230,8 +230,10 @@ def figures(
 ) -> None:
     """Draw the figures of what is done so far.
 
-    The matrix, effects, training behaviour, diagnostics, and ours against the paper's; and attention: which words of a
-    caption look at which regions of an image, in a model of sets; and examples: queries with their first answers.
+    The matrix, effects, training behaviour, diagnostics, and ours against the paper's; sensitivity to swept numbers;
+    steps and triplets of trials with train.trace_every; geometry of the embeddings against the rsum. Of one trial:
+    attention, which words of a caption look at which regions of an image, in a model of sets; and examples, queries
+    with their first answers.
     """
     from results import figures as draw
 

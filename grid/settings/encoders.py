@@ -479,7 +479,7 @@ class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
     """A `transformers` text network, its token states projected and pooled. With random weights it reads words."""
 
     boundaries: ClassVar[bool] = True
-    encoder: Literal["transformer"] = Field("transformer", description=TEXT_ENCODER)
+    encoder: Literal["transformer"] = Field(default="transformer", description=TEXT_ENCODER)
     frozen: bool = Field(False, description="the backbone does not learn, and its features are cached")
     output: Annotated[Literal["states", "projected"], IdentityDefault("states")] = Field(
         "states",
@@ -523,7 +523,7 @@ class BertLayersSettings(TextEncoderSettings):
 
     @property
     def tokenizer(self) -> Pretrained | None:
-        return None if self.pieces == RANDOM else Pretrained(weights=self.pieces)
+        return None if self.pieces == RANDOM else Pretrained.model_validate({"weights": self.pieces})
 
     @model_validator(mode="after")
     def _heads_share_the_width(self) -> Self:

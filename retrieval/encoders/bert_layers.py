@@ -130,8 +130,11 @@ class BertLayers(nn.Module):
                 f"a caption has {ids.shape[1]} tokens, and BERT reads {POSITIONS}: lower dataset.max_words."
             )
         tables = self.embeddings
-        words, positions = tables["word_embeddings"](ids), tables["position_embeddings"].weight[: ids.shape[1]]
-        states = self.dropout(tables["LayerNorm"](words + positions + tables["token_type_embeddings"].weight[0]))
+        assert isinstance(tables, nn.ModuleDict)
+        words = tables["word_embeddings"](ids)
+        positions = tables["position_embeddings"].get_parameter("weight")[: ids.shape[1]]
+        kind = tables["token_type_embeddings"].get_parameter("weight")[0]
+        states = self.dropout(tables["LayerNorm"](words + positions + kind))
         mask = caption_mask(ids.shape[1], lengths, ids.device)
         for layer in self.layers:
             states = layer(states, mask)

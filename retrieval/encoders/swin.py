@@ -151,7 +151,8 @@ class Swin(nn.Module):
     def forward(self, pixels: Float[Tensor, "b 3 h w"]) -> Float[Tensor, "b n d"]:
         tokens = self.patch_embed["norm"](self.patch_embed["proj"](pixels).flatten(2).transpose(1, 2))
         for layer in self.layers:
-            for block in layer["blocks"]:
+            assert isinstance(layer, nn.ModuleDict)
+            for block in layer["blocks"].children():
                 tokens = block(tokens)
             if "downsample" in layer:
                 tokens = layer["downsample"](tokens)

@@ -17,6 +17,7 @@ from grid.settings.encoders import (
     TransformerSettings,
 )
 from retrieval.encoders import own, pretrained
+from retrieval.encoders.bert_layers import BertEncoder
 from retrieval.encoders.pooling import Encoded, pooling
 from retrieval.encoders.recurrent import PaddedGru
 from retrieval.encoders.videos.gated import GatedUnit, NetVlad
@@ -208,6 +209,7 @@ TEXT_ENCODERS: dict[str, Callable[[Any, int, int, pretrained.Places], nn.Module]
     "transformer": lambda settings, words, dim, places: (
         TextHead(settings, words, dim) if settings.feature_network else Transformer(settings, words, dim, places)
     ),
+    "bert-layers": lambda settings, words, dim, places: BertEncoder(settings, words, dim),
     "gated": ExpertTexts,
     "own": lambda settings, words, dim, places: own.text_encoder(settings, words, dim),
 }

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from grid.settings import TrialSettings
+from grid.settings.fusion import XvlmFusionSettings
 from objectives.objective import Objective
 from retrieval import evaluation
 from retrieval.evaluation import Rows
@@ -127,7 +128,9 @@ def _by_fusion(
 ) -> list[evaluation.Ranks]:
     """Ranks of the test split whose first candidates the fusion encoder ranked anew."""
     image, text, owners = embeddings
-    split, tokens, device, k = inputs.pairs.test, inputs.tokens["test"], inputs.device, settings.model.fusion.candidates
+    split, tokens, device = inputs.pairs.test, inputs.tokens["test"], inputs.device
+    assert isinstance(settings.model.fusion, XvlmFusionSettings)
+    k = settings.model.fusion.candidates
     encode: Any = model
     fusion = encode.fusion
 

@@ -142,7 +142,7 @@ class Trainer:
             batches = [(image, text) for _, image, text in batches_of(self.settings.train.batch_size, *embeddings)]
             with torch.inference_mode():
                 means, counts = places.of_batches(self.objective, batches)
-            metrics |= means
+            metrics |= {name: mean for name, mean in means.items() if math.isfinite(mean)}
             self.progress.trace.lie(self.progress.epoch + 1, counts)
         return {**metrics, "val_loss": loss} if math.isfinite(loss) else metrics
 

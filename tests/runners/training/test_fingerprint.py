@@ -90,7 +90,7 @@ OTHER = {
     "the order of batches": (
         "runners/training/inputs.py",
         "torch.randperm(len(learnt)",
-        "torch.randperm(1 + len(tokens)",
+        "torch.randperm(1 + len(learnt)",
     ),
     "a replica's random numbers": ("runners/training/replica_process.py", "dropout of replica", "Dropout of replica"),
     "the image encoder in use": ("retrieval/encoders/image.py", "/ 127.5 - 1", "/ 127.5"),
