@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from grid.store.saved_grid import read_grid, save_grid
 if TYPE_CHECKING:
     from retrieval.published.checkpoint_maps import PublishedModel
     from runners.training.machine import Machine
-    from runners.trial.loaded_model import Evaluation, LoadedModel
+    from runners.trial.loaded_model import Evaluation, LoadedModel, Speed
 
 SPLITS = ("val", "test")
 ECCV = "eccv"
@@ -39,12 +39,14 @@ class Wanted:
         protocol: None: the data set's default for the test split, the whole split for the validation split.
         root: [DATASET=]DIR of the data; empty: the trial's own.
         weights: NAME=DIR of pretrained networks.
+        speed: whether it is timed, too.
     """
 
     split: str = "test"
     protocol: str | None = None
     root: str = ""
     weights: tuple[str, ...] = ()
+    speed: bool = False
 
     def __post_init__(self) -> None:
         all_known(("split", self.split, SPLITS))
@@ -108,6 +110,7 @@ class Evaluated:
         said: what is known of the checkpoint, by name.
         judged: metrics by ECCV Caption and CxC, where they are wanted.
         recorded: the metrics that its record has for this split and protocol; empty: it has none.
+        speed: how fast it is on the test split, where that is wanted.
     """
 
     subject: str
@@ -118,6 +121,7 @@ class Evaluated:
     said: Mapping[str, Any] = field(default_factory=dict)
     judged: Mapping[str, float] = field(default_factory=dict)
     recorded: Mapping[str, float] = field(default_factory=dict)
+    speed: "Speed | None" = None
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -128,7 +132,9 @@ class Evaluated:
         named = {"subject": self.subject, **self.said, "dataset": self.dataset, "split": self.split}
         record = {"recorded": dict(self.recorded)} if self.recorded else {}
         metrics, further = {**self.metrics, **self.judged}, self.found.ranks.of_video()
-        return {**named, "protocol": self.protocol, "metrics": metrics, "further": further, **record, "ranks": ranks}
+        speed = {"speed": asdict(self.speed)} if self.speed else {}
+        told = {"protocol": self.protocol, "metrics": metrics, "further": further}
+        return {**named, **told, **record, **speed, "ranks": ranks}
 
     def lines(self) -> list[str]:
         """The metrics in percent, and whether the record has the same."""
@@ -161,7 +167,7 @@ class Evaluated:
             lines.append(f"the record of this trial has other numbers: {differ}")
         elif self.recorded:
             lines.append("the record of this trial has the same numbers")
-        return lines
+        return [*lines, *(self.speed.lines() if self.speed else [])]
 
     def save(self, path: Path) -> None:
         """Write embeddings and ranks as .npz.
@@ -291,7 +297,10 @@ def _evaluated(
 ) -> Evaluated:
     found = loaded.evaluate(wanted.split, protocol)
     judged = loaded.judged(found) if wanted.protocol == ECCV else {}
-    return Evaluated(subject, loaded.settings.dataset.name, wanted.split, protocol, found, said, judged, recorded)
+    speed = loaded.speed(protocol) if wanted.speed else None
+    return Evaluated(
+        subject, loaded.settings.dataset.name, wanted.split, protocol, found, said, judged, recorded, speed
+    )
 
 
 def _finished(trial_id: str, home: Home) -> TrialFolder:

@@ -43,6 +43,9 @@ def evaluate(
     embeddings: Annotated[
         Path | None, typer.Option(metavar="FILE.npz", help="Write embeddings and ranks there.")
     ] = None,
+    speed: Annotated[
+        bool, typer.Option("--speed", help="Also time it: pairs scored and queries answered a second.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Evaluate a checkpoint on a split, protocol or data.
@@ -62,7 +65,7 @@ def evaluate(
         raise UserError("--into GRID and --as-objective NAME go together: a table shows a checkpoint by its objective.")
     if embeddings is not None and embeddings.suffix != ".npz":
         raise UserError(f"--embeddings {embeddings}: the file must end in .npz.")
-    wanted = evaluated.Wanted(split, protocol, root, tuple(weights))
+    wanted = evaluated.Wanted(split, protocol, root, tuple(weights), speed)
     beside = evaluated.Beside(into, as_objective) if into else None
     if file is None:
         found = evaluated.own(trial, home, wanted)

@@ -88,6 +88,11 @@ SCHEMA = pa.schema([
     _column("test_image_of_text", pa.list_(pa.int32()), "each test caption's image", "row, from 0", nullable=True),
     _column("history", _HISTORY, "every value logged at the end of an epoch"),
     _column("replicas", pa.int32(), "most processes that trained it together; null: one", "processes", nullable=True),
+    _column(
+        "parameters", pa.int64(), "weights of the model, without networks whose features are cached", "weights",
+        nullable=True,
+    ),
+    _column("parameters_learning", pa.int64(), "weights that training changes", "weights", nullable=True),
     _column("train_seconds", pa.float64(), "wall time of all epochs, validation included", "seconds"),
     _column("data_fingerprint", pa.string(), "hash of the data set's content; after + of pretrained weights"),
     _column("code_fingerprint", pa.string(), "hash of the code that it used, after the version of hashing"),
@@ -115,6 +120,7 @@ class Trained:
         ranks: of the test queries by the trial's own protocol, for `i2t` and `t2i`.
         image_of_text: row of each test caption's image.
         replicas: the most processes that trained it together.
+        parameters: number of weights of the model, all and learning; None: unknown, as of an ensemble.
     """
 
     trial_id: str
@@ -128,6 +134,7 @@ class Trained:
     data_fingerprint: str
     code_fingerprint: str
     environment: Mapping[str, Any]
+    parameters: tuple[int, int] | None = None
 
     def values(self) -> dict[str, Any]:
         """The record's row, by column."""
@@ -162,6 +169,8 @@ class Trained:
                 if name != "epoch"
             ],
             "replicas": self.replicas if self.replicas > 1 else None,
+            "parameters": self.parameters[0] if self.parameters else None,
+            "parameters_learning": self.parameters[1] if self.parameters else None,
             "train_seconds": sum(row["seconds"] for row in self.rows),
             "data_fingerprint": self.data_fingerprint,
             "code_fingerprint": self.code_fingerprint,

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,35 @@ def _parts(texts: Captions) -> Iterator[Sets]:
     for start in range(0, len(texts), EMBED_BATCH):
         with torch.inference_mode():
             yield texts[start : start + EMBED_BATCH].sets
+
+
+SCORED, SCORED_SETS = 1000, 64
+"""Images and captions whose scores are timed: of vectors, and of sets."""
+SECONDS = 0.3
+"""For how long scoring is timed."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast a model is.
+
+    Args:
+        pairs: scored a second, images and captions already embedded; the best of several runs.
+        queries: answered a second, images and captions embedded, scored and ranked.
+        parameters, learning: number of weights, and of those that training may change.
+    """
+
+    pairs: float
+    queries: float
+    parameters: int
+    learning: int
+
+    def lines(self) -> list[str]:
+        """In words."""
+        return [
+            f"{self.pairs / 1000:,.1f} thousand pairs scored a second; {self.queries:,.1f} queries a second end to end",
+            f"{self.parameters:,} parameters, {self.learning:,} of which learn",
+        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +175,23 @@ class LoadedModel:
         image, text, owners = embedded(self.model, self.settings, self.inputs, split_name)
         return Evaluation(image, text, owners, ranked(self.model, image, text, owners, fold))
 
+    def speed(self, protocol_name: str | None = None) -> Speed:
+        """How fast the model evaluates its test split, by wall time, on this device."""
+        begun = perf_counter()
+        found = self.evaluate("test", protocol_name)
+        whole = perf_counter() - begun
+        side = SCORED_SETS if self.model.scorer else SCORED
+        image, text = found.image[:side], found.text[:side]
+        times = list[float]()
+        while len(times) < 4 or sum(times) < SECONDS:
+            begun = perf_counter()
+            with torch.inference_mode():
+                scored(self.model, image, text).sum().item()  # waits for the device
+            times.append(perf_counter() - begun)
+        queries = len(found.ranks.i2t) + len(found.ranks.t2i)
+        # The first call embeds the captions of a scorer of sets, and warms up.
+        return Speed(len(image) * len(text) / min(times[1:]), queries / whole, *sizes_of(self.model))
+
     def judged(self, found: Evaluation) -> dict[str, float]:
         """ECCV Caption's and CxC's metrics of COCO's test split.
 
@@ -156,6 +203,12 @@ class LoadedModel:
             return eccv.metrics(
                 found.image, found.text, found.image_of_text, by_scorer, part=TILE if by_scorer else None
             )
+
+
+def sizes_of(model: Vse) -> tuple[int, int]:
+    """Number of the model's weights, and of those that training may change."""
+    learning = sum(weight.numel() for group in model.groups().values() for weight in group)
+    return sum(weight.numel() for weight in model.parameters()), learning
 
 
 def settings_of(folder: TrialFolder) -> TrialSettings:

@@ -40,7 +40,7 @@ from runners.trial.endings import classify, given_up
 from runners.trial.ensemble import Ensemble
 from runners.trial.events import Event, EventKind, Listener
 from runners.trial.holding import Hold, Origin
-from runners.trial.loaded_model import settings_of
+from runners.trial.loaded_model import settings_of, sizes_of
 from runners.trial.negatives import negatives_of
 from runners.trial.stopping import Stop
 
@@ -145,6 +145,7 @@ class TrialRun:
             data=progress.sources["data"],
             rows=progress.rows,
             replicas=progress.replicas,
+            parameters=sizes_of(trainer.learner.model),
         )
 
     def combine(self) -> State:
@@ -188,7 +189,8 @@ class TrialRun:
         self._beat()
         content = {"trial": folder.trial_id, "row": selected, "model": model.weights(), "sources": {"data": data}}
         checkpoints.save(folder.best_checkpoint, content)
-        return self.finish(inputs, by_protocol, selected=selected, data=data)
+        sizes = sizes_of(model)[0], 0
+        return self.finish(inputs, by_protocol, selected=selected, data=data, parameters=sizes)
 
     def parents(self) -> list[TrialFolder]:
         """The folders of the ensemble's members, or of the trial that it starts from and of its ranker.
@@ -267,12 +269,13 @@ class TrialRun:
         data: str,
         rows: Sequence[dict[str, Any]] = (),
         replicas: int = 1,
+        parameters: tuple[int, int] | None = None,
     ) -> State:
         """Write the record, and then that the trial is done.
 
         Args:
             by_protocol: ranks of the test split by each of `protocols_of`.
-            selected, rows, replicas: as `record.Trained` has them.
+            selected, rows, replicas, parameters: as `record.Trained` has them.
             data: fingerprint of the data that were read.
 
         Raises:
@@ -300,6 +303,7 @@ class TrialRun:
             data_fingerprint=data,
             code_fingerprint=self.code,
             environment=self.environment | noted,
+            parameters=parameters,
         )
         record.write(folder.record, trained.values())
         make_durable(folder.path)  # before `done` says so

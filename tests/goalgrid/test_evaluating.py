@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from grid.errors import UserError
 from grid.store.home import Home
@@ -38,6 +39,22 @@ def test_a_checkpoint_has_the_numbers_of_its_record(split: str, trained_pair: Ho
         means = {f"{name}_meanr": pytest.approx(np.mean(found[name]) + 1) for name in ("i2t", "t2i")}
         assert {name: program["further"][name] for name in means} == means
         assert found == {name: row[f"test_{name}_ranks"] for name in ("i2t", "t2i")}
+    assert "speed" not in program
+
+
+def test_speed_and_size_are_those_of_the_model(trained_pair: Home, verb: Verb) -> None:
+    trial = of_objective(trained_pair, "con_con")
+    program = json.loads(verb("evaluate", "--trial", trial, "--speed", "--json", runs=trained_pair).stdout)
+    folder = trained_pair.trial(trial)
+    weights = torch.load(folder.best_checkpoint, weights_only=True)["model"]
+    size = sum(value.numel() for name, value in weights.items() if value.is_floating_point() and "running" not in name)
+    (row,) = record.collect([folder.record]).to_pylist()
+    assert program["speed"]["parameters"] == program["speed"]["learning"] == size
+    assert (row["parameters"], row["parameters_learning"]) == (size, size)
+    assert program["speed"]["pairs"] > 100 * program["speed"]["queries"] > 0
+    shown = verb("evaluate", "--trial", trial, "--speed", runs=trained_pair).stdout
+    assert f"{size:,} parameters, {size:,} of which learn" in shown
+    assert re.search(r"[\d,.]+ thousand pairs scored a second; [\d,.]+ queries a second end to end", shown)
 
 
 def test_embeddings_give_the_ranks(trained_pair: Home, verb: Verb, tmp_path: Path) -> None:
