@@ -7,12 +7,12 @@ from fnmatch import fnmatchcase
 from itertools import combinations
 
 from grid.expansion import Cell
-from results.analysis.agreement import Agreement, agreement
 from results.layouts.captions import block_title
 from results.records.scores import Scores
 from results.reference import claims as reference
 from results.reference.claims import Claim
 from results.reference.reading import Result, results
+from results.statistics.agreement import Agreement, agreement
 from results.statistics.significance import LEVEL, Sample, holm, paired_t, welch_of
 
 HOLDS, FAILS, UNTOLD, ABSENT = "holds", "fails", "cannot be told", "no such cells"

@@ -11,11 +11,11 @@ from scipy import stats
 from goalgrid.showing.papers import claimed
 from grid.store.home import Home
 from results.analysis import claims_text
-from results.analysis.agreement import agreement
 from results.analysis.claims import ABSENT, FAILS, HOLDS, UNTOLD, Entry, Judged, judge, judged_by_print, printed
 from results.analysis.documents import as_markdown
 from results.reference.claims import Claim, claims
 from results.reference.reading import PAPERS
+from results.statistics.agreement import agreement
 from results.statistics.rank_correlation import kendall
 from results.statistics.significance import Sample
 
