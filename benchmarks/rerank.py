@@ -20,7 +20,7 @@ import torch
 
 from grid.settings.encoders import BertLayersSettings
 from grid.settings.fusion import XvlmFusionSettings
-from retrieval.fusion import rerank
+from retrieval import rerank
 from retrieval.fusion.encoder import FusionEncoder
 
 SIZES = {"tiny": (64, 4, 128, 64, 2, 16), "base": (768, 12, 3072, 1024, 6, 144)}

@@ -49,7 +49,7 @@ def main() -> None:
     gc.set_threshold(*COLLECT)
     spell_out(sys.stdout, sys.stderr)
     try:
-        app()
+        app(prog_name="goalgrid")
     except UserError as error:
         say(f"error: {error}")
         sys.exit(WRONG_USAGE)

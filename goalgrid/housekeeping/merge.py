@@ -71,10 +71,18 @@ def grids_of(other: Home, home: Home, name: str | None, roots: Sequence[str] = (
     found = []
     for known in [name] if name else names:
         grid = read_grid(known, other, roots=roots)
+        if away := [grid.root(dataset) for dataset in grid.datasets if roots and not _is_here(grid.root(dataset))]:
+            raise UserError(
+                f"no folder {away[0]}, which --root names: data of trials are compared with what lies there."
+            )
         if home.grid(known).grid.exists() and not roots:
             grid = grid.model_copy(update={"data": {**grid.data, **read_grid(known, home).data}})
         found.append(grid)
     return found
+
+
+def _is_here(root: Path | None) -> bool:
+    return root is None or root.is_dir()
 
 
 def merge(

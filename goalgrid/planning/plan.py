@@ -79,7 +79,9 @@ class Plan:
             *(f"  {name:{LABEL}}{len(values):3}  {', '.join(ranges(values))}" for name, values in axes),
             *_labelled("budget", _budget(overview)),
             *_labelled("trains", _grouped([decision for decision in decisions if decision.starts])),
-            *_labelled("leaves", _grouped([decision for decision in decisions if not decision.starts])),
+            *_labelled(
+                "leaves", [*_grouped([decision for decision in decisions if not decision.starts]), *_imported(overview)]
+            ),
             *_labelled("from", list(overview.grid.checkpoints.values())),
             *_labelled("tables", tables),
             *_labelled("work", work),
@@ -88,6 +90,11 @@ class Plan:
             *(_labelled(self.device.card.name, self.device.lines()) if self.device else ()),
             *(_each(decisions) if each else ()),
         ]
+
+
+def _imported(overview: Overview) -> list[str]:
+    """How many records are of published checkpoints, which nobody trains."""
+    return [f"{len(overview.imported):3} x imported"] if overview.imported else []
 
 
 def _budget(overview: Overview) -> list[str]:

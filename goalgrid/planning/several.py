@@ -1,7 +1,7 @@
 """The grids of one command: names, files and patterns of shipped grids, all read before any is planned or trained."""
 
 import fnmatch
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from goalgrid.planning.overview import Overview, many, named_tables_exist, recall, wanted
@@ -80,18 +80,30 @@ def _checked(grids: list[Grid]) -> list[Grid]:
     return list(by_name.values())
 
 
-def check_filter(grids: Sequence[Grid], home: Home, only: str) -> None:
-    """Check, before the first of several grids is trained, that each can be trained and has trials of this filter.
+def of_filter(grids: Sequence[Grid], home: Home, only: str, leave: Callable[[str], None]) -> list[Grid]:
+    """Those of several grids that have trials of this filter, looked at before the first of them is trained.
+
+    Args:
+        leave: is told of each grid that has no such trial, with the reason.
 
     Raises:
-        UserError: with the grid.
+        UserError: no grid has such a trial; says why of each grid.
     """
-    for grid in grids if len(grids) > 1 else ():
+    if len(grids) == 1:
+        return list(grids)
+    found, reasons = list[Grid](), list[str]()
+    for grid in grids:
         overview = Overview.of(grid, home)
         try:
             overview.selected(only)
+            found.append(grid)
         except UserError as error:
-            raise UserError(f"grid {grid.name!r}: {error}") from None
+            reasons.append(f"grid {grid.name!r}: {error}")
+    if not found:
+        raise UserError("\n".join(reasons))
+    for reason in reasons:
+        leave(reason)
+    return found
 
 
 def together(overviews: Sequence[Overview]) -> list[str]:

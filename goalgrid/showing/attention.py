@@ -10,7 +10,7 @@ from grid.store.home import State
 
 if TYPE_CHECKING:
     from results.figures.attention_map import AttentionMap
-    from runners.trial.attending import Attending
+    from runners.trial.inspection.attending import Attending
 
 EXAMPLES = 3
 """The first test images whose attention a report shows, each with its first caption."""
@@ -72,7 +72,7 @@ def _attends(trial: Trial) -> bool:
 
 def _loaded(overview: Overview, trial: Trial) -> "Attending":
     from runners.launch.jobs import jobs_for
-    from runners.trial.attending import Attending
+    from runners.trial.inspection.attending import Attending
 
     make_known(overview.grid)
     machine = jobs_for(overview.grid, [trial], overview.home, gpus=0)[0].machine

@@ -27,7 +27,7 @@ def retrieved(overview: Overview, trial_id: str) -> "RetrievalExamples":
         hint = "It is in the grid, but not done, or it has no weights." if trial_id in overview.states else ""
         raise UserError(unknown("trial", trial_id, list(known), where=f"of grid {overview.grid.name!r}", hint=hint))
     from runners.launch.jobs import jobs_for
-    from runners.trial.retrieving import Retrieving
+    from runners.trial.inspection.retrieving import Retrieving
 
     make_known(overview.grid)
     trial = known[trial_id]

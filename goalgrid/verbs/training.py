@@ -73,6 +73,7 @@ def plan(
     for grid in found if probe else ():
         _probe(Overview.of(grid, home), choice)
     of = partial(Plan.of, choice=choice, jobs=jobs, card=asked, hourly=hourly)
+    found = several.of_filter(found, home, only, lambda reason: say(f"left out: {reason}"))
     _show_plans(found, home, of, each=trials, program=as_json)
 
 
@@ -102,6 +103,7 @@ def run(
     found = several.to_train(grids, home, overrides, roots=root, weights=weights)
     choice = Choice(only, force=force, stale=stale)
     if dry_run:
+        found = several.of_filter(found, home, only, lambda reason: say(f"left out: {reason}"))
         _show_plans(found, home, partial(Plan.of, choice=choice, jobs=jobs))
     else:
         _train(
@@ -287,7 +289,7 @@ def _train(
     allow_leak: bool,
 ) -> None:
     """Train what is chosen, grid after grid, print their tables, and exit with what was reached."""
-    several.check_filter(grids, home, choice.only)
+    grids = several.of_filter(grids, home, choice.only, lambda reason: say(f"left out: {reason}"))
     states = list[State]()
     for grid in grids:
         notified = Notify(notify, grid.name, lambda message: say(f"warning: {message}"))

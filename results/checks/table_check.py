@@ -171,6 +171,8 @@ def _lines(text: str, table: Table, kind: str) -> Iterator[tuple[str, ...]]:
 
 
 def _read(path: Path) -> bytes:
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: name a written table in it, e.g. {path / 'table.tex'}.")
     try:
         return path.read_bytes()
     except OSError as error:

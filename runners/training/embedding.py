@@ -14,9 +14,8 @@ from torch import Tensor
 from grid.settings import TrialSettings
 from grid.settings.fusion import XvlmFusionSettings
 from objectives.objective import Objective
-from retrieval import evaluation
+from retrieval import evaluation, rerank
 from retrieval.evaluation import Rows
-from retrieval.fusion import rerank
 from retrieval.model import Vse
 from retrieval.prefetch import ahead
 from retrieval.scorers.sets import Sets

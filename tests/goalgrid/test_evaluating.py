@@ -120,6 +120,7 @@ def test_an_imported_checkpoint_stands_beside_the_trials(verb: Verb, few_of_flic
     said = "Published weights, evaluated here, without a seed or a training of ours: scan-published (SCAN on regions"
     assert said in shown
     assert f"imported: {trial.trial_id}: SCAN on regions with a BiGRU, scan" in verb("status", "f8k", runs=home).stdout
+    assert "  1 x imported" in verb("plan", "f8k", runs=home).stdout
     planned = json.loads(verb("plan", "f8k", "--force", "--json", runs=home).stdout)
     assert len(planned["left"]) == 4
     assert trial.trial_id not in planned["left"]

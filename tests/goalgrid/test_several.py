@@ -45,9 +45,12 @@ def test_shared_trials_are_trained_once_and_each_grid_has_its_folder(goalgrid: G
     assert {name: found["states"]["done"] for name, found in json.loads(status.stdout).items()} == {"one": 1, "two": 1}
     again = goalgrid("resume", "[ot]*", "--only", "seed=0", "--here", "--mlflow-uri", "", runs=runs)
     assert again.returncode == 0, again.stderr
-    wrong = goalgrid("run", *grids, "--only", "seed=1", "--here", "--mlflow-uri", "", runs=runs, folder=folder)
+    one = goalgrid("plan", *grids, "--only", "seed=1", runs=runs, folder=folder)
+    assert "left out: grid 'one': --only 'seed=1' names none of the grid's trials." in one.stderr
+    assert "two: 2 trials" in one.stdout
+    wrong = goalgrid("run", *grids, "--only", "seed=2", "--here", "--mlflow-uri", "", runs=runs, folder=folder)
     assert wrong.returncode == 2
-    assert "error: grid 'one': --only 'seed=1' names none of the grid's trials." in wrong.stderr
+    assert "error: grid 'one': --only 'seed=2' names none of the grid's trials." in wrong.stderr
     assert "training" not in wrong.stderr
 
 

@@ -150,8 +150,9 @@ def poolings() -> dict[str, Any]:
                     for share in ("p", "dropout"):  # which the two devices draw in other ways
                         if isinstance(getattr(module, share, None), float):
                             setattr(module, share, 0.0)
+                there_too = present.to(place)
                 device.waits.clear()
-                vectors = made(values, present.to(place))
+                vectors = made(values, there_too)
                 vectors.square().sum().backward()
                 waited = dict(device.waits)
                 found.append([part.detach().to("cpu") for part in (vectors, values.grad)])

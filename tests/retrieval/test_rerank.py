@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from grid.settings.model import ModelSettings
+from retrieval import rerank
 from retrieval.evaluation import rank_in_folds
-from retrieval.fusion import rerank
 from retrieval.model import Vse
 from tests.retrieval.test_xvlm import MODEL, WORDS
 

@@ -128,6 +128,7 @@ def test_a_killed_merge_leaves_whole_trials_and_goes_on(pair: Home, here: Home, 
         ("nothing", [], "no grid was run under"),
         ("runs", ["--grid", "dem"], "unknown grid 'dem' in .* Did you mean 'demo'"),
         ("runs", ["--runs", "."], "is the runs folder itself"),
+        ("runs", ["--root", "shapes=/nowhere"], "no folder /nowhere, which --root names"),
     ],
 )
 def test_a_wrong_merge_is_one_message(

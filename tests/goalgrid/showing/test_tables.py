@@ -49,6 +49,8 @@ def test_a_file_without_a_command_needs_the_grid(trained_pair: Home, tmp_path: P
     assert verb("table", *options, "--check", str(path), runs=trained_pair).exit_code == 0
     with pytest.raises(UserError, match=r"does not say by which command.*goalgrid table GRID --check"):
         verb("table", "--check", str(path), runs=trained_pair)
+    with pytest.raises(UserError, match="is a folder: name a written table in it"):
+        verb("table", "--check", str(tmp_path), runs=trained_pair)
     unnamed = path.rename(tmp_path / "t.txt")
     with pytest.raises(UserError, match="Give --format"):
         verb("table", *options, "--check", str(unnamed), runs=trained_pair)

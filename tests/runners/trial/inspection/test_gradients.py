@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from grid.objectives import TRAINABLE
+from grid.objectives import OURS
 from objectives import build, mining
 from objectives.triplets import BatchPairs
-from runners.trial.gradients import on_sphere
+from runners.trial.inspection.gradients import on_sphere
 
 
-@pytest.mark.parametrize("name", TRAINABLE)
+@pytest.mark.parametrize("name", OURS)
 def test_tangents_equal_autograd_through_the_normalisation(name: str) -> None:
     generator = torch.Generator().manual_seed(2)
     free = [torch.randn(5, 4, generator=generator, dtype=torch.float64) for _ in "xy"]

@@ -1,0 +1,1 @@
+"""What a finished trial shows beside its record: attention, examples, gradients."""
