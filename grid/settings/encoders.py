@@ -523,7 +523,7 @@ class BertLayersSettings(TextEncoderSettings):
 
     @property
     def tokenizer(self) -> Pretrained | None:
-        return None if self.pieces == RANDOM else Pretrained.model_validate({"weights": self.pieces})
+        return None if self.pieces == RANDOM else Pretrained(weights=self.pieces, architecture={})
 
     @model_validator(mode="after")
     def _heads_share_the_width(self) -> Self:

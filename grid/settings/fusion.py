@@ -35,7 +35,7 @@ class XvlmFusionSettings(Settings):
     @property
     def file(self) -> PretrainedFile | None:
         """The file of weights with which the whole model begins; None: it begins at random."""
-        return None if self.weights == RANDOM else PretrainedFile.model_validate({"weights": self.weights})
+        return None if self.weights == RANDOM else PretrainedFile(weights=self.weights, architecture={})
 
 
 FusionSettings = Annotated[NoFusionSettings | XvlmFusionSettings, Field(discriminator="kind")]
