@@ -8,7 +8,7 @@ them. `SwinEncoder` itself gives what the joint space has: a linear layer on the
 """
 
 import torch
-from jaxtyping import Bool, Float, Int, UInt8
+from jaxtyping import Bool, Float, Int, Shaped, UInt8
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -181,7 +181,7 @@ class SwinEncoder(nn.Module):
         return self.project(self.tokens(images)[:, 0])
 
 
-def _windows(picture: Float[Tensor, "b h h d"], side: int) -> Float[Tensor, "b w n d"]:
+def _windows(picture: Shaped[Tensor, "b h h d"], side: int) -> Shaped[Tensor, "b w n d"]:
     count = picture.shape[1] // side
     cells = picture.unflatten(1, (count, side)).unflatten(3, (count, side))  # (b, rows, side, columns, side, d)
     return cells.transpose(2, 3).flatten(3, 4).flatten(1, 2)
