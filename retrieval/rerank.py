@@ -64,6 +64,10 @@ class ShortLists:
         return i2t, _ranks(of_text, self.t2i == image_of_text[:, None])
 
 
+Fold = tuple[ShortLists, np.ndarray, np.ndarray]
+"""The short lists of a part of a split, and the rows of its images and captions in the split."""
+
+
 @dataclass(frozen=True, eq=False)
 class PackedStates:
     """Captions for the fusion encoder: the states behind its first attention, which sees no image, without padding.
@@ -109,7 +113,7 @@ class PackedStates:
 def pair_scores(
     fusion: FusionEncoder,
     captions: PackedStates,
-    images: Iterable[Float[Tensor, "b m c"]],
+    images: Iterable[Float[Tensor, "_ m c"]],
     pairs: Int[np.ndarray, " p"],
     beat: Callable[[], None] = lambda: None,
 ) -> Float[np.ndarray, " p"]:
@@ -135,7 +139,7 @@ def pair_scores(
 
 def two_stage_ranks(
     first: Sequence[Ranks],
-    lists: Sequence[Sequence[tuple[ShortLists, Int[np.ndarray, " i"], Int[np.ndarray, " t"]]]],
+    lists: Sequence[Sequence[Fold]],
     image_of_text: Int[np.ndarray, " t"],
     score: Callable[[Int[np.ndarray, " p"]], Float[np.ndarray, " p"]],
     k: int,
@@ -168,7 +172,7 @@ def folds_of(
     image_of_text: Int[np.ndarray, " t"],
     k: int,
     fold: int | None,
-) -> list[tuple[ShortLists, Int[np.ndarray, " i"], Int[np.ndarray, " t"]]]:
+) -> list[Fold]:
     """The short lists of each fold of so many images, with the rows of its images and captions; None: of the whole."""
     found = []
     for start in range(0, len(image), fold or len(image)):
