@@ -60,7 +60,7 @@ def assert_as_if_nothing_happened(home: Home, undisturbed: Home, grid: str = "de
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("recipe", "epochs"), [("xvlm-tiny", 6), ("clip-tiny", 300)])
+@pytest.mark.parametrize(("recipe", "epochs"), [("xvlm-tiny", 6), ("clip-tiny", 100)])
 def test_a_launch_of_pretrained_models_is_killed_and_ends_in_the_same_table(
     recipe: str, epochs: int, goalgrid: Goalgrid, few_of_flickr8k: Path, tmp_path: Path
 ) -> None:
