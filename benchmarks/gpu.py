@@ -64,8 +64,9 @@ from retrieval.splits.pairs import Pairs, Split
 from runners.gpu import memory_probe
 from runners.gpu.estimate import Shapes, estimate
 from runners.training.inputs import Batch, Inputs, batches, prepare
-from runners.training.learner import Learner, objective_of, optimizer
+from runners.training.learner import Learner, objective_of
 from runners.training.machine import Machine
+from runners.training.optimizers.groups import optimizer
 from runners.training.trainer import Trainer
 
 

@@ -27,7 +27,8 @@ from runners.gpu.memory_probe import heavy
 from runners.gpu.trace import Trace, Unfilled, Work, emptied, without_data
 from runners.training.embedding import EMBED_BATCH, TILE
 from runners.training.inputs import Batch, Inputs
-from runners.training.learner import Learner, optimizer, precision
+from runners.training.learner import Learner, precision
+from runners.training.optimizers.groups import optimizer
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "google-bert/bert-base-uncased": {"model_type": "bert"},

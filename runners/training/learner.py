@@ -24,7 +24,8 @@ from retrieval.twins import Twins
 from runners.training import checkpoints
 from runners.training.collectives import ALONE, Exchange
 from runners.training.inputs import Batch, Epoch, Inputs, batches
-from runners.training.optimizers.ranger import Ranger
+from runners.training.optimizers.groups import optimizer
+from runners.training.optimizers.schedules import learning_rate, linear_rate, ramp
 from runners.training.per_pair.clean_probability import CleanProbabilities
 from runners.training.per_pair.meta_weights import MetaWeights
 from runners.training.synced_batchnorm import synchronised
@@ -335,42 +336,6 @@ def objective_of(settings: TrialSettings, device: torch.device) -> Objective:
         return objectives.build(goal.name, variant=goal.variant, **goal.parameters).to(device)
 
 
-def learning_rate(train: TrainSettings, epoch: int) -> float:
-    """Learning rate of the heads in an epoch, counted from 0.
-
-    >>> train = TrainSettings(epochs=3, lr=0.01, decay_every=2, decay_factor=0.5)
-    >>> [learning_rate(train, epoch) for epoch in range(3)]
-    [0.01, 0.01, 0.005]
-    """
-    return train.lr * train.decay_factor ** (epoch // train.decay_every)
-
-
-def linear_rate(train: TrainSettings, epoch: int, step: int, steps: int) -> float:
-    """Learning rate of the heads in a step: from 0 up in the first `rise_share` of all steps, then down to 0. X-VLM.
-
-    Args:
-        step: within the epoch, counted from 0.
-        steps: of an epoch.
-
-    >>> train = TrainSettings(epochs=2, lr=0.4, schedule="linear", rise_share=0.25)
-    >>> [round(linear_rate(train, epoch, step, 4), 3) for epoch in range(2) for step in range(4)]
-    [0.0, 0.2, 0.4, 0.333, 0.267, 0.2, 0.133, 0.067]
-    """
-    total, done = train.epochs * steps, epoch * steps + step
-    rise = int(train.rise_share * total)
-    return train.lr * (done / rise if done < rise else (total - done) / (total - rise))
-
-
-def ramp(train: TrainSettings, epoch: int, share: float) -> float:
-    """Factor of the loss: rises from 0 to 1 in the epochs after the frozen ones, else 1. VSE-infinity's grid recipes.
-
-    Args:
-        share: of the epoch trained so far, from 0 to 1.
-    """
-    since = epoch - train.frozen_epochs
-    return (since + share) / train.ramp_epochs if 0 <= since < train.ramp_epochs else 1.0
-
-
 def set_tf32(train: TrainSettings) -> None:
     """Have this process compute in TF32 on a GPU or not. torch's own default is TF32 for cuDNN's layers alone."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = train.tf32
@@ -379,38 +344,3 @@ def set_tf32(train: TrainSettings) -> None:
 def precision(settings: TrialSettings, device: torch.device) -> torch.autocast:
     """Autocast of encoders to bfloat16 where the recipe says so; objectives switch it off for themselves."""
     return torch.autocast(device.type, torch.bfloat16, enabled=settings.train.precision == "bf16")
-
-
-UNDECAYED = {"none": (), "biases-and-norms": ("bias", "LayerNorm.", "norm.", "norm1.", "norm2.")}
-"""By `train.undecayed`: parts of the names of weights without weight decay.
-
-As X-VLM has them: the tables of position biases are among them, and the norm within the head of the fusion encoder is
-not.
-"""
-
-
-def optimizer(model: Vse, objective: Objective, train: TrainSettings) -> torch.optim.Optimizer:
-    """The optimiser with a group for each of `Vse.groups`; each group holds the factor of its learning rate.
-
-    What has no weight decay has a group of its own. So has what the objective learns: it has the rate of the heads and
-    no weight decay, as SigLIP.
-    """
-    factors = {"heads": 1.0, "image": train.image_lr_factor, "text": train.text_lr_factor}
-    spared = UNDECAYED[train.undecayed]
-    bare = {weight for name, weight in model.named_parameters() if any(part in name for part in spared)}
-    groups = list[dict[str, Any]]()
-    for kind, members in model.groups().items():
-        decayed = {"params": [weight for weight in members if weight not in bare]}
-        without = {"params": [weight for weight in members if weight in bare], "weight_decay": 0.0}
-        groups += [{**group, "factor": factors[kind]} for group in (decayed, without) if group["params"]]
-    if own := list(objective.parameters()):
-        groups.append({"params": own, "weight_decay": 0.0, "factor": 1.0})
-    return OPTIMIZERS[train.optimizer](groups, lr=train.lr, betas=(0.9, train.beta2), weight_decay=train.weight_decay)
-
-
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "adam": partial(torch.optim.Adam, fused=True),
-    "adamw": partial(torch.optim.AdamW, fused=True),
-    "ranger": lambda groups, betas, **options: Ranger(groups, **options),  # with its published betas
-}
-"""Each optimiser by its name in `train.optimizer`."""

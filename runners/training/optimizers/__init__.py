@@ -1,1 +1,1 @@
-"""Optimisers that torch does not have."""
+"""How weights are updated: optimisers, their groups of weights, and the schedules of rates."""

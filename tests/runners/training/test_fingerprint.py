@@ -84,9 +84,9 @@ OTHER = {
         "default_generator.manual_seed(seed)",
         "default_generator.manual_seed(seed + 1)",
     ),
-    "the schedule": ("runners/training/learner.py", "epoch // train", "(epoch + 1) // train"),
+    "the schedule": ("runners/training/optimizers/schedules.py", "epoch // train", "(epoch + 1) // train"),
     "the loop": ("runners/training/learner.py", "set_to_none=True", "set_to_none=False"),
-    "the optimiser": ("runners/training/learner.py", "fused=True", "fused=False"),
+    "the optimiser": ("runners/training/optimizers/groups.py", "fused=True", "fused=False"),
     "the order of batches": (
         "runners/training/inputs.py",
         "torch.randperm(len(learnt)",
@@ -294,11 +294,11 @@ def test_the_fingerprint_is_of_the_code_that_was_imported_whatever_is_written_la
         "from results.records import provenance\n"
         "from grid.expansion import expand\nfrom grid.gridfile import load\n"
         "if {late}:\n"
-        "    path = Path('runners/training/learner.py')\n"
+        "    path = Path('runners/training/optimizers/groups.py')\n"
         "    path.write_text(path.read_text().replace('fused=True', 'fused=False'))\n"
         "print(code_fingerprint(expand(load('demo'))[0].trials[0].shared), worker.PROGRAM)\n"
     )
-    with edited(copy, ("runners/training/learner.py", "", "")):  # which is as before afterwards
+    with edited(copy, ("runners/training/optimizers/groups.py", "", "")):  # which is as before afterwards
         told = [
             subprocess.run(
                 [sys.executable, "-c", script.format(late=late)],

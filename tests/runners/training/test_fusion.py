@@ -7,8 +7,9 @@ import torch
 
 from grid.errors import UserError
 from runners.training.inputs import check_replicas
-from runners.training.learner import Learner, linear_rate
+from runners.training.learner import Learner
 from runners.training.machine import Machine
+from runners.training.optimizers.schedules import linear_rate
 
 from .test_trainer import settings_of, trainer_in
 

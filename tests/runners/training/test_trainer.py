@@ -24,8 +24,8 @@ from results.records.history import LOGGED
 from retrieval.evaluation import Ranks
 from runners.training import checkpoints
 from runners.training.inputs import Batch, batches, prepare
-from runners.training.learner import ramp
 from runners.training.machine import Machine
+from runners.training.optimizers.schedules import ramp
 from runners.training.per_pair.clean_probability import clean_probability
 from runners.training.progress import Cadence
 from runners.training.trainer import Hooks, NonFinite, Preempted, Trainer
