@@ -7,6 +7,8 @@ them; each of these attends to tokens of another width, which `transformers` can
 has: a linear layer on the state of the first token.
 """
 
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -129,12 +131,9 @@ class BertLayers(nn.Module):
             raise UserError(
                 f"a caption has {ids.shape[1]} tokens, and BERT reads {POSITIONS}: lower dataset.max_words."
             )
-        tables = self.embeddings
-        assert isinstance(tables, nn.ModuleDict)
-        words = tables["word_embeddings"](ids)
-        positions = tables["position_embeddings"].get_parameter("weight")[: ids.shape[1]]
-        kind = tables["token_type_embeddings"].get_parameter("weight")[0]
-        states = self.dropout(tables["LayerNorm"](words + positions + kind))
+        tables: Any = self.embeddings
+        words, positions = tables["word_embeddings"](ids), tables["position_embeddings"].weight[: ids.shape[1]]
+        states = self.dropout(tables["LayerNorm"](words + positions + tables["token_type_embeddings"].weight[0]))
         mask = caption_mask(ids.shape[1], lengths, ids.device)
         for layer in self.layers:
             states = layer(states, mask)
