@@ -1,4 +1,4 @@
-"""A GPU put to the test, in blocks of which each is useful alone: `python benchmarks/gpu.py`, about 15 minutes.
+"""A GPU put to the test, in blocks of which each is useful alone: `python benchmarks/gpu.py`, about 20 minutes.
 
 Each block runs in a process of its own under a time limit; one that fails or takes too long leaves the others alone.
 All that they print goes into one JSON file (`--output`, gpu.json); docs/gpu.md says how to send it in. Without a GPU,
@@ -9,6 +9,9 @@ tests       the tests that are skipped without a GPU
 recipes     20 steps of each small recipe: the loss beside the CPU's, and how often a step waits for the GPU
 recurrent   a GRU under bfloat16: the format of its states, and its gradient beside float32's
 repeat      two equal trainings: how far their weights are apart, which on a GPU need not be 0
+resume      a training that was cut off in mid-epoch beside two that were not
+failures    a trial beyond its share and a GPU that fails for good, beside two trials that must not notice
+replicas    two replicas over gloo on one GPU beside one process
 estimate    the estimate of `goalgrid plan --device` beside the real peak of the same steps
 objectives  as `objectives.py`, and what they take beyond their inputs
 step        the trainer's step beside a step written for speed: fused Adam, clipping, batches pinned and read ahead
@@ -16,6 +19,7 @@ evaluation  as `evaluation.py`, both tile sizes
 memory      the probe's prediction for one trial, from three steps on the longest captions, beside a whole epoch's peak
 tf32        a product and a GRU with TF32 off and on
 profile     the operations of the trainer's step that take most time
+flickr8k    with `--root DIR`: a small grid on its features, and the hours that `plan --device` says before
 
 Times are between CUDA events, medians, after everything before has ended. The step: VSE++'s heads, a GRU of 1,024 units
 and a linear map on 2,048 values of an image, batches of 128.
@@ -24,6 +28,8 @@ and a linear map on 2,048 values of an image, batches of 128.
 import argparse
 import gc
 import json
+import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -40,6 +46,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import evaluation
+import gpu_launches
 import measuring
 import numpy as np
 import torch
@@ -146,6 +153,11 @@ def inputs_of(size: Size, device: str) -> Inputs:
     settings, pairs = settings_of(size), Pairs(*(split(size.images // part, size) for part in (1, 10, 10)))
     held = Content("random", "random", ())
     return Inputs.prepare(pairs, settings.dataset, settings.model.text, held, Machine(gpu=device == "cuda"))
+
+
+def one_of(size: Size, device: str) -> tuple[TrialSettings, Inputs]:
+    """A trial of this size, and what it reads."""
+    return settings_of(size), inputs_of(size, device)
 
 
 def objective_rows(batch: int, device: str, rounds: int) -> list[str]:
@@ -325,18 +337,6 @@ def recurrent_rows(device: str, size: Size) -> list[str]:
     return [measuring.row("GRU under bf16", f"{kinds[1]}, gradient {apart:.1e} from float32's", peer=kinds[0])]
 
 
-def repeat_rows(size: Size, device: str) -> list[str]:
-    """Two equal trainings of an epoch."""
-    weights = list[dict[str, torch.Tensor]]()
-    for _ in range(2):
-        with tempfile.TemporaryDirectory() as name:
-            trainer = Trainer(settings_of(size), inputs_of(size, device), TrialFolder(Path(name)))
-            trainer.fit()
-            weights.append({key: value.float().cpu() for key, value in trainer.model.weights().items()})
-    apart = max(float((weights[0][key] - weights[1][key]).abs().max()) for key in weights[0])
-    return [measuring.row("two equal trainings", f"weights at most {apart:.1e} apart", limit="0, as on a CPU")]
-
-
 def estimate_rows(size: Size) -> list[str]:
     """Two steps: what the estimate says, and what the allocator of the GPU holds."""
     settings = memory_probe.heavy(settings_of(size))
@@ -398,18 +398,23 @@ class Block:
         rows: measures, by the device and the sizes.
         seconds: its time limit.
         needs_gpu: whether it says nothing on a CPU.
+        needs_root: whether it reads Flickr8k.
     """
 
     rows: Callable[[str, dict[str, Any]], list[str]]
     seconds: int
     needs_gpu: bool = False
+    needs_root: bool = False
 
 
 BLOCKS = {
     "tests": Block(lambda device, chosen: test_rows(), 600, needs_gpu=True),
     "recipes": Block(lambda device, chosen: recipe_rows(device, chosen["steps"]), 300),
     "recurrent": Block(lambda device, chosen: recurrent_rows(device, chosen["size"]), 60),
-    "repeat": Block(lambda device, chosen: repeat_rows(chosen["size"], device), 120),
+    "repeat": Block(lambda device, chosen: gpu_launches.repeat_rows(*one_of(chosen["size"], device)), 120),
+    "resume": Block(lambda device, chosen: gpu_launches.resume_rows(*one_of(chosen["size"], device)), 180),
+    "failures": Block(lambda device, chosen: gpu_launches.failure_rows(device), 300),
+    "replicas": Block(lambda device, chosen: gpu_launches.replica_rows(device), 180),
     "estimate": Block(lambda device, chosen: estimate_rows(chosen["size"]), 120, needs_gpu=True),
     "objectives": Block(
         lambda device, chosen: [
@@ -422,23 +427,36 @@ BLOCKS = {
     "memory": Block(lambda device, chosen: memory_rows(chosen["size"], device), 180),
     "tf32": Block(lambda device, chosen: tf32_rows(chosen["rounds"]), 60, needs_gpu=True),
     "profile": Block(lambda device, chosen: profile_rows(chosen["size"], device, chosen["steps"]), 120),
+    "flickr8k": Block(
+        lambda device, chosen: gpu_launches.grid_rows(chosen["root"], device, small=chosen["small"]),
+        600,
+        needs_root=True,
+    ),
 }
 
 
-def apart(name: str, device: str, *, small: bool) -> dict[str, Any]:
+def apart(name: str, device: str, root: Path | None, *, small: bool) -> dict[str, Any]:
     """Run a block in a process of its own; how it ended, its rows and all that it printed."""
     block = BLOCKS[name]
     missing = not torch.cuda.is_available()
     if missing and (block.needs_gpu or device == "cuda"):
         return {"state": "needs a GPU", "seconds": 0.0, "rows": [], "said": ""}
+    if block.needs_root and root is None:
+        return {"state": "needs --root", "seconds": 0.0, "rows": [], "said": ""}
     command = [sys.executable, __file__, "--block", name, "--device", device, *(["--small"] if small else [])]
+    command += ["--root", str(root)] if root else []
     began = time.monotonic()
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=block.seconds)
-        state, said = ("done" if not done.returncode else "broke off"), done.stdout + done.stderr[-4000:]
-    except subprocess.TimeoutExpired as late:
+        out, err = process.communicate(timeout=block.seconds)
+        state = "broke off" if process.returncode else "done"
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)  # also what the block has started
+        out, err = process.communicate()
         state = f"took more than {block.seconds} s"
-        said = late.stdout.decode() if isinstance(late.stdout, bytes) else late.stdout or ""
+    said = out + err[-4000:]
     rows = [line for line in said.splitlines() if line.startswith("| ")]
     return {"state": state, "seconds": time.monotonic() - began, "rows": rows, "said": said}
 
@@ -449,23 +467,25 @@ def main() -> int:
     parser.add_argument("--device", default="cuda", choices=["cpu", "cuda"])
     parser.add_argument("--small", action="store_true", help="tiny sizes, to see that it runs")
     parser.add_argument("--only", nargs="+", choices=list(BLOCKS), default=list(BLOCKS), metavar="BLOCK")
+    parser.add_argument("--root", type=Path, help="of Flickr8k with features, as docs/flickr8k.md says")
     parser.add_argument("--output", type=Path, default=Path("gpu.json"), help="the file to send in")
     parser.add_argument("--block", choices=list(BLOCKS), help=argparse.SUPPRESS)
     given = parser.parse_args()
     torch.set_num_threads(1)
     if given.block:
-        measuring.show(BLOCKS[given.block].rows(given.device, SMALL if given.small else WHOLE))
+        chosen = {**(SMALL if given.small else WHOLE), "root": given.root, "small": given.small}
+        measuring.show(BLOCKS[given.block].rows(given.device, chosen))
         return 0
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
     measuring.begin("torch", note=gpu)
     found = dict[str, dict[str, Any]]()
     for name in given.only:
-        found[name] = apart(name, given.device, small=given.small)
+        found[name] = apart(name, given.device, given.root, small=given.small)
         measuring.show(found[name]["rows"])
         print(f"{name}: {found[name]['state']}, {found[name]['seconds']:.0f} s", file=sys.stderr, flush=True)
         about = environment("cuda" if gpu else "cpu", gpu, 1)
         given.output.write_text(json.dumps({"environment": about, "blocks": found}, indent=1), encoding="utf-8")
-    return int(any(block["state"] not in ("done", "needs a GPU") for block in found.values()))
+    return int(any(block["state"] not in ("done", "needs a GPU", "needs --root") for block in found.values()))
 
 
 if __name__ == "__main__":
