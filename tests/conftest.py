@@ -31,7 +31,7 @@ PAPERS = Path(os.environ.get("GOALGRID_PAPERS", ROOT.parent / "shared" / "papers
 
 SMALL = (
     "--set", 'recipes=["cnn-bow"]', "--set", "train.epochs=2", "--set", "train.batch_size=500",
-    "--set", "model.image.size=16", "--set", "model.dim=32", "--set", "train.trace_every=5", "--set", "name=demo",
+    "--set", "model.image.size=16", "--set", "model.dim=32", "--set", "name=demo",
 )  # fmt: skip
 """Overrides that make a trial of `demo` take half a second, and all of it train: nothing is frozen.
 
@@ -104,6 +104,18 @@ def trained(goalgrid: Goalgrid, tmp_path_factory: pytest.TempPathFactory) -> Hom
         assert finished.returncode == 0, finished.stderr
 
     return Home(made_once("trained", tmp_path_factory, train))
+
+
+@pytest.fixture(scope="session")
+def traced(goalgrid: Goalgrid, tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """The grid of `trained`, with the values of every fifth step."""
+    axes = ("--set", 'objectives=["con_con","sig-ms_cir"]', "--set", "seeds=[0,1]", "--set", "train.trace_every=5")
+
+    def train(folder: Path) -> None:
+        finished = goalgrid("run", "demo", "--here", *axes, *SMALL, runs=folder)
+        assert finished.returncode == 0, finished.stderr
+
+    return Home(made_once("traced", tmp_path_factory, train))
 
 
 @pytest.fixture

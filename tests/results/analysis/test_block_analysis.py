@@ -261,7 +261,7 @@ def test_a_sentence_says_what_was_found(matrix: list[Cell]) -> None:
 
 
 @pytest.fixture(scope="module")
-def studies(trained: Home) -> Mapping[str, list[Study]]:
+def studies(traced: Home) -> Mapping[str, list[Study]]:
     """Of the trained 2 x 2 grid, of the matrix with made-up histories, and of cells that papers report."""
     small = expand(load("demo", ["seeds=[0,1]", *(word for word in SMALL if word != "--set")]))
     whole = cells_of("seeds=[0,1]")
@@ -271,12 +271,12 @@ def studies(trained: Home) -> Mapping[str, list[Study]]:
         trial: {name: {1: 0.27 + 0.001 * (place % 37), 2: 0.3} for name in names}
         for place, trial in enumerate(scores.rows)
     }
-    (part,) = (study.part for study in Study.read(small, Scores.read(small, trained), trained))
-    made = Study(replace(part, cells={cell.objective: cell for cell in whole}), scores, histories, trained)
+    (part,) = (study.part for study in Study.read(small, Scores.read(small, traced), traced))
+    made = Study(replace(part, cells={cell.objective: cell for cell in whole}), scores, histories, traced)
     published = expand(load("goal-table3-coco", ['recipes=["vsepp-r152"]']))
-    reported = [Study(part, records(published)[0], {}, trained) for part in parts_of(published)]
+    reported = [Study(part, records(published)[0], {}, traced) for part in parts_of(published)]
     return {
-        "partial": Study.read(small, Scores.read(small, trained), trained),
+        "partial": Study.read(small, Scores.read(small, traced), traced),
         "whole": [made],
         "published": reported,
     }

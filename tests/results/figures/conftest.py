@@ -1,4 +1,4 @@
-"""The trained grid as figures see it."""
+"""The traced grid as figures see it."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from ...conftest import SMALL
 
 
 @pytest.fixture(scope="module")
-def study(trained: Home) -> Study:
+def study(traced: Home) -> Study:
     cells = expand(load("demo", ["seeds=[0,1]", *(word for word in SMALL if word != "--set")]))
-    (found,) = Study.read(cells, Scores.read(cells, trained), trained)
+    (found,) = Study.read(cells, Scores.read(cells, traced), traced)
     return found

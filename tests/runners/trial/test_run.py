@@ -57,7 +57,7 @@ def test_a_finished_trial_leaves_a_whole_record(tmp_path: Path, small_trial: Tri
     assert set(record.SCHEMA.names) == set(row.index)
     assert sorted(path.name for path in folder.path.iterdir()) == [
         "attempts", "best.ckpt", "done", "environment.json", "history.jsonl", "record.parquet", "settings.json",
-        "trace.parquet", "triplets.parquet", "vocabulary.json",
+        "vocabulary.json",
     ]  # fmt: skip
     (attempt,) = folder.attempts()
     assert attempt.outcome() == "done"
