@@ -208,9 +208,3 @@ def test_figures_are_drawn_by_name(trained: Home, tmp_path: Path, goalgrid: Goal
     assert (nothing.returncode, "nothing to draw for paper" in nothing.stderr) == (0, True)
     wrong = goalgrid("figures", "demo", "matrix", "--reference", "2ad-figureA1", runs=trained.path)
     assert "belong to training" in wrong.stderr
-
-
-def test_an_export_holds_figures_and_effects(trained: Home, tmp_path: Path, goalgrid: Goalgrid) -> None:
-    assert goalgrid("export", "demo", str(tmp_path / "all"), runs=trained.path).returncode == 0
-    names = {str(path.relative_to(tmp_path / "all")) for path in (tmp_path / "all").rglob("*")}
-    assert {"effects.md", "figures/training-cnn-bow-on-shapes.pdf", "tables/goal.tex"} <= names

@@ -101,6 +101,8 @@ def test_an_export_stands_on_its_own(trained: Home, tmp_path: Path, goalgrid: Go
     check = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=target, capture_output=True, text=True)
     assert check.returncode == 0, check.stdout
     assert len(pd.read_parquet(target / "records.parquet")) == 4
+    assert (target / "effects.md").exists()
+    assert (target / "figures" / "training-cnn-bow-on-shapes.pdf").exists()
     assert {path.suffix for path in (target / "tables").iterdir()} == {".tex", ".md", ".csv", ".html", ".parquet"}
     assert goalgrid("plan", str(target / "grid.toml"), runs=trained.path).stdout.startswith("demo: 4 trials: 4 done")
     refused = goalgrid("export", "demo", str(target), runs=trained.path)

@@ -19,7 +19,7 @@ from tests.conftest import ROOT
 from tests.retrieval.video import made
 
 FOLDER = ROOT / "tests" / "pretended_gpu"
-SHORT = ("objectives", "poolings", "recipe:cnn-gru", "resumed:cnn-gru", "trial:cnn-gru", "probe:cnn-gru")
+SHORT = ("objectives", "poolings", "recipe:cnn-gru", "trial:cnn-gru")
 """What the fast tests read, from one process."""
 ENSEMBLES = ("bfan-tiny", "scan-tiny", "sgraf-tiny", "vse-2ad-rgp-tiny")
 """They train nothing."""
@@ -100,10 +100,16 @@ def test_a_recipe_equals_the_cpus_and_its_steps_wait_once(short: dict[str, Any])
     assert found["gpu"]["metrics"] == pytest.approx(found["cpu"]["metrics"], abs=2)
 
 
-def test_a_training_cut_off_in_mid_epoch_goes_on_to_the_bit(short: dict[str, Any]) -> None:
-    assert short["resumed:cnn-gru"]["weights"] > 10
-    assert short["resumed:cnn-gru"]["differ"] == []
-    assert short["resumed:cnn-gru"]["restoring"] == 0, "a checkpoint was read to the GPU, where it has no room"
+@pytest.mark.slow
+def test_a_training_cut_off_goes_on_to_the_bit_and_the_probe_finds_a_need(
+    rehearsed: Callable[..., dict[str, Any]],
+) -> None:
+    resumed, probe = rehearsed("resumed:cnn-gru", "probe:cnn-gru").values()
+    assert resumed["weights"] > 10
+    assert resumed["differ"] == []
+    assert resumed["restoring"] == 0, "a checkpoint was read to the GPU, where it has no room"
+    assert probe["problem"] == ""
+    assert probe["alone"][0] > 2**20
 
 
 def check_trial(trial: dict[str, Any]) -> None:
@@ -115,13 +121,11 @@ def check_trial(trial: dict[str, Any]) -> None:
         assert apart <= (1 if key.endswith("_ranks") else 1e-5), key
 
 
-def test_a_trial_and_its_evaluation_equal_the_cpus_and_the_probe_finds_a_need(short: dict[str, Any]) -> None:
+def test_a_trial_and_its_evaluation_equal_the_cpus(short: dict[str, Any]) -> None:
     trial = short["trial:cnn-gru"]
     check_trial(trial)
     assert trial["apart"].keys() >= {"images", "texts", "i2t_ranks", "t2i_ranks"}
     assert trial["tf32"] == [False, False]  # cuDNN's layers would compute in it
-    assert short["probe:cnn-gru"]["problem"] == ""
-    assert short["probe:cnn-gru"]["alone"][0] > 2**20
 
 
 @pytest.mark.slow

@@ -142,6 +142,7 @@ def test_parts_of_a_batch_are_those_of_the_whole() -> None:
     assert all(part.owners.tolist() == whole.owners.tolist() for part in parts)
 
 
+@pytest.mark.slow
 def test_going_on_with_more_or_fewer_replicas_and_from_their_checkpoint(tmp_path: Path, few_of_flickr8k: Path) -> None:
     """To the bit, as long as their number stays; else it is said that dropout differs."""
     dropout = "model.image.size=16", "model.text.encoder=gru", "model.text.dropout=0.3"
