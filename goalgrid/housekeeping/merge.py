@@ -216,7 +216,18 @@ def _take(
 def _copy(there: TrialFolder, copy: TrialFolder) -> None:
     """The files that a finished trial is read by, and the logs of its attempts; not `done`."""
     copy.attempts_folder.mkdir(parents=True)
-    for name in ("settings", "environment", "imported", "vocabulary", "history", "best_checkpoint", "record"):
+    for name in (
+        "settings",
+        "environment",
+        "imported",
+        "vocabulary",
+        "history",
+        "trace",
+        "triplets",
+        "pooling",
+        "best_checkpoint",
+        "record",
+    ):
         source: Path = getattr(there, name)
         if source.exists():
             shutil.copyfile(source, getattr(copy, name))

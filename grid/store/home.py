@@ -57,6 +57,8 @@ class TrialFolder:
     """The values of single steps, of a trial with `train.trace_every`."""
     triplets = Below("triplets.parquet")
     """Where the triplets of the validation split lie, epoch by epoch, of such a trial."""
+    pooling = Below("pooling.parquet")
+    """What the poolings of its selected checkpoint learnt, of a trial with GPO or ADPOOL."""
     error = Below(_ERROR)
     attempts_folder = Below(_ATTEMPTS)
     origin = Below("origin.json")

@@ -18,8 +18,7 @@ from results.analysis.effects_text import document, found
 from results.analysis.query_bootstrap import QueryRanks
 from results.analysis.table_marks import marked
 from results.figures import Study
-from results.figures.attention_map import AttentionMap
-from results.figures.retrieved import RetrievalExamples
+from results.figures.of_trial import AttentionMap, RetrievalExamples
 from results.layouts import arrange, natural
 from results.layouts.captions import METRIC_NAMES
 from results.pages import page

@@ -11,8 +11,7 @@ from grid.errors import UserError, unknown
 from grid.listed import members
 from grid.store.files import written_aside
 from results.figures import steps, training
-from results.figures.attention_map import AttentionMap
-from results.figures.retrieved import RetrievalExamples
+from results.figures.of_trial import AttentionMap, RetrievalExamples
 from results.figures.study import FigureKind, Study
 from results.figures.style import FORMATS, drawing, encoded
 from results.reference import curves

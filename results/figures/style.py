@@ -140,7 +140,7 @@ def over_epochs(
         for axes, lines in zip(line, columns.values(), strict=True):
             for label, name in lines.items():
                 if study.trials(name):
-                    handles[label] = _curve(axes, study, name, quantity, styles[label])
+                    handles[label] = curve(axes, study, name, quantity, styles[label])
                 if reference and reference.quantity == quantity and name in reference.lines:
                     printed = {**styles[label], "linestyle": "none", "markersize": 3, "fillstyle": "none"}
                     handles[f"{label}, {reference.source}"] = axes.plot(
@@ -176,7 +176,8 @@ def _spread_out(axes: Axes) -> None:
         axes.set_yscale("log")
 
 
-def _curve(axes: Axes, study: Study, name: str, quantity: str, style: dict[str, Any]) -> Any:
+def curve(axes: Axes, study: Study, name: str, quantity: str, style: dict[str, Any]) -> Any:
+    """Draw the mean of a cell's trials with its band; returns the line."""
     epochs, values = study.curve(name, quantity)
     look = {**style, "markersize": 3.2, "linewidth": 1.4, "markevery": max(1, len(epochs) // 8)}
     mean = values.mean(axis=0)

@@ -1,4 +1,4 @@
-"""The values of single steps that a trial with `train.trace_every` keeps beside its record: a sealed Parquet file."""
+"""What a trial keeps beside its record: values of steps, triplets, what a pooling learnt. Sealed Parquet files."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from results.records import sealed
 
 
 def write(path: Path, rows: Iterable[Mapping[str, float]]) -> None:
-    """Write a row a step, with "epoch", "step" and what was measured; nothing where no step was kept.
+    """Write rows of values: a row a step, with "epoch" and "step", or a row a "rank"; nothing where there is no row.
 
     Raises:
         UserError: the disk is full or read-only.
@@ -20,7 +20,7 @@ def write(path: Path, rows: Iterable[Mapping[str, float]]) -> None:
     if not (steps := list(rows)):
         return
     names = dict.fromkeys(name for row in steps for name in row)
-    kinds = {name: pa.int64() if name in ("epoch", "step") else pa.float64() for name in names}
+    kinds = {name: pa.int64() if name in ("epoch", "step", "rank") else pa.float64() for name in names}
     columns = {name: pa.array([row.get(name) for row in steps], kinds[name]) for name in names}
     with written_aside(path, durable=False) as aside:
         aside.write_bytes(sealed.dumped(pa.table(columns), compression="zstd"))
@@ -63,14 +63,17 @@ def read_densities(path: Path) -> tuple[dict[int, list[int]], list[float]]:
     return counts, columns.get("weight", [])[: len(next(iter(counts.values()), []))]
 
 
-def read(path: Path) -> dict[str, dict[int, float]]:
-    """Values by name, then by step; nothing where the trial kept none.
+def read(path: Path, along: str = "step") -> dict[str, dict[int, float]]:
+    """Values by name, then by step or by rank; nothing where the trial kept none.
+
+    Args:
+        along: what counts the rows, "step" or "rank".
 
     Raises:
         UserError: the file cannot be read.
     """
     columns = _columns(path)
-    steps = columns.pop("step", [])
+    steps = columns.pop(along, [])
     return {
         name: {step: value for step, value in zip(steps, values, strict=True) if value is not None}
         for name, values in columns.items()

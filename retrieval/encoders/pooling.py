@@ -126,8 +126,11 @@ class Gpo(nn.Module):
         self.score = nn.Linear(self.WIDTH, 1, bias=False)
 
     def forward(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
-        weight = self.weights(values.shape[1])[present.sum(dim=1) - 1]
-        return (descending(values, present) * weight[..., None]).sum(dim=1)
+        return (descending(values, present) * self.theta(values, present)[..., None]).sum(dim=1)
+
+    def theta(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+        """Weight of the k-th largest members of each set, 0 beyond its size."""
+        return self.weights(values.shape[1])[present.sum(dim=1) - 1]
 
     def weights(self, n: int) -> Float[Tensor, "n n"]:
         """theta of sets of 1, 2, ..., n members, 0 beyond the size.
@@ -169,14 +172,30 @@ class AdPool(nn.Module):
         both = torch.stack([token, embedding], dim=1)
         return (self.balance(both).softmax(dim=1) * both).sum(dim=1)
 
+    def token_share(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, " b"]:
+        """Share of the token level in the vector of each set, from 0 to 1. VSE+2AD Eq. (5)."""
+        if self.balance is None:
+            return self.share.expand(len(values))
+        both = torch.stack([self.token_level(values, present), soft_max(values, present)], dim=1)
+        share: Tensor = self.balance(both).softmax(dim=1)[:, 0, 0]
+        return share
+
     def token_level(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b d"]:
         """Sum over m of theta_m u_m, u sorted, theta = softmax(u W). VSE+2AD Eq. (3)."""
         ordered = descending(values, present)
+        return (ordered * self._theta_of(ordered, present)).sum(dim=1)
+
+    def theta(self, values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+        """Weight of the k-th largest members of each set, 0 beyond its size; the mean over dimensions."""
+        return self._theta_of(descending(values, present), present).mean(dim=-1)
+
+    def _theta_of(self, ordered: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b n k"]:
+        """Of one weight a member k is 1; of a weight a member and dimension it is d."""
         score = self.weigh(ordered)
         if self.rectified:
             score = score.relu()
-        beyond = torch.arange(values.shape[1], device=values.device) >= present.sum(dim=1, keepdim=True)
-        return (ordered * score.masked_fill(beyond[..., None], -torch.inf).softmax(dim=1)).sum(dim=1)
+        beyond = torch.arange(ordered.shape[1], device=ordered.device) >= present.sum(dim=1, keepdim=True)
+        return score.masked_fill(beyond[..., None], -torch.inf).softmax(dim=1)
 
 
 def descending(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b n d"]:

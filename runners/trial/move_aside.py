@@ -34,6 +34,7 @@ def progress(folder: TrialFolder) -> Path:
         folder.history,
         folder.trace,
         folder.triplets,
+        folder.pooling,
         folder.best_checkpoint,
         folder.previous_checkpoint,
         folder.last_checkpoint,

@@ -31,7 +31,7 @@ from runners.training.fingerprint import code_fingerprint
 from runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of, selecting, steps_of_epoch
 from runners.training.learner import model_of
 from runners.training.machine import Machine
-from runners.training.measured import places
+from runners.training.measured import learnt_pooling, places
 from runners.training.progress import Cadence
 from runners.training.replicas import Replicas
 from runners.training.trainer import Hooks, Preempted, Trainer, validation
@@ -138,9 +138,12 @@ class TrialRun:
         if densities := progress.trace.densities:
             counts = {epoch: density.tolist() for epoch, density in densities.items()}
             steps.write_densities(self.folder.triplets, counts, places.weights_over_plane(trainer.objective).tolist())
+        by_protocol = trainer.by_protocols(protocols_of(settings))
+        beat(progress.step)
+        steps.write(folder.pooling, learnt_pooling.learnt(trainer.model, settings, inputs))  # of the selected weights
         return self.finish(
             inputs,
-            trainer.by_protocols(protocols_of(settings)),
+            by_protocol,
             selected=progress.selected,
             data=progress.sources["data"],
             rows=progress.rows,

@@ -6,7 +6,7 @@ import torch
 from grid.protocols import protocol
 from grid.store.home import TrialFolder
 from results.analysis.example_queries import SHOWN, ExampleQuery
-from results.figures.retrieved import RetrievalExamples, Retrieved, Shown
+from results.figures.of_trial import RetrievalExamples, Retrieved, Shown
 from retrieval.data.photographs import Photographs
 from runners.training.embedding import embedded, scored
 from runners.training.machine import Machine

@@ -1,0 +1,83 @@
+"""What a pooling learnt: theta over rank, and ADPOOL's balance of its token level and its embedding level.
+
+VSE+2AD Fig. 3 and Eq. (3)-(5), VSE-infinity §3: from the selected checkpoints, over the validation split.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from grid.expansion import Cell
+from results.analysis.factors import GridPart
+from results.figures.study import FigureKind, Study
+from results.figures.style import blank, curve, line_styles
+from results.records import steps
+
+MODALITIES = {"image": "image regions", "text": "words of a caption"}
+
+
+def together(studies: Sequence[Study]) -> list[Study]:
+    """A study for every data set, with all recipes."""
+    datasets: dict[str, dict[str, Cell]] = {}
+    for study in studies:
+        for cell in study.part.cells.values():
+            words = [f"{cell.recipe} {cell.objective}", *(f"{axis} = {value}" for axis, value in cell.swept)]
+            datasets.setdefault(cell.dataset, {})[", ".join(words)] = cell
+    return [
+        replace(studies[0], part=GridPart(dataset, cells, {name: (name,) for name in cells}))
+        for dataset, cells in datasets.items()
+    ]
+
+
+def draw(study: Study) -> Figure | None:
+    """A panel a modality with theta, and a panel with the balance; None where no trial kept what a pooling learnt."""
+    trials = [trial for name in study.part.cells for trial in study.trials(name)]
+    kept = {trial: steps.read(study.home.trial(trial).pooling, "rank") for trial in trials}
+    study = replace(study, histories={trial: values for trial, values in kept.items() if values})
+    names = [name for name in study.part.cells if study.trials(name)]
+    if not names:
+        return None
+    styles = line_styles(names)
+    figure = blank(3.1, study, "mean and ± one sample standard deviation over seeds")
+    *panels, balances = figure.subplots(1, len(MODALITIES) + 1, width_ratios=[2, 2, 1.2])
+    handles: dict[str, Any] = {}
+    for axes, (modality, title) in zip(panels, MODALITIES.items(), strict=True):
+        for name in names:
+            if len(study.curve(name, f"theta_{modality}")[0]):
+                count = len(study.trials(name))
+                handles[f"{name}, n = {count}"] = curve(axes, study, name, f"theta_{modality}", styles[name])
+        axes.set(title=title, xlabel="rank, from the largest", ylim=(0, None))
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(visible=True)
+    panels[0].set_ylabel(r"mean weight $\theta$")
+    _balances(balances, study, names, styles)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 3))
+    return figure
+
+
+def shares(study: Study, name: str, modality: str) -> np.ndarray:
+    """Share of the token level in each trial of a cell, (trials,); none of another pooling than ADPOOL."""
+    return study.curve(name, f"balance_{modality}")[1][:, :1].ravel()
+
+
+def _balances(axes: Axes, study: Study, names: Sequence[str], styles: dict[str, dict[str, Any]]) -> None:
+    shifts = np.linspace(-0.2, 0.2, len(names)) if len(names) > 1 else [0.0]
+    drawn = False
+    for name, shift in zip(names, shifts, strict=True):
+        look = {"color": styles[name]["color"], "marker": styles[name]["marker"]}
+        for place, modality in enumerate(MODALITIES):
+            if len(values := shares(study, name, modality)):
+                spread = values.std(ddof=1) if len(values) > 1 else None
+                axes.errorbar(place + shift, values.mean(), yerr=spread, capsize=3, markersize=5, **look)
+                drawn = True
+    axes.set_visible(drawn)
+    axes.set(title="balance", ylabel="share of the token level", xlim=(-0.5, 1.5), ylim=(0, 1))
+    axes.set_xticks(range(len(MODALITIES)), list(MODALITIES))
+    axes.grid(visible=True, axis="y")
+
+
+FIGURE_KIND = FigureKind(10, draw, "What the pooling learnt", together)

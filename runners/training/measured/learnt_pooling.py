@@ -1,0 +1,67 @@
+"""What the poolings of a trained model learnt: theta over rank, and ADPOOL's balance of its two levels."""
+
+from contextlib import ExitStack, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from grid.settings import TrialSettings
+from retrieval.encoders.pooling import AdPool, Gpo
+from retrieval.model import Vse
+from runners.training.embedding import embedded
+from runners.training.inputs import Inputs
+
+
+class Means:
+    """Sums over the sets that poolings of a modality read, and how many sets these were."""
+
+    def __init__(self) -> None:
+        self.sets = 0
+        self.theta = torch.zeros(0, dtype=torch.float64)
+        self.share: Tensor | None = None
+
+    def look(self, pool: Gpo | AdPool, read: tuple[Any, Any], _: object) -> None:
+        """Add the sets that the pooling just read; called after it."""
+        theta = pool.theta(*read).double().sum(dim=0)
+        before, length = self.theta.to(theta.device), max(len(theta), len(self.theta))
+        self.theta = pad(before, (0, length - len(before))) + pad(theta, (0, length - len(theta)))
+        self.sets += len(read[0])
+        if isinstance(pool, AdPool):
+            share = pool.token_share(*read).double().sum()
+            self.share = share if self.share is None else self.share + share
+
+
+def learnt(model: Vse, settings: TrialSettings, inputs: Inputs) -> list[dict[str, float]]:
+    """Means over the images and captions of the validation split, a row a rank; none of a model without such poolings.
+
+    It embeds the split once more, so that what is measured changes nothing of the trial's own evaluations.
+
+    Returns:
+        "rank" from 1; "theta_image" and "theta_text", the weights of GPO, or of ADPOOL's token level, 0 where a set has
+        fewer members, so that they add up to 1; "balance_image" and "balance_text" of ADPOOL, the share of the token
+        level, the same in every row. Of two networks the mean.
+    """
+    found: dict[str, Means] = {}
+    with ExitStack() as stack:
+        for network in model.networks:
+            for part in ("image", "text"):
+                for pool in getattr(network, part).modules():
+                    if isinstance(pool, Gpo | AdPool):
+                        look = found.setdefault(part, Means()).look
+                        stack.callback(pool.register_forward_hook(look).remove)
+        if not found:
+            return []
+        # A compiled encoder would not call the hooks.
+        stack.enter_context(torch.compiler.set_stance("force_eager") if settings.train.compile else nullcontext())
+        embedded(model, settings, inputs, "val")
+    rows: list[dict[str, float]] = []
+    for part, means in found.items():
+        for rank, theta in enumerate((means.theta / means.sets).tolist()):
+            if rank == len(rows):
+                rows.append({"rank": rank + 1})
+            rows[rank][f"theta_{part}"] = theta
+            if means.share is not None:
+                rows[rank][f"balance_{part}"] = float(means.share) / means.sets
+    return rows
