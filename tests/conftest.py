@@ -22,7 +22,8 @@ from grid.gridfile import load
 from grid.store.home import Home
 
 torch.set_num_threads(1)
-os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112: Ray's workers would wait for all other tests
+# Ray's workers would wait for all other tests.
+os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
 settings.register_profile("goalgrid", deadline=None, max_examples=25)  # no test asserts how long something takes
 settings.load_profile("goalgrid")
 

@@ -157,9 +157,9 @@ class Batch:
         """The batch in pinned memory, from which a GPU copies while the host goes on."""
         ids, lengths = self.tokens
         clean = None if self.clean is None else self.clean.pin_memory()
-        return Batch(
-            self.owners.pin_memory(), self.images.pin_memory(), (ids.pin_memory(), lengths.pin_memory()), clean
-        )
+        meta = None if self.meta is None else self.meta.pinned()
+        tokens = (ids.pin_memory(), lengths.pin_memory())
+        return Batch(self.owners.pin_memory(), self.images.pin_memory(), tokens, clean, meta)
 
     def on(self, device: torch.device) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
         """Images, tokens and owners on the device; lengths stay on the host, where recurrent encoders need them."""

@@ -162,11 +162,11 @@ def poolings() -> dict[str, Any]:
     return {"count": len(POOLING), "differ": differ}
 
 
-def recipe(name: str, root: str = "") -> dict[str, Any]:
+def recipe(name: str, root: str = "", objective: str = "sig-ms_cir") -> dict[str, Any]:
     """Three steps of its heaviest epochs, validated and tested: metrics, and what each step measured and waited for."""
 
     def train(machine: Machine, folder: Path) -> dict[str, Any]:
-        settings = memory_probe.heavy(settings_of(name, root))
+        settings = memory_probe.heavy(settings_of(name, root, f'objectives=["{objective}"]'))
         machine = replace(machine, roots=(("few", root),))
         inputs = memory_probe.longest(prepare(settings, machine), memory_probe.STEPS * settings.train.batch_size)
         folder.mkdir()

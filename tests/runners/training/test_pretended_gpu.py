@@ -101,6 +101,12 @@ def test_a_recipe_equals_the_cpus_and_its_steps_wait_once(short: dict[str, Any])
 
 
 @pytest.mark.slow
+def test_weights_of_pairs_learn_as_on_the_cpu(rehearsed: Callable[..., dict[str, Any]]) -> None:
+    (found,) = rehearsed("recipe:cnn-bow::meta-spn").values()
+    check(found)
+
+
+@pytest.mark.slow
 def test_a_training_cut_off_goes_on_to_the_bit_and_the_probe_finds_a_need(
     rehearsed: Callable[..., dict[str, Any]],
 ) -> None:
