@@ -17,7 +17,7 @@ from results.figures.study import FigureKind, Study
 from results.figures.style import blank, curve, line_styles
 from results.records import steps
 
-MODALITIES = {"image": "image regions", "text": "words of a caption"}
+MODALITIES = {"image": "image regions", "text": "tokens of a caption"}
 
 
 def together(studies: Sequence[Study]) -> list[Study]:
@@ -65,17 +65,19 @@ def shares(study: Study, name: str, modality: str) -> np.ndarray:
 
 
 def _balances(axes: Axes, study: Study, names: Sequence[str], styles: dict[str, dict[str, Any]]) -> None:
-    shifts = np.linspace(-0.2, 0.2, len(names)) if len(names) > 1 else [0.0]
-    drawn = False
-    for name, shift in zip(names, shifts, strict=True):
-        look = {"color": styles[name]["color"], "marker": styles[name]["marker"]}
-        for place, modality in enumerate(MODALITIES):
-            if len(values := shares(study, name, modality)):
+    """A large mark a cell with its band, and a small mark a trial: the mean alone would hide seeds that disagree."""
+    found = {name: [shares(study, name, modality) for modality in MODALITIES] for name in names}
+    balanced = [name for name in names if any(map(len, found[name]))]
+    places = np.linspace(-0.2, 0.2, len(balanced)) if len(balanced) > 1 else [0.0]
+    for name, shift in zip(balanced, places, strict=True):
+        look = {"color": styles[name]["color"], "marker": styles[name]["marker"], "linestyle": "none"}
+        for place, values in enumerate(found[name]):
+            if len(values):
                 spread = values.std(ddof=1) if len(values) > 1 else None
                 axes.errorbar(place + shift, values.mean(), yerr=spread, capsize=3, markersize=5, **look)
-                drawn = True
-    axes.set_visible(drawn)
-    axes.set(title="balance", ylabel="share of the token level", xlim=(-0.5, 1.5), ylim=(0, 1))
+                axes.plot(np.full(len(values), place + shift + 0.08), values, markersize=2.5, fillstyle="none", **look)
+    axes.set_visible(bool(balanced))
+    axes.set(title="balance", ylabel="share of the token level", xlim=(-0.5, 1.5), ylim=(-0.03, 1.03))
     axes.set_xticks(range(len(MODALITIES)), list(MODALITIES))
     axes.grid(visible=True, axis="y")
 

@@ -1,4 +1,4 @@
-"""What poolings learnt: trials keep it, `figures GRID pooling` draws it; each number against its literal computation."""
+"""What poolings learnt: trials keep it, `figures GRID pooling` draws it; each number against a literal computation."""
 
 import math
 from pathlib import Path
@@ -96,8 +96,10 @@ def test_the_figure_shows_means_and_deviations_over_seeds(study: Study) -> None:
         np.testing.assert_allclose(line.get_ydata(), values.mean(0))
         band = axes.collections[0].get_paths()[0].vertices
         assert np.max(band[:, 1]) == pytest.approx((values.mean(0) + values.std(0, ddof=1)).max())
-    (line, *_) = balance.lines
-    assert list(line.get_ydata()) == pytest.approx([np.mean([own["balance_text"][0] for own in kept])])
+    balances = [own["balance_text"][0] for own in kept]
+    mean, *_, trials = balance.lines
+    assert list(mean.get_ydata()) == pytest.approx([np.mean(balances)])
+    assert list(trials.get_ydata()) == balances
 
 
 def test_a_pooling_without_weights_draws_nothing(trained: Home) -> None:
