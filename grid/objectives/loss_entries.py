@@ -238,9 +238,12 @@ LOSSES: dict[str, ObjectiveEntry] = {
         {
             "margin": MARGIN,
             "gap": same("lead of the offline negative, in similarity, for which w falls by 1", 0.3),
-            "even": same("w where the offline and the hardest negative are as similar", 1.5),
+            "even": same("w where the offline and the hardest negative are equally similar", 1.5),
             "weighting": Parameter(
-                "w is constant and not below 0, or is free to be both", "clamped", "free", choices=("clamped", "free")
+                "clamped: w is constant and at least 0; free: w has a gradient and may fall below 0",
+                "clamped",
+                "free",
+                choices=("clamped", "free"),
             ),
         },
         mining=Mining("hardest", fixed=True),

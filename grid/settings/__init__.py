@@ -57,7 +57,7 @@ class DatasetSettings(Settings):
         description="a peer's vocabulary, .pkl or .json, by its path in the data set's folder; none: the captions' own",
     )
     train_images: Annotated[PositiveInt | None, Unit("images"), IdentityDefault(None)] = Field(
-        default=None, description="train on the first so many images and on their words alone; none: on all"
+        default=None, description="train on this many first images and on their words alone; none: on all"
     )
     val_images: Annotated[PositiveInt | None, Unit("images"), IdentityDefault(None)] = Field(
         default=None, description="validate on the first so many images; none: on all; the papers' code takes 1,000"
@@ -66,7 +66,7 @@ class DatasetSettings(Settings):
         0.0, description="share of the training captions whose images are shuffled among them, as NCR's noisy pairs"
     )
     noise_seed: Annotated[NonNegativeInt, IdentityDefault(0), _NOISY] = Field(
-        0, description="seed of this shuffle, the same for all seeds of a grid"
+        0, description="seed of the shuffle by dataset.noise, the same for all seeds of a grid"
     )
     candidates: Annotated[str | None, IdentityDefault(None), _OFFLINE] = Field(
         default=None,
@@ -91,7 +91,7 @@ class TrainSettings(Settings):
         128, description="pairs of image and caption in a batch; a batch of one has no negatives"
     )
     captions: Annotated[Literal["all", "one"], IdentityDefault("all")] = Field(
-        "all", description="of an image, in an epoch: all its captions train, or one, which is drawn"
+        "all", description="captions of an image that train in an epoch: all, or one that is drawn"
     )
     optimizer: Annotated[
         Literal["adam", "adamw", "ranger"],
@@ -109,7 +109,7 @@ class TrainSettings(Settings):
         Literal["none", "biases-and-norms"],
         IdentityDefault("none"),
         ReadWhere(lambda own, _: own.weight_decay > 0, "weight_decay above 0"),
-    ] = Field("none", description="weights without weight decay; biases and norms are told by name, as in X-VLM")
+    ] = Field("none", description="weights without weight decay; biases and norms are recognised by name, as in X-VLM")
     beta2: Annotated[float, Field(gt=0, lt=1), IdentityDefault(0.999)] = Field(
         0.999, description="Adam's decay of the mean of squared gradients"
     )
@@ -129,7 +129,8 @@ class TrainSettings(Settings):
         0.1, description="what the learning rate is multiplied by at each step"
     )
     warmup_epochs: Annotated[NonNegativeInt, Unit("epochs"), IdentityDefault(0), _WARMS_UP] = Field(
-        0, description="first epochs on all negatives, every pair taken for clean, for objectives that mine or estimate"
+        0,
+        description="first epochs, on all negatives, all pairs taken for clean; for objectives that mine or estimate",
     )
     text_lr_factor: Annotated[PositiveFloat, IdentityDefault(1.0), _TEXT_LEARNS] = Field(
         1.0, description="the text backbone learns with lr times this"
@@ -175,7 +176,7 @@ class TrainSettings(Settings):
     )
     trace_every: Annotated[PositiveInt | None, Unit("steps"), NoIdentity] = Field(
         default=None,
-        description="keep every value of each so-manieth step beside the record; none: epochs' means alone",
+        description="keep every value of each N-th step beside the record; none: only the means of epochs",
     )
 
 

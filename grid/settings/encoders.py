@@ -295,7 +295,7 @@ class SwinSettings(ImageEncoderSettings):
     heads: tuple[PositiveInt, ...] = Field((4, 8, 16, 32), description="attention heads of each stage")
     window: Annotated[PositiveInt, Unit("patches")] = Field(12, description="side of the windows that attend within")
     drop_path: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.1, description="share of images for which training leaves out the last block; less for blocks before"
+        0.1, description="share of images for which training leaves out the last block; smaller for earlier blocks"
     )
     size: Annotated[int, Field(ge=8), Unit("pixels")] = Field(384, description="side of the square that it sees")
     framing: Framing = Field(
@@ -367,7 +367,7 @@ class VideoSettings(ImageEncoderSettings):
     """What the encoders of videos share. An image is a video then, and a video the vectors that experts made of it."""
 
     experts: dict[str, PositiveInt] = Field(
-        description="the experts, by name, with the values of a vector of each; in a recipe only"
+        description="the experts by name, each with the length of its vectors; in a recipe only"
     )
 
     @property
@@ -383,9 +383,10 @@ class CeSettings(VideoSettings):
 
     encoder: Literal["ce"] = Field(description=IMAGE_ENCODER)
     tokens: dict[str, PositiveInt] = Field(
-        {}, description="the experts whose vectors NetVLAD pools, with how many it reads; of others the mean is read"
+        {},
+        description="experts whose vectors NetVLAD pools, with the number that it reads; of others the mean is read",
     )
-    clusters: dict[str, PositiveInt] = Field({}, description="the clusters of NetVLAD, for the same experts")
+    clusters: dict[str, PositiveInt] = Field({}, description="NetVLAD's clusters for each of these experts")
 
     @property
     def reads(self) -> tuple[ExpertRead, ...]:
@@ -411,7 +412,7 @@ class MmtSettings(VideoSettings):
 
     encoder: Literal["mmt"] = Field(description=IMAGE_ENCODER)
     tokens: Annotated[PositiveInt, Unit("vectors")] = Field(
-        30, description="the vectors of an expert that are read; of more, a random few"
+        30, description="how many vectors of an expert are read; if it has more, they are drawn"
     )
     layers: Annotated[PositiveInt, Unit("layers")] = Field(4, description="layers of the transformer")
     heads: Annotated[PositiveInt, Unit("heads")] = Field(4, description="heads of attention in a layer")
@@ -543,7 +544,7 @@ class ExpertTextSettings(Pretrained, TextEncoderSettings):
         0, description="clusters of NetVLAD, which pools the tokens' states; 0: the state of the first token"
     )
     tokens: Annotated[PositiveInt, Unit("tokens"), ReadWhere(lambda own, _: own.clusters > 0, "clusters above 0")] = (
-        Field(37, description="tokens that NetVLAD reads; a shorter caption is filled up, as CE fills it")
+        Field(37, description="tokens that NetVLAD reads; a shorter caption is padded, as in CE")
     )
     dropout: Dropout = Field(0.0, description="share of the values set to zero before experts are weighed")
 

@@ -25,11 +25,12 @@ class XvlmFusionSettings(Settings):
 
     kind: Literal["x-vlm"] = Field(description=FUSION)
     weights: WeightsName = Field(
-        "x-vlm", description="weights of the whole model, by --weights x-vlm=FILE, X-VLM's own file; or random"
+        "x-vlm", description="weights of the whole model: X-VLM's own file, given by --weights x-vlm=FILE; or random"
     )
     layers: Annotated[PositiveInt, Unit("layers")] = Field(6, description="layers of the fusion encoder")
     candidates: Annotated[int, Field(ge=10), Unit("candidates")] = Field(
-        256, description="in the test, the fusion encoder ranks so many of a query's best anew: COCO 256, Flickr30K 128"
+        256,
+        description="how many answers of a query the fusion encoder ranks anew in the test: COCO 256, Flickr30K 128",
     )
 
     @property
