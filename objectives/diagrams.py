@@ -208,7 +208,8 @@ def pull_and_push(
         return objective.loss(Triplets(positive[None, None], negatives[None], always=objective.k == 1)).sum()
 
     of_pos, of_neg = torch.func.vmap(torch.func.grad(value, argnums=(0, 1)))(s_pos, seen)
-    return -of_pos, torch.nn.functional.pad(of_neg, (0, s_neg.shape[1] - seen.shape[1]))
+    push = torch.nn.functional.pad(of_neg, (0, s_neg.shape[1] - seen.shape[1]))
+    return -of_pos.detach(), push.detach()  # a loss may have parameters that learn
 
 
 def _by_rank(axes: Axes, name: str, settings: dict[str, Any]) -> None:

@@ -31,11 +31,11 @@ from runners.training.fingerprint import code_fingerprint
 from runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of, selecting, steps_of_epoch
 from runners.training.learner import model_of
 from runners.training.machine import Machine
-from runners.training.measured import learnt_pooling, places
+from runners.training.measured import places
 from runners.training.progress import Cadence
 from runners.training.replicas import Replicas
 from runners.training.trainer import Hooks, Preempted, Trainer, validation
-from runners.trial import holding, move_aside
+from runners.trial import holding, learnt_pooling, move_aside
 from runners.trial.endings import classify, given_up
 from runners.trial.ensemble import Ensemble
 from runners.trial.events import Event, EventKind, Listener
