@@ -104,8 +104,8 @@ def _sheets(source: str, judged: Judged) -> Iterator[Sheet]:
 
 FOOTER = (
     "Holds: each comparison of the sentence is significant at 5 % after Holm's correction over its comparisons; fails: "
-    "a comparison is significantly reversed; cannot be told: neither. Of a sentence that says generally or most, more "
-    "than half of the comparisons decide.",
+    'a comparison is significantly reversed; cannot be told: neither. For a sentence with "generally" or "most", '
+    "more than half of the comparisons decide.",
     "Test: paired t by seed for trials of one recipe, Welch's t elsewhere. A printed ±0.0 counts as ±0.05.",
     "Same order: Kendall's tau-b of the cells of two blocks; holds if its 95 % interval over seeds lies above 0.",
 )

@@ -41,7 +41,7 @@ def sources(
 
 PAGE = """# The papers' claims
 
-After reading this page you know which sentences of the four papers their own tables bear out. The program wrote it:
-`goalgrid claims --format markdown`. `goalgrid claims goal demo` holds the claims of a paper against the trials of a
-grid, too; `--comparisons` shows each comparison. Claims on runs that were made here: [papers.md](papers.md).
+After reading this page you know which sentences of the four papers are supported by the papers' own tables. The
+program wrote this page: `goalgrid claims --format markdown`. `goalgrid claims goal demo` also tests the claims of a
+paper on the trials of a grid; `--comparisons` shows each comparison. What trials here say: [papers.md](papers.md).
 """

@@ -22,7 +22,9 @@ def count(papers: Sequence[PaperEquations]) -> str:
     """How many equations have which verdict."""
     every = [equation for paper in papers for equation in paper.equations]
     found = Counter[str](equation.verdict for equation in every)
-    return f"{len(every)} equations and sentences: {', '.join(f'{found[name]} {name}' for name in VERDICTS)}."
+    return (
+        f"{len(every)} equations and sentences, by verdict: {', '.join(f'{name} {found[name]}' for name in VERDICTS)}."
+    )
 
 
 def markdown(papers: Sequence[PaperEquations]) -> Iterator[str]:
@@ -44,10 +46,10 @@ def _row(equation: Equation) -> str:
 
 PAGE = """# The papers' equations
 
-After reading this page you know which equations of the four papers are computed where, which test checks each of them,
-and which do not hold as printed. The program wrote it: `goalgrid equations --format markdown`. A single paper:
-`goalgrid equations selhn`.
+After reading this page you know where the program computes each equation of the four papers, which test checks it, and
+which equations do not hold as printed. The program wrote this page: `goalgrid equations --format markdown`.
+`goalgrid equations selhn` shows a single paper.
 
-**Misprint**: the paper means another equation, by its own figures or its code. **Does not hold**: the equation or the
-sentence is wrong, whatever was meant. The tests stand in `tests/`; those about misprints in
+**Misprint**: the figures or the code of the paper show that it means another equation. **Does not hold**: the equation
+or the sentence is wrong under any reading. The tests stand in `tests/`; the tests of misprints are in
 `tests/objectives/test_printed_equations.py`."""

@@ -45,7 +45,7 @@ def test_every_equation_stands_once_with_code_and_test_that_exist(paper: PaperEq
 def test_a_paper_is_shown_alone(goalgrid: Goalgrid, tmp_path: Path) -> None:
     shown = goalgrid("equations", "unified", runs=tmp_path).stdout
     assert re.search(r"^  \(15\)  its gradient by a negative text\. Misprint: .*0\.450 as printed", shown, re.MULTILINE)
-    assert "27 equations and sentences: 25 holds, 1 misprint, 1 does not hold, 0 cannot be tested." in shown
+    assert "27 equations and sentences, by verdict: holds 25, misprint 1, does not hold 1, cannot be tested 0." in shown
     (found,) = json.loads(goalgrid("equations", "unified", "--json", runs=tmp_path).stdout)
     assert found["equations"][14]["verdict"] == "misprint"
     wrong = goalgrid("equations", "unifed", runs=tmp_path)
