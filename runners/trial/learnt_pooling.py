@@ -1,5 +1,6 @@
 """What the poolings of a trained model learnt: theta over rank, and ADPOOL's balance of its two levels."""
 
+from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from typing import Any
 
@@ -7,11 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from grid.settings import TrialSettings
 from retrieval.encoders.pooling import AdPool, Gpo
 from retrieval.model import Vse
-from runners.training.embedding import embedded
-from runners.training.inputs import Inputs
 
 
 class Means:
@@ -33,10 +31,12 @@ class Means:
             self.share = share if self.share is None else self.share + share
 
 
-def learnt(model: Vse, settings: TrialSettings, inputs: Inputs) -> list[dict[str, float]]:
-    """Means over the images and captions of the validation split, a row a rank; none of a model without such poolings.
+def learnt(model: Vse, embed: Callable[[], object], *, compiled: bool) -> list[dict[str, float]]:
+    """Means over the images and captions of a split, a row a rank; none of a model without GPO and ADPOOL.
 
-    It embeds the split once more, so that what is measured changes nothing of the trial's own evaluations.
+    Args:
+        embed: embeds the split; a pass of its own, so that measuring changes nothing of the trial's own evaluations.
+        compiled: whether the model's encoders are; here they run as they are written, since compiled ones call no hook.
 
     Returns:
         "rank" from 1; "theta_image" and "theta_text", the weights of GPO, or of ADPOOL's token level, 0 where a set has
@@ -53,9 +53,8 @@ def learnt(model: Vse, settings: TrialSettings, inputs: Inputs) -> list[dict[str
                         stack.callback(pool.register_forward_hook(look).remove)
         if not found:
             return []
-        # A compiled encoder would not call the hooks.
-        stack.enter_context(torch.compiler.set_stance("force_eager") if settings.train.compile else nullcontext())
-        embedded(model, settings, inputs, "val")
+        stack.enter_context(torch.compiler.set_stance("force_eager") if compiled else nullcontext())
+        embed()
     rows: list[dict[str, float]] = []
     for part, means in found.items():
         for rank, theta in enumerate((means.theta / means.sets).tolist()):

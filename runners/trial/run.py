@@ -140,7 +140,8 @@ class TrialRun:
             steps.write_densities(self.folder.triplets, counts, places.weights_over_plane(trainer.objective).tolist())
         by_protocol = trainer.by_protocols(protocols_of(settings))
         beat(progress.step)
-        steps.write(folder.pooling, learnt_pooling.learnt(trainer.model, settings, inputs))  # of the selected weights
+        embed = partial(embedded, trainer.model, settings, inputs, "val")  # by the selected weights
+        steps.write(folder.pooling, learnt_pooling.learnt(trainer.model, embed, compiled=settings.train.compile))
         return self.finish(
             inputs,
             by_protocol,
