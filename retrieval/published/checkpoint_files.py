@@ -70,7 +70,7 @@ class CheckpointFile:
             raise UserError(f"the checkpoint {path} cannot be read: {error.strerror or error}.") from error
         except pickle.UnpicklingError as error:
             raise UserError(f"the checkpoint {path} cannot be read: {_refused(error)}") from error
-        except (RuntimeError, EOFError, ValueError, KeyError, AttributeError, TypeError) as error:
+        except Exception as error:  # of bytes that are no pickle, its reader raises whatever it meets
             if "TorchScript" in str(error):
                 raise UserError(
                     f"the checkpoint {path} is a program of TorchScript, which is not run. Save its weights alone: "
