@@ -11,10 +11,12 @@ from contextlib import ExitStack, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.lib import format as npy
 
+from grid.settings.base import check_name
 from grid.store.files import write_text, written_aside
 from retrieval.splits.pairs import DataError
 from retrieval.video.expert_files import FEATURES, TIMES, VIDEOS
@@ -157,7 +159,7 @@ class _Writer:
 
 def _read(source: str) -> Iterator[Seen]:
     name, equals, text = source.partition("=")
-    if not equals:
+    if not (equals and text):
         folder = Path(source).expanduser()
         if next(folder.rglob(f"*{H5}"), None) is None:
             raise DataError(
@@ -166,6 +168,10 @@ def _read(source: str) -> Iterator[Seen]:
             )
         yield from _of_h5(folder)
         return
+    try:
+        check_name(name)
+    except ValueError as error:
+        raise DataError(f"{source}: expert {name!r} is to be the name of a folder: {error}.") from error
     path = Path(text).expanduser()
     if path.is_dir():
         yield from _of_folder(name, path)
@@ -191,12 +197,14 @@ def _of_pickle(expert: str, path: Path) -> Iterator[Seen]:
         KeyError,
         pickle.UnpicklingError,
     ) as error:
-        raise DataError(f"{path} cannot be read: {error}.") from error
+        raise DataError(f"{path} cannot be read: {str(error).rstrip('.')}.") from error
     if not isinstance(content, dict):
         raise DataError(f"{path} holds a {type(content).__name__}; CE's features are a dict from video to array.")
     for video, value in content.items():
         array = np.asarray(value)
-        missing = array.ndim == 0 or (array.ndim == 1 and array.size == 1 and not np.isfinite(array).all())
+        number = array.dtype.kind in "fiu"
+        single = number and array.ndim == 1 and array.size == 1
+        missing = value is None or (number and array.ndim == 0) or (single and not np.isfinite(array).all())
         yield _seen(expert, str(video), np.zeros((0, 1), np.float32) if missing else array, None, str(path))
 
 
@@ -210,8 +218,10 @@ def _of_folder(expert: str, folder: Path) -> Iterator[Seen]:
             with path.open("rb") as file:
                 content = np.load(file, allow_pickle=False)
                 whole = content if isinstance(content, np.ndarray) else {name: content[name] for name in content.files}
-        except (OSError, ValueError, EOFError) as error:
+        except (OSError, EOFError, BadZipFile) as error:
             raise DataError(f"{path} cannot be read: {error}.") from error
+        except ValueError as error:  # NumPy's words advise to run the file's pickle
+            raise DataError(f"{path} cannot be read: it is no NumPy file of numbers.") from error
         if isinstance(whole, dict) and "features" not in whole:
             raise DataError(f"{path} has no array 'features'; its arrays: {', '.join(whole) or 'none'}.")
         vectors, times = (whole["features"], whole.get("times")) if isinstance(whole, dict) else (whole, None)

@@ -84,8 +84,9 @@ def test_a_file_a_video_keeps_its_numbers(tmp_path: Path) -> None:
         ({"video0": np.array([[1.0, np.nan]])}, "has NaN or infinity in a vector of 'video0'"),
         ({"video0": np.ones((2, 3, 4))}, r"expected numbers \(D\) or \(T, D\)"),
         ([1, 2], "holds a list"),
+        ({"video0": "x"}, r"expected numbers \(D\) or \(T, D\)"),
     ],
-    ids=["code", "width", "NaN", "shape", "list"],
+    ids=["code", "width", "NaN", "shape", "list", "text"],
 )
 def test_a_pickle_that_does_not_fit_is_one_message(
     content: object, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -99,7 +100,14 @@ def test_a_pickle_that_does_not_fit_is_one_message(
 
 
 @pytest.mark.parametrize(
-    ("source", "said"), [("face", "neither EXPERT=PATH nor"), ("face=no.pickle", "No such file"), ("face=.", "no .npy")]
+    ("source", "said"),
+    [
+        ("face", "neither EXPERT=PATH nor"),
+        ("face=", "neither EXPERT=PATH nor"),
+        ("../face=no.pickle", "expert '../face' is to be the name of a folder"),
+        ("face=no.pickle", "No such file"),
+        ("face=.", "no .npy"),
+    ],
 )
 def test_a_source_that_is_none_is_one_message(
     source: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
