@@ -52,7 +52,9 @@ def evaluate(
 
     It trains nothing and changes no record.
     """
-    if bool(trial) == (file is not None):
+    if trial and file is not None:
+        raise UserError(f"--trial {trial} and {file}: a checkpoint of one's own, or a published one; leave one out.")
+    if not trial and file is None:
         raise UserError(
             "which checkpoint? --trial ID names a finished trial, goalgrid plan GRID --trials lists the ids; or give a "
             "published FILE with --as FAMILY."

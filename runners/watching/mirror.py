@@ -135,6 +135,7 @@ def begun(folder: TrialFolder) -> float:
 
 
 def results(folder: TrialFolder) -> dict[str, float]:
-    """The test metrics of a finished trial, and the epoch that they are from."""
+    """The test metrics that a finished trial has, and the epoch that they are from."""
     names = [*(f"test_{name}" for name in record.METRICS), "selected_epoch"]
-    return dict(record.collect([folder.record], names).to_pylist()[0])
+    (row,) = record.collect([folder.record], names).to_pylist()
+    return {name: value for name, value in row.items() if value is not None}

@@ -13,6 +13,7 @@ from grid.errors import UserError
 from grid.store.home import Home
 from results.records import record
 from retrieval.words.text_readers import nltk_words
+from runners.watching.mirror import results
 
 from .. import networks
 from ..retrieval import xvlm_files
@@ -205,6 +206,7 @@ def test_a_published_checkpoint_is_evaluated(verb: Verb, few_of_flickr8k: Path, 
     ("options", "said"),
     [
         ((), r"which checkpoint\? --trial ID names a finished trial"),
+        (("f.pth", "--trial", "OWN"), r"--trial shapes_\S+ and f\.pth: .* leave one out"),
         (("--trial", "shapes"), r"unknown trial 'shapes' under .*Known: shapes_cnn-bow"),
         (("--trial", "OWN", "--split", "train"), r"unknown split 'train'\. Known: val, test"),
         (("--trial", "OWN", "--protocol", "coco-5k"), r"unknown protocol 'coco-5k' of data set 'shapes'"),
@@ -265,6 +267,7 @@ def test_a_model_of_x_vlm_is_ranked_in_two_stages(verb: Verb, few_of_flickr8k: P
     (row,) = record.collect([trial.record]).to_pylist()
     assert max(row["test_t2i_ranks"]) == 10
     assert row["test_i2t_medr"] is None
+    assert "test_i2t_medr" not in results(trial)  # trackers take numbers alone
     again = verb("evaluate", "--trial", trial.trial_id, *options[:4], runs=home).stdout
     assert "the fusion encoder ranked the 10 best of each query anew" in again
     assert "the record of this trial has the same numbers" in again
