@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from goalgrid.planning.overview import recall
 from goalgrid.showing.tables import measured, start
 from goalgrid.terminal.options import all_known
+from grid import catalog
+from grid.errors import UserError, unknown
 from grid.store.home import Home
 from results.reference.reading import PAPERS
 
@@ -29,6 +31,10 @@ def sources(
 
     if grid is None and paper is not None and paper not in PAPERS:
         paper, grid = None, paper
+        known = {*PAPERS, *catalog.names("presets"), *(folder.path.name for folder in home.grids())}
+        if grid.split("@")[0] not in known and not grid.endswith(".toml"):
+            hint = f"Papers: {', '.join(PAPERS)}. Or give the path of a grid file, ending in .toml."
+            raise UserError(unknown("paper or grid", grid, sorted(known), hint=hint))
     all_known(*([("paper", paper, PAPERS)] if paper else []))
     papers = [paper] if paper else list(PAPERS)
     found = [("printed", judged_by_print(papers))]

@@ -124,4 +124,5 @@ def test_ones_own_trials_stand_beside_the_printed_numbers(goalgrid: Goalgrid, tr
     assert "cnn-bow:sig-ms_cir minus cnn-bow:con_con" in shown
     wrong = goalgrid("claims", "gaol", "demo", runs=trained.path)
     assert (wrong.returncode, "Did you mean 'goal'?" in wrong.stderr) == (2, True)
+    assert "Did you mean 'unified'?" in goalgrid("claims", "unifid", runs=trained.path).stderr
     assert goalgrid("claims", "goal", "demo", runs=tmp_path).returncode == 3
