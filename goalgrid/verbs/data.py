@@ -179,7 +179,12 @@ def negatives(
     import torch
 
     from runners.launch.jobs import machine_for
+    from runners.trial.loaded_model import settings_of
     from runners.trial.negatives import ranked_by
+
+    if (name := settings_of(home.trial(by)).dataset.name) not in found.datasets:
+        known = ", ".join(found.datasets)
+        raise UserError(f"trial {by} in --by was trained on data set {name!r}; grid {found.name!r} is on {known}.")
 
     machine = machine_for(found, home, gpu=torch.cuda.is_available())
     ranked = ranked_by(home.trial(by), None, machine)
