@@ -61,7 +61,7 @@ class Official(Settings):
     images: int
     captions: int
     also: tuple[int, ...] = ()
-    """Further numbers of captions that whole copies have."""
+    """Other numbers of captions that a whole copy may have."""
 
 
 class Partial(Settings):

@@ -98,7 +98,7 @@ def rank(
     image_of_text: Int[np.ndarray, " t"],
     beat: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write the candidates of a split that lie not there yet; an interrupted ranking resumes after its last block.
+    """Write the candidates of a split that are not there yet; an interrupted ranking resumes after its last block.
 
     Args:
         image, text: unit vectors.
@@ -121,7 +121,7 @@ def rank(
 def _write(
     path: Path, anchors: Tensor, others: Tensor, of: Tensor, own: Tensor, width: int, beat: Callable[[], None]
 ) -> None:
-    """Write the places of the most similar of the others for each anchor, of another image than the anchor's."""
+    """Write for each anchor the places of the most similar candidates that belong to another image."""
     if path.exists():
         return
     size = max(1, SCORES // len(others))

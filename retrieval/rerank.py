@@ -22,7 +22,7 @@ from retrieval.fusion.encoder import FusionEncoder
 CHUNK = 256
 """Queries whose candidates are looked up at a time."""
 TOKENS = 2**15
-"""So many tokens of captions are compared with an image at a time: a bound on memory."""
+"""Tokens of captions that are compared with an image at a time: a bound on memory."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -81,13 +81,13 @@ def _checked(grids: list[Grid]) -> list[Grid]:
 
 
 def of_filter(grids: Sequence[Grid], home: Home, only: str, leave: Callable[[str], None]) -> list[Grid]:
-    """Those of several grids that have trials of this filter, looked at before the first of them is trained.
+    """The grids that have trials of this filter, looked at before the first grid is trained.
 
     Args:
-        leave: is told of each grid that has no such trial, with the reason.
+        leave: called for each grid that has no such trial, with the reason.
 
     Raises:
-        UserError: no grid has such a trial; says why of each grid.
+        UserError: no grid has such a trial; it gives the reason for each grid.
     """
     if len(grids) == 1:
         return list(grids)

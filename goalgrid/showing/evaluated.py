@@ -110,7 +110,7 @@ class Evaluated:
         said: what is known of the checkpoint, by name.
         judged: metrics by ECCV Caption and CxC, where they are wanted.
         recorded: the metrics that its record has for this split and protocol; empty: it has none.
-        speed: how fast it is on the test split, where that is wanted.
+        speed: how fast the model is on the test split; None: not asked for.
     """
 
     subject: str
@@ -214,7 +214,7 @@ def loaded(trial_id: str, home: Home) -> "tuple[LoadedModel, int]":
 
 
 def _trained(trial_id: str, home: Home, wanted: Wanted) -> "tuple[TrialFolder, Machine, TrialSettings]":
-    """A finished trial that has weights, what may be used to load them, and the settings it was trained with.
+    """A finished trial that has weights, the resources to load them with, and the settings of its training.
 
     Raises:
         UserError: there is no such trial, it is not done, or it has no weights.

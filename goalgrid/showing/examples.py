@@ -41,7 +41,7 @@ def able(overview: Overview) -> list[Trial]:
 
 
 def queries(overview: Overview, trial_id: str) -> "list[ExampleQuery]":
-    """The queries that are worth a look, by the ranks of the trial's cell and of its block's other objectives."""
+    """The queries to show, chosen by the ranks of the trial's cell and of the other objectives of its block."""
     from results.analysis.example_queries import example_queries
     from results.analysis.query_bootstrap import QueryRanks
 

@@ -107,7 +107,7 @@ def convert(
     ],
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder of the data set; gets experts/.")],
 ) -> None:
-    """Make features of videos readable: an array an expert.
+    """Convert features of videos: one array for each expert.
 
     No code in a pickle is run. Converting an expert again replaces it.
     """

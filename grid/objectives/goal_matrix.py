@@ -108,7 +108,7 @@ CELLS: dict[str, ObjectiveEntry] = {
 
 
 def of_a_loss(name: str) -> bool:
-    """Whether one of GOAL's 15 cells is the gradient of a loss, with m+ and m- held and without a hinge.
+    """Whether a cell of GOAL's matrix is the gradient of a loss, with m+ and m- held constant and without a hinge.
 
     -T P+ and T P- are the derivatives of a loss if dT/ds_neg P+ = -dT/ds_pos P-. A constant T has that for any P; T^nca
     needs P+ = P-, and T^cir s_neg P+ = (1 - s_pos) P-.

@@ -32,7 +32,7 @@ CHOICES = ("encoder", "kind")
 
 
 WHOLE = ("architecture", "experts", "tokens", "clusters")
-"""Fields whose table is a value: a recipe that extends another replaces it as a whole."""
+"""Fields whose value is a table; a recipe that extends another recipe replaces the whole table."""
 
 
 class ReadWhere:

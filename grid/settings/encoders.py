@@ -364,7 +364,7 @@ class OwnImageSettings(OwnPartSettings, ImageEncoderSettings):
 
 
 class VideoSettings(ImageEncoderSettings):
-    """What the encoders of videos share. An image is a video then, and a video the vectors that experts made of it."""
+    """Settings of all encoders of videos. The image of a pair is then a video: the vectors that experts made of it."""
 
     experts: dict[str, PositiveInt] = Field(
         description="the experts by name, each with the length of its vectors; in a recipe only"
@@ -379,7 +379,7 @@ class VideoSettings(ImageEncoderSettings):
 
 
 class CeSettings(VideoSettings):
-    """CE: a vector an expert, gated by those of the other experts. Liu et al., BMVC 2019."""
+    """CE: a vector for each expert, gated by the vectors of the other experts. Liu et al., BMVC 2019."""
 
     encoder: Literal["ce"] = Field(description=IMAGE_ENCODER)
     tokens: dict[str, PositiveInt] = Field(

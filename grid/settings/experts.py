@@ -4,13 +4,13 @@ from typing import Literal, NamedTuple
 
 
 class ExpertRead(NamedTuple):
-    """What is read of an expert. A video is one vector of all that is read of its experts, one after another.
+    """What is read of an expert. The parts of all experts, one after another, make the one vector of a video.
 
     Args:
         width: values of a vector of the expert.
         whole: a vector of the whole video, which comes first: the mean or the largest values of all its vectors.
         tokens: how many of its vectors are read after that.
-        sampled: of more vectors a random few are read; else the first.
+        sampled: if the expert has more vectors, random vectors are read; otherwise the first.
     """
 
     name: str

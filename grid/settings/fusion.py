@@ -11,7 +11,7 @@ FUSION = "what looks at an image and a caption together; another choice drops th
 
 
 class NoFusionSettings(Settings):
-    """Nothing: an image and a caption meet in the joint space alone."""
+    """No fusion encoder: an image and a caption are compared in the joint space alone."""
 
     kind: Literal["none"] = Field(default="none", description=FUSION)
 

@@ -19,7 +19,7 @@ QUANTITIES = {
 
 
 def draw(study: Study) -> Figure | None:
-    """A panel a quantity, a point an epoch of a trial; None where nothing was logged."""
+    """A panel for each quantity, a point for each epoch of a trial; None where nothing was logged."""
     names = [name for name in study.part.cells if pairs(study, name, "val_gap")]
     if not names:
         return None

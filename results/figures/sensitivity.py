@@ -42,7 +42,7 @@ def together(studies: Sequence[Study]) -> list[Study]:
 
 
 def draw(study: Study) -> Figure | None:
-    """A column a numeric axis, a row a metric; None where no swept setting has several numbers."""
+    """A column for each numeric axis, a row for each metric; None where no swept setting has several numbers."""
     cells = [cell for cell in study.part.cells.values() if study.scores.of(cell, "rsum").n]
     columns = {axis: lines_over(axis, cells) for axis in numeric_axes(cells)}
     drawn = {axis: lines for axis, lines in columns.items() if any(len(line) > 1 for line in lines.values())}

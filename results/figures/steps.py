@@ -23,7 +23,7 @@ QUANTITIES = {
 
 
 def draw(study: Study, quantities: Sequence[str] = ()) -> Figure | None:
-    """A row a quantity over steps; None where no trial kept steps.
+    """A row for each quantity, over steps; None where no trial kept steps.
 
     Args:
         quantities: names of what a step measures; none: `QUANTITIES`.

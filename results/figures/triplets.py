@@ -21,7 +21,7 @@ LINES = 15
 
 
 def draw(study: Study) -> Figure | None:
-    """A row a cell, a column an epoch; shades are the weight, contours the triplets of the first seed's trial.
+    """A row for each cell, a column for each epoch; shades: the weight; contours: triplets of the first seed's trial.
 
     None where no trial kept its triplets (`train.trace_every`).
     """

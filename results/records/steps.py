@@ -12,7 +12,7 @@ from results.records import sealed
 
 
 def write(path: Path, rows: Iterable[Mapping[str, float]]) -> None:
-    """Write rows of values: a row a step, with "epoch" and "step", or a row a "rank"; nothing where there is no row.
+    """Write a row for each step, with "epoch" and "step", or a row for each "rank"; no file where there is no row.
 
     Raises:
         UserError: the disk is full or read-only.

@@ -38,7 +38,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Sample:
-    """What is known of several numbers: mean and sample standard deviation, as papers print them, or the numbers."""
+    """Several numbers: the numbers themselves, or their mean and sample standard deviation as papers print them."""
 
     mean: float
     std: float

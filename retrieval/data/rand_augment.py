@@ -17,7 +17,7 @@ ENHANCED, SHEARED, SHIFTED, TURNED = 1.36, 0.21, 7.0, 21.0
 """Factor of brightness and sharpness; pixels sideways for each pixel downwards; pixels; degrees."""
 
 Change = Callable[[Image.Image, float], Image.Image]
-"""Changes a picture; the number is 1 or -1, which way a turn or a shift goes."""
+"""Changes a picture; the number, 1 or -1, is the direction of a turn or a shift."""
 
 
 def rand_augmented(picture: Image.Image, draw: np.random.Generator) -> Image.Image:

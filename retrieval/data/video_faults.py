@@ -16,7 +16,7 @@ STEP = 4096
 
 
 def of_root(root: Path, official: Dataset, progress: CheckProgress) -> Part:
-    """The videos under a root, with every expert that is there; also how many videos each expert saw nothing in."""
+    """The videos under a root with all their experts; and by expert, the number of videos in which it saw nothing."""
     part = Part(FORMAT, root)
     try:
         folder, captions = msr_vtt.places(root)

@@ -1,4 +1,4 @@
-"""Copies to the device that trains, for which nobody waits."""
+"""Copies to the device that trains; the host does not wait for them."""
 
 import torch
 from torch import Tensor

@@ -74,13 +74,13 @@ class CheckpointMap(Settings):
     rows: tuple[str, int] | None = None
     """What has a row a word; None: it reads the pieces of a tokenizer."""
     pieces: tuple[str, int] | None = None
-    """What has a row a piece of a tokenizer, where the tokenizer alone comes from elsewhere."""
+    """Tensors with a row for each piece of a tokenizer, where only the tokenizer comes from elsewhere."""
     absent: list[str] = []
     """Tensors that kinds with the same names have, and this kind has not."""
     equal: list[tuple[str, int, str, int]] = []
     """Sizes that are equal in this kind, and not in kinds with the same names."""
     resized: str = ""
-    """How the names of tensors end that a larger picture makes larger; empty: none does."""
+    """Endings of the names of tensors that grow with the picture; empty: no tensor does."""
     max_words: int = LONGEST
     """Words or word pieces at which captions are cut."""
     options: dict[str, OptionSetting] = {}
@@ -102,7 +102,7 @@ class CheckpointMap(Settings):
         }
 
     def words(self, weights: Mapping[str, Tensor]) -> int:
-        """How many words or word pieces it knows; 1: a network of a tokenizer's own knows them."""
+        """How many words or word pieces the file knows; 1: a network with its own tokenizer reads the words."""
         table = self.rows or self.pieces
         return _size(weights, table) if table else 1
 

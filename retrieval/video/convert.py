@@ -1,4 +1,4 @@
-"""From published features of experts to the layout that is read: CE's pickles, MMT's h5 files, a file a video.
+"""From published features of experts to the layout that is read: CE's pickles, MMT's h5 files, a file for each video.
 
 Pickles are read by an unpickler that makes containers, numbers and arrays, and runs nothing else.
 """
@@ -29,7 +29,7 @@ TIMED = ("s3d", "vggish")
 
 
 class Seen(NamedTuple):
-    """What an expert saw in a video: no vector, if it saw nothing."""
+    """What an expert saw in a video; no vectors if it saw nothing."""
 
     expert: str
     video: str
@@ -229,7 +229,7 @@ def _of_folder(expert: str, folder: Path) -> Iterator[Seen]:
 
 
 def _of_h5(folder: Path) -> Iterator[Seen]:
-    """MMT's: a file a video, with `features.<expert>` (T, D) and `features_t.<expert>` (T, 2) in seconds."""
+    """MMT's: a file for each video, with `features.<expert>` (T, D) and `features_t.<expert>` (T, 2) in seconds."""
     try:
         import h5py
     except ImportError:

@@ -96,7 +96,7 @@ def splits(path: Path, test_splits: Sequence[str], problems: list[Problem]) -> d
 
 
 def _captions(path: Path, problems: list[Problem]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Captions by video, without those of no letter, which CE leaves out too; and the videos of each split."""
+    """Captions by video, without captions that have no letter (CE leaves these out too); and the videos by split."""
     content: Any = object_of(path, LAYOUT, problems)
     captions: dict[str, list[str]] = {}
     by_split: dict[str, list[str]] = {"train": [], "val": [], "test": []}
@@ -129,7 +129,7 @@ def _tested(path: Path, problems: list[Problem]) -> dict[str, list[str]]:
 def _trained(
     path: Path, by_json: dict[str, list[str]], tested: Sequence[str] | dict[str, Any], problems: list[Problem]
 ) -> list[str]:
-    """The videos that train in 1k-A: of the first list that is there, else all but those that test."""
+    """The training videos of 1k-A: those of the first list that is there, otherwise all but the test videos."""
     for name in TRAIN_1K_A:
         file = path.with_name(name)
         if file.exists():

@@ -1,4 +1,4 @@
-"""Videos of a split, read by index: each is one vector of all that a model reads of its experts."""
+"""Videos of a split, read by index: a video is a single vector of all that a model reads of its experts."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -101,7 +101,7 @@ def ranked(
 
 
 Beat = Callable[[], None]
-"""Notes that an evaluation makes progress."""
+"""Called to note that an evaluation makes progress."""
 
 
 def ranks_of_test(

@@ -332,7 +332,7 @@ def captions_of_epoch(dataset: DatasetSettings, train: TrainSettings, split: Spl
 
 
 def _one_of_each(order: Int[Tensor, " t"], split: Split) -> Int[Tensor, " i"]:
-    """Of captions in a random order, the first of each image."""
+    """The first caption of each image, among captions in a random order."""
     _, first = np.unique(split.image_of_text[order.numpy()], return_index=True)
     return order[torch.from_numpy(np.sort(first))]
 
@@ -407,7 +407,7 @@ class Epoch:
         return batch.pinned() if self.inputs.device.type == "cuda" else batch
 
     def _read_meta(self, place: int, rows: Int[Tensor, " m"]) -> Batch:
-        """As many pairs as the batch has, if there are so many, as they are evaluated."""
+        """As many pairs as the batch has, or all if there are fewer, read as in evaluation."""
         generator = torch.Generator().manual_seed(self.views + place)
         texts = rows[torch.randperm(len(rows), generator=generator)[: len(self.rows[place])]]
         split, tokens = self.inputs.pairs.val, self.inputs.tokens["val"]

@@ -286,7 +286,7 @@ CLEAN: dict[str, Callable[..., CleanProbabilities]] = {
 """What estimates clean probabilities, for the objectives that read them."""
 
 WEIGHTS: dict[str, Callable[..., MetaWeights]] = {"meta-spn": MetaWeights}
-"""What learns the weights of pairs, for the objectives that have such."""
+"""What learns the weights of pairs, for the objectives that have weights of pairs."""
 
 MODELS: dict[str, type[Vse]] = {"single": Vse, "twins": Twins}
 """By `model.networks`."""

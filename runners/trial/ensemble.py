@@ -106,11 +106,11 @@ class Ensemble:
 
 
 Item = tuple[int, tuple[str, ...]]
-"""A caption by the row of its image and by its words: features and pictures have no other name in common."""
+"""A caption, known by the row of its image and its words: features and pictures share no other name."""
 
 
 def _items(member: LoadedModel, split_name: str) -> list[Item]:
-    """The captions of a split that the member is evaluated on, in their order."""
+    """The captions of the split on which the member is evaluated, in their order."""
     split, images = member.inputs.pairs.splits[split_name], member.settings.dataset.val_images
     _, rows = split.first(images if split_name == "val" else None)
     return [(int(split.image_of_text[row]), tuple(words(split.captions[row]))) for row in rows]

@@ -21,7 +21,7 @@ from runners.trial.loaded_model import LoadedModel
 def negatives_of(
     settings: TrialSettings, inputs: Inputs, trials: Path, machine: Machine, beat: Callable[[], None] = lambda: None
 ) -> OfflineNegatives | None:
-    """The candidates that this trial's batches are drawn from; ranked here, if nobody has done so. None: it reads none.
+    """The candidates for this trial's batches, ranked here if need be. None: the objective reads no candidates.
 
     Args:
         trials: the folder of all trials.
@@ -52,7 +52,7 @@ def ranked_by(
     """The candidates that a finished trial's model ranks, kept in the feature cache.
 
     Args:
-        inputs: that the candidates are for; None: those of the ranker.
+        inputs: for which the candidates are ranked; None: those of the ranker.
 
     Raises:
         DataError: the ranker read another training split.

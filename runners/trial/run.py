@@ -211,7 +211,7 @@ class TrialRun:
         return folders
 
     def published(self) -> Callable[[Vse], Mapping[str, Tensor]] | None:
-        """What gives a model the published weights that it begins with; None: it begins with others.
+        """What gives a model the published weights that it begins with; None: it begins with other weights.
 
         A checkpoint that it fine-tunes, or the file of weights of its whole model.
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def sources(
     paper: str | None, grid: str | None, home: Home, overrides: Sequence[str] = ()
 ) -> "list[tuple[str, list[Judged]]]":
-    """What the papers' own tables say of their claims, and what the finished trials of a grid say.
+    """Which claims hold in the papers' own tables, and which hold in the finished trials of a grid.
 
     Args:
         paper: a name in `PAPERS`; a grid, if `grid` is None and no paper has this name; None: all papers.

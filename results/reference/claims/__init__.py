@@ -25,10 +25,10 @@ class Claim(Settings):
     better: tuple[str, ...] = ()
     than: tuple[str, ...] = ()
     same: tuple[Literal["recipe", "objective", "pair", "triplet"], ...] = ("recipe",)
-    """What two cells have in common that are compared, beside data set, protocol and swept values."""
+    """What two compared cells have in common, beside data set, protocol and swept values."""
     metrics: tuple[str, ...] = ("rsum",)
     tables: tuple[str, ...]
-    """Of the paper, which print the cells."""
+    """The paper's tables that print the cells."""
 
 
 class PaperClaims(Settings):

@@ -39,7 +39,7 @@ class CleanProbabilities:
         self.known = False
         """Whether an epoch has been estimated."""
         self.epoch = 0
-        """The epoch that the losses are of."""
+        """The epoch of the losses."""
         self._losses: list[list[Tensor]] = [[] for _ in self.values]
 
     def begin(self, epoch: int, before: Int[Tensor, " n"]) -> Float[Tensor, "networks t"] | None:

@@ -62,7 +62,7 @@ class MetaWeights:
         self._learning = False
 
     def weigh(self, t: Triplets) -> tuple[Tensor, Tensor]:
-        """The weights for a loss: constants, but while they learn themselves."""
+        """The weights for a loss: constants, except while they learn."""
         if not self._learning:
             with torch.no_grad():
                 return self.pairs(t)

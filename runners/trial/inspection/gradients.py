@@ -1,4 +1,4 @@
-"""Gradients on the unit sphere: what of a loss's gradient moves an embedding, and what normalisation takes away.
+"""Gradients on the unit sphere: which part of a gradient moves an embedding, and which part normalisation removes.
 
 Unified §3.3 and SelHN §3.2 give different conditions under which the gradient of Triplet-HN vanishes; both
 are measured.
