@@ -183,8 +183,8 @@ def negatives(
     from runners.trial.negatives import ranked_by
 
     if (name := settings_of(home.trial(by)).dataset.name) not in found.datasets:
-        known = ", ".join(found.datasets)
-        raise UserError(f"trial {by} in --by was trained on data set {name!r}; grid {found.name!r} is on {known}.")
+        on = ", ".join(found.datasets)
+        raise UserError(f"trial {by} in --by was trained on data set {name!r}; grid {found.name!r} is on {on}.")
 
     machine = machine_for(found, home, gpu=torch.cuda.is_available())
     ranked = ranked_by(home.trial(by), None, machine)

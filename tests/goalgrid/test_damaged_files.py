@@ -288,7 +288,7 @@ def drawn(runs: Runs, goalgrid: Goalgrid, folder: Path, draws: int, verbs: list[
 
 @pytest.mark.parametrize("runs", ["few"], indirect=True)
 def test_a_damaged_file_costs_at_most_its_own_trial(runs: Runs, goalgrid: Goalgrid, tmp_path: Path) -> None:
-    wrong = drawn(runs, goalgrid, tmp_path, 12, list(FAST))
+    wrong = drawn(runs, goalgrid, tmp_path, 8, list(FAST))
     assert not wrong, "\n".join(wrong)
 
 

@@ -30,18 +30,18 @@ def sources(
     from results.analysis.claims import judged_by_print, judged_by_trials
 
     if grid is None and paper is not None and paper not in PAPERS:
-        paper, grid = None, paper
-        known = {*PAPERS, *catalog.names("presets"), *(folder.path.name for folder in home.grids())}
-        if grid.split("@")[0] not in known and not grid.endswith(".toml"):
+        given, paper, grid = paper, None, paper
+        names = {*PAPERS, *catalog.names("presets"), *(folder.path.name for folder in home.grids())}
+        if given.split("@")[0] not in names and not given.endswith(".toml"):
             hint = f"Papers: {', '.join(PAPERS)}. Or give the path of a grid file, ending in .toml."
-            raise UserError(unknown("paper or grid", grid, sorted(known), hint=hint))
+            raise UserError(unknown("paper or grid", given, sorted(names), hint=hint))
     all_known(*([("paper", paper, PAPERS)] if paper else []))
     papers = [paper] if paper else list(PAPERS)
     found = [("printed", judged_by_print(papers))]
     if grid is not None:
-        known = recall(grid, home, overrides)
-        cells, scores = measured(known, home, anew=start(grid, home, overrides))
-        found.append((known.name, judged_by_trials(papers, cells, scores)))
+        own = recall(grid, home, overrides)
+        cells, scores = measured(own, home, anew=start(grid, home, overrides))
+        found.append((own.name, judged_by_trials(papers, cells, scores)))
     return found
 
 

@@ -15,7 +15,7 @@ from results.records.scores import Score, Scores
 from ...conftest import SMALL, Goalgrid, made_once
 
 GRID = (
-    'objectives=["triplet-hn","selhn","unified"]', "seeds=[0]", "objective.variant=paper",
+    'objectives=["triplet-hn","selhn","unified"]', "seeds=[0]", "train.epochs=1", "objective.variant=paper",
     "sweep.objective.epsilon=[0.0,0.5]", "sweep.objective.gamma=[5.0,1e5]",
 )  # fmt: skip
 
