@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from goalgrid.showing import evaluated
+from grid.errors import UserError
 from grid.store.home import Home
 
 COLUMNS = {
@@ -30,7 +31,10 @@ def of_trials(trials: Sequence[str], home: Home) -> list[dict[str, Any]]:
         from runners.trial.inspection.gradients import measured
 
         said = {"trial": trial, "objective": loaded.settings.objective.name, "seed": loaded.settings.seed}
-        found.append(said | {"epoch": epoch} | measured(loaded))
+        try:
+            found.append(said | {"epoch": epoch} | measured(loaded))
+        except UserError as error:
+            raise UserError(f"trial {trial}: {error}") from error
     return found
 
 

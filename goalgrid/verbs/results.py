@@ -264,7 +264,10 @@ def figures(
     for path in written:
         say(f"written: {path}")
     if not written:
-        say(f"nothing to draw for {', '.join(kinds) or 'any figure'}: no finished cell has what it shows")
+        say(
+            f"nothing to draw for {', '.join(kinds) or 'any figure'}: no finished cell has what it shows; "
+            "goalgrid figures --help says what that is"
+        )
 
 
 @verbs.command()

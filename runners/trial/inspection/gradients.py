@@ -86,12 +86,19 @@ def measured(loaded: LoadedModel) -> dict[str, float]:
     An anchor without a gradient counts in no mean of a share or of a cosine.
 
     Raises:
-        UserError: the model scores sets, so that no gradient has a sphere; or as `on_sphere`.
+        UserError: the model scores sets, so that no gradient has a sphere; the objective learnt parameters or weights
+            of pairs, which kept weights lack; or as `on_sphere`.
     """
     settings, inputs = loaded.settings, loaded.inputs
     if settings.model.of_sets:
         raise UserError("its scorer reads sets of vectors; gradients on the sphere are those of single unit vectors.")
-    objective = Learner(settings, inputs).objective
+    learner = Learner(settings, inputs)
+    objective = learner.objective
+    if learner.weights is not None or any(True for _ in objective.parameters()):
+        raise UserError(
+            f"objective {settings.objective.name!r} learns values of its own, which best.ckpt does not hold: its "
+            "gradient cannot be computed again."
+        )
     _, batch = next(batches(settings, inputs, 0).since(0))
     images, tokens, _ = batch.on(inputs.device)
     loaded.model.eval()

@@ -4,10 +4,18 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
+from grid.errors import UserError
+from grid.expansion import expand, trials_of
+from grid.gridfile import load
 from grid.objectives import OURS
 from objectives import build, mining
 from objectives.triplets import BatchPairs
-from runners.trial.inspection.gradients import on_sphere
+from runners.training.inputs import prepare
+from runners.training.learner import model_of
+from runners.training.machine import Machine
+from runners.trial.inspection.gradients import measured, on_sphere
+from runners.trial.loaded_model import LoadedModel
+from tests.conftest import SMALL
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -44,3 +52,13 @@ def test_a_small_delta_s_alone_does_not_make_the_gradient_vanish_and_near_equal_
     assert same.anchor[0].item() == pytest.approx(0, abs=1e-5)
     assert same.positive[0].item() == pytest.approx(1, abs=0.01)
     assert same.cosine[0].item() == pytest.approx(-1)
+
+
+@pytest.mark.parametrize("name", ["siglip", "meta-spn"])
+def test_the_gradient_of_an_objective_that_learnt_is_refused(name: str) -> None:
+    """Kept weights lack what it learnt, and its first values would give other numbers than the trial had."""
+    words = [*(word for word in SMALL if word != "--set"), f'objectives=["{name}"]']
+    settings = trials_of(expand(load("demo", words)))[0].settings
+    inputs = prepare(settings, Machine())
+    with pytest.raises(UserError, match=f"objective '{name}' learns values of its own, which best.ckpt does not hold"):
+        measured(LoadedModel(model_of(settings, inputs), settings, inputs))
