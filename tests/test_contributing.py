@@ -242,13 +242,13 @@ ADDITIONS = [
         "a text encoder",
         {
             "retrieval/encoders/text.py": [
-                ("GruSettings, TransformerSettings", "MaxBowSettings, PoolingSettings, "),
+                ("    GruSettings,\n    TransformerSettings,", "    MaxBowSettings,\n    PoolingSettings,\n"),
                 ("def _embedding(", TEXT_ENCODER),
                 ('    "gru": ', '    "max-bow": lambda settings, words, dim, places: MaxBow(settings, words, dim),\n'),
             ],
             "grid/settings/encoders.py": [
                 ("class GruSettings(", TEXT_SETTINGS),
-                ("GruSettings | BiGru", "MaxBowSettings | "),
+                ("    | GruSettings\n", "    | MaxBowSettings\n"),
             ],
         },
     ),

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +10,11 @@ from jaxtyping import Float, UInt8
 
 from grid.errors import UserError, unknown
 from grid.settings.encoders import View
-from retrieval.data import annotations, precomp_files
+from retrieval.data import annotations, opening, precomp_files
 from retrieval.data.annotations import Annotated
 from retrieval.data.images import opened, pixels_of
 from retrieval.data.precomp import Features
-from retrieval.splits.pairs import DataError, Split
+from retrieval.splits.pairs import DataError, Images, Split
 from retrieval.words.text_readers import words
 
 SIDE = 320
@@ -50,7 +51,7 @@ class Photographs:
     """
 
     def __init__(self, split: Split, dataset: str, root: Path | None, view: View | None, regions: int) -> None:
-        self.split, self.dataset, self.view, self.regions = split, dataset, view, regions
+        self.split, self.dataset, self.root, self.view, self.regions = split, dataset, root, view, regions
         self.files = _files(split, dataset, root)
         self.ids = _ids(split)
 
@@ -93,9 +94,14 @@ class Photographs:
             picture = opened(file)
             picture.thumbnail((SIDE, SIDE))
             return np.array(picture)
-        if self.view:
-            return self.split.images.gather(np.array([row]))[0].permute(1, 2, 0).numpy()
+        if self.view and self.root is None:
+            return self._embedded.gather(np.array([row]))[0].permute(1, 2, 0).numpy()
         return None
+
+    @cached_property
+    def _embedded(self) -> Images:
+        """The pictures of an embedded data set, of which the split may have features alone."""
+        return opening.load(self.dataset, None, self.view).test.images
 
     def _boxes(self, row: int) -> np.ndarray | None:
         """Of a network on pixels, the cells of its map; of features, what stands beside them."""

@@ -1,6 +1,7 @@
 """Attention as a picture: of a trial, an image and a caption that the user names."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,10 @@ import pytest
 
 from goalgrid.planning.overview import Overview, recall
 from goalgrid.showing.attention import drawn
+from grid.settings.encoders import View
 from grid.store.home import Home
-from retrieval.data.photographs import cells
+from retrieval.data import shapes
+from retrieval.data.photographs import Photographs, cells
 from tests.conftest import Goalgrid
 
 GRID = """
@@ -108,6 +111,16 @@ def test_first_answers_hold_the_right_one_where_the_recorded_rank_says_so(runs: 
     for text, rank in enumerate(row["test_t2i_ranks"]):
         hits = [image == row["test_image_of_text"][text] for image in found.first("t2i", text)]
         assert (hits.index(True) if True in hits else 5) == min(rank, 5)
+
+
+def test_pictures_of_a_frozen_network_are_those_of_the_embedded_data() -> None:
+    view = View(16, "square")
+    pixels = shapes.load(view).test
+    features = replace(pixels, images=np.zeros((len(pixels.images), 4), dtype=np.float32))
+    shown = Photographs(features, "shapes", None, view, regions=1).of(3).picture
+    assert shown is not None
+    assert shown.shape == (16, 16, 3)
+    assert (shown.transpose(2, 0, 1) == pixels.images.gather(np.array([3]))[0].numpy()).all()
 
 
 def test_examples_are_a_figure_and_a_section_of_the_report(runs: Path, goalgrid: Goalgrid) -> None:
