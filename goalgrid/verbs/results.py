@@ -266,7 +266,7 @@ def figures(
     if not written:
         say(
             f"nothing to draw for {', '.join(kinds) or 'any figure'}: no finished cell has what it shows; "
-            "goalgrid figures --help says what that is"
+            "goalgrid figures GRID --help says what that is"
         )
 
 

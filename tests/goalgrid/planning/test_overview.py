@@ -54,7 +54,6 @@ def test_every_verb_finds_it_by_the_same_overrides_and_by_name(both: Home, tmp_p
     assert "is the same, byte for byte" in verb("table", "--check", str(out / "table.tex"), runs=both).stdout
     assert verb("figures", *words, "matrix", "-o", str(out), runs=both).exit_code == 0
     assert str(both.grid(name).report) in verb("report", *words, runs=both).stderr.replace("\n", "")
-    assert verb("export", *words, str(out / "all"), runs=both).exit_code == 0
 
 
 def test_overrides_that_never_ran_show_the_trials_that_are_done_all_the_same(pair: Home, verb: Verb) -> None:

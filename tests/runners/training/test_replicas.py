@@ -89,13 +89,8 @@ UNDETERMINED = (
 """Biases that batch norm takes out again: their gradient is a rounding error, of which Adam makes whole steps."""
 
 
-@pytest.mark.parametrize(
-    ("count", "overrides"),
-    [
-        pytest.param(*network, id=name, marks=[pytest.mark.slow] if name != "features" else [])
-        for name, network in NETWORKS.items()
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("count", "overrides"), NETWORKS.values(), ids=NETWORKS)
 def test_replicas_learn_what_one_process_learns(
     tmp_path: Path, few_of_flickr8k: Path, count: int, overrides: tuple[str, ...]
 ) -> None:
@@ -172,6 +167,7 @@ def test_going_on_with_more_or_fewer_replicas_and_from_their_checkpoint(tmp_path
     ]
 
 
+@pytest.mark.slow
 def test_a_replica_ends_with_the_first_one_and_with_nothing_else(small_trial: Trial) -> None:
     mine = "import goalgrid\n\n\n@goalgrid.objective('mine')\ndef mine(t):\n    return t.s_neg - t.s_pos\n"
     replica = Replica.start(1, [("/on/another/host/mine.py", mine)])
