@@ -45,10 +45,10 @@ CHANGES: dict[str, Change] = {
     "equalize": lambda picture, way: ImageOps.equalize(picture),
     "brightness": lambda picture, way: picture.point(lambda value: min(255, int(value * ENHANCED))),
     "sharpness": lambda picture, way: ImageEnhance.Sharpness(picture).enhance(ENHANCED),
-    "shear-x": partial(_moved, 1, -SHEARED, 0, 0, 1, 0),
-    "shear-y": partial(_moved, 1, 0, 0, -SHEARED, 1, 0),
-    "translate-x": partial(_moved, 1, 0, SHIFTED, 0, 1, 0),
-    "translate-y": partial(_moved, 1, 0, 0, 0, 1, SHIFTED),
+    "shear-x": partial(_moved, 1.0, -SHEARED, 0.0, 0.0, 1.0, 0.0),
+    "shear-y": partial(_moved, 1.0, 0.0, 0.0, -SHEARED, 1.0, 0.0),
+    "translate-x": partial(_moved, 1.0, 0.0, SHIFTED, 0.0, 1.0, 0.0),
+    "translate-y": partial(_moved, 1.0, 0.0, 0.0, 0.0, 1.0, SHIFTED),
     "rotate": _turned,
 }
 """By name, as each is drawn."""

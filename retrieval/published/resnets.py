@@ -87,10 +87,13 @@ def convert_butd(source: Path, folder: Path) -> int:
     return len(weights)
 
 
-def _name_in_transformers(part: str, place: str, block: str | None, kind: str | None, number: str, last: str) -> str:
+def _name_in_transformers(
+    part: str, place: str, block: str | None, kind: str | None, number: str | None, last: str
+) -> str:
     """`base.4.0.conv1.weight` as `encoder.stages.0.layers.0.layer.0.convolution.weight`."""
     if block is None:
         return f"embedder.embedder.{'convolution' if place == '0' else 'normalization'}.{last}"
+    assert number is not None
     stage = int(place) - 4 if part == "base" else 3
     within = "shortcut" if kind == "downsample." else f"layer.{int(number) - 1}"
     normal = kind == "bn" or (kind == "downsample." and number == "1")
