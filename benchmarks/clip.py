@@ -94,7 +94,7 @@ def _cpu() -> float:
 
 def step(grid: str, cache: Path, steps: int = 100) -> tuple[float, float]:
     """CPU seconds of a step of the grid's first trial, and of its arithmetic: medians, both in turn."""
-    torch.set_num_threads(1)
+    Machine().begin()
     trial, timed = trials_of(expand(load(grid)))[0], Timed(steps)
     inputs = prepare(trial.settings, Machine(roots=(("random", str(Path(grid).parent / "data")),), features=cache))
     read = cycle([batch for _, batch in islice(batches(trial.settings, inputs, 0).since(0), 10)])

@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--root", type=Path, help="of Flickr8k; without it, the embedded scenes alone")
     parser.add_argument("--steps", type=int, default=60)
     given = parser.parse_args()
-    torch.set_num_threads(1)
+    Machine().begin()
     measuring.begin("torch", note="1 thread")
     for dataset, recipe in (("flickr8k", "fc-gru"), ("flickr8k", "fc-bow"), ("shapes", "cnn-bow")):
         if dataset == "shapes" or given.root:

@@ -351,7 +351,7 @@ def machine_of(home: Home, roots: list[str], weights: tuple[str, ...], grid: Gri
     known = machine_for(grid, home, gpu=gpu) if grid else Machine(gpu=gpu, features=home.features, data=home.data)
     found = dict(known.roots) | dict(_pair("--root", entry) for entry in roots)
     places = dict(known.weights) | dict(_pair("--weights", entry) for entry in weights)
-    torch.set_num_threads(known.threads)
+    known.begin()
     return replace(known, roots=tuple(found.items()), weights=tuple(places.items()))
 
 

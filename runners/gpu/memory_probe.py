@@ -100,7 +100,7 @@ def probe(samples: Sequence[Sample], home: Home) -> Probed:
 
 
 def _measure(sample: Sample) -> Need:
-    torch.set_num_threads(sample.machine.threads)
+    sample.machine.begin()
     settings = heavy(sample.settings)
     settings = settings.model_copy(update={"objective": _heaviest_objective(settings, sample.machine.device)})
     inputs = longest(prepare(settings, sample.machine), STEPS * settings.train.batch_size)

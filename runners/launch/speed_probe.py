@@ -64,7 +64,7 @@ def probe_memory(grid: Grid, trials: Sequence[Trial], home: Home, console: Conso
 
 def measure(settings: TrialSettings, machine: Machine) -> Probe:
     """Train a few steps, validate once, and measure the size of the files."""
-    torch.set_num_threads(machine.threads)
+    machine.begin()
     inputs, times = prepare(settings, machine), list[float]()
 
     def beat(step: int) -> bool:

@@ -15,7 +15,7 @@ from runners.training.learner import Learner
 def follow(next_order: Callable[[], tuple[Any, ...]], answer: Callable[[Any], None]) -> None:
     """Prepare the data, connect to the others, load the first replica's state, and train as it commands to the end."""
     _, rank, settings, machine = next_order()
-    torch.set_num_threads(machine.threads)
+    machine.begin()
     if machine.device.type == "cuda":
         torch.cuda.set_device(rank % torch.cuda.device_count())  # over gloo, replicas may share a GPU
     inputs = prepare(settings, machine)

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from grid.errors import UserError
@@ -242,7 +241,7 @@ class TrialRun:
         self._tell("started")
         hold.commit()
         folder.error.unlink(missing_ok=True)
-        torch.set_num_threads(self.machine.threads)
+        self.machine.begin()
         write_json(folder.settings, self.settings.model_dump(mode="json"), durable=False)
         write_json(folder.environment, self.environment, durable=False)
         inputs = prepare(self.settings, self.machine)
