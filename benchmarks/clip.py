@@ -23,7 +23,6 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import measuring
 import numpy as np
-import torch
 from PIL import Image
 from step import WARMING, Timed, arithmetic
 

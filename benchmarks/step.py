@@ -19,7 +19,6 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import measuring
-import torch
 from torch import nn
 
 from grid.expansion import expand, trials_of

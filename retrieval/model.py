@@ -17,6 +17,7 @@ from retrieval.fusion.encoder import FusionEncoder
 from retrieval.scorers import SCORERS
 from retrieval.scorers.attention import SetScorer
 from retrieval.scorers.sets import Sets, gathered
+from retrieval.unit_vectors import unit
 
 BACKBONES = {"image": "image.backbone.", "text": "text.backbone."}
 """Where the weights of the pretrained networks stand, by modality."""
@@ -77,11 +78,11 @@ class Vse(nn.Module):
     def embed_images(self, images: Tensor) -> Embedded:
         found = self.image(images)
         if self.scorer is None:
-            return nn.functional.normalize(found.float(), dim=-1)
+            return unit(found.float())
         if isinstance(found, Sets):
             return found
         values, present = found
-        vectors = nn.functional.normalize(values.float(), dim=-1)
+        vectors = unit(values.float())
         if self.training and self.drops:
             return self.scorer.image_whole(Sets(gathered(vectors, present), present.sum(1)))
         return self.scorer.image_whole(Sets(vectors, torch.full((len(vectors),), vectors.shape[1])))
@@ -90,11 +91,11 @@ class Vse(nn.Module):
         """From indices (b, n), or from features that a frozen network gave before: (b, k), or (b, n, k)."""
         found = self.text(texts, lengths)
         if self.scorer is None:
-            return nn.functional.normalize(found.float(), dim=-1)
+            return unit(found.float())
         if isinstance(found, Sets):
             return found
         values, present = found
-        vectors = nn.functional.normalize(values.float(), dim=-1) * present[..., None]
+        vectors = unit(values.float()) * present[..., None]
         return self.scorer.text_whole(Sets(vectors, lengths.cpu()))
 
     def embed_pairs(
@@ -104,7 +105,7 @@ class Vse(nn.Module):
         encoders: Any = self.image, self.text
         tokens, states = encoders[0].tokens(images), encoders[1].states(texts, lengths)
         vectors = (encoder.project(part[:, 0]) for encoder, part in zip(encoders, (tokens, states), strict=True))
-        image, text = (nn.functional.normalize(vector.float(), dim=-1) for vector in vectors)
+        image, text = (unit(vector.float()) for vector in vectors)
         return image, text, tokens, states
 
     def scores(self, image: Embedded, text: Embedded) -> Float[Tensor, "i t"]:
