@@ -26,7 +26,7 @@ import torch
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.settings import TrialSettings
-from grid.settings.encoders import BackboneSettings
+from grid.settings.image_encoders import BackboneSettings
 from grid.store.home import Home
 from runners.training.machine import Machine
 from runners.trial.run import run_trial

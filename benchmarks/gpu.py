@@ -58,8 +58,9 @@ from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.objectives.goal_matrix import GOAL
 from grid.settings import TrialSettings
-from grid.settings.encoders import FeatureSettings, GruSettings
+from grid.settings.image_encoders import FeatureSettings
 from grid.settings.model import ModelSettings
+from grid.settings.text_encoders import GruSettings
 from grid.store.gpu_needs import MARGIN
 from grid.store.home import TrialFolder
 from results.records.provenance import environment

@@ -17,7 +17,7 @@ import measuring
 import torch
 from torch import Tensor, nn
 
-from grid.settings.encoders import PoolingSettings
+from grid.settings.poolings import PoolingSettings
 from results.reference.reading import results
 from retrieval.encoders.pooling import POOLING, Pooling, pooling
 

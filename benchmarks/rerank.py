@@ -18,8 +18,8 @@ import measuring
 import numpy as np
 import torch
 
-from grid.settings.encoders import BertLayersSettings
 from grid.settings.fusion import XvlmFusionSettings
+from grid.settings.text_encoders import BertLayersSettings
 from retrieval import rerank
 from retrieval.fusion.encoder import FusionEncoder
 

@@ -23,9 +23,9 @@ from grid.overrides import CHANGES, apply_override, changed_name, name_and_folde
 from grid.resources import UNTIL_RESOLVED, Budget, Reliability, Resources
 from grid.settings import DatasetSettings, TrainSettings
 from grid.settings.base import Name, NoIdentity, Settings, check_name
-from grid.settings.encoders import RANDOM
 from grid.settings.model import ModelSettings
 from grid.settings.own import own_parts
+from grid.settings.pretrained_networks import RANDOM
 from grid.uses import Use
 
 SECTIONS: dict[str, type[Settings]] = {"dataset": DatasetSettings, "model": ModelSettings, "train": TrainSettings}

@@ -22,9 +22,9 @@ from typing import Any, get_args
 from grid import objectives
 from grid.errors import UserError, unknown
 from grid.offers import PREFIX, Kind, Offer, offered
-from grid.settings import encoders
 from grid.settings.base import Settings
 from grid.settings.own import own_parts
+from grid.settings.poolings import POOLINGS, own_poolings
 
 GROUP = "goalgrid.plugins"
 """The entry points by which an installed package offers a module."""
@@ -112,7 +112,7 @@ def activate(uses: Iterable[Use]) -> None:
     loaded = {use: _offered(use) for use in wanted}
     found = dict[str, Offer]()
     owners = dict[str, str]()
-    ours = {"goal", *(name for name, entry in objectives.CATALOGUE.items() if not entry.equation), *encoders.POOLINGS}
+    ours = {"goal", *(name for name, entry in objectives.CATALOGUE.items() if not entry.equation), *POOLINGS}
     for use, offers in loaded.items():
         for offer in offers:
             owner = "this program" if offer.name in ours else owners.get(offer.name)
@@ -126,7 +126,7 @@ def activate(uses: Iterable[Use]) -> None:
         kind: {name: offer.made for name, offer in found.items() if offer.kind == kind} for kind in get_args(Kind)
     }
     objectives.take_over(made["objective"])
-    catalogues: dict[Kind, dict[str, Any]] = {"pooling": encoders.own_poolings}
+    catalogues: dict[Kind, dict[str, Any]] = {"pooling": own_poolings}
     catalogues.update(own_parts.items())
     for kind, catalogue in catalogues.items():
         catalogue.clear()

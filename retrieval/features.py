@@ -31,7 +31,9 @@ from torch import Tensor
 
 from grid.errors import UserError
 from grid.identity import digest
-from grid.settings.encoders import RANDOM, BackboneSettings, Pretrained, TransformerSettings
+from grid.settings.image_encoders import BackboneSettings
+from grid.settings.pretrained_networks import RANDOM, Pretrained
+from grid.settings.text_encoders import TransformerSettings
 from grid.store.files import write_json
 from retrieval.encoders import pretrained
 from retrieval.encoders.text import features_of, text_network

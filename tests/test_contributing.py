@@ -114,11 +114,10 @@ IMAGE_ENCODER = '''class Thumbnail(nn.Module):
 
 
 '''
-IMAGE_SETTINGS = '''class ThumbnailSettings(ImageEncoderSettings):
+IMAGE_SETTINGS = '''class ThumbnailSettings(PoolingSettings, ImageEncoderSettings):
     """A linear map of the pixels of a small picture."""
 
     encoder: Literal["thumbnail"]
-    pooling: PoolingName = "mean"
 
     @property
     def view(self) -> View:
@@ -235,18 +234,19 @@ ADDITIONS = [
                 ("def k_max(", POOLING),
                 ('    "mean": lambda', '    "midrange": lambda dim, own: midrange,\n'),
             ],
-            "grid/settings/encoders.py": [('"max", "kmax"', '"midrange", ')],
+            "grid/settings/poolings.py": [('"max", "kmax"', '"midrange", ')],
         },
     ),
     Addition(
         "a text encoder",
         {
             "retrieval/encoders/text.py": [
-                ("    GruSettings,\n    TransformerSettings,", "    MaxBowSettings,\n    PoolingSettings,\n"),
+                ("from grid.settings.text_encoders", "from grid.settings.poolings import PoolingSettings\n"),
+                ("GruSettings, TransformerSettings\n", "MaxBowSettings, "),
                 ("def _embedding(", TEXT_ENCODER),
                 ('    "gru": ', '    "max-bow": lambda settings, words, dim, places: MaxBow(settings, words, dim),\n'),
             ],
-            "grid/settings/encoders.py": [
+            "grid/settings/text_encoders.py": [
                 ("class GruSettings(", TEXT_SETTINGS),
                 ("    | GruSettings\n", "    | MaxBowSettings\n"),
             ],
@@ -263,7 +263,7 @@ ADDITIONS = [
                     '    "thumbnail": lambda settings, shape, dim, places: Thumbnail(settings, shape, dim),\n',
                 ),
             ],
-            "grid/settings/encoders.py": [
+            "grid/settings/image_encoders.py": [
                 ("class FeatureSettings(", IMAGE_SETTINGS),
                 ("FeatureSettings | Backbone", "ThumbnailSettings | "),
             ],

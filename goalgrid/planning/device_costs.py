@@ -14,7 +14,7 @@ from grid import catalog
 from grid.expansion import Shared, Trial
 from grid.identity import digest
 from grid.settings import TrialSettings
-from grid.settings.encoders import BackboneSettings
+from grid.settings.image_encoders import BackboneSettings
 from grid.store.gpu_needs import RESERVED, Need
 from grid.store.speed_probes import speed_of
 from runners.gpu.cards import Card

@@ -7,7 +7,7 @@ from typing import Any
 from goalgrid.planning.overview import Overview, many
 from grid import catalog
 from grid.expansion import Shared, Trial
-from grid.settings.encoders import BackboneSettings
+from grid.settings.image_encoders import BackboneSettings
 from grid.store.failures import Failure
 from grid.store.home import TrialFolder
 

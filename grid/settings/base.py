@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
 def check_name(text: str) -> str:
@@ -19,6 +19,7 @@ def check_name(text: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(check_name)]
+Dropout = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Settings(BaseModel):

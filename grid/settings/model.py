@@ -5,10 +5,12 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from grid.settings.base import IdentityDefault, Settings, Unit
-from grid.settings.encoders import MLP_HEADS, ImageSettings, Pretrained, TextSettings
 from grid.settings.fusion import FusionSettings, NoFusionSettings
+from grid.settings.image_encoders import MLP_HEADS, ImageSettings
 from grid.settings.own import OwnPartSettings
+from grid.settings.pretrained_networks import Pretrained
 from grid.settings.scorers import ProductSettings, ScorerSettings, SgrafSettings
+from grid.settings.text_encoders import TextSettings
 
 
 class ModelSettings(Settings):

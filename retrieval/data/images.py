@@ -11,7 +11,7 @@ from jaxtyping import Int, UInt8
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from grid.settings.encoders import View
+from grid.settings.image_views import View
 from retrieval.data.picture_faults import TOO_LARGE
 from retrieval.data.rand_augment import rand_augmented
 from retrieval.splits.pairs import WHOLE, DataError

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from grid import catalog, protocols
 from grid.errors import UserError
-from grid.settings.encoders import View
 from grid.settings.experts import ExpertRead
+from grid.settings.image_views import View
 from retrieval.data import annotations, precomp, shapes
 from retrieval.data.content import checked_root, package
 from retrieval.data.images import ImageFiles

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from grid.errors import UserError, unknown
-from grid.settings.encoders import View
+from grid.settings.image_views import View
 from retrieval.data import annotations, opening, precomp_files
 from retrieval.data.annotations import Annotated
 from retrieval.data.images import opened, pixels_of

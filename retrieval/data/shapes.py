@@ -12,7 +12,7 @@ from jaxtyping import Int, UInt8
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from grid.settings.encoders import View
+from grid.settings.image_views import View
 from retrieval.data.images import draws, pixels_of, planes
 from retrieval.splits.pairs import WHOLE, Pairs, Split
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from grid.errors import UserError
-from grid.settings.encoders import BertLayersSettings
+from grid.settings.text_encoders import BertLayersSettings
 
 EPSILON = 1e-12
 """BERT's, of every layer norm."""

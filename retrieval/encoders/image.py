@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from grid.settings.encoders import BackboneSettings, CnnSettings, FeatureSettings
+from grid.settings.image_encoders import BackboneSettings, CnnSettings, FeatureSettings
 from retrieval.encoders import own, pretrained
 from retrieval.encoders.pooling import Encoded, mean, pooling
 from retrieval.encoders.swin import SwinEncoder
@@ -138,7 +138,7 @@ IMAGE_ENCODERS: dict[str, Callable[[Any, tuple[int, ...], int, pretrained.Places
     "mmt": lambda settings, shape, dim, places: MultiModalTransformer(settings, dim),
     "own": lambda settings, shape, dim, places: own.image_encoder(settings, shape, dim),
 }
-"""Each encoder by the name of its settings class in `grid/settings/encoders.py`, for images of this shape.
+"""Each encoder by the name of its settings class in `grid/settings/image_encoders.py`, for images of this shape.
 
 Shapes are (3, h, w) of pixels, (k) or (n, k) of features, and (k) of all that is read of a video.
 """

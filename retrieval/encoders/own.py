@@ -5,8 +5,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from grid.errors import UserError
-from grid.settings.encoders import OwnImageSettings, OwnTextSettings
+from grid.settings.image_encoders import OwnImageSettings
 from grid.settings.own import own_parts
+from grid.settings.text_encoders import OwnTextSettings
 
 DIMENSIONS = {"pictures": 3, "features": 1, "regions": 2}
 """Of the shape of an image, by what an image encoder reads."""

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from grid.settings.encoders import Balance, PoolingSettings, own_poolings
+from grid.settings.poolings import Balance, PoolingSettings, own_poolings
 from retrieval.encoders.reasoning import Gcn, SelfAttention, Seq2Seq
 from retrieval.encoders.recurrent import PaddedGru
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from grid.errors import UserError
 from grid.identity import digest
-from grid.settings.encoders import RANDOM, Pretrained
+from grid.settings.pretrained_networks import RANDOM, Pretrained
 
 Places = Mapping[str, Path]
 """Folder by name of weights."""

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int, Shaped, UInt8
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from grid.settings.encoders import SWIN_PATCH, SwinSettings
+from grid.settings.image_encoders import SWIN_PATCH, SwinSettings
 from retrieval.encoders.vision import STATISTICS
 
 MLP_RATIO = 4

@@ -8,14 +8,8 @@ from jaxtyping import Bool, Int, Shaped
 from torch import Tensor, nn
 
 from grid.errors import UserError
-from grid.settings.encoders import (
-    RANDOM,
-    BiGruSettings,
-    BowSettings,
-    ExpertTextSettings,
-    GruSettings,
-    TransformerSettings,
-)
+from grid.settings.pretrained_networks import RANDOM
+from grid.settings.text_encoders import BiGruSettings, BowSettings, ExpertTextSettings, GruSettings, TransformerSettings
 from retrieval.encoders import own, pretrained
 from retrieval.encoders.bert_layers import BertEncoder
 from retrieval.encoders.pooling import Encoded, pooling
@@ -213,7 +207,7 @@ TEXT_ENCODERS: dict[str, Callable[[Any, int, int, pretrained.Places], nn.Module]
     "gated": ExpertTexts,
     "own": lambda settings, words, dim, places: own.text_encoder(settings, words, dim),
 }
-"""Each encoder by the name of its settings class in `grid/settings/encoders.py`, for indices below `words`.
+"""Each encoder by the name of its settings class in `grid/settings/text_encoders.py`, for indices below `words`.
 
 Of a frozen network, whose features are computed before, `words` is the width of these.
 """

@@ -7,7 +7,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from grid.errors import UserError
-from grid.settings.encoders import BackboneSettings
+from grid.settings.image_encoders import BackboneSettings
 from retrieval.encoders import pretrained
 
 STATISTICS = {

@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from grid.settings.encoders import BertLayersSettings
 from grid.settings.fusion import XvlmFusionSettings
+from grid.settings.text_encoders import BertLayersSettings
 from retrieval.encoders.bert_layers import Layer, caption_mask, start_as_bert
 
 TEMPERATURE = 0.07

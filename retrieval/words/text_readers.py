@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from grid.settings.encoders import TextSettings
+from grid.settings.text_encoders import TextSettings
 from grid.store.files import write_json
 from retrieval.encoders import pretrained
 from retrieval.words import vocabulary_files

@@ -14,7 +14,9 @@ import objectives
 from grid.errors import UserError, unknown
 from grid.expansion import Trial
 from grid.settings import TrialSettings
-from grid.settings.encoders import RANDOM, BackboneSettings, Pretrained, TransformerSettings
+from grid.settings.image_encoders import BackboneSettings
+from grid.settings.pretrained_networks import RANDOM, Pretrained
+from grid.settings.text_encoders import TransformerSettings
 from retrieval import features
 from retrieval.data.content import Content
 from retrieval.encoders.pretrained import Places

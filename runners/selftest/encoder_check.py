@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from grid.settings.encoders import OwnImageSettings, OwnTextSettings
+from grid.settings.image_encoders import OwnImageSettings
 from grid.settings.own import own_parts
+from grid.settings.text_encoders import OwnTextSettings
 from retrieval.encoders.own import image_encoder, text_encoder
 
 DIM = 12

@@ -15,14 +15,9 @@ from grid.errors import UserError
 from grid.identity import derived_seed, digest
 from grid.objectives import learns_weights
 from grid.settings import DatasetSettings, TrainSettings, TrialSettings
-from grid.settings.encoders import (
-    BackboneSettings,
-    ExpertTextSettings,
-    ImageSettings,
-    TextSettings,
-    TransformerSettings,
-)
+from grid.settings.image_encoders import BackboneSettings, ImageSettings
 from grid.settings.model import ModelSettings
+from grid.settings.text_encoders import ExpertTextSettings, TextSettings, TransformerSettings
 from retrieval.data import opening
 from retrieval.data.content import Content, content
 from retrieval.encoders import pretrained

@@ -11,7 +11,7 @@ from grid.expansion import chains, expand, once, select, trials_of
 from grid.gridfile import load
 from grid.identity import trial_id
 from grid.objectives.goal_matrix import GOAL
-from grid.settings.encoders import BiGruSettings
+from grid.settings.text_encoders import BiGruSettings
 
 
 def test_the_demo_has_15_cells_and_45_trials() -> None:

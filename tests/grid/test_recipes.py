@@ -9,7 +9,7 @@ from grid.errors import UserError
 from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import load
 from grid.identity import canonical, digest
-from grid.settings.encoders import BackboneSettings, FeatureSettings
+from grid.settings.image_encoders import BackboneSettings, FeatureSettings
 
 PUBLISHED = [
     "vsepp-r152", "vsepp-r152-ft", "vsepp-vit-b16", "vsepp-vit-b16-ft", "vse-inf-butd", "vse-inf-butd-bigru",

@@ -32,7 +32,7 @@ from grid.gridfile import load  # noqa: E402
 from grid.objectives import OBJECTIVES  # noqa: E402
 from grid.objectives.parameters import VARIANTS  # noqa: E402
 from grid.settings import TrialSettings  # noqa: E402
-from grid.settings.encoders import PoolingSettings  # noqa: E402
+from grid.settings.poolings import PoolingSettings  # noqa: E402
 from grid.store.home import Home, TrialFolder  # noqa: E402
 from results.records import record  # noqa: E402
 from retrieval.encoders.pooling import POOLING, pooling  # noqa: E402

@@ -167,7 +167,7 @@ def test_a_damaged_stamp_is_made_anew(damage: bytes, tmp_path: Path) -> None:
     [(write_karpathy, False), (write_coco, False), (write_vse_infinity, False), (write_precomp, True)],
 )
 def test_the_sizes_are_what_training_opens(write: Callable[[Path], object], features: bool, tmp_path: Path) -> None:
-    from grid.settings.encoders import View
+    from grid.settings.image_views import View
 
     write(tmp_path)
     pairs = load("mine", tmp_path, None if features else View(8))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from grid.errors import UserError
-from grid.settings.encoders import View
+from grid.settings.image_views import View
 from retrieval.data import opening, precomp, shapes
 from retrieval.splits.pairs import DataError
 

@@ -12,7 +12,7 @@ import torch
 
 from grid import catalog
 from grid.errors import UserError
-from grid.settings.encoders import BackboneSettings
+from grid.settings.image_encoders import BackboneSettings
 from retrieval import features
 from retrieval.data import opening
 from retrieval.encoders.vision import Vision

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from grid.settings.encoders import View
+from grid.settings.image_views import View
 from retrieval.data import images
 from retrieval.data.images import ImageFiles, opened, pixels_of
 from retrieval.data.picture_faults import unreadable

@@ -10,8 +10,10 @@ from torch import Tensor
 
 from grid import catalog
 from grid.errors import UserError
-from grid.settings.encoders import BiGruSettings, BowSettings, FeatureSettings, ImageSettings, Pretrained, TextSettings
+from grid.settings.image_encoders import FeatureSettings, ImageSettings
 from grid.settings.model import ModelSettings
+from grid.settings.pretrained_networks import Pretrained
+from grid.settings.text_encoders import BiGruSettings, BowSettings, TextSettings
 from retrieval.encoders.image import IMAGE_ENCODERS
 from retrieval.encoders.pooling import POOLING
 from retrieval.encoders.pretrained import Places

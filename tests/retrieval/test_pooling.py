@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from grid.settings.encoders import PoolingSettings
+from grid.settings.poolings import PoolingSettings
 from retrieval.encoders.pooling import POOLING, AdaPool, AdPool, Gpo, Lip, MeanOf, Pooling, positions, soft_max
 from retrieval.encoders.reasoning import Gcn, NormOfPresent, SelfAttention, Seq2Seq
 from retrieval.encoders.recurrent import PaddedGru

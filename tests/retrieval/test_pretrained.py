@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from grid.errors import UserError
-from grid.settings.encoders import BackboneSettings, TransformerSettings
+from grid.settings.image_encoders import BackboneSettings
+from grid.settings.text_encoders import TransformerSettings
 from retrieval.encoders import pretrained
 from retrieval.encoders.vision import Vision
 from tests.conftest import Goalgrid

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from grid.settings.encoders import View
+from grid.settings.image_views import View
 from retrieval.data import rand_augment
 from retrieval.data.images import pixels_of
 from retrieval.data.rand_augment import CHANGES, rand_augmented

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from grid.settings.encoders import TransformerSettings
+from grid.settings.text_encoders import TransformerSettings
 from retrieval.words import text_readers
 from retrieval.words.tokens import Tokens, WordDropping
 from tests.networks import save

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grid.errors import UserError
-from grid.settings.encoders import BiGruSettings
+from grid.settings.text_encoders import BiGruSettings
 from retrieval.words import text_readers, vocabulary_files
 from retrieval.words.text_readers import UNKNOWN, Vocabulary, words
 

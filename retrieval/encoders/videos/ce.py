@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from grid.settings.encoders import CeSettings
+from grid.settings.image_encoders import CeSettings
 from retrieval.encoders.videos.gated import NetVlad
 from retrieval.scorers.sets import Sets
 from retrieval.video.videos import unpacked

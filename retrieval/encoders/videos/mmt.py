@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from grid.settings.encoders import MmtSettings
+from grid.settings.image_encoders import MmtSettings
 from retrieval.scorers.sets import Sets
 from retrieval.video.videos import unpacked
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from grid.settings.encoders import CeSettings, ExpertTextSettings, MmtSettings
+from grid.settings.image_encoders import CeSettings, MmtSettings
+from grid.settings.text_encoders import ExpertTextSettings
 from retrieval.encoders.text import ExpertTexts
 from retrieval.encoders.videos.ce import CollaborativeExperts
 from retrieval.encoders.videos.gated import NetVlad

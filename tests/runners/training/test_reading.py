@@ -13,7 +13,7 @@ from PIL import Image
 from grid.resolution import lacking
 from grid.settings import Reader, TrialSettings
 from grid.settings.base import ReadWhere
-from grid.settings.encoders import TransformerSettings
+from grid.settings.text_encoders import TransformerSettings
 from retrieval.scorers.sets import Sets
 from runners.training import inputs
 from runners.training.embedding import Captions

@@ -1,127 +1,24 @@
-"""Settings of the encoders: of the image network, the text network, and the pooling of their vectors."""
+"""Settings of the image encoders: how an image, or a video in its place, becomes vectors."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    NonNegativeInt,
-    PositiveInt,
-    WithJsonSchema,
-    model_validator,
-)
+from pydantic import Field, PositiveInt, model_validator
 
 from grid.errors import unknown
-from grid.settings.base import IdentityDefault, ReadWhere, Settings, Unit
+from grid.settings.base import Dropout, IdentityDefault, ReadWhere, Settings, Unit
 from grid.settings.experts import ExpertRead
+from grid.settings.image_views import Augmentation, Framing, Resampling, View
 from grid.settings.own import OwnKind, OwnPartSettings, own_parts
+from grid.settings.poolings import HAS_HEAD, SEVERAL, PoolingSettings
+from grid.settings.pretrained_networks import Pretrained
 
-POOLINGS = (
-    "mean", "max", "kmax", "softmax", "lip", "adapool", "gpo", "adpool", "adpool-released",
-    "gcn", "selfattn", "seq2seq", "none",
-)  # fmt: skip
-"""The poolings of ours."""
-own_poolings: dict[str, Any] = {}
-"""The functions and classes of the user's own poolings that the present grid uses, by name."""
-
-
-def _known_pooling(name: str) -> str:
-    known = [*POOLINGS, *own_poolings]
-    if name not in known:
-        raise ValueError(unknown("pooling", name, known))
-    return name
-
-
-PoolingName = Annotated[str, AfterValidator(_known_pooling), WithJsonSchema({"type": "string", "enum": POOLINGS})]
 HeadName = Literal["linear", "linear-mlp", "mlp", "residual-mlp"]
 MLP_HEADS: tuple[HeadName, ...] = ("linear-mlp", "mlp", "residual-mlp")
-Framing = Literal["square", "centre-crop"]
-Augmentation = Literal["none", "resized-crop", "scale-crop", "side-crop", "rand-augment"]
 DropRule = Literal["each", "graded"]
 
-RANDOM = "random"
-"""The name of no weights: a network built from its architecture and started from a fixed seed."""
-
 IMAGE_ENCODER = "the image network; another choice drops the settings of the one before"
-TEXT_ENCODER = "the text network; another choice drops the settings of the one before"
 
-WeightsName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9._-]+)?$")]
-"""A name as model hubs give it, `google-bert/bert-base-uncased`. The folder on this machine is no setting."""
-
-Dropout = Annotated[float, Field(ge=0, lt=1)]
-Balance = Annotated[float, Field(ge=0, le=1)] | Literal["learnt", "random"]
-
-
-class Resampling(IntEnum):
-    """How a picture is resized, as Pillow counts."""
-
-    BILINEAR = 2
-    BICUBIC = 3
-
-
-@dataclass(frozen=True)
-class View:
-    """The square of a picture that a network sees.
-
-    Args:
-        size: side in pixels.
-        framing: in evaluation; `square` squeezes the whole picture, `centre-crop` keeps its proportions.
-        augmentation: in training; `resized-crop` is VSE++'s; `scale-crop` VSE-infinity's, of the picture's own
-            proportions; `side-crop` draws each side by itself; `rand-augment` is X-VLM's: a resized crop of at least
-            half the area, and two of ten random changes.
-        flip: mirror half of the training views.
-    """
-
-    size: int
-    framing: Framing = "square"
-    augmentation: Augmentation = "none"
-    flip: bool = False
-    resampling: Resampling = Resampling.BILINEAR
-
-    @property
-    def random(self) -> bool:
-        """Whether training views differ from draw to draw."""
-        return self.augmentation != "none" or self.flip
-
-
-class Pretrained(Settings):
-    """A `transformers` network: weights by name, or an architecture with random ones."""
-
-    of_file: ClassVar[bool] = False
-    """Whether the weights are a file of their authors', which no hub has."""
-    weights: WeightsName = Field(
-        description="name on the model hub, or random; --weights says where it lies on this machine"
-    )
-    architecture: dict[str, int | float | bool | str | list[int] | list[str]] = Field(
-        {}, description="a network without pretrained weights: model_type and its sizes; in a recipe only"
-    )
-
-    def __hash__(self) -> int:
-        return hash(self.model_dump_json())
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if self.weights == RANDOM and "model_type" not in self.architecture:
-            raise ValueError(f'weights = "{RANDOM}" needs an architecture with a model_type')
-        if self.weights != RANDOM and self.architecture:
-            raise ValueError(f"the architecture comes with weights {self.weights!r}; give one of the two")
-        return self
-
-
-class PretrainedFile(Pretrained):
-    """Weights of a whole model in a file of its authors', by name."""
-
-    of_file: ClassVar[bool] = True
-
-
-_SEVERAL = ReadWhere(
-    lambda own, _: getattr(own, "output", "grid") in ("grid", "states"), "output = grid, or a caption's output = states"
-)
-"""Where an image or a caption is several vectors; features that a user computed are taken for several."""
-_HEAD = ReadWhere(lambda own, _: getattr(own, "head", "linear") != "none", "a head")
 _LEARNS = ReadWhere(lambda own, _: not own.frozen, "frozen = false")
 _CROPS = ReadWhere(
     lambda own, _: own.frozen and (own.view.random or own.crops == "online"),
@@ -129,29 +26,6 @@ _CROPS = ReadWhere(
 )
 _PICTURES = ReadWhere(lambda own, _: own.view is not None, 'an encoder on = "pictures"')
 _VIEWS = ReadWhere(lambda own, _: not own.frozen or own.crops != 1, "frozen = false, or crops above 1")
-
-
-class PoolingSettings(Settings):
-    """How a set of vectors becomes a single vector; `none` leaves it a set, for a scorer that reads sets."""
-
-    pooling: Annotated[PoolingName, _SEVERAL] = Field("mean", description="how several vectors become one")
-    pool_k: Annotated[
-        PositiveInt,
-        Unit("values"),
-        IdentityDefault(5),
-        _SEVERAL,
-        ReadWhere(lambda own, _: own.pooling == "kmax", "pooling = kmax"),
-    ] = Field(5, description="how many of the largest values k-max averages")
-    pool_balance: Annotated[
-        Balance,
-        IdentityDefault("learnt"),
-        _SEVERAL,
-        ReadWhere(lambda own, _: own.pooling.startswith("adpool"), "pooling = adpool"),
-    ] = Field(
-        "learnt",
-        description="share of ADPOOL's token level, the rest is its embedding level: learnt; drawn once from U(0, 1), "
-        "random; or a number, 1: the token level alone",
-    )
 
 
 class HeadSettings(PoolingSettings):
@@ -164,10 +38,10 @@ class HeadSettings(PoolingSettings):
         IdentityDefault(512),
         ReadWhere(lambda own, _: own.head in MLP_HEADS, "a head with an MLP"),
     ] = Field(512, description="width of the head's MLP; half of model.dim unless it is set")
-    init: Annotated[Literal["xavier", "torch"], IdentityDefault("torch"), _HEAD] = Field(
+    init: Annotated[Literal["xavier", "torch"], IdentityDefault("torch"), HAS_HEAD] = Field(
         "xavier", description="first weights of the projection: VSE++'s, or PyTorch's own"
     )
-    drop: Annotated[float, Field(ge=0, lt=1), IdentityDefault(0.0), _SEVERAL] = Field(
+    drop: Annotated[float, Field(ge=0, lt=1), IdentityDefault(0.0), SEVERAL] = Field(
         0.0, description="share of regions or cells left out in training (size augmentation)"
     )
 
@@ -262,7 +136,7 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
     head: HeadName | Literal["none"] = Field(
         "linear", description="the trained network on the backbone's vectors; none: they are the embeddings"
     )
-    drop_rule: Annotated[DropRule, _SEVERAL, ReadWhere(lambda own, _: own.drop > 0, "drop above 0")] = Field(
+    drop_rule: Annotated[DropRule, SEVERAL, ReadWhere(lambda own, _: own.drop > 0, "drop above 0")] = Field(
         "graded", description="each: every cell alike; graded: an image's own share, up to drop, drawn each time"
     )
 
@@ -428,153 +302,5 @@ class MmtSettings(VideoSettings):
 
 ImageSettings = Annotated[
     CnnSettings | FeatureSettings | BackboneSettings | SwinSettings | CeSettings | MmtSettings | OwnImageSettings,
-    Field(discriminator="encoder"),
-]
-
-
-class TextEncoderSettings(Settings):
-    """The settings that every text encoder has, beside `boundaries`."""
-
-    word_drop: Annotated[float, Field(ge=0, lt=1), IdentityDefault(0.0)] = Field(
-        0.0, description="share of words masked, replaced or left out in training"
-    )
-
-    @property
-    def tokenizer(self) -> Pretrained | None:
-        """The weights beside which the tokenizer lies whose pieces the encoder reads; None: it reads words."""
-        return None
-
-    @property
-    def feature_network(self) -> "TransformerSettings | None":
-        """A network that does not run in training, because its features are computed before; None: there is none."""
-        return None
-
-
-class WordSettings(TextEncoderSettings):
-    """Settings of every encoder that embeds words of the training captions."""
-
-    word_dim: Annotated[PositiveInt, Unit("values")] = Field(300, description="width of the word embeddings")
-    dropout: Dropout = Field(0.0, description="share of the values set to zero in training")
-    boundaries: Annotated[bool, IdentityDefault(False)] = Field(False, description="mark a caption's <start> and <end>")
-
-
-class BowSettings(WordSettings, PoolingSettings):
-    """Word embeddings, pooled: no order, and fast."""
-
-    encoder: Literal["bow"] = Field(description=TEXT_ENCODER)
-
-
-class GruSettings(WordSettings):
-    """VSE++'s text encoder: the last state of a one-layer GRU."""
-
-    encoder: Literal["gru"] = Field(description=TEXT_ENCODER)
-
-
-class BiGruSettings(WordSettings, PoolingSettings):
-    """A GRU read in both directions, its states averaged over directions and pooled over words."""
-
-    encoder: Literal["bigru"] = Field(description=TEXT_ENCODER)
-
-
-class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
-    """A `transformers` text network, its token states projected and pooled. With random weights it reads words."""
-
-    boundaries: ClassVar[bool] = True
-    encoder: Literal["transformer"] = Field(default="transformer", description=TEXT_ENCODER)
-    frozen: bool = Field(False, description="the backbone does not learn, and its features are cached")
-    output: Annotated[Literal["states", "projected"], IdentityDefault("states")] = Field(
-        "states",
-        description="a state a word piece; or, of a network with two towers, the vector that it compares with images",
-    )
-    head: Annotated[Literal["linear", "none"], IdentityDefault("linear")] = Field(
-        "linear", description="the trained layer on the backbone's vectors; none: they are the embeddings"
-    )
-    init: Annotated[Literal["xavier", "torch"], IdentityDefault("xavier"), _HEAD] = Field(
-        "torch", description="first weights of the projection: PyTorch's own, or VSE++'s"
-    )
-    prompt: Annotated[str, IdentityDefault("")] = Field("", description="words put before every caption")
-
-    @property
-    def tokenizer(self) -> Pretrained | None:
-        return None if self.weights == RANDOM else self
-
-    @property
-    def feature_network(self) -> "TransformerSettings | None":
-        return self if self.frozen and not self.word_drop else None
-
-
-class BertLayersSettings(TextEncoderSettings):
-    """Layers of BERT under a linear layer on the first token, as X-VLM has them. They learn.
-
-    Their weights come with the weights of the fusion encoder.
-    """
-
-    boundaries: ClassVar[bool] = True
-    frozen: ClassVar[bool] = False
-    encoder: Literal["bert-layers"] = Field(description=TEXT_ENCODER)
-    pieces: WeightsName = Field(
-        "google-bert/bert-base-uncased",
-        description="name on the model hub of the tokenizer, --weights says where it lies; random: it reads words",
-    )
-    layers: Annotated[PositiveInt, Unit("layers")] = Field(6, description="layers of the text encoder")
-    width: Annotated[PositiveInt, Unit("values")] = Field(768, description="width of a token's state")
-    heads: Annotated[PositiveInt, Unit("heads")] = Field(12, description="attention heads of a layer")
-    hidden: Annotated[PositiveInt, Unit("values")] = Field(3072, description="width of the MLP of a layer")
-    dropout: Dropout = Field(0.1, description="share of the values set to zero in training")
-
-    @property
-    def tokenizer(self) -> Pretrained | None:
-        return None if self.pieces == RANDOM else Pretrained(weights=self.pieces, architecture={})
-
-    @model_validator(mode="after")
-    def _heads_share_the_width(self) -> Self:
-        if self.width % self.heads:
-            raise ValueError(f"heads: {self.width} values, which {self.heads} heads cannot share")
-        return self
-
-
-class ExpertTextSettings(Pretrained, TextEncoderSettings):
-    """The text side of CE and MMT: a gated vector of a caption for each expert, and how much each expert counts."""
-
-    boundaries: ClassVar[bool] = True
-    encoder: Literal["gated"] = Field(description=TEXT_ENCODER)
-    frozen: bool = Field(False, description="the backbone does not learn, and its features are cached")
-    experts: PositiveInt = Field(description="how many experts a video has")
-    clusters: NonNegativeInt = Field(
-        0, description="clusters of NetVLAD, which pools the tokens' states; 0: the state of the first token"
-    )
-    tokens: Annotated[PositiveInt, Unit("tokens"), ReadWhere(lambda own, _: own.clusters > 0, "clusters above 0")] = (
-        Field(37, description="tokens that NetVLAD reads; a shorter caption is padded, as in CE")
-    )
-    dropout: Dropout = Field(0.0, description="share of the values set to zero before experts are weighed")
-
-    @property
-    def tokenizer(self) -> Pretrained | None:
-        return None if self.weights == RANDOM else self
-
-    @property
-    def feature_network(self) -> "TransformerSettings | None":
-        if not self.frozen or self.word_drop:
-            return None
-        network = {"weights": self.weights, "architecture": self.architecture, "frozen": True}
-        return TransformerSettings.model_validate({"pooling": "none", **network})
-
-
-class OwnTextSettings(OwnPartSettings, TextEncoderSettings):
-    """A text encoder of the user's own, which reads words of the training captions."""
-
-    of: ClassVar[OwnKind] = "text encoder"
-    encoder: Literal["own"] = Field(description=TEXT_ENCODER)
-    boundaries: Annotated[bool, IdentityDefault(False)] = Field(False, description="mark a caption's <start> and <end>")
-
-
-TextSettings = Annotated[
-    BowSettings
-    | GruSettings
-    | BiGruSettings
-    | TransformerSettings
-    | BertLayersSettings
-    | ExpertTextSettings
-    | OwnTextSettings,
     Field(discriminator="encoder"),
 ]

@@ -1,0 +1,40 @@
+"""Settings of the view: the square of a picture that an image encoder sees."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal
+
+Framing = Literal["square", "centre-crop"]
+Augmentation = Literal["none", "resized-crop", "scale-crop", "side-crop", "rand-augment"]
+
+
+class Resampling(IntEnum):
+    """How a picture is resized, as Pillow counts."""
+
+    BILINEAR = 2
+    BICUBIC = 3
+
+
+@dataclass(frozen=True)
+class View:
+    """The square of a picture that a network sees.
+
+    Args:
+        size: side in pixels.
+        framing: in evaluation; `square` squeezes the whole picture, `centre-crop` keeps its proportions.
+        augmentation: in training; `resized-crop` is VSE++'s; `scale-crop` VSE-infinity's, of the picture's own
+            proportions; `side-crop` draws each side by itself; `rand-augment` is X-VLM's: a resized crop of at least
+            half the area, and two of ten random changes.
+        flip: mirror half of the training views.
+    """
+
+    size: int
+    framing: Framing = "square"
+    augmentation: Augmentation = "none"
+    flip: bool = False
+    resampling: Resampling = Resampling.BILINEAR
+
+    @property
+    def random(self) -> bool:
+        """Whether training views differ from draw to draw."""
+        return self.augmentation != "none" or self.flip

@@ -1,0 +1,56 @@
+"""Settings of the poolings: how an encoder's vectors of an image or a caption become a single vector."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, PositiveInt, WithJsonSchema
+
+from grid.errors import unknown
+from grid.settings.base import IdentityDefault, ReadWhere, Settings, Unit
+
+POOLINGS = (
+    "mean", "max", "kmax", "softmax", "lip", "adapool", "gpo", "adpool", "adpool-released",
+    "gcn", "selfattn", "seq2seq", "none",
+)  # fmt: skip
+"""The poolings of ours."""
+own_poolings: dict[str, Any] = {}
+"""The functions and classes of the user's own poolings that the present grid uses, by name."""
+
+
+def _known_pooling(name: str) -> str:
+    known = [*POOLINGS, *own_poolings]
+    if name not in known:
+        raise ValueError(unknown("pooling", name, known))
+    return name
+
+
+PoolingName = Annotated[str, AfterValidator(_known_pooling), WithJsonSchema({"type": "string", "enum": POOLINGS})]
+Balance = Annotated[float, Field(ge=0, le=1)] | Literal["learnt", "random"]
+
+SEVERAL = ReadWhere(
+    lambda own, _: getattr(own, "output", "grid") in ("grid", "states"), "output = grid, or a caption's output = states"
+)
+"""Where an image or a caption is several vectors; features that a user computed are taken for several."""
+HAS_HEAD = ReadWhere(lambda own, _: getattr(own, "head", "linear") != "none", "a head")
+
+
+class PoolingSettings(Settings):
+    """How a set of vectors becomes a single vector; `none` leaves it a set, for a scorer that reads sets."""
+
+    pooling: Annotated[PoolingName, SEVERAL] = Field("mean", description="how several vectors become one")
+    pool_k: Annotated[
+        PositiveInt,
+        Unit("values"),
+        IdentityDefault(5),
+        SEVERAL,
+        ReadWhere(lambda own, _: own.pooling == "kmax", "pooling = kmax"),
+    ] = Field(5, description="how many of the largest values k-max averages")
+    pool_balance: Annotated[
+        Balance,
+        IdentityDefault("learnt"),
+        SEVERAL,
+        ReadWhere(lambda own, _: own.pooling.startswith("adpool"), "pooling = adpool"),
+    ] = Field(
+        "learnt",
+        description="share of ADPOOL's token level, the rest is its embedding level: learnt; drawn once from U(0, 1), "
+        "random; or a number, 1: the token level alone",
+    )

@@ -1,0 +1,160 @@
+"""Settings of the text encoders: how a caption becomes vectors."""
+
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from grid.settings.base import Dropout, IdentityDefault, ReadWhere, Settings, Unit
+from grid.settings.own import OwnKind, OwnPartSettings
+from grid.settings.poolings import HAS_HEAD, PoolingSettings
+from grid.settings.pretrained_networks import RANDOM, Pretrained, WeightsName
+
+TEXT_ENCODER = "the text network; another choice drops the settings of the one before"
+
+
+class TextEncoderSettings(Settings):
+    """The settings that every text encoder has, beside `boundaries`."""
+
+    word_drop: Annotated[float, Field(ge=0, lt=1), IdentityDefault(0.0)] = Field(
+        0.0, description="share of words masked, replaced or left out in training"
+    )
+
+    @property
+    def tokenizer(self) -> Pretrained | None:
+        """The weights beside which the tokenizer lies whose pieces the encoder reads; None: it reads words."""
+        return None
+
+    @property
+    def feature_network(self) -> "TransformerSettings | None":
+        """A network that does not run in training, because its features are computed before; None: there is none."""
+        return None
+
+
+class WordSettings(TextEncoderSettings):
+    """Settings of every encoder that embeds words of the training captions."""
+
+    word_dim: Annotated[PositiveInt, Unit("values")] = Field(300, description="width of the word embeddings")
+    dropout: Dropout = Field(0.0, description="share of the values set to zero in training")
+    boundaries: Annotated[bool, IdentityDefault(False)] = Field(False, description="mark a caption's <start> and <end>")
+
+
+class BowSettings(WordSettings, PoolingSettings):
+    """Word embeddings, pooled: no order, and fast."""
+
+    encoder: Literal["bow"] = Field(description=TEXT_ENCODER)
+
+
+class GruSettings(WordSettings):
+    """VSE++'s text encoder: the last state of a one-layer GRU."""
+
+    encoder: Literal["gru"] = Field(description=TEXT_ENCODER)
+
+
+class BiGruSettings(WordSettings, PoolingSettings):
+    """A GRU read in both directions, its states averaged over directions and pooled over words."""
+
+    encoder: Literal["bigru"] = Field(description=TEXT_ENCODER)
+
+
+class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
+    """A `transformers` text network, its token states projected and pooled. With random weights it reads words."""
+
+    boundaries: ClassVar[bool] = True
+    encoder: Literal["transformer"] = Field(default="transformer", description=TEXT_ENCODER)
+    frozen: bool = Field(False, description="the backbone does not learn, and its features are cached")
+    output: Annotated[Literal["states", "projected"], IdentityDefault("states")] = Field(
+        "states",
+        description="a state a word piece; or, of a network with two towers, the vector that it compares with images",
+    )
+    head: Annotated[Literal["linear", "none"], IdentityDefault("linear")] = Field(
+        "linear", description="the trained layer on the backbone's vectors; none: they are the embeddings"
+    )
+    init: Annotated[Literal["xavier", "torch"], IdentityDefault("xavier"), HAS_HEAD] = Field(
+        "torch", description="first weights of the projection: PyTorch's own, or VSE++'s"
+    )
+    prompt: Annotated[str, IdentityDefault("")] = Field("", description="words put before every caption")
+
+    @property
+    def tokenizer(self) -> Pretrained | None:
+        return None if self.weights == RANDOM else self
+
+    @property
+    def feature_network(self) -> "TransformerSettings | None":
+        return self if self.frozen and not self.word_drop else None
+
+
+class BertLayersSettings(TextEncoderSettings):
+    """Layers of BERT under a linear layer on the first token, as X-VLM has them. They learn.
+
+    Their weights come with the weights of the fusion encoder.
+    """
+
+    boundaries: ClassVar[bool] = True
+    frozen: ClassVar[bool] = False
+    encoder: Literal["bert-layers"] = Field(description=TEXT_ENCODER)
+    pieces: WeightsName = Field(
+        "google-bert/bert-base-uncased",
+        description="name on the model hub of the tokenizer, --weights says where it lies; random: it reads words",
+    )
+    layers: Annotated[PositiveInt, Unit("layers")] = Field(6, description="layers of the text encoder")
+    width: Annotated[PositiveInt, Unit("values")] = Field(768, description="width of a token's state")
+    heads: Annotated[PositiveInt, Unit("heads")] = Field(12, description="attention heads of a layer")
+    hidden: Annotated[PositiveInt, Unit("values")] = Field(3072, description="width of the MLP of a layer")
+    dropout: Dropout = Field(0.1, description="share of the values set to zero in training")
+
+    @property
+    def tokenizer(self) -> Pretrained | None:
+        return None if self.pieces == RANDOM else Pretrained(weights=self.pieces, architecture={})
+
+    @model_validator(mode="after")
+    def _heads_share_the_width(self) -> Self:
+        if self.width % self.heads:
+            raise ValueError(f"heads: {self.width} values, which {self.heads} heads cannot share")
+        return self
+
+
+class ExpertTextSettings(Pretrained, TextEncoderSettings):
+    """The text side of CE and MMT: a gated vector of a caption for each expert, and how much each expert counts."""
+
+    boundaries: ClassVar[bool] = True
+    encoder: Literal["gated"] = Field(description=TEXT_ENCODER)
+    frozen: bool = Field(False, description="the backbone does not learn, and its features are cached")
+    experts: PositiveInt = Field(description="how many experts a video has")
+    clusters: NonNegativeInt = Field(
+        0, description="clusters of NetVLAD, which pools the tokens' states; 0: the state of the first token"
+    )
+    tokens: Annotated[PositiveInt, Unit("tokens"), ReadWhere(lambda own, _: own.clusters > 0, "clusters above 0")] = (
+        Field(37, description="tokens that NetVLAD reads; a shorter caption is padded, as in CE")
+    )
+    dropout: Dropout = Field(0.0, description="share of the values set to zero before experts are weighed")
+
+    @property
+    def tokenizer(self) -> Pretrained | None:
+        return None if self.weights == RANDOM else self
+
+    @property
+    def feature_network(self) -> "TransformerSettings | None":
+        if not self.frozen or self.word_drop:
+            return None
+        network = {"weights": self.weights, "architecture": self.architecture, "frozen": True}
+        return TransformerSettings.model_validate({"pooling": "none", **network})
+
+
+class OwnTextSettings(OwnPartSettings, TextEncoderSettings):
+    """A text encoder of the user's own, which reads words of the training captions."""
+
+    of: ClassVar[OwnKind] = "text encoder"
+    encoder: Literal["own"] = Field(description=TEXT_ENCODER)
+    boundaries: Annotated[bool, IdentityDefault(False)] = Field(False, description="mark a caption's <start> and <end>")
+
+
+TextSettings = Annotated[
+    BowSettings
+    | GruSettings
+    | BiGruSettings
+    | TransformerSettings
+    | BertLayersSettings
+    | ExpertTextSettings
+    | OwnTextSettings,
+    Field(discriminator="encoder"),
+]
