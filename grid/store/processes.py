@@ -1,7 +1,9 @@
-"""Which process this is, whatever happens to the clock and to process numbers."""
+"""Which process this is, whatever happens to the clock and to process numbers; and how a hanging process ends."""
 
 import os
+import signal
 import socket
+import time
 from functools import cache
 from pathlib import Path
 
@@ -40,3 +42,13 @@ def started(pid: int) -> float | None:
 
 def own_start() -> float:
     return started(os.getpid()) or 0.0
+
+
+def kill(pid: int, began: float) -> None:
+    """End a process that hangs, if it began then: first by a signal that writes its traceback, then by a kill."""
+    for number, patience in ((signal.SIGABRT, 2.0), (signal.SIGKILL, 5.0)):
+        until = time.monotonic() + patience
+        if started(pid) == began:
+            os.kill(pid, number)
+        while started(pid) == began and time.monotonic() < until:
+            time.sleep(0.05)

@@ -1,8 +1,10 @@
 """Jobs: what a driver schedules. A job is a trial or a chain of trials, with what it may use of a machine."""
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -130,6 +132,14 @@ def jobs_for(
         request = Request(resources.cpus, share, tuple(resources.custom.items()), min(share, 1.0) or 1.0)
         jobs.append(Job(settings, ids, Home(home.path.absolute()), machine, request, launched))
     return jobs
+
+
+def in_turn(jobs: Sequence[Job]) -> list[Job]:
+    """The jobs, taking turns between requests; jobs of the same request keep their order."""
+    groups = defaultdict[Request, list[Job]](list)
+    for job in jobs:
+        groups[job.request].append(job)
+    return [job for turn in zip_longest(*groups.values()) for job in turn if job is not None]
 
 
 def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:

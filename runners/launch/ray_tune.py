@@ -22,20 +22,14 @@ os.environ.update({
 
 import json
 import logging
-import queue
 import shutil
 import signal
 import tempfile
-import threading
 import time
 import uuid
 import warnings
-from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
-from importlib.machinery import PathFinder
-from itertools import zip_longest
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -55,14 +49,15 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from grid.errors import UserError
 from grid.store import processes
 from grid.store.attempts import Attempt
-from grid.store.failures import Failure
 from grid.store.home import Home
-from grid.uses import activate, uses_of
 from results.records import provenance
 from runners.gpu.memory_probe import apart
-from runners.launch import shared_folder, worker
+from runners.launch import worker
+from runners.launch.deaths import Deaths
 from runners.launch.driver import Capacity
-from runners.launch.jobs import Job, Request
+from runners.launch.job_thread import JobThread
+from runners.launch.jobs import Job, in_turn
+from runners.launch.node_check import hides_ours, problem_here
 from runners.launch.ray_head import answers, head_watched, node_here, parsed
 from runners.trial.events import Event, Listener
 from runners.trial.stopping import Stop, hangups_ignored
@@ -72,9 +67,6 @@ KILL_SECONDS = 30.0
 
 ASK_SECONDS = 5.0
 """How long a node may take to say whether a process runs there."""
-
-DEATHS = 8
-"""How many processes in a row may die before they begin a trial; a later death is the trial's failure."""
 
 REPORT_SECONDS = 0.25
 """Between two reports of a job: as often as the live matrix is drawn."""
@@ -134,7 +126,7 @@ class RayTune:
         """
         wanted = (str(home.path), mark, [str(path) for path in paths], patience, provenance.program_fingerprint(), uses)
         nodes = _nodes(["CPU"])
-        replies = [_on(node["NodeID"], _look, *wanted) for node in nodes]
+        replies = [_on(node["NodeID"], problem_here, *wanted) for node in nodes]
         for node, reply in zip(nodes, replies, strict=True):
             try:
                 problem = ray.get(reply)
@@ -200,17 +192,17 @@ class RayTune:
         """Kill the process that makes this attempt, on any node; it writes its traceback if it can."""
         lease = attempt.content()
         if lease["machine"] == processes.machine():
-            _kill(lease["pid"], lease["started"])
+            processes.kill(lease["pid"], lease["started"])
         else:
             with suppress(ray.exceptions.RayError):  # the node is gone, and Ray starts the job anew
-                ray.get(_on(lease["node"], _kill, lease["pid"], lease["started"]), timeout=KILL_SECONDS)
+                ray.get(_on(lease["node"], processes.kill, lease["pid"], lease["started"]), timeout=KILL_SECONDS)
 
     def _connect(self) -> None:
         if ray.is_initialized():
             return
         logging.getLogger("ray").setLevel(logging.CRITICAL)
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
-        if _hides_ours(Path.cwd()):
+        if hides_ours(Path.cwd()):
             quiet["runtime_env"] = {"worker_process_setup_hook": FINDER}
         if self.address is None:
             seconds = HEAD_SECONDS[True] + self.grace + 5
@@ -260,14 +252,6 @@ def _show_token(address: str) -> None:
         ) from error
 
 
-def _hides_ours(folder: Path) -> bool:
-    """Whether a folder has a module of another program with the name of a package of ours."""
-    ours = provenance.rooms()
-    theirs = {room: PathFinder.find_spec(room, [str(folder)]) for room in ours}
-    files = {room: spec.origin for room, spec in theirs.items() if spec and spec.origin}
-    return any(Path(file).resolve().parent != ours[room].resolve() for room, file in files.items())
-
-
 def _tuner(
     jobs: Sequence[Job], callbacks: list[tune.Callback], scratch: str, limit: int | None, ending: "_Ending"
 ) -> tune.Tuner:
@@ -276,7 +260,7 @@ def _tuner(
     # As points, not as a grid: Tune copies the whole grid for every trial, which takes minutes for thousands.
     configs = [
         {"job": job.id, "resources": json.dumps(job.request.resources), "content": job.to_json()}
-        for job in _in_turn(jobs)
+        for job in in_turn(jobs)
     ]
 
     def name(trial: Any) -> str:
@@ -308,14 +292,6 @@ def _tuner(
     )
 
 
-def _in_turn(jobs: Sequence[Job]) -> list[Job]:
-    """The jobs, taking turns between requests; jobs of the same request keep their order."""
-    groups = defaultdict[Request, list[Job]](list)
-    for job in jobs:
-        groups[job.request].append(job)
-    return [job for turn in zip_longest(*groups.values()) for job in turn if job is not None]
-
-
 class _Placed(tune.PlacementGroupFactory):
     """Resources of a job on any node but those that refused a job, as they are known when Ray is asked for them."""
 
@@ -325,62 +301,23 @@ class _Placed(tune.PlacementGroupFactory):
 
 
 class _Process(tune.Trainable):
-    """A process that does one job after another in a thread, while the main thread hears signals."""
-
-    thread: threading.Thread
-    said: bool
-    """Whether it has said why it may not do the job."""
+    """A process that does one job after another."""
 
     def setup(self, config: dict[str, Any]) -> None:
-        self.node = ray.get_runtime_context().get_node_id()
         self.terminate_ray = signal.signal(signal.SIGTERM, self._terminate)
-        self._begin(config)
+        self.reset_config(config)
 
     def reset_config(self, config: dict[str, Any]) -> bool:
-        self._begin(config)
+        self.job = JobThread(config["content"], ray.get_runtime_context().get_node_id())
         return True
 
     def step(self) -> dict[str, Any]:
-        """Events since the last call, together as JSON: a result costs Tune more than a short trial takes.
-
-        A process that may not do the job says why, with its node, before it ends.
-        """
-        self.thread.join(REPORT_SECONDS)
-        over = not self.thread.is_alive()
-        events = []
-        with suppress(queue.Empty):
-            while True:
-                events.append(asdict(self.events.get_nowait()))
-        refusal = ""
-        if over and isinstance(self.error, worker.Refused) and not self.said:
-            self.said, refusal = True, json.dumps([self.node, str(self.error)])
-        elif over and not events and self.error:
-            if isinstance(self.error, worker.DeviceFailed):
-                os._exit(1)  # all that its GPU is asked from now on fails, even to free memory
-            raise self.error
-        return {"events": json.dumps(events), "refusal": refusal, "done": over and not self.error}
-
-    def _begin(self, config: dict[str, Any]) -> None:
-        job = Job.from_json(config["content"])
-        self.ending = Stop(job.home.stop_request(job.launched.name))
-        self.events = queue.SimpleQueue[Event]()
-        self.error: BaseException | None = None
-        self.said = False
-        self.thread = threading.Thread(target=self._work, args=(job,), name="job", daemon=True)
-        self.thread.start()
-
-    def _work(self, job: Job) -> None:
-        try:
-            worker.work(job, self.events.put, self.ending, node=self.node, capture=True)
-            if self.ending.asked() and not self.ending.asked_everywhere():
-                raise RuntimeError("its node is being taken away; it goes on elsewhere")
-        except BaseException as error:
-            self.error = error
+        return self.job.report(REPORT_SECONDS)
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
         """The node is being taken away: the trial writes a checkpoint. Without a trial, end as Ray would."""
-        if self.thread.is_alive():
-            self.ending.ask()
+        if self.job.live():
+            self.job.stop()
         elif callable(self.terminate_ray):
             self.terminate_ray(number, frame)
 
@@ -419,20 +356,16 @@ class _Passing(_Unpickled, tune.Callback):
 
     def __init__(self, jobs: Sequence[Job], report: Listener, ending: _Ending) -> None:
         self.ending, self._report = ending, report
+        self.deaths = Deaths(report, alive=_is_alive, gone=_is_gone)
         self.jobs = {job.id: job for job in jobs}
-        self.over = set[str]()
-        """Ids of trials reported as done or failed."""
         self.refused = set[str]()
         """Jobs that a node refused, until another process begins them."""
-        self.buried = set[Attempt]()
-        self.vain = 0
-        """Deaths of processes in a row without an event of a trial in between."""
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
         for content in json.loads(result["events"]):
-            self.report(Event(**content))
+            self.deaths.report(Event(**content))
         if result.get("refusal"):
             self._refuse(trial, *json.loads(result["refusal"]))
 
@@ -441,12 +374,6 @@ class _Passing(_Unpickled, tune.Callback):
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         self._bury(trial)
-
-    def report(self, event: Event) -> None:
-        self.vain = 0
-        if event.kind in ("done", "failed"):
-            self.over.add(event.trial_id)
-        self._report(event)
 
     def _refuse(self, trial: Any, node: str, why: str) -> None:
         """Keep all further jobs from a node, and say so once; end if no other node has the resources."""
@@ -468,31 +395,7 @@ class _Passing(_Unpickled, tune.Callback):
             self.refused.discard(job.id)
             return
         error = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
-
-        def judge(attempt: Attempt) -> tuple[Failure, str]:
-            lease = attempt.content()
-            if "OutOfMemoryError" in error:
-                return (
-                    Failure.OUT_OF_MEMORY,
-                    f"Ray ended its process on {lease.get('host')}: the node ran out of memory",
-                )
-            after = f"after step {lease.get('step', 0):,}"
-            if lease.get("node") not in {node["NodeID"] for node in _nodes()}:
-                return Failure.NODE_LOST, f"node {lease.get('host')} is gone, {after}"
-            if not _is_gone(lease):
-                return Failure.NODE_LOST, f"Ray lost its process on {lease.get('host')}, {after}"
-            return Failure.KILLED, f"its process {lease.get('pid')} on {lease.get('host')} died"
-
-        self.vain += 1
-        for trial_id in job.ids:  # a trial done before the death may not have been reported
-            if trial_id not in self.over and job.home.trial(trial_id).done.exists():
-                self.report(Event(trial_id, "done"))
-        if found := worker.bury(job, judge, self.buried):
-            self.buried.add(found[0])
-            self.report(found[1])
-        if self.vain > DEATHS:
-            last = error.strip().splitlines()[-1:] or ["without a word"]
-            self.ending.hopeless = f"its processes died {self.vain} times before they began a trial: {last[0]}"
+        self.ending.hopeless = self.deaths.bury(job, error) or self.ending.hopeless
 
 
 def _nodes(resources: Collection[str] = ()) -> list[dict[str, Any]]:
@@ -501,31 +404,17 @@ def _nodes(resources: Collection[str] = ()) -> list[dict[str, Any]]:
     return [node for node in alive if answers(node["NodeManagerAddress"], node["NodeManagerPort"])]
 
 
+def _is_alive(node: str | None) -> bool:
+    return node in {found["NodeID"] for found in _nodes()}
+
+
 def _on(node: str, function: Any, *arguments: Any, **options: Any) -> Any:
     """Call a function in a process on this node, with these options of Ray."""
     there: Any = NodeAffinitySchedulingStrategy(node, soft=False)
     return ray.remote(num_cpus=0, scheduling_strategy=there, **options)(function).remote(*arguments)
 
 
-def _look(home: str, mark: str, paths: list[str], patience: float, code: str, uses: Sequence[tuple[str, str]]) -> str:
-    """The problem of this node; empty without a problem."""
-    try:
-        shared_folder.wait_for(Home(Path(home)), mark, patience)
-    except UserError as error:
-        return str(error)
-    lacking = [path for path in paths if not Path(path).exists()]
-    if lacking:
-        return f"this node does not see {', '.join(lacking)}. Data must lie under the same path on every node."
-    if provenance.program_fingerprint() != code:
-        return "another version of goalgrid is installed there. Install the same one on every node."
-    try:
-        activate(uses_of(uses))
-    except UserError as error:
-        return str(error)
-    return ""
-
-
-def _is_gone(lease: dict[str, Any]) -> bool:
+def _is_gone(lease: Mapping[str, Any]) -> bool:
     """Whether the process of this lease is known to be dead: its machine says so."""
     if lease["machine"] == processes.machine():
         return processes.started(lease["pid"]) != lease["started"]
@@ -534,13 +423,3 @@ def _is_gone(lease: dict[str, Any]) -> bool:
         return bool(started != lease["started"])
     except ray.exceptions.RayError:  # the driver's own node may have been cut off
         return False
-
-
-def _kill(pid: int, started: float) -> None:
-    """End a process that hangs: first by a signal that writes its traceback, then by a kill."""
-    for number, patience in ((signal.SIGABRT, 2.0), (signal.SIGKILL, 5.0)):
-        until = time.monotonic() + patience
-        if processes.started(pid) == started:
-            os.kill(pid, number)
-        while processes.started(pid) == started and time.monotonic() < until:
-            time.sleep(0.05)

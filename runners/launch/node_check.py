@@ -1,0 +1,46 @@
+"""What a process may find otherwise than the driver: folders, code, and files of the user's own."""
+
+from collections.abc import Sequence
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from grid.errors import UserError
+from grid.store.home import Home
+from grid.uses import activate, uses_of
+from results.records import provenance
+from runners.launch import shared_folder
+
+
+def problem_here(
+    home: str, mark: str, paths: Sequence[str], patience: float, code: str, uses: Sequence[tuple[str, str]]
+) -> str:
+    """The problem of this node; empty without a problem.
+
+    Args:
+        mark: of the runs folder, for which the node waits `patience` seconds.
+        paths: of data and weights.
+        code: fingerprint of the driver's program.
+        uses: path and text of the user's own files.
+    """
+    try:
+        shared_folder.wait_for(Home(Path(home)), mark, patience)
+    except UserError as error:
+        return str(error)
+    lacking = [path for path in paths if not Path(path).exists()]
+    if lacking:
+        return f"this node does not see {', '.join(lacking)}. Data must lie under the same path on every node."
+    if provenance.program_fingerprint() != code:
+        return "another version of goalgrid is installed there. Install the same one on every node."
+    try:
+        activate(uses_of(uses))
+    except UserError as error:
+        return str(error)
+    return ""
+
+
+def hides_ours(folder: Path) -> bool:
+    """Whether a folder has a module of another program with the name of a package of ours."""
+    ours = provenance.rooms()
+    theirs = {room: PathFinder.find_spec(room, [str(folder)]) for room in ours}
+    files = {room: spec.origin for room, spec in theirs.items() if spec and spec.origin}
+    return any(Path(file).resolve().parent != ours[room].resolve() for room, file in files.items())
