@@ -77,45 +77,58 @@ class Launch:
         board = Board(cells, states | planned)
         with Interrupts(stop, self._warn) as interrupts, Display(board, self.console, live=self.live) as display:
             display.phase("reading the data" if self.address is None else f"connecting to Ray at {self.address}")
-            capacity = driver.capacity()
-            cadence = Cadence(grid.reliability.checkpoint_steps, grid.reliability.checkpoint_minutes)
-            patience = grid.reliability.folder_seconds
-            launched = Launched(name, shared_folder.mark(self.home), patience, cadence, worker.PROGRAM)
-            jobs = jobs_for(grid, trials, self.home, gpus=capacity.gpus, launched=launched)
-            check_room(jobs, capacity, custom=not self.here)
-            if capacity.gpus and grid.resources.idle:
-                self._warn(grid.resources.idle)
-            self._check_nodes(driver, launched, jobs)
-            data = check_inputs(jobs, allow_leak=self.allow_leak, warn=self._warn)
-            jobs = [replace(job, launched=replace(launched, data=data)) for job in jobs]
+            jobs = self._checked_jobs(driver, grid, trials, name)
             checked()
-            display.phase("running frozen backbones")
-            compute_features(jobs, self.console)
-            display.phase("measuring the memory that trials need on a GPU")
-            on_gpus = partial(driver.on_gpus, list(grid.resources.custom))
-            jobs = sized(jobs, gpu_shares.measured(samples(jobs, grid.resources), on_gpus, self.home, self._warn))
+            jobs = self._sized_jobs(driver, grid, jobs, display)
             for trial_id in reversed(anew):  # children first: no trial stays whose parent is gone
                 move_aside.replace(self.home, trial_id)
-            suspects = holding.silent(self.home.trial(trial.id) for trial in trials)
-            unsure = {attempt.folder.parent.name for attempt in suspects}
-            jobs.sort(key=lambda job: not unsure.isdisjoint(job.ids))  # watching takes a while: free trials first
-            mirrors = [Mirror(tracker, self._warn) for tracker in self.trackers]
-            try:
-                for mirror in mirrors:  # trials that an earlier launch did not copy
-                    for trial_id in board.trials:
-                        mirror.sync(self.home.trial(trial_id))
-                display.phase("" if self.here else "starting Ray")
-                with driver, holding.watched(suspects):
-                    interrupts.soften()
-                    display.phase("starting the first worker")
-                    seconds = 60 * grid.reliability.stall_minutes
-                    with Watchdog(self.home, seconds, driver.kill) as watchdog:
-                        report = partial(_pass_on, set[str](), display, watchdog, mirrors, self.notify, self.home)
-                        _rounds(driver, jobs, report, stop, grid.resources.concurrency)
-            finally:
-                for mirror in mirrors:
-                    mirror.close()
+            self._train(driver, grid, jobs, stop, interrupts, display)
         return interrupts.heard
+
+    def _checked_jobs(self, driver: Driver, grid: Grid, trials: Sequence[Trial], name: str) -> list[Job]:
+        """The jobs of the launch of this name, for which resources, nodes, data and weights are there."""
+        capacity = driver.capacity()
+        cadence = Cadence(grid.reliability.checkpoint_steps, grid.reliability.checkpoint_minutes)
+        patience = grid.reliability.folder_seconds
+        launched = Launched(name, shared_folder.mark(self.home), patience, cadence, worker.PROGRAM)
+        jobs = jobs_for(grid, trials, self.home, gpus=capacity.gpus, launched=launched)
+        check_room(jobs, capacity, custom=not self.here)
+        if capacity.gpus and grid.resources.idle:
+            self._warn(grid.resources.idle)
+        self._check_nodes(driver, launched, jobs)
+        data = check_inputs(jobs, allow_leak=self.allow_leak, warn=self._warn)
+        return [replace(job, launched=replace(launched, data=data)) for job in jobs]
+
+    def _sized_jobs(self, driver: Driver, grid: Grid, jobs: Sequence[Job], display: Display) -> list[Job]:
+        """The jobs with the shares of a GPU that they need, measured with the features of frozen backbones."""
+        display.phase("running frozen backbones")
+        compute_features(jobs, self.console)
+        display.phase("measuring the memory that trials need on a GPU")
+        on_gpus = partial(driver.on_gpus, list(grid.resources.custom))
+        return sized(jobs, gpu_shares.measured(samples(jobs, grid.resources), on_gpus, self.home, self._warn))
+
+    def _train(
+        self, driver: Driver, grid: Grid, jobs: Sequence[Job], stop: Stop, interrupts: Interrupts, display: Display
+    ) -> None:
+        """Run the jobs, and copy into the trackers what becomes of all trials."""
+        suspects = holding.silent(self.home.trial(trial_id) for job in jobs for trial_id in job.ids)
+        unsure = {attempt.folder.parent.name for attempt in suspects}
+        jobs = sorted(jobs, key=lambda job: not unsure.isdisjoint(job.ids))  # watching takes a while: free trials first
+        mirrors = [Mirror(tracker, self._warn) for tracker in self.trackers]
+        try:
+            for mirror in mirrors:  # trials that an earlier launch did not copy
+                for trial_id in display.board.trials:
+                    mirror.sync(self.home.trial(trial_id))
+            display.phase("" if self.here else "starting Ray")
+            with driver, holding.watched(suspects):
+                interrupts.soften()
+                display.phase("starting the first worker")
+                with Watchdog(self.home, 60 * grid.reliability.stall_minutes, driver.kill) as watchdog:
+                    report = partial(_pass_on, set[str](), display, watchdog, mirrors, self.notify, self.home)
+                    _rounds(driver, jobs, report, stop, grid.resources.concurrency)
+        finally:
+            for mirror in mirrors:
+                mirror.close()
 
     def _driver(self, stop: Stop, grace: float) -> Driver:
         if self.here:
