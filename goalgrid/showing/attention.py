@@ -71,9 +71,8 @@ def _attends(trial: Trial) -> bool:
 
 
 def _loaded(overview: Overview, trial: Trial) -> "Attending":
-    from runners.launch.jobs import jobs_for
+    from runners.launch.jobs import machine_for
     from runners.trial.inspection.attending import Attending
 
     make_known(overview.grid)
-    machine = jobs_for(overview.grid, [trial], overview.home, gpus=0)[0].machine
-    return Attending(overview.folder(trial), machine)
+    return Attending(overview.folder(trial), machine_for(overview.grid, overview.home, gpu=False))

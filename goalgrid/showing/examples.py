@@ -26,13 +26,12 @@ def retrieved(overview: Overview, trial_id: str) -> "RetrievalExamples":
     if trial_id not in known:
         hint = "It is in the grid, but not done, or it has no weights." if trial_id in overview.states else ""
         raise UserError(unknown("trial", trial_id, list(known), where=f"of grid {overview.grid.name!r}", hint=hint))
-    from runners.launch.jobs import jobs_for
+    from runners.launch.jobs import machine_for
     from runners.trial.inspection.retrieving import Retrieving
 
     make_known(overview.grid)
-    trial = known[trial_id]
-    machine = jobs_for(overview.grid, [trial], overview.home, gpus=0)[0].machine
-    return Retrieving(overview.folder(trial), machine).examples(queries(overview, trial_id))
+    found = Retrieving(overview.folder(known[trial_id]), machine_for(overview.grid, overview.home, gpu=False))
+    return found.examples(queries(overview, trial_id))
 
 
 def able(overview: Overview) -> list[Trial]:

@@ -18,6 +18,7 @@ from grid.settings import TrialSettings
 from grid.store.files import read_json
 from grid.store.home import TrialFolder
 from retrieval import eccv
+from retrieval.data.photographs import Photographs
 from retrieval.evaluation import Ranks, Rows
 from retrieval.model import Vse
 from retrieval.published.checkpoint_maps import PublishedModel
@@ -174,6 +175,15 @@ class LoadedModel:
             return Evaluation(image, text, owners, ranks)
         image, text, owners = embedded(self.model, self.settings, self.inputs, split_name)
         return Evaluation(image, text, owners, ranked(self.model, image, text, owners, fold))
+
+    def photographs(self, machine: Machine, regions: int) -> Photographs:
+        """The images of the test split, as figures show them.
+
+        Args:
+            regions: vectors of an image in the model.
+        """
+        name, view = self.settings.dataset.name, self.settings.model.image.view
+        return Photographs(self.inputs.pairs.test, name, machine.root(name), view, regions)
 
     def speed(self, protocol_name: str | None = None) -> Speed:
         """How fast the model evaluates its test split, by wall time, on this device."""

@@ -133,10 +133,7 @@ class TrialRun:
             )
             trainer.fit()
         progress = trainer.progress
-        steps.write(self.folder.trace, progress.trace.rows())
-        if densities := progress.trace.densities:
-            counts = {epoch: density.tolist() for epoch, density in densities.items()}
-            steps.write_densities(self.folder.triplets, counts, places.weights_over_plane(trainer.objective).tolist())
+        self._write_steps(trainer)
         by_protocol = trainer.by_protocols(protocols_of(settings))
         beat(progress.step)
         embed = partial(embedded, trainer.model, settings, inputs, "val")  # by the selected weights
@@ -150,6 +147,14 @@ class TrialRun:
             replicas=progress.replicas,
             parameters=sizes_of(trainer.learner.model),
         )
+
+    def _write_steps(self, trainer: Trainer) -> None:
+        """Write the values of single steps, and where their triplets lay."""
+        trace = trainer.progress.trace
+        steps.write(self.folder.trace, trace.rows())
+        if trace.densities:
+            counts = {epoch: density.tolist() for epoch, density in trace.densities.items()}
+            steps.write_densities(self.folder.triplets, counts, places.weights_over_plane(trainer.objective).tolist())
 
     def combine(self) -> State:
         """Evaluate the mean of the members' scores, and write the record.
@@ -287,13 +292,6 @@ class TrialRun:
         """
         folder, own = self.folder, self.settings.dataset.protocol
         metrics = {name: ranks.metrics() for name, ranks in by_protocol.items()}
-        noted: dict[str, Any] = {"data_problems": [str(problem) for problem in inputs.content.problems]}
-        if inputs.offline is not None:
-            noted["negatives"] = inputs.offline.fingerprint
-        if (choosing := selecting(self.settings, inputs.pairs)) < inputs.pairs.val.first(
-            self.settings.dataset.val_images
-        )[0]:
-            noted["validation_images_that_select"] = choosing
         trained = record.Trained(
             trial_id=folder.trial_id,
             settings=self.settings,
@@ -305,21 +303,38 @@ class TrialRun:
             replicas=replicas,
             data_fingerprint=data,
             code_fingerprint=self.code,
-            environment=self.environment | noted,
+            environment=self.environment | self._noted(inputs),
             parameters=parameters,
         )
         record.write(folder.record, trained.values())
         make_durable(folder.path)  # before `done` says so
         write_text(folder.done, datetime.now(UTC).isoformat(timespec="seconds") + "\n", durable=False)
-        # Each checkpoint takes three times the model's size. Trials that start from this one read its best weights.
+        self._drop_checkpoints()
+        self.hold.end(DONE)
+        self._tell("done", metrics={f"test_{name}": value for name, value in metrics[own].items()})
+        return State.DONE
+
+    def _noted(self, inputs: Inputs) -> dict[str, Any]:
+        """What a reader of the record needs to know of the data, beside the environment."""
+        noted: dict[str, Any] = {"data_problems": [str(problem) for problem in inputs.content.problems]}
+        if inputs.offline is not None:
+            noted["negatives"] = inputs.offline.fingerprint
+        choosing = selecting(self.settings, inputs.pairs)
+        if choosing < inputs.pairs.val.first(self.settings.dataset.val_images)[0]:
+            noted["validation_images_that_select"] = choosing
+        return noted
+
+    def _drop_checkpoints(self) -> None:
+        """Delete what only a resume reads, three times the model's size; a trial that starts from this one needs none.
+
+        The best weights stay.
+        """
+        folder = self.folder
         if unneeded := [path for path in (folder.last_checkpoint, folder.previous_checkpoint) if path.exists()]:
             make_durable(folder.path)  # before they are deleted
             self.hold.commit()
             for path in unneeded:
                 path.unlink()
-        self.hold.end(DONE)
-        self._tell("done", metrics={f"test_{name}": value for name, value in metrics[own].items()})
-        return State.DONE
 
     def ended(self, error: Exception) -> State:
         """Write how the attempt ended before the trial was done: classify a failure, and see whether to try again."""

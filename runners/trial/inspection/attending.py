@@ -6,7 +6,7 @@ import torch
 from grid.errors import UserError
 from grid.store.home import TrialFolder
 from results.figures.of_trial import AttentionMap
-from retrieval.data.photographs import Photograph, Photographs
+from retrieval.data.photographs import Photograph
 from retrieval.encoders.text import features_of, text_network
 from retrieval.scorers.sets import Sets
 from retrieval.words.text_readers import Vocabulary
@@ -26,10 +26,7 @@ class Attending:
         self.trial = folder.trial_id
         self.member = LoadedModel.of_trial(folder, machine)
         self.member.model.eval()
-        settings, split = self.member.settings, self.member.inputs.pairs.test
-        name, view = settings.dataset.name, settings.model.image.view
-        regions = len(self._embedded(0))
-        self.photographs = Photographs(split, name, machine.root(name), view, regions)
+        self.photographs = self.member.photographs(machine, regions=len(self._embedded(0)))
 
     def draw(self, row: int, caption: str) -> AttentionMap:
         """The attention between the image in this row and a caption.

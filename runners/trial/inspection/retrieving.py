@@ -7,7 +7,6 @@ from grid.protocols import protocol
 from grid.store.home import TrialFolder
 from results.analysis.example_queries import SHOWN, ExampleQuery
 from results.figures.of_trial import RetrievalExamples, Retrieved, Shown
-from retrieval.data.photographs import Photographs
 from runners.training.embedding import embedded, scored
 from runners.training.machine import Machine
 from runners.trial.loaded_model import LoadedModel
@@ -26,9 +25,8 @@ class Retrieving:
         settings, self.split = self.member.settings, self.member.inputs.pairs.test
         self.image, self.text, self.image_of_text = embedded(self.member.model, settings, self.member.inputs, "test")
         self.fold = protocol(settings.dataset.protocol).fold or len(self.split.images)
-        name, view, shape = settings.dataset.name, settings.model.image.view, self.split.images.shape
-        regions = shape[0] if len(shape) == 2 else 1
-        self.photographs = Photographs(self.split, name, machine.root(name), view, regions)
+        shape = self.split.images.shape
+        self.photographs = self.member.photographs(machine, regions=shape[0] if len(shape) == 2 else 1)
 
     def examples(self, queries: list[ExampleQuery]) -> RetrievalExamples:
         """The queries with their first answers."""
