@@ -52,19 +52,7 @@ def evaluate(
 
     It trains nothing and changes no record.
     """
-    if trial and file is not None:
-        raise UserError(f"--trial {trial} and {file}: a checkpoint of one's own, or a published one; leave one out.")
-    if not trial and file is None:
-        raise UserError(
-            "which checkpoint? --trial ID names a finished trial, goalgrid plan GRID --trials lists the ids; or give a "
-            "published FILE with --as FAMILY."
-        )
-    if file is None and (as_ or vocabulary or into):
-        raise UserError(
-            "--as, --vocabulary and --into are for a published FILE; a trial knows its family and its grid."
-        )
-    if bool(into) != bool(as_objective):
-        raise UserError("--into GRID and --as-objective NAME go together: a table shows a checkpoint by its objective.")
+    _check_options(file, trial, of_file=bool(as_ or vocabulary or into), into=into, as_objective=as_objective)
     if embeddings is not None and embeddings.suffix != ".npz":
         raise UserError(f"--embeddings {embeddings}: the file must end in .npz.")
     wanted = evaluated.Wanted(split, protocol, root, tuple(weights), speed)
@@ -77,6 +65,30 @@ def evaluate(
     if embeddings is not None:
         found.save(embeddings)
         say(f"written: {embeddings}")
+
+
+def _check_options(file: Path | None, trial: str, *, of_file: bool, into: str, as_objective: str) -> None:
+    """Check that the options name one checkpoint, and fit it.
+
+    Args:
+        of_file: whether an option for a published file is given.
+
+    Raises:
+        UserError: they do not.
+    """
+    if trial and file is not None:
+        raise UserError(f"--trial {trial} and {file}: a checkpoint of one's own, or a published one; leave one out.")
+    if not trial and file is None:
+        raise UserError(
+            "which checkpoint? --trial ID names a finished trial, goalgrid plan GRID --trials lists the ids; or give a "
+            "published FILE with --as FAMILY."
+        )
+    if file is None and of_file:
+        raise UserError(
+            "--as, --vocabulary and --into are for a published FILE; a trial knows its family and its grid."
+        )
+    if bool(into) != bool(as_objective):
+        raise UserError("--into GRID and --as-objective NAME go together: a table shows a checkpoint by its objective.")
 
 
 @verbs.command()

@@ -16,7 +16,7 @@ from goalgrid.planning.decisions import Choice, decide, to_train
 from goalgrid.planning.overview import Overview, named_tables_exist, wanted
 from goalgrid.planning.plan import Plan
 from goalgrid.planning.slurm import BatchJob, repeated
-from goalgrid.planning.training import train
+from goalgrid.planning.training import Trained, train
 from goalgrid.showing import status as standing
 from goalgrid.showing.tables import kept, start
 from goalgrid.terminal import EXIT, exit_state, options
@@ -306,21 +306,25 @@ def _train(
         except UserError as error:
             notified.ended("error", str(error), Overview.of(grid, home).sums())
             raise
-        after = Overview.of(grid, home)
-        if drawn := kept(after):
-            show_table(drawn)
-        say("\n".join(standing.ended(after)))
-        ended = [after.states[decision.trial.id] for decision in launched.decisions]
-        if any(state not in (State.DONE, State.FAILED) for state in ended):
-            say(f"not complete; go on with: goalgrid resume {grid.name}{runs_option(home)}")
-        reached = [after.reached(decision.trial) for decision in launched.decisions]
-        word = exit_state(reached)
-        told = "incomplete" if word is State.INTERRUPTED else word.value
-        notified.ended(told, f"{grid.name}: {after.headline()}", after.sums())
-        states += reached
+        states += _ended(Overview.of(grid, home), launched, notified)
         if launched.interrupted and grid is not grids[-1]:
             rest = [other.name for other in grids[grids.index(grid) + 1 :]]
             say(f"not begun: {', '.join(rest)}; the same command again goes on")
             states.append(State.INTERRUPTED)
             break
     raise typer.Exit(EXIT[exit_state(states)])
+
+
+def _ended(after: Overview, launched: Trained, notified: Notify) -> list[State]:
+    """Show how a grid's launch ended, as the disk tells; returns the states that its trials reached."""
+    if drawn := kept(after):
+        show_table(drawn)
+    say("\n".join(standing.ended(after)))
+    trials = [decision.trial for decision in launched.decisions]
+    if any(after.states[trial.id] not in (State.DONE, State.FAILED) for trial in trials):
+        say(f"not complete; go on with: goalgrid resume {after.grid.name}{runs_option(after.home)}")
+    reached = [after.reached(trial) for trial in trials]
+    word = exit_state(reached)
+    told = "incomplete" if word is State.INTERRUPTED else word.value
+    notified.ended(told, f"{after.grid.name}: {after.headline()}", after.sums())
+    return reached
