@@ -18,6 +18,11 @@ class TextEncoderSettings(Settings):
     word_drop: Annotated[float, Field(ge=0, lt=1), IdentityDefault(0.0)] = Field(
         0.0, description="share of words masked, replaced or left out in training"
     )
+    preparation: Annotated[Literal["none", "x-vlm", "mmt"], IdentityDefault("none")] = Field(
+        "none",
+        description="captions as a model's own code prepares them: x-vlm: lower case, no punctuation, 30 words; mmt: "
+        "lower case, a full stop at the end, 30 words",
+    )
 
     @property
     def tokenizer(self) -> Pretrained | None:
@@ -137,7 +142,7 @@ class ExpertTextSettings(Pretrained, TextEncoderSettings):
         if not self.frozen or self.word_drop:
             return None
         network = {"weights": self.weights, "architecture": self.architecture, "frozen": True}
-        return TransformerSettings.model_validate({"pooling": "none", **network})
+        return TransformerSettings.model_validate({"pooling": "none", "preparation": self.preparation, **network})
 
 
 class OwnTextSettings(OwnPartSettings, TextEncoderSettings):

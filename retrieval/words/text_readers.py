@@ -12,6 +12,7 @@ from grid.settings.text_encoders import TextSettings
 from grid.store.files import write_json
 from retrieval.encoders import pretrained
 from retrieval.words import vocabulary_files
+from retrieval.words.preparation import PREPARATIONS
 from retrieval.words.tokens import Tokens, WordDropping, padded
 
 UNKNOWN = 1
@@ -119,17 +120,18 @@ class WordPieces:
 
     Args:
         name: of the weights that it belongs to.
+        prepare: what is done to a caption before.
     """
 
-    def __init__(self, tokenizer: Any, name: str) -> None:
-        self.tokenizer, self.name = tokenizer, name
+    def __init__(self, tokenizer: Any, name: str, prepare: Callable[[str], str] = str) -> None:
+        self.tokenizer, self.name, self.prepare = tokenizer, name, prepare
 
     def __len__(self) -> int:
         return len(self.tokenizer)
 
     def encode(self, captions: Sequence[str], *, max_words: int, drop: float = 0.0) -> Tokens:
         """Captions as pieces between special tokens, which are never left out; a word's pieces share its fate."""
-        encoded = self.tokenizer(list(captions), truncation=True, max_length=max_words)
+        encoded = self.tokenizer(list(map(self.prepare, captions)), truncation=True, max_length=max_words)
         ids, lengths = padded(encoded["input_ids"])
         if not drop:
             return Tokens(ids, lengths)
@@ -167,11 +169,11 @@ def build(
         known: words in the order of their indices, which a trained model knows; they replace any other vocabulary.
 
     Raises:
-        UserError: the weights' tokenizer cannot be found, or the file is no vocabulary.
+        UserError: the weights' tokenizer cannot be found, the file is no vocabulary, or a caption cannot be prepared.
     """
-    network = settings.tokenizer
+    network, prepare = settings.tokenizer, PREPARATIONS[settings.preparation]
     if network is not None:
-        return WordPieces(pretrained.tokenizer(network, places), network.weights)
+        return WordPieces(pretrained.tokenizer(network, places), network.weights, prepare)
     masked = settings.word_drop > 0
     return Vocabulary(
         captions,
@@ -179,5 +181,5 @@ def build(
         boundaries=settings.boundaries,
         masked=masked,
         known=known or (vocabulary_files.read(vocabulary) if vocabulary else ()),
-        split=SPLITTERS[split],
+        split=lambda caption: SPLITTERS[split](prepare(caption)),
     )

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from grid.errors import UserError
-from grid.settings.text_encoders import BiGruSettings
-from retrieval.words import text_readers, vocabulary_files
+from grid.settings.text_encoders import BiGruSettings, TextSettings
+from retrieval.words import preparation, text_readers, vocabulary_files
 from retrieval.words.text_readers import UNKNOWN, Vocabulary, words
+from tests.networks import save
 
 CAPTIONS = ["a dog runs", "a dog sits", "the dog", "a cat"]
 
@@ -48,6 +50,51 @@ def test_any_text_can_be_encoded(captions: list[str], longest: int) -> None:
 
 def test_words_of_a_caption_in_the_wild() -> None:
     assert words("Two men , one in a man's T-shirt .") == ["two", "men", "one", "in", "a", "man's", "t", "shirt"]
+
+
+def literal_xvlm(caption: str) -> str:
+    """X-VLM's `pre_caption`, letter by letter, with its max_words of 30."""
+    found = ""
+    for letter in caption.lower():
+        if letter not in ",.'!?\"()*#:;~":
+            found += " " if letter in "-/" else letter
+    found = found.replace("<person>", "person")
+    while "  " in found:
+        found = found.replace("  ", " ")
+    return " ".join(found.strip().split(" ")[:30])
+
+
+def literal_mmt(caption: str) -> str:
+    """MMT's `tokenize_caption` of a caption's first 30 words, and the small letters that its tokenizer makes."""
+    text = " ".join(caption.split(" ")[:30]).strip()
+    if text[-1] not in [".", "?", "!"]:
+        text += "."
+    return text.capitalize().lower()
+
+
+TEXT: TypeAdapter[TextSettings] = TypeAdapter(TextSettings)
+LITERAL = {"none": lambda caption: caption, "x-vlm": literal_xvlm, "mmt": literal_mmt}
+
+
+@pytest.mark.parametrize("name", preparation.PREPARATIONS)
+def test_captions_are_prepared_as_the_models_code_does(name: str, few_of_flickr8k: Path, tmp_path: Path) -> None:
+    captions = (few_of_flickr8k / "precomp" / "train_caps.txt").read_text().splitlines()
+    captions += ['  T-shirt, "x/y" ~ (<person>)!', "One's  dog: #1; *2?", " ".join(f"w{i}," for i in range(40))]
+    prepare = preparation.PREPARATIONS[name]
+    expected = [LITERAL[name](" ".join(caption.split()) if name == "mmt" else caption) for caption in captions]
+    assert [prepare(caption) for caption in captions] == expected
+    places = {"bert": save(tmp_path / "bert", "bert")}
+    for settings in ({"encoder": "bigru"}, {"encoder": "transformer", "weights": "bert"}):
+        own, plain = (
+            text_readers.build(TEXT.validate_python({**settings, "preparation": how}), texts, places=places)
+            for how, texts in ((name, captions), ("none", expected))
+        )
+        assert own.encode(captions, max_words=50).ids.equal(plain.encode(expected, max_words=50).ids)
+
+
+def test_a_caption_without_a_word_is_named() -> None:
+    with pytest.raises(UserError, match=r"caption '\.\.\. !' has no word .* set model\.text\.preparation = none"):
+        preparation.xvlm("... !")
 
 
 def test_it_is_saved_in_order(tmp_path: Path) -> None:

@@ -29,9 +29,9 @@ def write(root: Path, widths: Mapping[str, int], counts: Mapping[str, int] = COU
     root.mkdir(parents=True, exist_ok=True)
     shows = {name: rng.choice(len(THINGS), 2, replace=False) for name, _ in videos(counts)}
     sentences = [
-        {"video_id": name, "caption": f"a {THINGS[a]} and a {THINGS[b]} {'again ' * (number % 2)}"}
+        {"video_id": name, "caption": f"a {THINGS[a]} and a {THINGS[b]} {ending}"}
         for name, (a, b) in shows.items()
-        for number in range(3)
+        for ending in ("", "it's ", "its ")
     ]
     content = {"videos": [{"video_id": name, "split": split} for name, split in videos(counts)], "sentences": sentences}
     (root / "MSRVTT_data.json").write_text(json.dumps(content))

@@ -23,7 +23,7 @@ from runners.training.machine import Machine
 from runners.training.trainer import embedded
 from tests.retrieval.video import made
 
-WORDS = ["red", "green", "blue", "dog", "cat", "ball", "runs", "sits", "jumps", "grass", "sand", "snow"]
+WORDS = ["red", "green", "blue", "dog", "cat", "ball", "cats", "cat's", "jumps", "grass", "sand", "snow"]
 CLIP = {
     "model_type": "clip_text_model",
     "hidden_size": 8,
@@ -96,6 +96,7 @@ TURNED = {
     "output": {"pooled": "grid", "grid": "pooled", "states": "projected"},
     "init": {"xavier": "torch", "torch": "xavier"},
     "networks": {"single": "twins"},
+    "preparation": {"none": "x-vlm"},
     "head": {"linear": "none", "mlp": "residual-mlp"},
     "undecayed": {"none": "biases-and-norms"},
     "schedule": {"steps": "linear"},
@@ -161,6 +162,8 @@ def settings_to_change() -> list[Any]:
         sections = {"model.image": whole.model.image, "model.text": whole.model.text}
         if text != "bow" and "videos" not in image:
             del sections["model.image"]
+        if text == "bow" and place:  # it reads its settings alike beside every image encoder
+            del sections["model.text"]
         if not place:
             sections |= {"model": whole.model, "dataset": whole.dataset}
         sections |= {"train": whole.train} if "videos" not in image else {}
