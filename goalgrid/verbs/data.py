@@ -146,17 +146,23 @@ def features(
 
 @verbs.command()
 def backbone(
-    source: Annotated[Path, typer.Argument(metavar="FILE", help="VSE-infinity's original_updown_backbone.pth.")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="VSE-infinity's original_updown_backbone.pth, or a CLIP by OpenAI's names."
+        ),
+    ],
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where the weights are written.")],
 ) -> None:
-    """Convert BUTD's ResNet-101 for the recipes on grids.
+    """Convert BUTD's ResNet-101, or OpenAI's CLIP.
 
-    They are then named by --weights butd/resnet-101=DIR.
+    Recipes then read the folder: --weights NAME=DIR. CLIP needs the files of its tokenizer beside.
     """
-    from retrieval.published.resnets import convert_butd
+    from retrieval.published.backbones import BUTD, convert
 
-    count = convert_butd(source.expanduser(), folder.expanduser())
-    show(f"{folder}: {count:,} tensors. Train with them: --weights butd/resnet-101={folder}")
+    name, count = convert(source.expanduser(), folder.expanduser())
+    beside = "" if name == BUTD else f" Put the files of the tokenizer of {name} beside them: no checkpoint has it."
+    show(f"{folder}: {count:,} tensors.{beside} Train with them: --weights {name}={folder}")
 
 
 @verbs.command()

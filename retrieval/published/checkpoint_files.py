@@ -73,8 +73,8 @@ class CheckpointFile:
         except Exception as error:  # of bytes that are no pickle, its reader raises whatever it meets
             if "TorchScript" in str(error):
                 raise UserError(
-                    f"the checkpoint {path} is a program of TorchScript, which is not run. Save its weights alone: "
-                    "torch.save(model.state_dict(), FILE), with the names that transformers gives them."
+                    f"the checkpoint {path} is a program of TorchScript, which is not run. If you trust the file, save "
+                    f"its weights alone: torch.save(torch.jit.load({str(path)!r}, 'cpu').state_dict(), 'weights.pt')."
                 ) from error
             raise UserError(f"the checkpoint {path} {_cut(path)}: {_short(error)}") from error
         held = content if isinstance(content, dict) else {}

@@ -65,6 +65,10 @@ class CheckpointMap(Settings):
     settings_from: str | None = None
     keys: dict[str, str] = Field(min_length=1)
     """Their module by ours; {n} stands for a number. All tensors of a module have the same names in both."""
+    parted: dict[str, list[str]] = {}
+    """Endings of the names of their tensors that hold several of ours, one below the other; the endings of ours."""
+    transposed: list[str] = []
+    """Matrices of theirs whose rows are our columns."""
     dropped: dict[str, str] = {}
     """Modules and tensors of theirs that no score depends on, with the reason."""
     sizes: dict[str, tuple[str, int]]
@@ -89,8 +93,19 @@ class CheckpointMap(Settings):
 
     def ours(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors by our names; without those that are dropped, and those that the map does not know."""
-        named = ((self._name(name), value) for name, value in weights.items())
-        return {name: value for name, value in named if name}
+        found = dict[str, Tensor]()
+        for theirs, value in weights.items():
+            if name := self._name(theirs):
+                found |= self._parts(name, value.T if theirs in self.transposed and value.ndim == 2 else value)
+        return found
+
+    def _parts(self, name: str, value: Tensor) -> dict[str, Tensor]:
+        """The tensors that a tensor of theirs holds, by our names."""
+        for ending, ours in self.parted.items():
+            if name.endswith(f".{ending}"):
+                before = name.removesuffix(ending)
+                return {f"{before}{own}": part for own, part in zip(ours, value.chunk(len(ours)), strict=False)}
+        return {name: value}
 
     def fitted(self, weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors by our names, resized to the shapes of a model's own where larger pictures need it."""
@@ -119,7 +134,9 @@ class CheckpointMap(Settings):
         """Their name of a tensor of ours."""
         for ours, theirs in self._longest:
             if found := re.match(_pattern(ours), name):
-                return theirs.format(**found.groupdict()) + name[found.end() :]
+                rest = name[found.end() :]
+                whole = next((f".{whole} ({rest[1:]})" for whole, own in self.parted.items() if rest[1:] in own), rest)
+                return theirs.format(**found.groupdict()) + whole
         return name
 
     def misfits(self, weights: Mapping[str, Tensor], own: Mapping[str, Tensor], where: str) -> list[str]:
@@ -245,7 +262,7 @@ class PublishedModel:
             UserError: it is of another family, tensors are missing, extra or of another shape, it was trained with an
                 option that we do not have, or the vocabulary has another number of words.
         """
-        kind, found = _chosen(file, family)
+        kind, found = chosen(file, family)
         wrong = [
             f"{name} = {file.options[name]!r}, known is {value!r}"
             for name, value in found.only.items()
@@ -287,7 +304,7 @@ def start_weights(file: CheckpointFile, model: Vse, family: str = "") -> dict[st
     Raises:
         UserError: the file is of no known family, or does not fit the model.
     """
-    found, own = _chosen(file, family)[1] if family else kind_of(file), model.state_dict()
+    found, own = chosen(file, family)[1] if family else kind_of(file), model.state_dict()
     weights = found.fitted(file.weights, own)
     if problems := found.misfits(weights, own, "in the recipe"):
         raise several(f"{file.path}, {found.description}, does not fit this recipe and these words", _few(problems))
@@ -323,7 +340,7 @@ def check_whole(path: Path, settings: ModelSettings) -> None:
         UserError: it cannot be read, or does not fit.
     """
     file = CheckpointFile.read(path)
-    _, found = _chosen(file, settings.fusion.kind)
+    _, found = chosen(file, settings.fusion.kind)
     view = settings.image.view
     assert view is not None, "a model that looks at an image and a caption together reads pixels"
     with torch.device("meta"):  # its shapes are enough
@@ -331,7 +348,7 @@ def check_whole(path: Path, settings: ModelSettings) -> None:
     start_weights(file, model, found.family)
 
 
-def _chosen(file: CheckpointFile, family: str) -> tuple[str, CheckpointMap]:
+def chosen(file: CheckpointFile, family: str) -> tuple[str, CheckpointMap]:
     """The map of this family that a file fits, with its name.
 
     Raises:

@@ -2,14 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from grid.errors import UserError
-from grid.store.files import write_json, written_aside
 from retrieval.published.checkpoint_files import CheckpointFile
 
 _BLOCK = re.compile(r"img_enc\.cnn\.layer(\d)\.(\d+)\.conv(\d)\.weight$")
@@ -41,21 +39,19 @@ def resnet(weights: Mapping[str, Tensor]) -> dict[str, Any]:
 _BUTD = re.compile(r"(base|top)\.(\d+)\.(?:(\d+)\.)?(?:(conv|bn|downsample\.)(\d)\.)?(\w+)$")
 
 
-def convert_butd(source: Path, folder: Path) -> int:
-    """Write the backbone of BUTD's detector as weights that `transformers` reads, and return how many tensors it has.
+def butd(file: CheckpointFile) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The backbone of BUTD's detector as `transformers` reads it: weights and configuration.
 
     Its convolutions read blue, green and red; the first is turned around. A block strides in its first convolution, and
     the first pooling has no margin: VSE-infinity's lib/modules/resnet.py, from which `original_updown_backbone.pth` is.
 
     Args:
-        source: a file with the state dicts `base` (first layers and three stages) and `top` (the fourth).
+        file: with the state dicts `base` (first layers and three stages) and `top` (the fourth).
 
     Raises:
-        UserError: the file cannot be read, or is another network; or the folder cannot be written.
+        UserError: it is another network.
     """
-    from safetensors.torch import save_file
-
-    held, weights = CheckpointFile.read(source).weights, dict[str, Tensor]()
+    held, weights = file.weights, dict[str, Tensor]()
     for name, value in held.items():
         if found := _BUTD.match(name):
             weights[_name_in_transformers(*found.groups())] = value.float().contiguous()
@@ -64,13 +60,13 @@ def convert_butd(source: Path, folder: Path) -> int:
     if len(weights) != len(held) or stem not in weights or not all(depths):
         odd = next((name for name in held if not _BUTD.match(name)), "")
         raise UserError(
-            f"{source} is no backbone of BUTD's detector{f': it holds {odd!r}' if odd else ''}. VSE-infinity's "
+            f"{file.path} is no backbone of BUTD's detector{f': it holds {odd!r}' if odd else ''}. VSE-infinity's "
             "original_updown_backbone.pth has the first layers and three stages under 'base', the fourth under 'top'."
         )
     weights[stem] = weights[stem].flip(1).contiguous()
     for name in [name for name in weights if name.endswith("running_mean")]:  # old files lack the counts
         weights.setdefault(name.replace("running_mean", "num_batches_tracked"), torch.tensor(0))
-    config = {
+    return weights, {
         "architectures": ["ResNetModel"],
         "model_type": "resnet",
         "embedding_size": len(weights[stem]),
@@ -80,11 +76,6 @@ def convert_butd(source: Path, folder: Path) -> int:
         "downsample_in_bottleneck": True,
         "pools_without_margin": True,
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    with written_aside(folder / "model.safetensors") as path:
-        save_file(weights, path, metadata={"format": "pt"})
-    write_json(folder / "config.json", config)
-    return len(weights)
 
 
 def _name_in_transformers(

@@ -7,11 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from grid.errors import UserError
+from grid.settings.encoders import Resampling, View
 from retrieval.model import Vse
 from retrieval.published.checkpoint_files import CheckpointFile
 from retrieval.published.checkpoint_maps import PublishedModel, maps
+from tests.conftest import Goalgrid
 from tests.networks import save as save_network
 from tests.retrieval.literal_peers import REGIONS, WIDTH, Peer
 
@@ -48,7 +51,8 @@ def peer_of(name: str, bert: Path) -> Peer:
 
 
 def test_every_map_is_tested() -> None:
-    assert {*KINDS, "clip", "x-vlm", "x-vlm-pretrained"} == maps().keys()  # X-VLM: test_xvlm_files.py
+    others = {"clip", "clip-openai", "x-vlm", "x-vlm-pretrained"}  # X-VLM: test_xvlm_files.py
+    assert {*KINDS, *others} == maps().keys()
     assert all(maps()[name].family == family for name, (family, _) in KINDS.items())
 
 
@@ -100,6 +104,104 @@ def test_clip_has_the_scores_of_transformers(tmp_path: Path) -> None:
     torch.testing.assert_close(ours[1], expected.text_embeds, rtol=1e-4, atol=1e-5)
     with pytest.raises(UserError, match=r"tuned\.pt is no x-vlm: it looks like CLIP.*Give --as clip"):
         PublishedModel.of(CheckpointFile.read(tmp_path / "tuned.pt"), "x-vlm", (), {})
+
+
+def openai_names(weights: dict[str, Tensor], layers: int) -> dict[str, Tensor]:
+    """A state dict of transformers' CLIPModel under the names, and in the layout, of OpenAI's clip/model.py."""
+    vision, text, found = "vision_model.", "text_model.", {"logit_scale": weights["logit_scale"]}
+    for ours, theirs in {
+        "visual.class_embedding": f"{vision}embeddings.class_embedding",
+        "visual.conv1.weight": f"{vision}embeddings.patch_embedding.weight",
+        "visual.positional_embedding": f"{vision}embeddings.position_embedding.weight",
+        "token_embedding.weight": f"{text}embeddings.token_embedding.weight",
+        "positional_embedding": f"{text}embeddings.position_embedding.weight",
+    }.items():
+        found[ours] = weights[theirs]
+    norms = {"visual.ln_pre": "pre_layrnorm", "visual.ln_post": "post_layernorm"}
+    names = {**{name: vision + norm for name, norm in norms.items()}, "ln_final": f"{text}final_layer_norm"}
+    for tower, blocks in ((vision, "visual.transformer"), (text, "transformer")):
+        for layer in range(layers):
+            block, own = f"{blocks}.resblocks.{layer}.", f"{tower}encoder.layers.{layer}."
+            modules = {"ln_1": "layer_norm1", "ln_2": "layer_norm2", "mlp.c_fc": "mlp.fc1", "mlp.c_proj": "mlp.fc2"}
+            modules["attn.out_proj"] = "self_attn.out_proj"
+            names |= {block + name: own + module for name, module in modules.items()}
+            for end in ("weight", "bias"):
+                parts = [weights[f"{own}self_attn.{part}_proj.{end}"] for part in "qkv"]
+                found[f"{block}attn.in_proj_{end}"] = torch.cat(parts)
+    found |= {f"{name}.{end}": weights[f"{own}.{end}"] for name, own in names.items() for end in ("weight", "bias")}
+    found["visual.proj"] = weights["visual_projection.weight"].T.contiguous()
+    found["text_projection"] = weights["text_projection.weight"].T.contiguous()
+    assert sum(value.numel() for value in found.values()) == sum(value.numel() for value in weights.values())
+    return found
+
+
+@pytest.mark.parametrize(("patch", "size", "joint"), [(8, 32, 16), (4, 12, 24)], ids=["as ViT-B/32", "as ViT-L/14@336"])
+def test_clip_by_openais_names_has_the_scores_of_transformers(
+    patch: int, size: int, joint: int, tmp_path: Path, goalgrid: Goalgrid
+) -> None:
+    """As wide as the two are: towers of one and two heads of 64 values, joined in another width; saved in float16."""
+    import transformers
+
+    folder = save_network(tmp_path / "clip", "clip-read")
+    vision = {"image_size": size, "patch_size": patch, "hidden_size": 128, "num_attention_heads": 2}
+    text = {"vocab_size": 18, "hidden_size": 64, "num_attention_heads": 1, "max_position_embeddings": 77}
+    layers = {"num_hidden_layers": 2, "intermediate_size": 256}
+    ends = {"eos_token_id": 3, "bos_token_id": 2}
+    config = transformers.CLIPConfig(
+        vision_config=vision | layers, text_config=text | layers | ends, projection_dim=joint
+    )
+    theirs = transformers.CLIPModel(config).half().float().eval()
+    assert theirs.config.vision_config.hidden_act == "quick_gelu"
+    theirs.save_pretrained(folder)
+    weights = openai_names(theirs.state_dict(), 2)
+    file = tmp_path / "ViT.pt"
+    torch.save({name: value.half() for name, value in weights.items()}, file)
+    found = PublishedModel.of(CheckpointFile.read(file), "clip", (), {"clip": folder})
+    assert (found.kind, found.settings.dim, found.settings.image.view) == (
+        "clip-openai",
+        joint,
+        View(size, "centre-crop", resampling=Resampling.BICUBIC),
+    )
+    model = Vse(found.settings, (3, size, size), 1, seed=0, places={"clip": folder}).eval()
+    model.load_weights(found.weights)
+    images = torch.randint(0, 256, (2, 3, size, size), dtype=torch.uint8)
+    ids, lengths = torch.tensor([[2, 5, 6, 3], [2, 7, 3, 0]]), torch.tensor([4, 3])
+    backbone = model.image.backbone
+    with torch.no_grad():
+        pixels = (images.float() - backbone.mean) / backbone.deviation
+        expected = theirs(pixel_values=pixels, input_ids=ids, attention_mask=(ids != 0).long())
+        torch.testing.assert_close(model.embed_images(images), expected.image_embeds, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(model.embed_texts(ids, lengths), expected.text_embeds, rtol=1e-4, atol=1e-5)
+    said = goalgrid("data", "backbone", str(file), str(tmp_path / "made"), runs=tmp_path)
+    assert "Put the files of the tokenizer of clip beside them" in said.stdout, said.stderr
+    made = transformers.CLIPModel.from_pretrained(tmp_path / "made").eval()
+    with torch.no_grad():
+        again = made(pixel_values=pixels, input_ids=ids.where(ids != 3, 17), attention_mask=(ids != 0).long())
+        torch.testing.assert_close(again.image_embeds, expected.image_embeds)
+    assert {name: value.shape for name, value in made.state_dict().items()} == {
+        name: value.shape for name, value in theirs.state_dict().items()
+    }
+    block = "visual.transformer.resblocks.1.attn.in_proj_weight"
+    for change, message in {
+        (block, None): rf"missing: {block} \(q_proj\.weight\)",
+        ("visual.attnpool.c_proj.weight", torch.ones(2)): r"extra: visual\.attnpool\.c_proj\.weight",
+        ("ln_final.bias", torch.ones(3)): r"ln_final\.bias is \(3,\) in the file and \(64,\) by its other sizes",
+    }.items():
+        name, value = change
+        changed = {**weights, name: value}
+        torch.save({key: kept for key, kept in changed.items() if kept is not None}, file)
+        with pytest.raises(UserError, match=message):
+            PublishedModel.of(CheckpointFile.read(file), "clip", (), {"clip": folder})
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # OpenAI's files are such programs all the same
+def test_a_program_is_refused_with_the_line_that_saves_its_weights(tmp_path: Path) -> None:
+    program = torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2))
+    torch.jit.save(program, tmp_path / "ViT-B-32.pt")
+    with pytest.raises(
+        UserError, match=r"a program of TorchScript.*torch\.save\(torch\.jit\.load\('.*ViT-B-32\.pt', 'cpu'\)"
+    ):
+        CheckpointFile.read(tmp_path / "ViT-B-32.pt")
 
 
 def test_the_file_says_what_it_is(tmp_path: Path) -> None:
