@@ -262,11 +262,23 @@ class Learner:
 
         Beside these, where there are any: "objective", what it learns; "clean"; "weights".
         """
-        found = {"model": self.model.weights(), "optimizer": self.optimizer.state_dict()}
-        own = self.objective.state_dict()
-        learnt = {"objective": own} if own else {}
+        found = {"model": self.model.weights(), "optimizer": self.optimizer.state_dict(), **self.learnt()}
         beside = {"clean": self.clean, "weights": self.weights}
-        return {**found, **learnt, **{name: part.state() for name, part in beside.items() if part is not None}}
+        return found | {name: part.state() for name, part in beside.items() if part is not None}
+
+    def learnt(self) -> dict[str, dict[str, Tensor]]:
+        """What training changes outside the model: "objective", its parameters; "weights", what weighs pairs.
+
+        Empty where an objective learns nothing, as most do.
+        """
+        weights = {} if self.weights is None else self.weights.pairs.state_dict()
+        return {name: own for name, own in (("objective", self.objective.state_dict()), ("weights", weights)) if own}
+
+    def load_learnt(self, learnt: Mapping[str, Mapping[str, Tensor]]) -> None:
+        """Restore what `learnt` returned."""
+        self.objective.load_state_dict(learnt.get("objective", {}))
+        if self.weights is not None:
+            self.weights.pairs.load_state_dict(learnt["weights"])
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned."""

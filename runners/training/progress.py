@@ -83,11 +83,14 @@ class Progress:
         means = {name: value / batches for name, value in zip(self.sums, sums, strict=True)}
         return {name: value for name, value in means.items() if not math.isnan(value)}
 
-    def end_epoch(self, metrics: Mapping[str, float], seconds: float, weights: Callable[[], dict[str, Tensor]]) -> None:
+    def end_epoch(self, metrics: Mapping[str, float], seconds: float, kept: Callable[[], Mapping[str, Any]]) -> None:
         """Write the row of an epoch that took so many seconds, and the weights if they validated best so far.
 
         The best weights are written first: the checkpoint, which the caller writes next unless the trial is `brief`,
         must never name best weights that are missing.
+
+        Args:
+            kept: gives the weights, "model", and what was learnt beside them, as `Learner.learnt`.
         """
         self.epoch += 1
         row = {"epoch": self.epoch, "step": self.step, "seconds": seconds, **metrics}
@@ -96,7 +99,7 @@ class Progress:
         self.trace.blocks()
         if self.best is None or row["val_rsum"] > self.best["val_rsum"]:
             self.best = row
-            content = {"trial": self.folder.trial_id, "row": row, "model": weights(), "sources": dict(self.sources)}
+            content = {"trial": self.folder.trial_id, "row": row, **kept(), "sources": dict(self.sources)}
             checkpoints.save(self.folder.best_checkpoint, content, durable=not self.brief)
         write_json_lines(self.folder.history, self.rows, durable=False)
 
@@ -206,8 +209,8 @@ def best_of(folder: TrialFolder, device: torch.device) -> dict[str, Any]:
     return content
 
 
-def chosen(folder: TrialFolder, train: TrainSettings, device: torch.device) -> tuple[dict[str, Tensor], str]:
-    """The weights of a finished trial that its selection rule picks, and the fingerprint of the data it read.
+def chosen(folder: TrialFolder, train: TrainSettings, device: torch.device) -> dict[str, Any]:
+    """The best checkpoint of a finished trial, whose weights its selection rule picks.
 
     Raises:
         UserError: the best checkpoint is missing or damaged, or the rule picks weights that are not kept.
@@ -219,7 +222,7 @@ def chosen(folder: TrialFolder, train: TrainSettings, device: torch.device) -> t
             f"{folder.trial_id} keeps its weights of epoch {epoch}, which validated best, and train.selection = 'last' "
             f"picks epoch {train.epochs}. Leave train.selection at 'best-val-rsum' where weights are read again."
         )
-    return dict(content["model"]), str(content["sources"]["data"])
+    return content
 
 
 def _own(folder: TrialFolder, path: Path, device: torch.device) -> dict[str, Any] | None:

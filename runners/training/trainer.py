@@ -107,7 +107,7 @@ class Trainer:
             metrics = self._train_epoch()
             self.hooks.beat(progress.step)
             metrics |= self._validate()
-            progress.end_epoch(metrics, progress.seconds + time.monotonic() - started, self.model.weights)
+            progress.end_epoch(metrics, progress.seconds + time.monotonic() - started, self._kept)
             if not progress.brief:
                 progress.save(self._state())
             self.hooks.epoch(progress.epoch, metrics)
@@ -195,6 +195,9 @@ class Trainer:
             f"{term} became {float(value)} at step {self.progress.step} (epoch {self.progress.epoch + 1}). "
             "A smaller train.lr or objective.tau often helps."
         )
+
+    def _kept(self) -> dict[str, Any]:
+        return {"model": self.model.weights(), **self.learner.learnt()}
 
     def _state(self) -> dict[str, Any]:
         random = checkpoints.random_states(self.inputs.device)

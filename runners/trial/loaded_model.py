@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -110,6 +110,8 @@ class LoadedModel:
     model: Vse
     settings: TrialSettings
     inputs: Inputs
+    learnt: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
+    """What the objective learnt, as `Learner.learnt` gives it; empty: nothing, or nobody kept it."""
 
     @classmethod
     def of_trial(cls, folder: TrialFolder, machine: Machine, elsewhere: TrialSettings | None = None) -> "LoadedModel":
@@ -124,14 +126,15 @@ class LoadedModel:
         """
         settings = elsewhere or settings_of(folder)
         inputs = prepare(settings, machine, _words(folder))
-        weights, before = chosen(folder, settings.train, inputs.device)
-        now = data_fingerprint(inputs, settings.model)
+        content = chosen(folder, settings.train, inputs.device)
+        before, now = content["sources"]["data"], data_fingerprint(inputs, settings.model)
         if before != now and elsewhere is None:
             raise DataError(
                 f"{folder.trial_id} was trained on other data than are here now ({before} -> {now}). Train it anew: "
                 "goalgrid resume GRID --stale. To evaluate it on other data, name them: goalgrid evaluate --root DIR."
             )
-        return cls.with_weights(weights, settings, inputs)
+        learnt = {name: content[name] for name in ("objective", "weights") if name in content}
+        return replace(cls.with_weights(content["model"], settings, inputs), learnt=learnt)
 
     @classmethod
     def of_published(cls, model: PublishedModel, settings: TrialSettings, machine: Machine) -> "LoadedModel":

@@ -7,7 +7,7 @@ are measured.
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from grid.errors import UserError
@@ -39,8 +39,16 @@ class Gradients(NamedTuple):
     """|y_neg - y_pos| |s_neg - s_pos|: what SelHN Eq. (8) says that Triplet-HN's tangent at the anchor is."""
 
 
-def on_sphere(objective: Objective, image: Float[Tensor, "b d"], text: Float[Tensor, "b d"]) -> Gradients:
+def on_sphere(
+    objective: Objective,
+    image: Float[Tensor, "b d"],
+    text: Float[Tensor, "b d"],
+    owners: Int[Tensor, " b"] | None = None,
+) -> Gradients:
     """The gradients of an objective at unit vectors, each anchor's own loss alone.
+
+    Args:
+        owners: which image of the data set each pair has; read by objectives that look at captions of the same image.
 
     Raises:
         UserError: the objective is a function of all scores of a batch, so that no anchor has a loss of its own.
@@ -49,17 +57,25 @@ def on_sphere(objective: Objective, image: Float[Tensor, "b d"], text: Float[Ten
         raise UserError("this objective is a function of all scores of a batch: no anchor has a loss of its own.")
     with torch.enable_grad():
         sim = mining.product(image, text).detach().requires_grad_()
-        found = mining.candidates(sim, BatchPairs(len(sim)), objective.relative, objective.k)
+        pairs = BatchPairs(len(sim), owners, objective.ignore_same_image)
+        found = mining.candidates(sim, pairs, objective.relative, objective.k)
         of_images, of_texts = (torch.autograd.grad(objective.loss(t).sum(), sim, retain_graph=True)[0] for t in found)
-    sim = sim.detach()
-    both = _one_way(image, text, sim, of_images), _one_way(text, image, sim.T, of_texts.T)
+    sim, same = sim.detach(), pairs.of_same_image() if pairs.masked else None
+    same = torch.eye(len(sim), dtype=torch.bool, device=sim.device) if same is None else same
+    both = _one_way(image, text, sim, same, of_images), _one_way(text, image, sim.T, same, of_texts.T)
     return Gradients(*(torch.cat(parts) for parts in zip(*both, strict=True)))
 
 
-def _one_way(x: Tensor, y: Tensor, sim: Float[Tensor, "b b"], gradient: Float[Tensor, "b b"]) -> Gradients:
-    """Anchors x with the others y: the gradient at an anchor is the sum of the y, weighted by that of their scores."""
+def _one_way(
+    x: Tensor, y: Tensor, sim: Float[Tensor, "b b"], same: Bool[Tensor, "b b"], gradient: Float[Tensor, "b b"]
+) -> Gradients:
+    """Anchors x with the others y: the gradient at an anchor is the sum of the y, weighted by that of their scores.
+
+    Args:
+        same: pairs of which y is no negative of x.
+    """
     s_pos, of_pos = sim.diagonal(), gradient.diagonal()
-    s_neg, hardest = (sim - 3 * torch.eye(len(sim), device=sim.device)).max(1)
+    s_neg, hardest = (sim - 3 * same).max(1)
     at_anchor = gradient @ y
     along = (at_anchor * x).sum(1)
     whole = at_anchor.square().sum(1)
@@ -86,26 +102,29 @@ def measured(loaded: LoadedModel) -> dict[str, float]:
     An anchor without a gradient counts in no mean of a share or of a cosine.
 
     Raises:
-        UserError: the model scores sets, so that no gradient has a sphere; the objective learnt parameters or weights
-            of pairs, which kept weights lack; or as `on_sphere`.
+        UserError: the model scores sets, so that no gradient has a sphere; the checkpoint lacks what the objective
+            learnt; or as `on_sphere`.
     """
     settings, inputs = loaded.settings, loaded.inputs
     if settings.model.of_sets:
         raise UserError("its scorer reads sets of vectors; gradients on the sphere are those of single unit vectors.")
     learner = Learner(settings, inputs)
-    objective = learner.objective
-    if learner.weights is not None or any(True for _ in objective.parameters()):
+    learnt = loaded.learnt if settings.train.epochs else learner.learnt()
+    if learner.learnt().keys() - learnt.keys():
         raise UserError(
-            f"objective {settings.objective.name!r} learns values of its own, which best.ckpt does not hold: its "
-            "gradient cannot be computed again."
+            f"objective {settings.objective.name!r} learns values of its own, which this trial's best.ckpt does not "
+            "hold: an older goalgrid trained it. Train it anew: goalgrid run GRID --force --only FILTER."
         )
+    learner.load_learnt(learnt)
+    if learner.weights is not None:
+        learner.weights.pairs.double()
     _, batch = next(batches(settings, inputs, 0).since(0))
-    images, tokens, _ = batch.on(inputs.device)
+    images, tokens, owners = batch.on(inputs.device)
     loaded.model.eval()
     with torch.inference_mode(), precision(settings, inputs.device):
         image, text = loaded.model.embed_images(images), loaded.model.embed_texts(*tokens)
     assert isinstance(image, Tensor)
     assert isinstance(text, Tensor)
-    found = on_sphere(objective, image.double().clone(), text.double().clone())
+    found = on_sphere(learner.objective, image.double().clone(), text.double().clone(), owners)
     means = torch.stack([values.nanmean() for values in found]).tolist()
     return dict(zip(Gradients._fields, means, strict=True))

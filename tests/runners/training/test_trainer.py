@@ -27,7 +27,7 @@ from runners.training.inputs import Batch, batches, prepare
 from runners.training.machine import Machine
 from runners.training.optimizers.schedules import ramp
 from runners.training.per_pair.clean_probability import clean_probability
-from runners.training.progress import Cadence
+from runners.training.progress import Cadence, best_of
 from runners.training.trainer import Hooks, NonFinite, Preempted, Trainer
 
 from ...conftest import SMALL
@@ -85,13 +85,16 @@ WITH_EVERYTHING = {
 
 
 def assert_same(whole: Trainer, resumed: Trainer) -> None:
-    """To the bit: history, the selected weights, and the ranks of every test query."""
+    """To the bit: history, the selected weights, what the objective learnt, and the ranks of every test query."""
     assert without_seconds(whole.progress.rows) == without_seconds(resumed.progress.rows)
     assert without_seconds([whole.progress.selected]) == without_seconds([resumed.progress.selected])
     assert list(whole.progress.trace.rows()) == list(resumed.progress.trace.rows())
     assert final_ranks(whole).i2t.tolist() == final_ranks(resumed).i2t.tolist()
     for ours, theirs in ((whole.model, resumed.model), (whole.objective, resumed.objective)):
         assert all(a.equal(b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
+    kept, again = (best_of(trainer.progress.folder, trainer.inputs.device) for trainer in (whole, resumed))
+    for name in whole.learner.learnt():
+        assert all(value.equal(again[name][key]) for key, value in kept[name].items())
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Gradients on the unit sphere against autograd through the normalisation, anchor by anchor."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch.nn.functional import normalize
@@ -8,11 +10,13 @@ from grid.errors import UserError
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.objectives import OURS
+from grid.store.home import TrialFolder
 from objectives import build, mining
 from objectives.triplets import BatchPairs
 from runners.training.inputs import prepare
-from runners.training.learner import model_of
 from runners.training.machine import Machine
+from runners.training.progress import best_of
+from runners.training.trainer import Trainer
 from runners.trial.inspection.gradients import measured, on_sphere
 from runners.trial.loaded_model import LoadedModel
 from tests.conftest import SMALL
@@ -54,11 +58,21 @@ def test_a_small_delta_s_alone_does_not_make_the_gradient_vanish_and_near_equal_
     assert same.cosine[0].item() == pytest.approx(-1)
 
 
-@pytest.mark.parametrize("name", ["siglip", "meta-spn"])
-def test_the_gradient_of_an_objective_that_learnt_is_refused(name: str) -> None:
-    """Kept weights lack what it learnt, and its first values would give other numbers than the trial had."""
-    words = [*(word for word in SMALL if word != "--set"), f'objectives=["{name}"]']
-    settings = trials_of(expand(load("demo", words)))[0].settings
+@pytest.mark.parametrize("name", ["siglip", "itc", "meta-spn"])
+def test_the_gradient_has_the_values_that_the_objective_learnt(name: str, tmp_path: Path) -> None:
+    """A checkpoint without them is refused: the first values would give other numbers than the trial had."""
+    small = [*(word for word in SMALL if word != "--set"), "train.epochs=1", "train.batch_size=1000", "model.image.channels=8"]
+    settings = trials_of(expand(load("demo", [*small, f'objectives=["{name}"]'])))[0].settings
     inputs = prepare(settings, Machine())
-    with pytest.raises(UserError, match=f"objective '{name}' learns values of its own, which best.ckpt does not hold"):
-        measured(LoadedModel(model_of(settings, inputs), settings, inputs))
+    trainer = Trainer(settings, inputs, TrialFolder(tmp_path))
+    first = {part: {key: value.clone() for key, value in own.items()} for part, own in trainer.learner.learnt().items()}
+    trainer.fit()
+    kept, now = best_of(TrialFolder(tmp_path), inputs.device), trainer.learner.learnt()
+    assert now
+    for part, own in now.items():
+        assert all(value.equal(kept[part][key]) for key, value in own.items())
+    found, before = (measured(LoadedModel(trainer.model, settings, inputs, learnt)) for learnt in (now, first))
+    assert found["delta_s"] == before["delta_s"]
+    assert found["anchor"] != before["anchor"]
+    with pytest.raises(UserError, match=f"objective '{name}' learns .* best.ckpt does not hold: an older goalgrid"):
+        measured(LoadedModel(trainer.model, settings, inputs))
