@@ -99,6 +99,8 @@ class Resolver:
             try:
                 changed = _made(section, dataset, recipe, overrides)
                 unread = {name: found for name in overrides if (found := lacking(changed, name, reader))}
+                if section == "train" and overrides.get("epochs") and (found := _trains_nothing(recipe)):
+                    unread["epochs"] = found
                 kept = {name: value for name, value in overrides.items() if name not in unread}
                 settings = _made(section, dataset, recipe, kept) if unread else changed
                 for name, found in unread.items():
@@ -151,6 +153,14 @@ def lacking(settings: Settings, name: str, reader: Reader | None) -> tuple[str, 
         return ()
     marks = type(own).model_fields[last].metadata
     return tuple(mark.words for mark in marks if isinstance(mark, ReadWhere) and not mark.condition(own, reader))
+
+
+def _trains_nothing(recipe: str) -> tuple[str, ...]:
+    """The condition of reading train.epochs that a recipe without training lacks; empty: it trains."""
+    if catalog.recipe(recipe).train.epochs:
+        return ()
+    other = catalog.trained_by(recipe)
+    return (f"a recipe that trains: {recipe!r} does not" + (f", take {other!r}" if other else ""),)
 
 
 def _content(section: str, dataset: str, recipe: str) -> dict[str, Any]:

@@ -87,6 +87,20 @@ def test_published_numbers_survive_inheritance(name: str, setting: str, value: o
     assert found == value
 
 
+@pytest.mark.parametrize(
+    ("recipe", "other"),
+    [("clip-zero-shot", "clip-vit-l14-336"), ("clip-zero-shot-tiny", "clip-tiny"), ("xvlm-zero-shot", "xvlm")],
+)
+def test_a_recipe_without_training_has_no_epochs(recipe: str, other: str) -> None:
+    """Beside a recipe that trains, it stays as it is; alone, the recipe that trains its model is named."""
+    wanted = 'objectives=["unified"]', "seeds=[0]", "train.epochs=3"
+    both = trials(f'recipes=["{recipe}", "{other}"]', *wanted)
+    assert [(trial.settings.recipe, trial.epochs) for trial in both] == [(recipe, 0), (other, 3)]
+    said = rf"train\.epochs: no trial .* it needs a recipe that trains: '{recipe}' does not, take '{other}'"
+    with pytest.raises(UserError, match=said):
+        trials(f'recipes=["{recipe}"]', *wanted)
+
+
 @pytest.mark.parametrize("recipe", ["vse-inf-butd", "rvse-mlp", "vse-2ad"])
 def test_the_mlp_is_half_as_wide_as_the_space_unless_it_is_set(recipe: str) -> None:
     def hidden(*overrides: str) -> list[int]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from grid.errors import UserError
 from grid.settings import TrainSettings
 from objectives.objective import Objective
 from retrieval.model import Vse
@@ -24,7 +25,15 @@ def optimizer(model: Vse, objective: Objective, train: TrainSettings) -> torch.o
 
     What has no weight decay has a group of its own. So has what the objective learns: it has the rate of the heads and
     no weight decay, as SigLIP.
+
+    Raises:
+        UserError: no weight of the model learns.
     """
+    if not model.groups():
+        raise UserError(
+            f"no weight of this model learns, and train.epochs = {train.epochs}. Set train.epochs = 0 to evaluate the "
+            "model as it is, or let a part learn: model.image.head = linear, model.image.frozen = false."
+        )
     factors = {"heads": 1.0, "image": train.image_lr_factor, "text": train.text_lr_factor}
     spared = UNDECAYED[train.undecayed]
     bare = {weight for name, weight in model.named_parameters() if any(part in name for part in spared)}
