@@ -103,6 +103,11 @@ def test_every_command_shown_is_a_command_of_this_version(path: Path) -> None:
     assert wrong == []
 
 
+def test_every_shipped_recipe_is_named() -> None:
+    page = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    assert [name for name in catalog.names("recipes") if f"`{name}`" not in page] == []
+
+
 def test_a_wrong_command_in_a_document_is_found(tmp_path: Path) -> None:
     page = (
         "Text `goalgrid run` and `goalgrid rnu`.\n```\ngoalgrid run --root X  # why\ngoalgrid table demo | cat\n```\n"

@@ -61,7 +61,12 @@ def test_a_small_delta_s_alone_does_not_make_the_gradient_vanish_and_near_equal_
 @pytest.mark.parametrize("name", ["siglip", "itc", "meta-spn"])
 def test_the_gradient_has_the_values_that_the_objective_learnt(name: str, tmp_path: Path) -> None:
     """A checkpoint without them is refused: the first values would give other numbers than the trial had."""
-    small = [*(word for word in SMALL if word != "--set"), "train.epochs=1", "train.batch_size=1000", "model.image.channels=8"]
+    small = [
+        *(word for word in SMALL if word != "--set"),
+        "train.epochs=1",
+        "train.batch_size=1000",
+        "model.image.channels=8",
+    ]
     settings = trials_of(expand(load("demo", [*small, f'objectives=["{name}"]'])))[0].settings
     inputs = prepare(settings, Machine())
     trainer = Trainer(settings, inputs, TrialFolder(tmp_path))
