@@ -42,6 +42,7 @@ def own_guide() -> list[str]:
     from retrieval.data.annotations import FORMATS
 
     trees = {title: form.tree for title, form in FORMATS.items() if form.tree} | {"features": precomp_files.TREE}
+    trees |= {f"videos: {title}": tree for title, tree in catalog.dataset("msr-vtt").trees.items()}
     lines = ["Data of your own have any name that `goalgrid datasets` does not list. How DIR may look: one of", ""]
     for title, tree in trees.items():
         lines += [f"  {title}", *(f"    {line}" for line in tree.strip().splitlines())]
@@ -74,9 +75,9 @@ def lines(report: "DataReport") -> list[str]:
 def _part(part: "Part") -> list[str]:
     lines = [f"{part.format}: {part.path}"]
     for split, size in part.sizes.items():
-        each = f"{size.least} / {size.mean:.2f} / {size.most} per image (min / mean / max)"
+        each = f"{size.least} / {size.mean:.2f} / {size.most} per {part.noun} (min / mean / max)"
         note = f"; {part.notes[split]}" if split in part.notes else ""
-        lines.append(f"  {split:6}{size.images:>8,} images{size.captions:>9,} captions, {each}{note}")
+        lines.append(f"  {split:6}{size.images:>8,} {part.noun}s{size.captions:>9,} captions, {each}{note}")
     mark = f", fingerprint {part.fingerprint}" if part.fingerprint else ""
     return [*lines, f"  {part.bytes / 1e6:,.1f} MB on disk{mark}"]
 

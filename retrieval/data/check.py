@@ -12,7 +12,7 @@ from retrieval.splits.problems import Problem
 from retrieval.video import expert_files, msr_vtt
 
 FEATURES = (feature_faults.FORMAT, video_faults.FORMAT)
-"""The forms that stand for images."""
+"""The forms that hold features in the place of images."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,10 @@ def _fingerprint(part: Part, name: str, root: Path) -> None:
 
 
 def _nothing(name: str, root: Path) -> Problem:
-    what = f"no data in a known form: neither {annotations.EXPECTED}, nor train_ims.npy with train_caps.txt (features)"
+    of_videos = f"{msr_vtt.JSON} with experts/*/{expert_files.FEATURES} (videos)"
+    forms = [annotations.EXPECTED, "train_ims.npy with train_caps.txt (features)", of_videos]
+    expected = of_videos if catalog.described(name).videos else f"one of: {'; '.join(forms)}"
     hint = f" {name}" if name in catalog.names("datasets") else ""
-    return Problem(str(root), what, f"How it must look: goalgrid data where{hint}.")
+    return Problem(
+        str(root), f"no data in a known form; expected {expected}", f"How it must look: goalgrid data where{hint}."
+    )

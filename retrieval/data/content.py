@@ -172,7 +172,7 @@ class _Stamp:
         )
 
     def note(self, files: Iterable[Path]) -> None:
-        """Take files into the stamp that another reader reads next; their bytes do not count, what they say does."""
+        """Put files into the stamp whose content is hashed elsewhere, once it is read: size and time count here."""
         for file in files:
             self.folders |= {str(file.parent.relative_to(self.root)): _time(file.parent)}
             if file.exists():
@@ -220,7 +220,8 @@ def _pictures(name: str, root: Path, stamp: _Stamp) -> Content:
 
 
 def _features(name: str, root: Path, stamp: _Stamp) -> Content:
-    if expert_files.find(root):
+    of_videos = catalog.described(name).videos or msr_vtt.find(root)
+    if expert_files.find(root) or (of_videos and not precomp_files.find(name, root)):
         return _videos(name, root, stamp)
     folder = package(name, root)
     files = precomp_files.splits(folder, catalog.described(name).test_splits)
@@ -240,7 +241,10 @@ def _features(name: str, root: Path, stamp: _Stamp) -> Content:
 
 def _videos(name: str, root: Path, stamp: _Stamp) -> Content:
     problems: list[Problem] = []
-    folder, captions = msr_vtt.places(root)
+    places = msr_vtt.places(root, problems)
+    refuse(problems, str(root))
+    assert places is not None, "what is missing was refused"
+    folder, captions = places
     stamp.note([*expert_files.files(folder), *msr_vtt.files(captions)])
     experts = [expert_files.read(folder / expert, problems) for expert in expert_files.names(folder)]
     listings = msr_vtt.splits(captions, catalog.described(name).test_splits, problems)

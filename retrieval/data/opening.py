@@ -84,12 +84,12 @@ def check_protocol(pairs: Pairs, dataset: str, protocol: str) -> None:
     images, wanted = len(pairs.test.images), protocols.protocol(protocol).images
     if wanted is None or images == wanted:
         return
-    partial = catalog.dataset(dataset).partial
+    partial, noun = catalog.dataset(dataset).partial, "videos" if catalog.dataset(dataset).videos else "images"
     missing = next((part.missing for part in partial if (part.split, part.images) == ("test", images)), "")
     check = f"See what is wrong with it: goalgrid data check {dataset} --root DIR"
     reason = f"What is missing: {missing}" if missing else check
     raise DataError(
-        f"the test split of {dataset!r} has {images:,} images; protocol {protocol!r} demands {wanted:,}. {reason}. "
+        f"the test split of {dataset!r} has {images:,} {noun}; protocol {protocol!r} demands {wanted:,}. {reason}. "
         f'To evaluate on what is there, give the data a name of its own: datasets = ["my-{dataset}"] with '
         f"[data.my-{dataset}] root = ..."
     )

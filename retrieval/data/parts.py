@@ -46,6 +46,8 @@ class Part:
     files: list[Path] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     fingerprint: str = ""
+    noun: str = "image"
+    """What a caption describes."""
 
     @property
     def bytes(self) -> int:
@@ -60,7 +62,7 @@ def overlaps(keys: Mapping[str, Sequence[str]], place: str, what: str) -> list[P
         both = sorted(set(first) & set(second))
         if both:
             named = f"{one} and {other} share {counted(len(both), what)}, the first is {both[0]}"
-            fix = "A model must not train on what tests it: take each image out of all splits but one."
+            fix = f"A model must not train on what tests it: take each {what} out of all splits but one."
             problems.append(Problem(place, named, fix, "leak" if (one, other) == ("train", "test") else "note"))
     return problems
 
@@ -76,7 +78,7 @@ def counts(part: Part, official: Dataset) -> list[Problem]:
             continue
         missing = next((p.missing for p in official.partial if (p.split, p.images) == (split, size.images)), "")
         whole = f"officially {wanted.images:,} with {wanted.captions:,}"
-        what = f"{size.images:,} images with {size.captions:,} captions; {whole}"
+        what = f"{counted(size.images, part.noun)} with {size.captions:,} captions; {whole}"
         fix = (
             f"What is missing: {missing}." if missing else "Take the split whole, or give your own subset another name."
         )

@@ -6,7 +6,6 @@ import numpy as np
 
 from grid.catalog import Dataset
 from retrieval.data.parts import CheckProgress, Part, SplitSize, overlaps
-from retrieval.splits.pairs import DataError
 from retrieval.splits.problems import Problem, counted, faults_of_captions
 from retrieval.video import expert_files, msr_vtt
 
@@ -17,12 +16,11 @@ STEP = 4096
 
 def of_root(root: Path, official: Dataset, progress: CheckProgress) -> Part:
     """The videos under a root with all their experts; and by expert, the number of videos in which it saw nothing."""
-    part = Part(FORMAT, root)
-    try:
-        folder, captions = msr_vtt.places(root)
-    except DataError as error:
-        part.problems.append(Problem(str(root), str(error).split(". ")[0], "See goalgrid data where msr-vtt."))
+    part = Part(FORMAT, root, noun="video")
+    places = msr_vtt.places(root, part.problems)
+    if places is None:
         return part
+    folder, captions = places
     listings = msr_vtt.splits(captions, official.test_splits, part.problems)
     names = expert_files.names(folder)
     experts = [found for name in names if (found := expert_files.read(folder / name, part.problems))]
@@ -35,7 +33,11 @@ def of_root(root: Path, official: Dataset, progress: CheckProgress) -> Part:
     for expert in experts:
         _values(expert, part.problems, progress)
     part.files = [*expert_files.files(folder), *msr_vtt.files(captions)]
-    part.problems += overlaps({split: listing.videos for split, listing in listings.items()}, str(captions), "video")
+    videos = {split: listing.videos for split, listing in listings.items()}
+    if msr_vtt.JSFUSION in official.test_splits and not set(videos["val"]) - set(videos["train"]):
+        part.notes["val"] += "; its videos also train, as in MMT"
+        del videos["val"]
+    part.problems += overlaps(videos, str(captions), "video")
     return part
 
 

@@ -123,7 +123,11 @@ def rows_of(
     layout = (
         f"Expected commas between the columns {', '.join([*needed, *optional])}, and their names in the first line."
     )
-    reader = csv.reader(io.StringIO(_text_of(path, "a row a caption", problems), newline=""), strict=True)
+    before = len(problems)
+    text = _text_of(path, "a row a caption", problems)
+    if not text and len(problems) > before:
+        return []
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows = []
     try:
         columns = [name.strip() for name in next(reader, [])]

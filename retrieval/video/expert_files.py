@@ -88,12 +88,13 @@ def chosen(folder: Path, wanted: Sequence[ExpertRead], problems: list[Problem]) 
         if expert.name not in known:
             near = get_close_matches(expert.name, known, n=1)
             hint = f"Did you mean {near[0]!r}? " if near else ""
-            fix = f"{hint}Known: {', '.join(known)}. Convert its features too, or take it out of model.image.experts."
+            own = "Convert its features, too, or take a recipe of your own with [model.image.experts]."
+            fix = f"{hint}Known: {', '.join(known)}. {own}"
             problems.append(Problem(str(folder), f"has no expert {expert.name!r}, which the recipe reads", fix))
         elif (expert_files := read(folder / expert.name, problems)) is not None:
             if expert_files.width != expert.width:
                 what = f"has vectors of {expert_files.width:,} values; the recipe reads {expert.width:,} of this expert"
-                fix = f"Take the features that the recipe names, or set its width in model.image.experts.{expert.name}."
+                fix = "Take the features that the recipe names, or a recipe of your own with [model.image.experts]."
                 problems.append(Problem(str(folder / expert.name / FEATURES), what, fix))
             found.append(expert_files)
     return found

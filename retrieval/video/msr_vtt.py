@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from retrieval.splits.pairs import DataError
 from retrieval.splits.problems import Problem, counted, lines_of, object_of, rows_of, shortened
 from retrieval.video import expert_files
 
@@ -46,21 +45,17 @@ def find(root: Path) -> Path | None:
     return next((path for path in (root / JSON, root / "annotations" / JSON) if path.exists()), None)
 
 
-def places(root: Path) -> tuple[Path, Path]:
-    """The folder of the experts and the file of captions under a root.
-
-    Raises:
-        DataError: there are none.
-    """
+def places(root: Path, problems: list[Problem]) -> tuple[Path, Path] | None:
+    """The folder of the experts and the file of captions under a root; None, and reported, where one is missing."""
     folder, captions = expert_files.find(root), find(root)
     if folder is None:
-        raise DataError(
-            f"no experts/*/{expert_files.FEATURES} under {root}: this recipe reads features of videos by experts. Make "
-            "them of published features: goalgrid data convert SOURCE... --to DIR."
-        )
+        what = f"has no experts/*/{expert_files.FEATURES}, the features of its videos"
+        fix = "Convert published features of experts: goalgrid data convert SOURCE... --to DIR."
+        problems.append(Problem(str(root), what, fix))
     if captions is None:
-        raise DataError(f"no {JSON} under {root}. Where to get it: goalgrid data where msr-vtt.")
-    return folder, captions
+        what = f"has no {JSON}, the captions of its videos"
+        problems.append(Problem(str(root), what, "Where to get it: goalgrid data where msr-vtt."))
+    return (folder, captions) if folder and captions else None
 
 
 def files(path: Path) -> list[Path]:
@@ -72,8 +67,8 @@ def files(path: Path) -> list[Path]:
 def splits(path: Path, test_splits: Sequence[str], problems: list[Problem]) -> dict[str, VideoListing]:
     """Train, val and test; videos without a caption are reported.
 
-    Of 1k-A, all videos but those of the test train, and those of the full split's validation validate: they are among
-    those that train, as MMT had them.
+    In 1k-A, all videos that do not test train. The validation videos of the full split validate; they train, too, as in
+    MMT.
     """
     captions, by_json = _captions(path, problems)
     wanted = _lists(path, by_json, problems)
@@ -122,6 +117,10 @@ def _lists(path: Path, by_json: dict[str, list[str]], problems: list[Problem]) -
 
 def _tested(path: Path, problems: list[Problem]) -> dict[str, list[str]]:
     """The videos of the 1k-A test with their caption."""
+    if not path.exists():
+        what = "is missing: the test of 1k-A, a row for each video with its caption"
+        problems.append(Problem(str(path), what, "Where to get it: goalgrid data where msr-vtt-1k-a."))
+        return {}
     rows = rows_of(path, ("video_id", "sentence"), problems)
     return {row["video_id"].strip(): [row["sentence"].strip()] for _, row in rows}
 

@@ -21,7 +21,8 @@ class Videos:
 
     Args:
         names: of the videos.
-        reads, experts: what is read, and of which files.
+        reads: what is read of each expert.
+        experts: their files, in the same order.
     """
 
     def __init__(self, names: Sequence[str], reads: Sequence[ExpertRead], experts: Sequence[Expert]) -> None:
@@ -38,7 +39,7 @@ class Videos:
     def gather(
         self, rows: Int[np.ndarray, " b"], draw: int | None = None, part: slice = WHOLE
     ) -> Float[Tensor, "p values"]:
-        """What is read of these videos, as `unpacked` takes it apart; zeros where an expert has no vector.
+        """What a model reads of these videos, to be split by `unpacked`; zeros where an expert has no vector.
 
         Args:
             draw: seed of the random vectors of a training batch; None: a video gives the same vectors each time.
@@ -83,10 +84,10 @@ def _fill(target: np.ndarray, read: ExpertRead, expert: Expert, span: slice, see
 
 
 class Unpacked(NamedTuple):
-    """What is read of an expert, of a batch of videos.
+    """What a model reads of one expert, for a batch of videos.
 
     Args:
-        vectors: that of the whole first, if there is one; then the tokens, and zeros.
+        vectors: first the vector of the whole video, if the model reads one; then the tokens, then zeros.
         times: seconds; negative: unknown.
         tokens: their number; -1: the expert saw nothing.
     """
@@ -97,7 +98,7 @@ class Unpacked(NamedTuple):
 
 
 def unpacked(reads: Sequence[ExpertRead], videos: Float[Tensor, "b values"]) -> Iterator[Unpacked]:
-    """What is read of each expert, of videos as `Videos.gather` gives them."""
+    """Split what `Videos.gather` returned by expert."""
     for read, part in zip(reads, videos.split([read.values for read in reads], dim=1), strict=True):
         vectors, times, count = part.split([read.rows * read.width, read.rows, 1], dim=1)
         yield Unpacked(vectors.unflatten(1, (read.rows, read.width)), times, count[:, 0])
@@ -110,9 +111,11 @@ def load(root: Path, test_splits: Sequence[str], reads: Sequence[ExpertRead]) ->
         DataError: there are none, or files cannot be read or do not fit together.
     """
     problems: list[Problem] = []
-    folder, captions = msr_vtt.places(root)
-    experts = expert_files.chosen(folder, reads, problems)
-    listings = msr_vtt.splits(captions, test_splits, problems)
+    places = msr_vtt.places(root, problems)
+    refuse(problems, str(root))
+    assert places is not None, "what is missing was refused"
+    experts = expert_files.chosen(places[0], reads, problems)
+    listings = msr_vtt.splits(places[1], test_splits, problems)
     refuse(problems, str(root))
     return Pairs(*(
         Split(Videos(listing.videos, reads, experts), listing.texts, np.array(listing.video_of_text, dtype=np.int64))

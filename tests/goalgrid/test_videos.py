@@ -23,7 +23,7 @@ def test_converted_features_are_checked_trained_on_and_shown_as_videos(goalgrid:
     assert "face  38 videos" in goalgrid(*command, runs=tmp_path).stdout
     checked = goalgrid("data", "check", "mine", "--root", str(root), runs=tmp_path)
     assert (
-        "24 images       72 captions, 3 / 3.00 / 3 per image (min / mean / max); 3 experts, 8 lack speech"
+        "24 videos       72 captions, 3 / 3.00 / 3 per video (min / mean / max); 3 experts, 8 lack speech"
         in checked.stdout
     )
     words = overrides('["ce-tiny"]', root, "train.epochs=1")

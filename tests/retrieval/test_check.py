@@ -331,6 +331,8 @@ def test_a_folder_without_data_says_what_was_expected(tmp_path: Path) -> None:
     (problem,) = check("coco", tmp_path).problems
     assert "no data in a known form" in problem.what
     assert "goalgrid data where coco" in problem.fix
+    (problem,) = check("msr-vtt", tmp_path).problems
+    assert problem.what.endswith("expected MSRVTT_data.json with experts/*/features.npy (videos)")
     (problem,) = check("coco", tmp_path / "none").problems
     assert "no such folder" in problem.what
 
