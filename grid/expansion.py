@@ -11,7 +11,7 @@ from grid.errors import UserError, several, unknown
 from grid.forms import Scalar
 from grid.gridfile import Grid, make_known
 from grid.identity import cell_ids
-from grid.objectives import CATALOGUE, reads_offline
+from grid.objectives import CATALOGUE, learns_weights, reads_offline
 from grid.resolution import Common, Point, Resolver, Section
 from grid.settings import DatasetSettings, ObjectiveSettings, TrainSettings, TrialSettings
 from grid.settings.model import ModelSettings
@@ -107,6 +107,9 @@ def expand(grid: Grid) -> list[Cell]:
         common = resolver.common(dataset, recipe, point, objective.settings)
         if common is None:
             continue
+        if clash := _clash(common.model.settings, name):
+            resolver.problems[f"{recipe} with {name}: {clash}"] = None
+            continue
         before = [begun.get((dataset, parent, name, point), ()) for parent in catalog.recipe(recipe).parents]
         if not all(before):
             if parent := excluded.parent(dataset, recipe, name, point):
@@ -127,6 +130,15 @@ def expand(grid: Grid) -> list[Cell]:
     if problems := [*excluded.problems(), *resolver.problems] or resolver.unread():
         raise several(f"grid {grid.name!r}", problems)
     return cells
+
+
+def _clash(model: ModelSettings, objective: str) -> str:
+    """Why a model cannot learn from an objective that reads pairs beside those of its batch; empty: it can."""
+    if learns_weights(objective) and model.networks == "twins":
+        return "it trains a single network: set model.networks = single, or leave the cell out by exclude"
+    if reads_offline(objective) and model.fusion.kind != "none":
+        return f"fusion {model.fusion.kind} reads no pairs but those of the batch: choose a recipe without fusion"
+    return ""
 
 
 class _Rankers:

@@ -21,7 +21,7 @@ from retrieval.published.checkpoint_maps import check_whole
 from retrieval.splits.pairs import DataError
 from retrieval.splits.problems import Problem
 from runners.launch.jobs import Job, jobs_for
-from runners.training.inputs import caption_source, captions_of_epoch, check_replicas, image_source
+from runners.training.inputs import caption_source, captions_of_epoch, check_alone, check_replicas, image_source
 from runners.training.machine import Machine
 
 
@@ -30,7 +30,7 @@ def check_inputs(
 ) -> tuple[tuple[str, bool, str | None, str], ...]:
     """Open every data set and find every network's weights, so that a wrong path is reported once, not for 45 trials.
 
-    Also check that batches are large enough for the replicas that share them.
+    Also check that replicas can share the batches.
 
     Args:
         allow_leak: whether test images may stand in the training split.
@@ -42,6 +42,9 @@ def check_inputs(
     Raises:
         UserError: the first problem.
     """
+    for job in jobs:
+        for trial in job.trials:
+            check_alone(trial, job.machine.replicas)
     whole = set[tuple[Path, ModelSettings]]()
     told, found = set[Problem](), dict[tuple[str, bool, str | None, str], None]()
     wanted = ((job.machine, trial.dataset, trial.model, trial.train) for job in jobs for trial in job.trials)

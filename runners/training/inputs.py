@@ -13,7 +13,7 @@ from torch import Tensor
 from grid import catalog
 from grid.errors import UserError
 from grid.identity import derived_seed, digest
-from grid.objectives import learns_weights
+from grid.objectives import learns_weights, reads_offline
 from grid.settings import DatasetSettings, TrainSettings, TrialSettings
 from grid.settings.image_encoders import BackboneSettings, ImageSettings
 from grid.settings.model import ModelSettings
@@ -330,6 +330,20 @@ def _one_of_each(order: Int[Tensor, " t"], split: Split) -> Int[Tensor, " i"]:
     """The first caption of each image, among captions in a random order."""
     _, first = np.unique(split.image_of_text[order.numpy()], return_index=True)
     return order[torch.from_numpy(np.sort(first))]
+
+
+def check_alone(settings: TrialSettings, replicas: int) -> None:
+    """Check that replicas can share what the objective reads; an ensemble trains nothing.
+
+    Raises:
+        UserError: it reads pairs beside those of the batch.
+    """
+    objective = settings.objective.name
+    if replicas > 1 and not settings.ensemble and (reads_offline(objective) or learns_weights(objective)):
+        raise UserError(
+            f"resources.replicas = {replicas}, and objective {objective!r} reads pairs beside those of its batch, "
+            "which replicas cannot share: set resources.replicas = 1."
+        )
 
 
 def check_replicas(model: ModelSettings, train: TrainSettings, captions: int, replicas: int) -> None:

@@ -26,7 +26,7 @@ from grid.errors import UserError
 from grid.settings import TrialSettings
 from runners.training import checkpoints, collectives
 from runners.training.collectives import PeerLost
-from runners.training.inputs import captions_of_epoch, check_replicas
+from runners.training.inputs import captions_of_epoch, check_alone, check_replicas
 from runners.training.learner import Learner
 from runners.training.machine import Machine
 
@@ -146,6 +146,7 @@ class Replicas:
         if not self._others:
             return
         settings = self.settings
+        check_alone(settings, self.count)
         captions = captions_of_epoch(settings.dataset, settings.train, learner.inputs.pairs.train)
         check_replicas(settings.model, settings.train, captions, self.count)
         for other in self._others:

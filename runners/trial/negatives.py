@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from grid.errors import UserError
-from grid.objectives import learns_weights, reads_offline
+from grid.objectives import reads_offline
 from grid.settings import TrialSettings
 from grid.store.home import TrialFolder
 from retrieval.offline_negatives import OfflineNegatives, rank
@@ -30,13 +30,7 @@ def negatives_of(
     Raises:
         UserError: the ranker is not done, or files are missing or of another split.
     """
-    offline = reads_offline(settings.objective.name)
-    if machine.replicas > 1 and (offline or learns_weights(settings.objective.name)) and not settings.ensemble:
-        raise UserError(
-            f"objective {settings.objective.name!r} reads pairs beside those of its batch, which replicas cannot "
-            "share. Set resources.replicas = 1."
-        )
-    if settings.ensemble or not offline:
+    if settings.ensemble or not reads_offline(settings.objective.name):
         return None
     if settings.ranker:
         return ranked_by(TrialFolder(trials / settings.ranker), inputs, machine, beat)

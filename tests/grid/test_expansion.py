@@ -130,6 +130,20 @@ def test_a_ranker_that_cannot_rank_is_refused(words: tuple[str, ...], message: s
         expand(load("demo", ["train.ranker=cnn-bow"]))
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("meta-spn", "model.networks=twins"), "frozen-bow with meta-spn: it trains a single network"),
+        (("aoq", "recipes=xvlm-tiny", "train.ranker=cnn-bow"), "xvlm-tiny with aoq: fusion x-vlm reads no pairs but"),
+    ],
+)
+def test_an_objective_that_reads_more_than_the_batch_refuses_models_that_cannot(
+    words: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        expand(load("demo", [f"objectives={words[0]}", *words[1:]]))
+
+
 def test_the_released_variant_brings_its_own_defaults() -> None:
     cells = expand(load("demo", ["objective.variant=released", 'objectives=["con_con","sig-ms_cir"]']))
     parameters = [cell.trials[0].settings.objective.parameters for cell in cells]

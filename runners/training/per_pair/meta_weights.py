@@ -14,7 +14,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from grid.errors import UserError
 from grid.identity import derived_seed
 from grid.settings import TrialSettings
 from objectives.triplets import Triplets
@@ -53,8 +52,6 @@ class MetaWeights:
     """
 
     def __init__(self, settings: TrialSettings, device: torch.device) -> None:
-        if settings.model.networks != "single":
-            raise UserError("objective 'meta-spn' trains a single network: leave model.networks at 'single'.")
         self.device, self.margin = device, float(settings.objective.parameters["margin"] or 0.0)
         self.pairs = PairWeights(derived_seed(settings, "meta weights")).to(device)
         self.optimizer = torch.optim.Adam(self.pairs.parameters(), lr=LR, weight_decay=DECAY)

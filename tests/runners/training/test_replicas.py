@@ -26,7 +26,7 @@ from runners.training.progress import Cadence
 from runners.training.replicas import Replica, Replicas
 from runners.training.trainer import Hooks, Preempted, Trainer
 
-from ...conftest import SMALL
+from ...conftest import SMALL, Goalgrid
 from .interruptions import without_seconds
 
 
@@ -209,3 +209,20 @@ def test_replicas_need_a_part_of_every_batch(small_trial: Trial) -> None:
     with pytest.raises(UserError, match=r"has 2 pairs, of 5,002 in batches of 500: .*replicas = 3.* Use at most 2\."):
         check_replicas(model, train, 5002, 3)
     check_replicas(model, train.model_copy(update={"drop_last": True}), 5002, 3)
+
+
+@pytest.mark.parametrize("objective", ["aoq", "meta-spn"])
+def test_replicas_are_refused_where_pairs_are_read_beside_the_batch(
+    objective: str, goalgrid: Goalgrid, tmp_path: Path
+) -> None:
+    """Before the training: no trial has a folder."""
+    words = [
+        f"objectives={objective}",
+        "resources.replicas=2",
+        *(["train.ranker=cnn-bow"] if objective == "aoq" else []),
+    ]
+    overrides = [word for setting in words for word in ("--set", setting)]
+    refused = goalgrid("run", "demo", "--here", "--mlflow-uri", "", *SMALL, *overrides, runs=tmp_path)
+    assert refused.returncode == 2
+    assert f"objective {objective!r} reads pairs beside those of its batch" in refused.stderr
+    assert not (tmp_path / "trials").exists()
