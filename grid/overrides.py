@@ -105,7 +105,7 @@ def place_data(content: dict[str, Any], root: str) -> None:
     """
     dataset, separator, folder = root.partition("=")
     datasets = content.get("datasets")
-    named = datasets if isinstance(datasets, list) else []
+    named = [datasets] if isinstance(datasets, str) else datasets if isinstance(datasets, list) else []
     if separator and dataset not in named:
         raise UserError(unknown("data set", dataset, named, where=f"in --root {root}", hint="Or DIR alone."))
     if not separator:

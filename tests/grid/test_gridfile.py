@@ -115,6 +115,7 @@ def test_a_list_for_a_setting_says_how_to_sweep_it() -> None:
 def test_root_belongs_to_the_only_data_set_or_is_named() -> None:
     assert load("flickr8k", roots=["/data"]).root("flickr8k") == Path("/data")
     assert load("flickr8k", roots=["flickr8k=/data"]).root("flickr8k") == Path("/data")
+    assert load("flickr8k", ["datasets=mine"], roots=["mine=/data"]).root("mine") == Path("/data")
     with pytest.raises(UserError, match="say which"):
         load("flickr8k", ['datasets=["shapes","flickr8k"]'], roots=["/data"])
 
