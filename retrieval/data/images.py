@@ -23,11 +23,11 @@ MARGIN = 256 / 224
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 """Share of the picture's area and aspect ratio that a resized crop is drawn from, as torchvision does."""
 LARGE_AREA = (0.5, 1.0)
-"""The share of X-VLM's."""
+"""The share of the area that X-VLM's crop is drawn from."""
 DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")
 """Pillow's modes of grey pictures with 16 bits a pixel."""
 SIDES = (0.6, 1.0)
-"""Share of the sides that a crop is drawn from: VSE-infinity's of both sides, a side crop's of each by itself."""
+"""Share of a side that a crop keeps: VSE-infinity's crop draws one share for both sides, a side crop one for each."""
 
 
 Box = tuple[float, float, float, float]

@@ -87,7 +87,7 @@ class Photographs:
         return Photograph(row, name, captions, self._picture(row, file), self._boxes(row))
 
     def _picture(self, row: int, file: Path | None) -> np.ndarray | None:
-        """What the network sees of the picture, or of features all of it."""
+        """The part of the picture that the network sees; of an image that it reads as features, the whole picture."""
         if file and self.view:
             return pixels_of(opened(file), replace(self.view, size=SIDE))
         if file:
@@ -104,7 +104,7 @@ class Photographs:
         return opening.load(self.dataset, None, self.view).test.images
 
     def _boxes(self, row: int) -> np.ndarray | None:
-        """Of a network on pixels, the cells of its map; of features, what stands beside them."""
+        """The cells of the map of a network on pixels; of features, the boxes in the file beside them."""
         if self.view:
             return cells(self.regions)
         images = self.split.images
@@ -160,7 +160,7 @@ def _ids(split: Split) -> list[str]:
 
 
 def _files(split: Split, dataset: str, root: Path | None) -> dict[int, Path]:
-    """The picture of each row, where annotations lie under the root and an image has the same captions."""
+    """The picture of each row: that of the annotated image with the same captions. Empty without annotations."""
     if root is None or annotations.find(dataset, root) is None:
         return {}
     try:

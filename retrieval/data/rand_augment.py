@@ -29,7 +29,7 @@ def rand_augmented(picture: Image.Image, draw: np.random.Generator) -> Image.Ima
 
 
 def _moved(a: float, b: float, c: float, d: float, e: float, f: float, picture: Image.Image, way: float) -> Image.Image:
-    """The picture whose pixel (x, y) is that at (a x + b y + c, d x + e y + f) before, as if pixels were points."""
+    """Move pixels: the new pixel (x, y) is the old pixel at (a x + b y + c, d x + e y + f), from centre to centre."""
     b, c, d, f = (way * part for part in (b, c, d, f))
     points = (a, b, c - (a + b - 1) / 2, d, e, f - (d + e - 1) / 2)  # Pillow counts from the corners of pixels
     return picture.transform(picture.size, Image.Transform.AFFINE, points, Image.Resampling.BILINEAR, fillcolor=GREY)
@@ -51,4 +51,4 @@ CHANGES: dict[str, Change] = {
     "translate-y": partial(_moved, 1.0, 0.0, 0.0, 0.0, 1.0, SHIFTED),
     "rotate": _turned,
 }
-"""By name, as each is drawn."""
+"""The changes by name; each is drawn with the same probability."""

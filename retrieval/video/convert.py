@@ -183,7 +183,7 @@ def _read(source: str) -> Iterator[Seen]:
 
 
 def _of_pickle(expert: str, path: Path) -> Iterator[Seen]:
-    """CE's: a vector (D), several (T, D), or a NaN for nothing, by video."""
+    """CE's pickle: a dict from video to a vector (D) or vectors (T, D), or to NaN where the expert saw nothing."""
     try:
         with path.open("rb") as file:
             content = _Arrays(file, encoding="latin1").load()
@@ -209,7 +209,7 @@ def _of_pickle(expert: str, path: Path) -> Iterator[Seen]:
 
 
 def _of_folder(expert: str, folder: Path) -> Iterator[Seen]:
-    """A .npy (D) or (T, D), or an .npz with `features` and `times` (T) or (T, 2), for each video."""
+    """A file for each video: a .npy (D) or (T, D), or an .npz with `features` and `times` (T) or (T, 2)."""
     files = sorted(path for path in folder.iterdir() if path.suffix in (".npy", ".npz"))
     if not files:
         raise DataError(f"{folder}: no .npy or .npz file.")
@@ -252,7 +252,7 @@ def _of_h5(folder: Path) -> Iterator[Seen]:
 
 
 def _seen(expert: str, video: str, vectors: np.ndarray, times: np.ndarray | None, place: str) -> Seen:
-    """Checked and in one form: vectors (T, D); times (T), the middle of beginning and end.
+    """Check the vectors of a video, and bring them to one form: vectors (T, D), times (T) in the middle of each span.
 
     Raises:
         DataError: these are no vectors, or their times do not fit.

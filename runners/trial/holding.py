@@ -286,7 +286,7 @@ def watched(leases: dict[Attempt, dict[str, Any]]) -> Iterator[None]:
 
 
 def _tidy(folder: TrialFolder, attempt: Attempt) -> None:
-    """Remove half-written files, of killed processes and of a process that only seems dead: it can finish none now."""
+    """Remove the half-written files of earlier attempts, whose processes are dead, or may write no more."""
     own = f".{attempt.number:03}."
     halves = [path for path in folder.attempts_folder.glob(".*.json.*") if not path.name.startswith(own)]
     for path in [*folder.path.glob(".*.*"), *halves]:

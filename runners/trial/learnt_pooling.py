@@ -36,7 +36,7 @@ def learnt(model: Vse, embed: Callable[[], object], *, compiled: bool) -> list[d
 
     Args:
         embed: embeds the split; a pass of its own, so that measuring changes nothing of the trial's own evaluations.
-        compiled: whether the model's encoders are; here they run as they are written, since compiled ones call no hook.
+        compiled: whether the model's encoders are compiled. They run uncompiled here: compiled modules call no hook.
 
     Returns:
         "rank" from 1; "theta_image" and "theta_text", the weights of GPO, or of ADPOOL's token level, 0 where a set has

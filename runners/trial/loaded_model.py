@@ -48,8 +48,9 @@ class Evaluation:
         """Embeddings and ranks by name.
 
         `images` (i, d) and `texts` (t, d) are unit vectors. Of a scorer of sets, `images` is (i, n, d), and `texts`
-        has the words of all captions one after another, `text_sizes` of each. Where a scorer reads something of the
-        whole, as of videos which experts saw something and how much each counts, `image_wholes` and `text_wholes`.
+        has the words of all captions one after another, `text_sizes` of each. Where a scorer reads a vector of the
+        whole, there are `image_wholes` and `text_wholes`: of videos, which experts saw something, and the experts'
+        weights.
         """
         held: dict[str, Any] = {"images": getattr(self.image, "vectors", self.image)}
         if isinstance(self.text, Captions):
@@ -82,7 +83,7 @@ SECONDS = 0.3
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast a model is.
+    """How fast a model scores and answers, and how large it is.
 
     Args:
         pairs: scored a second, images and captions already embedded; the best of several runs.

@@ -23,7 +23,9 @@ def replace(home: Home, trial_id: str) -> None:
 
 
 def progress(folder: TrialFolder) -> Path:
-    """Move what a training left of a trial, but its attempts, to `replaced/`; only the holder of its attempt does this.
+    """Move what a training left in a trial's folder to `replaced/`; the attempts stay.
+
+    Only the process that holds the trial calls this.
 
     Raises:
         UserError: they cannot be moved.

@@ -215,11 +215,10 @@ class TrialRun:
         return folders
 
     def published(self) -> Callable[[Vse], Mapping[str, Tensor]] | None:
-        """What gives a model the published weights that it begins with; None: it begins with other weights.
+        """A function that returns the published weights with which a model starts; None: it starts with others.
 
-        A checkpoint that it fine-tunes, or the file of weights of its whole model.
-
-        The trainer does not import it: an edited map of one family makes no other trial stale.
+        The weights are those of a checkpoint that the trial fine-tunes, or of the file that holds its whole model. The
+        trainer gets the function and imports no map of weights, so that an edited map makes no other trial stale.
 
         Raises:
             UserError: it is not on this machine, or another file by now.
