@@ -17,12 +17,14 @@ from retrieval.data import opening
 from retrieval.data.content import content
 from retrieval.encoders import pretrained
 from retrieval.features import FeatureSource
+from retrieval.offline_negatives import OfflineNegatives
 from retrieval.published.checkpoint_maps import check_whole
 from retrieval.splits.pairs import DataError
 from retrieval.splits.problems import Problem
 from runners.launch.jobs import Job, jobs_for
 from runners.training.inputs import caption_source, captions_of_epoch, check_alone, check_replicas, image_source
 from runners.training.machine import Machine
+from runners.trial.negatives import candidates
 
 
 def check_inputs(
@@ -30,7 +32,7 @@ def check_inputs(
 ) -> tuple[tuple[str, bool, str | None, str], ...]:
     """Open every data set and find every network's weights, so that a wrong path is reported once, not for 45 trials.
 
-    Also check that replicas can share the batches.
+    Also check that candidates for offline negatives are of these data, and that replicas can share the batches.
 
     Args:
         allow_leak: whether test images may stand in the training split.
@@ -68,6 +70,8 @@ def check_inputs(
             if part.of_file and place is not None and (place, model) not in whole:
                 whole.add((place, model))
                 check_whole(place, model)
+        if dataset.candidates:
+            OfflineNegatives.open(candidates(dataset, machine), pairs.train, fingerprint="not needed here")
         check_replicas(model, train, captions_of_epoch(dataset, train, pairs.train), machine.replicas)
     return tuple(found)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from grid.errors import UserError
 from grid.objectives import reads_offline
-from grid.settings import TrialSettings
+from grid.settings import DatasetSettings, TrialSettings
 from grid.store.home import TrialFolder
 from retrieval.offline_negatives import OfflineNegatives, rank
 from runners.training import checkpoints
@@ -34,10 +34,19 @@ def negatives_of(
         return None
     if settings.ranker:
         return ranked_by(TrialFolder(trials / settings.ranker), inputs, machine, beat)
-    root, name = machine.root(settings.dataset.name), settings.dataset.candidates
+    return OfflineNegatives.open(candidates(settings.dataset, machine), inputs.pairs.train)
+
+
+def candidates(dataset: DatasetSettings, machine: Machine) -> Path:
+    """The folder with candidates that the data set's settings name.
+
+    Raises:
+        UserError: they name none, or the data set has no folder.
+    """
+    root, name = machine.root(dataset.name), dataset.candidates
     if root is None or name is None:
-        raise UserError(f"data set {settings.dataset.name!r} has no folder, so no dataset.candidates = {name!r} in it.")
-    return OfflineNegatives.open(root / name, inputs.pairs.train)
+        raise UserError(f"data set {dataset.name!r} has no folder, so no dataset.candidates = {name!r} in it.")
+    return root / name
 
 
 def ranked_by(

@@ -52,16 +52,3 @@ def test_other_features_than_a_recipe_reads_are_one_message(goalgrid: Goalgrid, 
     assert finished.returncode == 2
     assert "has vectors of 25 values; the recipe reads 24 of this expert" in finished.stderr
     assert "Traceback" not in finished.stderr
-
-
-@pytest.mark.slow
-def test_both_hosts_train_through_ray_and_land_in_their_table(goalgrid: Goalgrid, tmp_path: Path) -> None:
-    root = made.write(tmp_path / "mine", made.TINY)
-    words = overrides('["ce-tiny","mmt-tiny"]', root, 'objectives=["con_con","unified"]', "name=unified-table4")
-    finished = goalgrid("run", "unified-table4", *words, runs=tmp_path, timeout=600)
-    assert finished.returncode == 0, finished.stderr
-    table = goalgrid("table", "unified-table4", "--layout", "losses", runs=tmp_path).stdout
-    for shown in ("Video → Text", "ce-tiny, con_con", "ce-tiny, unified", "mmt-tiny, con_con", "mmt-tiny, unified"):
-        assert shown in table
-    rows = record.collect(Home(tmp_path).path.glob("trials/*/record.parquet")).to_pylist()
-    assert {row["epochs"] for row in rows} == {4}

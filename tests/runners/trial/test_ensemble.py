@@ -207,15 +207,3 @@ def test_members_that_read_the_items_in_another_order_are_told(few_of_flickr8k: 
         ids.write_text("\n".join(ids.read_text().splitlines()[row] for row in rows) + "\n")
         with pytest.raises(DataError, match=rf"of the test split, or in another order: {said}.*id_mapping\.json"):
             of_features_and_of_pictures(root).evaluate("test")
-
-
-@pytest.mark.slow
-def test_regions_grid_and_patches_land_in_one_table(few_of_flickr8k: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
-    """A member that reads features, and two that read pictures with their own backbones."""
-    words = ("--set", 'recipes=["vse-2ad-rgp-tiny"]', "--set", 'objectives=["adopt"]', "--set", "seeds=[0]")
-    small = ("--set", "train.epochs=1", "--set", "train.batch_size=50", "--set", "model.dim=16")
-    data = ("--set", 'datasets=["few"]', "--set", f'data.few.root="{few_of_flickr8k}"', "--set", "name=rgp")
-    finished = goalgrid("run", "demo", *words, *small, *data, "--here", "--mlflow-uri", "", runs=tmp_path)
-    assert finished.returncode == 0, finished.stderr
-    table = goalgrid("table", "rgp", runs=tmp_path).stdout
-    assert all(f"vse-2ad-{kind}tiny" in table for kind in ("", "grid-", "patch-", "rgp-"))

@@ -122,3 +122,18 @@ def test_a_batch_brings_its_offline_negatives_and_their_scores(recipe: str) -> N
         assert isinstance(image, torch.Tensor | Sets)
         loss = learner.objective.from_similarity(whole[:12, :12], batch.owners, offline=found)
     torch.testing.assert_close(learner.gradient(batch, 0.0)["loss"], loss)
+
+
+def test_candidates_of_another_split_are_one_message_before_the_training(
+    goalgrid: Goalgrid, few_of_flickr8k: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "mine" / "aoq").mkdir(parents=True)
+    (tmp_path / "mine" / "precomp").symlink_to(few_of_flickr8k / "precomp")
+    for name, rows in (("i2t", 30), ("t2i", 150)):
+        np.save(tmp_path / "mine" / "aoq" / f"{name}_others.npy", np.zeros((rows, 9), int))
+    words = ("recipes=fc-bow", "objectives=aoq", "seeds=0", "dataset.candidates=aoq", "datasets=mine", "train.epochs=1")
+    overrides = [word for setting in words for word in ("--set", setting)]
+    refused = goalgrid("run", "flickr8k", *overrides, "--root", f"mine={tmp_path / 'mine'}", "--here", runs=tmp_path)
+    assert refused.returncode == 2
+    assert "i2t_others.npy has candidates for 30 rows; the training split has 40: another split?" in refused.stderr
+    assert not (tmp_path / "trials").exists()
