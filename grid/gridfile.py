@@ -145,6 +145,19 @@ def load(source: str, overrides: Sequence[str] = (), *, roots: Iterable[str] = (
     return build(_whole(source, Path()), overrides, roots=roots, weights=weights, where=f"grid {source!r}")
 
 
+def datasets_named(source: str, overrides: Sequence[str] = ()) -> list[str]:
+    """The data sets that a shipped grid or a grid file names after these overrides; whether they exist is not checked.
+
+    Raises:
+        UserError: as `load`, of the file and the overrides alone.
+    """
+    content = _whole(source, Path())
+    for override in overrides:
+        apply_override(content, override, Grid.model_fields)
+    named = normal(content, f"grid {source!r}").get("datasets")
+    return [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+
+
 def _whole(source: str, folder: Path, before: tuple[str, ...] = ()) -> dict[str, Any]:
     """The content of a shipped grid or of a grid file, over that of the grid that it extends.
 

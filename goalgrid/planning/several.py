@@ -7,7 +7,7 @@ from functools import partial
 from goalgrid.planning.overview import Overview, many, named_tables_exist, recall, wanted
 from grid import catalog
 from grid.errors import UserError, unknown
-from grid.gridfile import Grid
+from grid.gridfile import Grid, datasets_named
 from grid.store.home import Home, State
 
 PATTERN = "*?["
@@ -29,7 +29,7 @@ def to_train(
     read = partial(wanted, home=home, overrides=overrides, weights=weights)
     if len(names) == 1:
         return _checked([read(names[0], roots=roots)])
-    datasets = [read(name).datasets for name in names]
+    datasets = [_datasets(name, home, overrides) for name in names]
     every = list(dict.fromkeys(name for own in datasets for name in own))
     for root in roots:
         if (dataset := root.partition("=")[0]) not in every:
@@ -41,6 +41,13 @@ def to_train(
             for name, own in zip(names, datasets, strict=True)
         ]
     )
+
+
+def _datasets(name: str, home: Home, overrides: Sequence[str]) -> list[str]:
+    """The data sets of a grid to train, of which the user's own may have no root before the roots are given."""
+    if name.endswith(".toml") or name in catalog.names("presets"):
+        return datasets_named(name, overrides)
+    return recall(name, home, overrides).datasets
 
 
 def as_last_run(sources: Sequence[str], home: Home, overrides: Sequence[str], *, ran: bool = False) -> list[Grid]:

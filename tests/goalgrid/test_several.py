@@ -61,6 +61,8 @@ def test_a_pattern_stands_for_shipped_grids_and_each_takes_its_own_data(tmp_path
         "goal-table3-coco": ["/c"],
         "goal-table3-f30k": ["/f"],
     }
+    own = several.to_train(["goal-table3*"], home, ["datasets=mine"], roots=["mine=/m"], weights=[])
+    assert [grid.data["mine"].root for grid in own] == ["/m", "/m"]
 
 
 @pytest.mark.parametrize(

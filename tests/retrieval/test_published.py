@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from grid.errors import UserError
-from grid.settings.encoders import Resampling, View
+from grid.settings.image_views import Resampling, View
 from retrieval.model import Vse
 from retrieval.published.checkpoint_files import CheckpointFile
 from retrieval.published.checkpoint_maps import PublishedModel, maps
