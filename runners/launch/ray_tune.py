@@ -17,6 +17,7 @@ os.environ.update({
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "PL_DISABLE_FORK": "1",  # as Tune sets it in its processes
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # else Ray prints pages about lost nodes on stdout
 })  # fmt: skip
 
@@ -28,8 +29,8 @@ import tempfile
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -42,6 +43,7 @@ import torch
 from ray import tune
 from ray._private import ray_constants
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
+from ray.tune.execution import class_cache
 from ray.tune.search.basic_variant import BasicVariantGenerator
 from ray.util.placement_group import placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -169,14 +171,15 @@ class RayTune:
         ending = _Ending(self.stop, jobs, self.grace)
         passing = _Passing(jobs, report, ending)
         try:
-            with head_watched(
+            watched = head_watched(
                 ray.get_runtime_context().gcs_address,
                 self.stop,
                 patience=HEAD_SECONDS[self.address is None],
                 grace=self.grace,
                 live=ending.live,
                 warn=self.warn,
-            ):
+            )
+            with watched, _inherited_environment() if self.address is None else nullcontext():
                 _tuner(jobs, [passing, *self.callbacks], scratch, limit, ending).fit()
         except Exception as error:
             if not self.stop.asked():
@@ -250,6 +253,21 @@ def _show_token(address: str) -> None:
             f"the Ray cluster at {address} refuses this host's token. Copy ~/.ray/auth_token of the head to this host "
             "with mode 600, or set RAY_AUTH_TOKEN to the same on both; then export RAY_AUTH_MODE=token."
         ) from error
+
+
+@contextmanager
+def _inherited_environment() -> Iterator[None]:
+    """Have Tune's processes inherit the environment of this one, which started Ray.
+
+    Tune asks for processes with variables of its own, even if they are the same. Ray then leaves aside the processes
+    that it has ready, and starts others.
+    """
+    before = class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE
+    class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = {}, set()
+    try:
+        yield
+    finally:
+        class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = before
 
 
 def _tuner(
