@@ -46,16 +46,16 @@ class Hardest(NamedTuple):
         return relative.mean(self.total, self.number - self.ties if relative.drop_ties else self.number)
 
 
-Sets = tuple[Relative, Tensor]
+RelativeSets = tuple[Relative, Tensor]
 """The relative sets of a batch, and the threshold of its relative negatives."""
 
 
-def sets_of(relative: Relative | None, s_pos: Float[Tensor, " b"]) -> Sets | None:
+def sets_of(relative: Relative | None, s_pos: Float[Tensor, " b"]) -> RelativeSets | None:
     """The sets of a batch with these positives; None for a loss that reads neither m+ nor m-."""
     return None if relative is None else (relative, relative.threshold(s_pos))
 
 
-def scan(sim: Float[Tensor, "a c"], sets: Sets | None) -> tuple[Hardest, Hardest]:
+def scan(sim: Float[Tensor, "a c"], sets: RelativeSets | None) -> tuple[Hardest, Hardest]:
     """The hardest negative of each row and of each column, with m-'s sums; -inf marks pairs that are no negatives."""
     if sets is None:
         return hardest(sim, 1), hardest(sim, 0)
@@ -91,7 +91,7 @@ def hardest(sim: Float[Tensor, "a c"], dim: int) -> Hardest:
     return Hardest(s_neg, place, nothing, nothing, nothing)
 
 
-def merge(a: Hardest | None, b: Hardest, sets: Sets | None) -> Hardest:
+def merge(a: Hardest | None, b: Hardest, sets: RelativeSets | None) -> Hardest:
     """What `scan` gives for the candidates of `a` followed by those of `b`.
 
     The hardest of the one side that is not the hardest of both becomes an ordinary member.

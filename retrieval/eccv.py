@@ -17,9 +17,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from grid.errors import UserError
-from retrieval.evaluation import RECALLS, Rows, Score, product
+from retrieval.evaluation import RECALLS, Rows, Scoring, product
 
-PROTOCOL = "eccv"
 IMAGES, CAPTIONS = 5000, 5
 """Test images, and captions of each."""
 DEEPEST = 50
@@ -68,7 +67,7 @@ def metrics(
     image: Rows,
     text: Rows,
     image_of_text: Int[np.ndarray, " t"],
-    score: Score | None = None,
+    score: Scoring | None = None,
     *,
     part: int | None = None,
 ) -> dict[str, float]:
@@ -106,7 +105,7 @@ def metrics(
 
 
 def best(
-    image: Rows, text: Rows, score: Score | None = None, *, part: int | None = None
+    image: Rows, text: Rows, score: Scoring | None = None, *, part: int | None = None
 ) -> tuple[Int[Tensor, "i k"], Int[Tensor, "t k"]]:
     """Rows of the best `DEEPEST` texts of every image and images of every text, the best first."""
     scores: Callable[[Any, Any], Tensor] = score or product

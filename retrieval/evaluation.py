@@ -123,12 +123,12 @@ class Rows(Protocol):
     def __getitem__(self, rows: slice | Tensor, /) -> "Rows": ...
 
 
-Score = Callable[[Any, Any], Float[Tensor, "i t"]]
+Scoring = Callable[[Any, Any], Float[Tensor, "i t"]]
 """Scores of all these images by all these texts."""
 
 
 def rank(
-    image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"], score: Score | None = None, *, chunk: int = 256
+    image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"], score: Scoring | None = None, *, chunk: int = 256
 ) -> Ranks:
     """Rank all texts for every image and all images for every text, `chunk` images at a time.
 
@@ -187,7 +187,7 @@ def rank_in_folds(
     text: Rows,
     image_of_text: Int[np.ndarray, " t"],
     fold: int | None,
-    score: Score | None = None,
+    score: Scoring | None = None,
     *,
     chunk: int = 256,
 ) -> Ranks:
@@ -209,7 +209,7 @@ def rank_in_folds(
     return Ranks(i2t, t2i, spread(image, text, score), tuple(parts))
 
 
-def spread(image: Rows, text: Rows, score: Score | None = None, *, sample: int = 512) -> float:
+def spread(image: Rows, text: Rows, score: Scoring | None = None, *, sample: int = 512) -> float:
     """Standard deviation of the similarities of up to `sample` images and texts, spread evenly over the split.
 
     With a scorer of sets, which takes longer, of a quarter as many.
@@ -232,7 +232,7 @@ def tiles(
     order: Int[Tensor, " t"],
     owner: Int[Tensor, " t"],
     chunk: int,
-    score: Score | None = None,
+    score: Scoring | None = None,
 ) -> Iterator[Tile]:
     """Every image with every text once, by tiles of `chunk` images and the texts of as many.
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from runners.watching.notify import Notify
 
 
-class Trained(NamedTuple):
+class LaunchResult(NamedTuple):
     """What a launch was to train, and whether the user interrupted it. The disk tells how the trials ended."""
 
     decisions: list[TrialDecision]
@@ -31,7 +31,7 @@ def train(
     mlflow_uri: str | None = None,
     notify: "Notify | None" = None,
     allow_leak: bool = False,
-) -> Trained:
+) -> LaunchResult:
     """Train the chosen trials, and save the grid as it is run.
 
     Where seeds are added until resolved, the trials that these decide on are trained too, round by round, as long as
@@ -65,9 +65,9 @@ def train(
             break
         known |= set(overview.states)
         further = launched(overview, Choice(choice.only))
-        trained = Trained([*trained.decisions, *further.decisions], further.interrupted)
+        trained = LaunchResult([*trained.decisions, *further.decisions], further.interrupted)
     wanted = [decision for decision in trained.decisions if decision.trial.id in overview.states]
-    return Trained(wanted, trained.interrupted)
+    return LaunchResult(wanted, trained.interrupted)
 
 
 def _round(
@@ -79,7 +79,7 @@ def _round(
     trackers: "Sequence[Tracker]",
     notify: "Notify | None",
     allow_leak: bool,
-) -> Trained:
+) -> LaunchResult:
     """A launch of the chosen trials, if any is left to train."""
     overview.data.check(overview.selected(choice.only))
     decisions = decide(overview, choice)
@@ -88,14 +88,14 @@ def _round(
     if not todo:
         save()
         _copy_late(overview, trackers)
-        return Trained(decisions, interrupted=False)
+        return LaunchResult(decisions, interrupted=False)
     begun = f", {len(anew)} of them anew" if anew else ""
     say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}{begun}")
     from runners.launch.launch import Launch  # takes seconds
 
     live = out.is_terminal and err.is_terminal
     launch = Launch(overview.home, err, here, address, trackers, live, allow_leak, notify)
-    return Trained(decisions, launch.run(overview.grid, overview.cells, todo, anew, checked=save))
+    return LaunchResult(decisions, launch.run(overview.grid, overview.cells, todo, anew, checked=save))
 
 
 def _copy_late(overview: Overview, trackers: "Sequence[Tracker]") -> None:

@@ -13,7 +13,7 @@ from grid.store.home import TrialFolder
 
 
 @dataclass(frozen=True)
-class Work:
+class RecipeWork:
     """The work that is left of a recipe on a data set.
 
     Args:
@@ -50,7 +50,7 @@ class Work:
         return f"{self.trials} x {self.recipe} on {self.dataset}{after}: {epochs}{steps}{views}"
 
 
-def work_of(overview: Overview, trials: Iterable[Trial]) -> list[Work]:
+def work_of(overview: Overview, trials: Iterable[Trial]) -> list[RecipeWork]:
     """The work of training these trials, by data set, recipe and number of epochs, parents first."""
     groups: dict[tuple[str, str, int], list[Trial]] = {}
     for trial in trials:
@@ -87,12 +87,12 @@ def views_of(network: BackboneSettings, sizes: dict[str, tuple[int, int]]) -> in
     return int(network.crops) * sizes["train"][0] + sizes["val"][0] + sizes["test"][0]
 
 
-def _work(overview: Overview, dataset: str, recipe: str, epochs: int, trials: list[Trial]) -> Work:
+def _work(overview: Overview, dataset: str, recipe: str, epochs: int, trials: list[Trial]) -> RecipeWork:
     shared, after = trials[0].shared, catalog.recipe(recipe).parents
     if not epochs:
-        return Work(dataset, recipe, len(trials), 0, 0, None, after)
+        return RecipeWork(dataset, recipe, len(trials), 0, 0, None, after)
     network, sizes, views = shared.model.image.feature_network, overview.data.sizes(shared), None
     if sizes and network:
         views = views_of(network, sizes)
     steps = epoch_steps(overview, shared)
-    return Work(dataset, recipe, len(trials), epochs, steps, views, after)
+    return RecipeWork(dataset, recipe, len(trials), epochs, steps, views, after)

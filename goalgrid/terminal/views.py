@@ -14,7 +14,7 @@ from grid.objectives.goal_matrix import GOAL, of_a_loss
 if TYPE_CHECKING:
     from results.tables.table import Table
     from runners.selftest.own_check import Verdict
-    from runners.selftest.story import Claim
+    from runners.selftest.story import TestedClaim
 
 _TERMINAL = False if "ipykernel" in sys.modules else None
 """A notebook says that it is a terminal, and obeys none of the codes that move a cursor. None: Rich finds out."""
@@ -112,7 +112,7 @@ def check_lines(found: "Mapping[str, Sequence[Verdict]]") -> list[str]:
     return lines
 
 
-def show_verdicts(verdicts: "Iterable[Claim]", runs: Path) -> bool:
+def show_verdicts(verdicts: "Iterable[TestedClaim]", runs: Path) -> bool:
     """Print a line for each verdict as it falls, and the conclusion; return whether all claims hold."""
     for verdict in verdicts:
         if verdict.problem:

@@ -16,7 +16,7 @@ from goalgrid.planning.decisions import Choice, decide, to_train
 from goalgrid.planning.overview import Overview, named_tables_exist, wanted
 from goalgrid.planning.plan import Plan
 from goalgrid.planning.slurm import BatchJob, repeated
-from goalgrid.planning.training import Trained, train
+from goalgrid.planning.training import LaunchResult, train
 from goalgrid.showing import status as standing
 from goalgrid.showing.tables import kept, start
 from goalgrid.terminal import EXIT, exit_state, options
@@ -315,7 +315,7 @@ def _train(
     raise typer.Exit(EXIT[exit_state(states)])
 
 
-def _ended(after: Overview, launched: Trained, notified: Notify) -> list[State]:
+def _ended(after: Overview, launched: LaunchResult, notified: Notify) -> list[State]:
     """Show how a grid's launch ended, as the disk tells; returns the states that its trials reached."""
     if drawn := kept(after):
         show_table(drawn)

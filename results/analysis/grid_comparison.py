@@ -16,8 +16,6 @@ from results.records.provenance import Now
 from results.records.scores import Score, Scores
 from results.statistics.significance import Interval, holm, paired_t, t_interval, welch
 
-Axes = tuple[tuple[str, str], ...]
-
 OF_A_TRIAL = ("schema_version", "seed", "starts_from", "ensemble")
 """Settings that are a trial's own, or that name other trials: no reason why cells differ."""
 HELD = ("device", "device_type", "threads", "python")

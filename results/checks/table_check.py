@@ -27,7 +27,7 @@ TextLines = list[tuple[str, ...]]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class CheckOutcome:
     """The outcome of a check."""
 
     differences: tuple[str, ...]
@@ -58,7 +58,7 @@ def kind_of(path: Path) -> str | None:
     return next((kind for kind, ending in renderers.ENDINGS.items() if path.suffix == f".{ending}"), None)
 
 
-def compare(table: Table, kind: str, path: Path) -> Comparison:
+def compare(table: Table, kind: str, path: Path) -> CheckOutcome:
     """Compare a file with the table as it is now.
 
     Raises:
@@ -66,7 +66,7 @@ def compare(table: Table, kind: str, path: Path) -> Comparison:
     """
     contents = _read(path), renderers.encoded(table, kind)
     if contents[0] == contents[1]:
-        return Comparison(())
+        return CheckOutcome(())
     if kind == "parquet":
         return _of_data(*(_parquet(content, path) for content in contents))
     texts = [content.decode("utf-8", errors="replace") for content in contents]
@@ -75,7 +75,7 @@ def compare(table: Table, kind: str, path: Path) -> Comparison:
     else:
         before, now = (list(_lines(text, table, kind)) for text in texts)
         differences = _shown(before, now, table.heads)
-    return Comparison(tuple(differences) or ("the same, otherwise written",))
+    return CheckOutcome(tuple(differences) or ("the same, otherwise written",))
 
 
 def trials(table: Table) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -86,15 +86,15 @@ def trials(table: Table) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield _label(dict(entry.keys), names), entry.text, entry.trials
 
 
-def _of_data(old: pa.Table, new: pa.Table) -> Comparison:
+def _of_data(old: pa.Table, new: pa.Table) -> CheckOutcome:
     if old.equals(new, check_metadata=True):
-        return Comparison((), "the same content in other bytes: another version of the Parquet library wrote it")
+        return CheckOutcome((), "the same content in other bytes: another version of the Parquet library wrote it")
     differences = list(_rows(old.to_pylist(), new.to_pylist()))
     before, now = (
         {name.decode(): text.decode() for name, text in (table.schema.metadata or {}).items()} for table in (old, new)
     )
     differences += [f"{name}: {before.get(name)} -> {now.get(name)}" for name in now if before.get(name) != now[name]]
-    return Comparison(tuple(differences) or ("the same rows, otherwise written",))
+    return CheckOutcome(tuple(differences) or ("the same rows, otherwise written",))
 
 
 def _rows(old: Rows, new: Rows) -> Iterator[str]:

@@ -66,7 +66,7 @@ class Attention(nn.Module):
         return self.self[name](tokens).unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 
-class Layer(nn.Module):
+class BertLayer(nn.Module):
     """A layer of BERT; with a context, attention to its tokens stands after the attention within the caption.
 
     Args:
@@ -118,7 +118,7 @@ class BertLayers(nn.Module):
             }
         )
         self.dropout = nn.Dropout(settings.dropout)
-        self.layers = nn.ModuleList(Layer(settings) for _ in range(settings.layers))
+        self.layers = nn.ModuleList(BertLayer(settings) for _ in range(settings.layers))
         start_as_bert(self)
 
     def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Float[Tensor, "b n d"]:

@@ -66,7 +66,7 @@ class DropPath(nn.Module):
         return branch * stays / (1 - self.share)
 
 
-class Block(nn.Module):
+class SwinBlock(nn.Module):
     """Attention within windows, then an MLP, each on a normalised input and added to it.
 
     Args:
@@ -133,7 +133,7 @@ class Swin(nn.Module):
         for stage, (depth, heads) in enumerate(zip(settings.depths, settings.heads, strict=True)):
             side = min(settings.window, grid)
             shifts = [side // 2 if block % 2 and side < grid else 0 for block in range(depth)]
-            blocks = nn.ModuleList(Block(width, heads, grid, side, shift, drops.pop(0)) for shift in shifts)
+            blocks = nn.ModuleList(SwinBlock(width, heads, grid, side, shift, drops.pop(0)) for shift in shifts)
             layer = nn.ModuleDict({"blocks": blocks})
             if stage + 1 < len(settings.depths):
                 layer["downsample"] = Merging(width, grid)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from grid.settings.fusion import XvlmFusionSettings
 from grid.settings.text_encoders import BertLayersSettings
-from retrieval.encoders.bert_layers import Layer, caption_mask, start_as_bert
+from retrieval.encoders.bert_layers import BertLayer, caption_mask, start_as_bert
 
 TEMPERATURE = 0.07
 """X-VLM's first temperature of its contrastive loss; a checkpoint brings its own."""
@@ -33,7 +33,7 @@ class FusionEncoder(nn.Module):
     def __init__(self, settings: XvlmFusionSettings, text: BertLayersSettings, context: int) -> None:
         super().__init__()
         width = text.width
-        self.layers = nn.ModuleList(Layer(text, context) for _ in range(settings.layers))
+        self.layers = nn.ModuleList(BertLayer(text, context) for _ in range(settings.layers))
         start_as_bert(self)
         self.head = nn.Sequential(
             nn.Linear(width, 2 * width), nn.LayerNorm(2 * width), nn.GELU(), nn.Linear(2 * width, 2)

@@ -74,7 +74,7 @@ class SetScorer(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class ScoreBlock:
     """Products of regions and words, of all images with captions of one length; or of pairs, one caption an image.
 
     Args:
@@ -267,7 +267,7 @@ class CrossAttention(SetScorer):
         scores = []
         for part, along, back in zip(words, parts, crossed, strict=True):
             own, images_by = part.shape[:2], (count, n)
-            block = Block(
+            block = ScoreBlock(
                 None if along is None else along.view(*images_by, *own),
                 None if back is None else back.view(*own, *images_by),
                 of_regions,
@@ -297,16 +297,16 @@ class CrossAttention(SetScorer):
             dots = products[place, :, None, :size]
             held = None if present is None else present[row]
             across = dots.transpose(1, 3).contiguous()
-            block = Block(dots, across, of_regions[row], of_words[column, :size, :size], held, paired=True)
+            block = ScoreBlock(dots, across, of_regions[row], of_words[column, :size, :size], held, paired=True)
             scores.append(self.scores(block)[:, 0])
         return torch.cat(scores).index_select(0, places)
 
     @abstractmethod
-    def scores(self, block: Block) -> Float[Tensor, "i g"]:
+    def scores(self, block: ScoreBlock) -> Float[Tensor, "i g"]:
         """The scores of a block; of pairs (p, 1)."""
 
     def pooled(
-        self, cosines: Float[Tensor, "b q k"], block: Block, direction: str, pool: str, sharpness: float
+        self, cosines: Float[Tensor, "b q k"], block: ScoreBlock, direction: str, pool: str, sharpness: float
     ) -> Tensor:
         """Scores of a block from the cosines of one direction."""
         if direction == "t2i":
@@ -331,7 +331,7 @@ class Scan(CrossAttention):
     def products(self, regions: Tensor, words: Tensor) -> tuple[Tensor | None, Tensor | None]:
         return (regions @ words.T, None) if self.settings.direction == "t2i" else (None, words @ regions.T)
 
-    def scores(self, block: Block) -> Float[Tensor, "i g"]:
+    def scores(self, block: ScoreBlock) -> Float[Tensor, "i g"]:
         own = self.settings
         attend = block.words_attend if own.direction == "t2i" else block.regions_attend
         return self.pooled(attend(own.sharpness, everything), block, own.direction, own.pooling, own.lse_sharpness)
@@ -352,7 +352,7 @@ class Bfan(CrossAttention):
         products = regions @ words.T
         return products, products.T.contiguous()
 
-    def scores(self, block: Block) -> Float[Tensor, "i g"]:
+    def scores(self, block: ScoreBlock) -> Float[Tensor, "i g"]:
         sharpness, focus = self.settings.sharpness, FOCUS[self.settings.focal]
         words = self.pooled(block.words_attend(sharpness, focus), block, "t2i", "mean", 1.0)
         return words + self.pooled(block.regions_attend(sharpness, focus), block, "i2t", "mean", 1.0)

@@ -15,7 +15,6 @@ from retrieval.words import vocabulary_files
 from retrieval.words.preparation import PREPARATIONS
 from retrieval.words.tokens import Tokens, WordDropping, padded
 
-UNKNOWN = 1
 SPECIAL = ("<pad>", "<unk>")
 """The words of index 0 and 1."""
 BOUNDARIES = ("<start>", "<end>")

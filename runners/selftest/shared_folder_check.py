@@ -29,7 +29,7 @@ PAUSE_SECONDS = 0.005
 """Pause of a winner after it made a link."""
 
 
-class Seen(TypedDict):
+class Sighting(TypedDict):
     """What an onlooker saw."""
 
     won: list[int]
@@ -40,9 +40,9 @@ class Seen(TypedDict):
     """How long it took to see the files of all others."""
 
 
-def look(folder: str, count: int) -> Seen:
+def look(folder: str, count: int) -> Sighting:
     """Take part as one of `count` onlookers. An error is a fault too: the caller hears of it from every node."""
-    seen, place, name = Seen(won=[], faults=[], seconds=0.0), Path(folder), uuid.uuid4().hex
+    seen, place, name = Sighting(won=[], faults=[], seconds=0.0), Path(folder), uuid.uuid4().hex
     try:
         _meet(place, "came", name, count, MEETING_SECONDS)
         seen["won"] = [number for number in range(ROUNDS) if _contend(place / f"link-{number}", name)]
@@ -56,7 +56,7 @@ def look(folder: str, count: int) -> Seen:
     return seen
 
 
-def faults(seen: Sequence[Seen]) -> dict[str, str]:
+def faults(seen: Sequence[Sighting]) -> dict[str, str]:
     """The claims about the folder, each with what speaks against it; empty where the claim holds."""
     said = "; ".join(dict.fromkeys(fault for onlooker in seen for fault in onlooker["faults"]))
     wrong = sum(sum(number in onlooker["won"] for onlooker in seen) != 1 for number in range(ROUNDS))

@@ -58,7 +58,7 @@ REPORT = "Nothing of your own was touched; what was tried is kept in {place}, wi
 
 
 @dataclass(frozen=True)
-class Claim:
+class TestedClaim:
     """A claim, what speaks against it (empty where it holds), and what to do then."""
 
     claim: str
@@ -66,7 +66,7 @@ class Claim:
     advice: str = ""
 
 
-def selftest(runs: Path, address: str | None) -> Iterator[Claim]:
+def selftest(runs: Path, address: str | None) -> Iterator[TestedClaim]:
     """Test the claims, one after the other, in a new folder below `runs`.
 
     The first claim that does not hold ends the test; if all hold, the folder is removed.
@@ -91,17 +91,19 @@ def selftest(runs: Path, address: str | None) -> Iterator[Claim]:
         story.end()
 
 
-def _verdicts(place: Path, nodes: "Nodes", story: "Story") -> Iterator[Claim]:
+def _verdicts(place: Path, nodes: "Nodes", story: "Story") -> Iterator[TestedClaim]:
     shared = place / "shared"
     shared.mkdir()
     for claim, problem in shared_folder_check.faults(nodes.look(shared)).items():
-        yield Claim(claim, problem, ANOTHER_FOLDER)
+        yield TestedClaim(claim, problem, ANOTHER_FOLDER)
     advice = REPORT.format(place=place)
     for claim, stage in story.stages().items():
         try:
-            yield Claim(claim, stage(), advice)
+            yield TestedClaim(claim, stage(), advice)
         except (Unmet, subprocess.TimeoutExpired) as unmet:
-            yield Claim(claim, f"{unmet}. Its log: {story.command.log}, which ends: {story.command.said()}", advice)
+            yield TestedClaim(
+                claim, f"{unmet}. Its log: {story.command.log}, which ends: {story.command.said()}", advice
+            )
 
 
 class Nodes:
@@ -111,7 +113,7 @@ class Nodes:
         self.address = address
         self.onlookers = ONLOOKERS + (len(self._driver().nodes()) if address else 0)
 
-    def look(self, folder: Path) -> list[shared_folder_check.Seen]:
+    def look(self, folder: Path) -> list[shared_folder_check.Sighting]:
         """Have processes of this machine, and one on every node, check the folder together."""
         script = "import goalgrid; from runners.selftest import shared_folder_check as it; it.main()"
         command = [sys.executable, "-c", script, str(folder), str(self.onlookers)]

@@ -313,7 +313,7 @@ def _finite(measured: Mapping[str, Tensor]) -> Bool[Tensor, ""]:
     return torch.isfinite(measured["loss"] + measured["grad_norm"])
 
 
-class Verdict:
+class FiniteCheck:
     """Whether loss and gradient of a step were finite, copied to host memory while the device goes on."""
 
     def __init__(self, measured: Mapping[str, Tensor]) -> None:

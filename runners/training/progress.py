@@ -15,7 +15,7 @@ from grid.settings import TrainSettings
 from grid.store.files import write_json_lines
 from grid.store.home import TrialFolder
 from runners.training import checkpoints
-from runners.training.measured.trace import Trace
+from runners.training.measured.step_trace import StepTrace
 
 BRIEF_SECONDS = 5.0
 """A trial shorter than this writes no checkpoint to go on from."""
@@ -58,12 +58,12 @@ class Progress:
     rows: list[dict[str, Any]] = field(default_factory=list)
     best: dict[str, Any] | None = None
     replicas: int = 1
-    trace: Trace = field(init=False)
+    trace: StepTrace = field(init=False)
     _saved: tuple[int, float] = field(default_factory=lambda: (0, time.monotonic()))
     """Step and time of the last checkpoint."""
 
     def __post_init__(self) -> None:
-        self.trace = Trace(self.train.trace_every)
+        self.trace = StepTrace(self.train.trace_every)
 
     @property
     def over(self) -> bool:

@@ -18,7 +18,7 @@ from retrieval.model import Vse
 from runners.training import checkpoints
 from runners.training.embedding import batches_of, embedded, objective_value, ranked, ranks_of_test
 from runners.training.inputs import Batch, Inputs, data_fingerprint
-from runners.training.learner import Learner, Verdict
+from runners.training.learner import FiniteCheck, Learner
 from runners.training.measured import places
 from runners.training.progress import Cadence, Progress, best_of
 from runners.training.replicas import Replicas
@@ -87,7 +87,7 @@ class Trainer:
         if inputs.offline is not None:
             sources["negatives"] = inputs.offline.fingerprint
         self.progress = Progress(settings.train, folder, inputs.device, sources, hooks.warn, hooks.begin_anew)
-        self._last: Verdict | None = None
+        self._last: FiniteCheck | None = None
         """Of the last step, until the host has looked at it."""
 
     def fit(self) -> None:
@@ -173,7 +173,7 @@ class Trainer:
             measured = self.learner.gradient(batch, passed, self._settle)
         self.optimizer.step()
         self.progress.step += 1
-        self._last = Verdict(measured)
+        self._last = FiniteCheck(measured)
         return measured
 
     def _settle(self) -> None:

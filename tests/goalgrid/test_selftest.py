@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from runners.selftest import shared_folder_check
-from runners.selftest.shared_folder_check import Seen
+from runners.selftest.shared_folder_check import Sighting
 
 from ..conftest import ROOT, Goalgrid
 
@@ -72,9 +72,9 @@ def test_a_folder_without_hard_links_is_refused_in_one_line(tmp_path: Path) -> N
         ({"seconds": 31.0}, "a file is seen by the others at once", "a file was seen after 31 s"),
     ],
 )
-def test_what_onlookers_saw_speaks_against_a_claim(second: Seen, claim: str, problem: str) -> None:
-    first = Seen(won=list(range(shared_folder_check.ROUNDS)), faults=[], seconds=0.0)
-    nothing = Seen(won=[], faults=[], seconds=0.0)
+def test_what_onlookers_saw_speaks_against_a_claim(second: Sighting, claim: str, problem: str) -> None:
+    first = Sighting(won=list(range(shared_folder_check.ROUNDS)), faults=[], seconds=0.0)
+    nothing = Sighting(won=[], faults=[], seconds=0.0)
     assert not any(shared_folder_check.faults([first, nothing]).values())
     found = shared_folder_check.faults([first, nothing | second])
     assert found[claim].startswith(problem)

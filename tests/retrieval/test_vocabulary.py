@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from grid.errors import UserError
 from grid.settings.text_encoders import BiGruSettings, TextSettings
 from retrieval.words import preparation, text_readers, vocabulary_files
-from retrieval.words.text_readers import UNKNOWN, Vocabulary, words
+from retrieval.words.text_readers import Vocabulary, words
 from tests.networks import save
 
 CAPTIONS = ["a dog runs", "a dog sits", "the dog", "a cat"]
@@ -25,7 +25,7 @@ def test_rare_words_are_unknown() -> None:
     vocabulary = Vocabulary(CAPTIONS, min_count=2)
     assert vocabulary.words == ["<pad>", "<unk>", "a", "dog"]
     ids, lengths = vocabulary.encode(["a dog flies"], max_words=9).gather(ids_of(1))
-    assert ids.tolist() == [[2, 3, UNKNOWN]]
+    assert ids.tolist() == [[2, 3, 1]]
     assert lengths.tolist() == [3]
 
 

@@ -29,7 +29,7 @@ class MultiModalTransformer(nn.Module):
         self.expert = nn.Embedding(1 + len(self.reads), dim)
         self.time = nn.Embedding(PLACES, dim)
         self.norm, self.dropout = nn.LayerNorm(dim, eps=EPS), nn.Dropout(settings.dropout)
-        self.layers = nn.ModuleList(Layer(settings, dim) for _ in range(settings.layers))
+        self.layers = nn.ModuleList(MmtLayer(settings, dim) for _ in range(settings.layers))
         own = [module for part in (self.expert, self.time, self.layers) for module in part.modules()]
         for module in own:
             if isinstance(module, nn.Linear | nn.Embedding):
@@ -65,7 +65,7 @@ def place_of(times: Float[Tensor, "*b"]) -> Int[Tensor, "*b"]:
     return torch.where(times < 0, 1, (times + 2).floor()).long().clamp(max=PLACES - 1)
 
 
-class Layer(nn.Module):
+class MmtLayer(nn.Module):
     """A layer of BERT: attention, then two linear layers, each added to its input and then normalised."""
 
     def __init__(self, settings: MmtSettings, dim: int) -> None:

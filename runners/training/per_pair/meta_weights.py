@@ -24,7 +24,7 @@ PERTURBATION = 0.01
 """Norm of the change of all weights by which a derivative is measured, as in DARTS."""
 
 
-class PairWeights(nn.Module):
+class PairWeightNetwork(nn.Module):
     """V: the weight of a pair, between 0 and 1, from its similarity and its lead over its counterpart."""
 
     def __init__(self, seed: int) -> None:
@@ -45,7 +45,7 @@ class PairWeights(nn.Module):
 
 
 class MetaWeights:
-    """Learns `PairWeights` ahead of each step of the model: what a step with them would do to the loss of a meta batch.
+    """Learns the weights of pairs ahead of each step, by what a step with them would do to the loss of a meta batch.
 
     Args:
         device: that trains.
@@ -53,7 +53,7 @@ class MetaWeights:
 
     def __init__(self, settings: TrialSettings, device: torch.device) -> None:
         self.device, self.margin = device, float(settings.objective.parameters["margin"] or 0.0)
-        self.pairs = PairWeights(derived_seed(settings, "meta weights")).to(device)
+        self.pairs = PairWeightNetwork(derived_seed(settings, "meta weights")).to(device)
         self.optimizer = torch.optim.Adam(self.pairs.parameters(), lr=LR, weight_decay=DECAY)
         self._held: Triplets | None = None
         self._learning = False

@@ -76,7 +76,7 @@ def test_a_file_says_how_it_was_made(kind: str, tmp_path: Path) -> None:
 
 def test_a_file_that_nothing_changed_is_the_same(kind: str, tmp_path: Path) -> None:
     renderers.write(table(), kind, tmp_path / "t")
-    assert table_check.compare(table(), kind, tmp_path / "t") == table_check.Comparison(())
+    assert table_check.compare(table(), kind, tmp_path / "t") == table_check.CheckOutcome(())
 
 
 def test_a_changed_record_changes_one_cell_that_is_named(kind: str, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_every_table_is_what_its_command_prints(cells: list[Cell], trained: Home
     scores = Scores.read(cells, trained)
     for path in (folder / "tables").iterdir():
         request, kind = table_check.made_by(path) or (TableRequest("demo"), table_check.kind_of(path) or "")
-        assert table_check.compare(request.draw(cells, scores), kind, path) == table_check.Comparison(())
+        assert table_check.compare(request.draw(cells, scores), kind, path) == table_check.CheckOutcome(())
 
 
 def test_the_readme_names_what_there_is(folder: Path) -> None:

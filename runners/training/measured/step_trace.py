@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-class Trace:
+class StepTrace:
     """The values of every N-th step of a training.
 
     Args:
