@@ -4,7 +4,15 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 
 def check_name(text: str) -> str:
@@ -19,6 +27,24 @@ def check_name(text: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(check_name)]
+
+
+def told_once(allowed: str) -> WrapValidator:
+    """Marks a field of several types: a wrong value gives a single message, not a message of each type.
+
+    Args:
+        allowed: the values, for a user.
+    """
+
+    def check(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return handler(value)
+        except ValidationError:
+            raise ValueError(f"Input should be {allowed}") from None
+
+    return WrapValidator(check)
+
+
 Dropout = Annotated[float, Field(ge=0, lt=1)]
 
 

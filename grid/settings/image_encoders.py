@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, PositiveInt, model_validator
 
 from grid.errors import unknown
-from grid.settings.base import Dropout, IdentityDefault, ReadWhere, Settings, Unit
+from grid.settings.base import Dropout, IdentityDefault, ReadWhere, Settings, Unit, told_once
 from grid.settings.experts import ExpertRead
 from grid.settings.image_views import Augmentation, Framing, Resampling, View
 from grid.settings.own import OwnKind, OwnPartSettings, own_parts
@@ -110,7 +110,9 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
         description="one vector an image; one a cell; or, of a network with two towers, the vector that it compares",
     )
     frozen: bool = Field(True, description="the backbone does not learn, and its features are cached")
-    crops: Annotated[PositiveInt | Literal["online"], Unit("crops"), _CROPS] = Field(
+    crops: Annotated[
+        PositiveInt | Literal["online"], told_once("a number of crops from 1, or 'online'"), Unit("crops"), _CROPS
+    ] = Field(
         1,
         description="of a frozen backbone: random crops an image whose features are cached; 1: the evaluation view "
         "alone; online: drawn and computed anew at each step",

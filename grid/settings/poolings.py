@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PositiveInt, WithJsonSchema
 
 from grid.errors import unknown
-from grid.settings.base import IdentityDefault, ReadWhere, Settings, Unit
+from grid.settings.base import IdentityDefault, ReadWhere, Settings, Unit, told_once
 
 POOLINGS = (
     "mean", "max", "kmax", "softmax", "lip", "adapool", "gpo", "adpool", "adpool-released",
@@ -24,7 +24,10 @@ def _known_pooling(name: str) -> str:
 
 
 PoolingName = Annotated[str, AfterValidator(_known_pooling), WithJsonSchema({"type": "string", "enum": POOLINGS})]
-Balance = Annotated[float, Field(ge=0, le=1)] | Literal["learnt", "random"]
+Balance = Annotated[
+    Annotated[float, Field(ge=0, le=1)] | Literal["learnt", "random"],
+    told_once("a number from 0 to 1, 'learnt' or 'random'"),
+]
 
 SEVERAL = ReadWhere(
     lambda own, _: getattr(own, "output", "grid") in ("grid", "states"), "output = grid, or a caption's output = states"

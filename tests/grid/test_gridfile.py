@@ -234,6 +234,10 @@ class TestForms:
                 "pooling = none needs a scorer that reads sets, e.g. scan",
             ),
             (
+                ["recipes=fc-bigru", "model.image.pool_balance=2"],
+                r"pool_balance: Input should be a number from 0 to 1, 'learnt' or 'random' \(got 2\)$",
+            ),
+            (
                 ["recipes=scan-t2i", "model.text.pooling=max"],
                 "scorer scan reads sets of vectors: set model.text.pooling",
             ),
