@@ -18,6 +18,11 @@ MLP_HEADS: tuple[HeadName, ...] = ("linear-mlp", "mlp", "residual-mlp")
 DropRule = Literal["each", "graded"]
 
 IMAGE_ENCODER = "the image network; another choice drops the settings of the one before"
+FRAMED = "the square in evaluation: the picture squeezed, or its centre in its proportions"
+AUGMENTED = (
+    "the square in training: resized-crop is VSE++'s, scale-crop VSE-infinity's in the picture's proportions, "
+    "side-crop draws each side by itself; rand-augment is X-VLM's, a larger crop with random changes"
+)
 
 _LEARNS = ReadWhere(lambda own, _: not own.frozen, "frozen = false")
 _CROPS = ReadWhere(
@@ -121,14 +126,8 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
         True, description="batch norms of the backbone keep their pretrained statistics"
     )
     size: Annotated[int, Field(ge=8), Unit("pixels")] = Field(224, description="side of the square that it sees")
-    framing: Framing = Field(
-        "centre-crop", description="the square in evaluation: the picture squeezed, or its centre in its proportions"
-    )
-    augmentation: Annotated[Augmentation, _VIEWS] = Field(
-        "resized-crop",
-        description="the square in training: resized-crop is VSE++'s, scale-crop VSE-infinity's in the picture's "
-        "proportions, side-crop draws each side by itself; rand-augment is X-VLM's, a larger crop with random changes",
-    )
+    framing: Framing = Field("centre-crop", description=FRAMED)
+    augmentation: Annotated[Augmentation, _VIEWS] = Field("resized-crop", description=AUGMENTED)
     flip: Annotated[bool, _VIEWS] = Field(True, description="mirror half of the training images")
     statistics: Literal["imagenet", "clip", "half", "caffe"] = Field(
         "imagenet",
@@ -174,14 +173,8 @@ class SwinSettings(ImageEncoderSettings):
         0.1, description="share of images for which training leaves out the last block; smaller for earlier blocks"
     )
     size: Annotated[int, Field(ge=8), Unit("pixels")] = Field(384, description="side of the square that it sees")
-    framing: Framing = Field(
-        "square", description="the square in evaluation: the picture squeezed, or its centre in its proportions"
-    )
-    augmentation: Augmentation = Field(
-        "resized-crop",
-        description="the square in training: resized-crop is VSE++'s, scale-crop VSE-infinity's in the picture's "
-        "proportions, side-crop draws each side by itself; rand-augment is X-VLM's, a larger crop with random changes",
-    )
+    framing: Framing = Field("square", description=FRAMED)
+    augmentation: Augmentation = Field("resized-crop", description=AUGMENTED)
     flip: bool = Field(True, description="mirror half of the training images")
     statistics: Literal["imagenet", "clip", "half"] = Field(
         "clip", description="mean and deviation that pixels are brought to; half: 0.5 and 0.5"
@@ -221,15 +214,8 @@ class OwnImageSettings(OwnPartSettings, ImageEncoderSettings):
     size: Annotated[int, Field(ge=8), Unit("pixels"), _PICTURES] = Field(
         224, description="side of the square that it sees"
     )
-    framing: Annotated[Framing, _PICTURES] = Field(
-        "centre-crop", description="the square in evaluation: the picture squeezed, or its centre in its proportions"
-    )
-    augmentation: Annotated[Augmentation, _PICTURES] = Field(
-        "none",
-        description="the square in training: resized-crop is VSE++'s, scale-crop VSE-infinity's in the picture's "
-        "proportions, side-crop draws each side by itself; rand-augment is X-VLM's, a larger crop with random changes; "
-        "none: as in evaluation",
-    )
+    framing: Annotated[Framing, _PICTURES] = Field("centre-crop", description=FRAMED)
+    augmentation: Annotated[Augmentation, _PICTURES] = Field("none", description=f"{AUGMENTED}; none: as in evaluation")
     flip: Annotated[bool, _PICTURES] = Field(False, description="mirror half of the training images")
 
     @property
