@@ -68,7 +68,7 @@ class Exchange:
         return part if self.replicas == 1 else _Together.apply(part, self, count)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace gradients by their sum over the replicas, which is the whole batch's, identical to the bit in all.
+        """Replace gradients by their sum over the replicas: the whole batch's gradient, the same to the bit in all.
 
         Raises:
             PeerLost: a replica is gone.

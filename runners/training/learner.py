@@ -42,7 +42,7 @@ class Learner:
     epoch = 0
     lr = 0.0
     _steps = 1
-    """Of an epoch."""
+    """Batches of an epoch."""
 
     def __init__(self, settings: TrialSettings, inputs: Inputs) -> None:
         self.settings, self.inputs = settings, inputs
@@ -54,6 +54,7 @@ class Learner:
                     part.compile()
         self.objective = objective_of(settings, inputs.device)
         self._mining = self.objective
+        """The objective; while the training warms up, the same on all negatives."""
         estimated = CLEAN.get(settings.objective.name)
         train = inputs.pairs.train
         self.clean = estimated(settings, len(train.captions), train.matched) if estimated else None
@@ -65,6 +66,7 @@ class Learner:
         self.optimizer = optimizer(self.model, self.objective, settings.train)
         self._parts = [*self.model.parts(), *["objective"] * len(list(self.objective.parameters()))]
         self._members = dict[tuple[bool, ...], Bool[Tensor, "parts g"]]()
+        """Which gradients belong to which part of the model, by which weights have a gradient; on the device."""
 
     def begin(self, epoch: int) -> Epoch:
         """Set rates, modes and mining as the recipe says for this epoch, and return its batches."""
@@ -203,7 +205,11 @@ class Learner:
     def _value(
         self, objective: Objective, network: int, image: Embedded, text: Embedded, owners: Tensor, clean: Tensor | None
     ) -> Tensor:
-        """The loss of a network. Of sets where few scores have a gradient, all are computed without a graph first."""
+        """The loss of a network's embeddings.
+
+        Where an objective learns from few of the scores of sets, all scores are computed without a graph first, and the
+        few again with a graph.
+        """
         offline = None
         if self.inputs.offline is not None:
             offline = self._offline(network, image, text, len(owners))
@@ -326,7 +332,7 @@ class FiniteCheck:
             self._copied.record()
 
     def finite(self) -> bool:
-        """Wait until the device has made the step, not what was given to it since."""
+        """Wait until the device has made this step; the work that it was given since then may go on."""
         if self._copied is not None:
             self._copied.synchronize()
         return bool(self._finite)

@@ -64,7 +64,7 @@ class Machine:
     replicas: int = 1
     """Processes that train a trial together, each with its own GPU (if any), threads and workers."""
     exchange: str | None = None
-    """What they exchange by, `nccl` or `gloo`; None: nccl between GPUs, gloo between CPUs."""
+    """The library by which replicas exchange, `nccl` or `gloo`; None: nccl between GPUs, gloo between CPUs."""
 
     @property
     def device(self) -> torch.device:

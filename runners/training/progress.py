@@ -37,8 +37,8 @@ class Progress:
     """How far a trial is.
 
     Args:
-        sources: fingerprints of the "data" and "code" that train it, and of offline "negatives"; a checkpoint of others
-            is not continued.
+        sources: fingerprints of the "data" and "code" that train it, and of offline "negatives"; a checkpoint with
+            other fingerprints is not continued.
         batch, sums, seconds: of the current epoch: batches trained, sums of what they measured, time they took.
         best: the row of the epoch with the best validation.
         replicas: the largest number of processes that trained it together.

@@ -88,7 +88,7 @@ class Trainer:
             sources["negatives"] = inputs.offline.fingerprint
         self.progress = Progress(settings.train, folder, inputs.device, sources, hooks.warn, hooks.begin_anew)
         self._last: FiniteCheck | None = None
-        """Of the last step, until the host has looked at it."""
+        """The check of the last step, until the host has read it."""
 
     def fit(self) -> None:
         """Train to the last epoch.
@@ -143,7 +143,7 @@ class Trainer:
             with torch.inference_mode():
                 means, counts = places.of_batches(self.objective, batches)
             metrics |= {name: mean for name, mean in means.items() if math.isfinite(mean)}
-            self.progress.trace.lie(self.progress.epoch + 1, counts)
+            self.progress.trace.keep_density(self.progress.epoch + 1, counts)
         return {**metrics, "val_loss": loss} if math.isfinite(loss) else metrics
 
     def _train_epoch(self) -> dict[str, float]:
@@ -179,8 +179,8 @@ class Trainer:
     def _settle(self) -> None:
         """Raise if the last step was not finite, which left the weights as they were.
 
-        The host looks a step later, while the device is busy with the next batch. The gradients still are those of the
-        step, so the message names the first weight that has no finite gradient.
+        The host reads the check a step later, while the device is busy with the next batch. The gradients still are
+        those of the checked step, so the message names the first weight that has no finite gradient.
         """
         last, self._last = self._last, None
         if last is None or last.finite():

@@ -12,7 +12,7 @@ class StepTrace:
     """The values of every N-th step of a training.
 
     Args:
-        every: N; None: no step's.
+        every: N; None: no step is kept.
     """
 
     def __init__(self, every: int | None) -> None:
@@ -21,7 +21,7 @@ class StepTrace:
         """Of steps of one epoch that measured the same: "epoch", "steps", "names", and "values" (steps, names)."""
         self._open: list[tuple[int, tuple[str, ...], int, Tensor]] = []
         """Epoch, names, step and values (names,) of steps that stand in no block yet."""
-        self._densities: dict[int, Tensor] = {}
+        self.densities: dict[int, Tensor] = {}
         """Counts of triplets by epoch, s_pos by s_neg."""
 
     def keep(self, epoch: int, step: int, measured: Mapping[str, Tensor]) -> None:
@@ -41,23 +41,18 @@ class StepTrace:
             self._open = [kept for kept in self._open if kept[:2] != (epoch, names)]
         return self._blocks
 
-    def lie(self, epoch: int, counts: Tensor) -> None:
+    def keep_density(self, epoch: int, counts: Tensor) -> None:
         """Keep where the triplets of the validation split lie after this epoch, if anything is kept."""
         if self.every:
-            self._densities[epoch] = counts
-
-    @property
-    def densities(self) -> dict[int, Tensor]:
-        """Counts of triplets by epoch, s_pos by s_neg."""
-        return self._densities
+            self.densities[epoch] = counts
 
     def state(self) -> dict[str, Any]:
         """All that is kept, for a checkpoint."""
-        return {"blocks": self.blocks(), "densities": self._densities}
+        return {"blocks": self.blocks(), "densities": self.densities}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state` returned."""
-        self._blocks, self._open, self._densities = list(state["blocks"]), [], dict(state["densities"])
+        self._blocks, self._open, self.densities = list(state["blocks"]), [], dict(state["densities"])
 
     def rows(self) -> Iterator[dict[str, float]]:
         """A row a step, in order, with its "epoch" and "step"; values that a step could not know (nan) are left out."""
