@@ -142,7 +142,7 @@ def judge(paper: str, claim: Claim, entries: Sequence[Entry]) -> Judged:
     sizes = {entry.sample.n for entry in entries}
     n = sizes.pop() if len(sizes) == 1 else None
     if claim.kind == "same order":
-        return Judged(paper, claim, agreements=tuple(_agreements(claim, entries)), n=n)
+        return Judged(paper, claim, agreements=tuple(_agreements(entries)), n=n)
     found = list(_comparisons(claim, entries))
     adjusted = holm([each.p for each in found]).tolist()
     return Judged(paper, claim, tuple(replace(each, holm=p) for each, p in zip(found, adjusted, strict=True)), n=n)
@@ -182,7 +182,7 @@ def _difference(one: Entry, other: Entry) -> tuple[float, float]:
     return one.sample.mean - other.sample.mean, welch_of(one.sample, other.sample)[1]
 
 
-def _agreements(claim: Claim, entries: Sequence[Entry]) -> Iterable[Agreement]:
+def _agreements(entries: Sequence[Entry]) -> Iterable[Agreement]:
     """Of every two blocks and recipes that share three objectives or more."""
     grouped: dict[tuple[str, str, str], dict[str, Entry]] = {}
     for entry in entries:

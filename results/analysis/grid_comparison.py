@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -145,7 +145,7 @@ def compare(a: Side, b: Side, metrics: Sequence[str]) -> GridComparison:
     for metric in metrics:
         of_metric = [difference(name, metric, one, other) for name, (one, other) in zip(names, pairs, strict=True)]
         adjusted = holm([found.p for found in of_metric]).tolist()
-        differences += [_with_holm(found, p) for found, p in zip(of_metric, adjusted, strict=True)]
+        differences += [replace(found, holm=p) for found, p in zip(of_metric, adjusted, strict=True)]
     sources = [
         Differing(name, a.sources.get(name, NOTHING), b.sources.get(name, NOTHING), len(pairs))
         for name in dict.fromkeys([*a.sources, *b.sources])
@@ -183,10 +183,6 @@ def difference(name: str, metric: str, one: SideCell, other: SideCell) -> CellDi
     elif min(a.n, b.n) == 1:
         how = f"one seed in {' and '.join(side for side, n in (('A', a.n), ('B', b.n)) if n == 1)}: no test"
     return CellDifference(name, metric, _mean(x), _mean(y), a.n, b.n, 0, how, _mean(y) - _mean(x), interval, p)
-
-
-def _with_holm(found: CellDifference, p: float) -> CellDifference:
-    return CellDifference(**{**vars(found), "holm": p})
 
 
 def _mean(values: "np.ndarray[Any, np.dtype[np.float64]]") -> float:

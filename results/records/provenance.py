@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from grid.expansion import Cell, Shared
+from grid.uses import ROOMS
 from results.records import missing
 from results.records.sources import texts_of
 
@@ -27,8 +28,6 @@ PACKAGES = ("goalgrid", "torch", "numpy", "pillow", "transformers", "ray", "pyar
 
 DECIDING = ("python", "torch", "numpy", "pillow", "transformers")
 """Packages that compute a trial's numbers: another version makes the trial stale."""
-
-ROOMS = ("grid", "objectives", "retrieval", "results", "runners", "goalgrid")
 
 CODE_VERSION = "4:"
 """Begins a fingerprint of code. Another way of making fingerprints gets another number: they cannot be compared."""

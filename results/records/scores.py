@@ -191,13 +191,7 @@ class Scores:
             absent |= dict.fromkeys(other, missing.OTHER_DATA)
             rows = [row for row in rows if row["trial_id"] not in other]
         _refuse_mixed_data(rows)
-        datasets = {name for name in {row["dataset"] for row in rows} if protocol in catalog.protocols(name)}
-        candidates = [row for row in rows if row["dataset"] in datasets]
-        if protocol and candidates and all(by_protocol(row, protocol, "rsum") is None for row in candidates):
-            raise UserError(
-                f"no finished trial was evaluated by protocol {protocol!r}: the records are older than that. "
-                f"Train anew, with --set dataset.protocol={protocol} or into another --runs folder."
-            )
+        _refuse_older_than(protocol, rows)
         by_trial, messages = {row["trial_id"]: row for row in rows}, tuple(unreadable.values())
         return cls(by_trial, protocol, interval=interval, absent=absent, now=now, unreadable=messages)
 
@@ -286,3 +280,15 @@ def _refuse_mixed_data(rows: Iterable[Mapping[str, Any]]) -> None:
                 "`goalgrid resume GRID --stale` trains anew those that saw other data than the latest; "
                 "no result is deleted."
             )
+
+
+def _refuse_older_than(protocol: str | None, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Raise where no trial on a data set of this protocol was evaluated by it."""
+    if protocol is None:
+        return
+    candidates = [row for row in rows if protocol in catalog.protocols(row["dataset"])]
+    if candidates and all(by_protocol(row, protocol, "rsum") is None for row in candidates):
+        raise UserError(
+            f"no finished trial was evaluated by protocol {protocol!r}: the records are older than that. "
+            f"Train anew, with --set dataset.protocol={protocol} or into another --runs folder."
+        )

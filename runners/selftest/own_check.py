@@ -18,7 +18,7 @@ from grid.settings.poolings import PoolingSettings, own_poolings
 from objectives import build
 from objectives.objective import Objective
 from retrieval.encoders.pooling import pooling
-from runners.selftest.encoder_check import OF_ENCODERS, Broken
+from runners.selftest.encoder_check import OF_ENCODERS, SEED, Broken
 from runners.selftest.scorer_check import OF_SCORERS
 
 PAIRS, DIMENSIONS = 7, 12
@@ -28,7 +28,6 @@ STEP = 1e-6
 TOLERANCE = 1e-5
 """How far a gradient may be from finite differences, as a part of the largest component or of 1."""
 TIMED_PAIRS, TIMED_DIMENSIONS, TIMES = 128, 512, 15
-SEED = 20230107
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from grid.store.home import Home
-from results.records.provenance import ROOMS
+from grid.uses import ROOMS
 
 from ..conftest import ROOT, SMALL, Goalgrid
 from .processes import pid_of, running, start, wait_until

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from grid.uses import ROOMS
 from results.records import provenance
 from results.records.provenance import Cause, Stale
 
@@ -80,7 +81,7 @@ def test_the_data_at_hand_decide_where_there_are_any() -> None:
 
 
 def test_every_source_counts_for_the_nodes_of_a_cluster(tmp_path: Path) -> None:
-    for room in provenance.ROOMS:
+    for room in ROOMS:
         shutil.copytree(ROOT / room, tmp_path / room)
     before = program(tmp_path)
     append(tmp_path / "goalgrid" / "showing" / "report.py")

@@ -17,7 +17,7 @@ from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.settings import TrialSettings
 from grid.store.home import TrialFolder
-from results.records.provenance import ROOMS
+from grid.uses import ROOMS
 from results.records.sources import Sources, texts_of
 from runners.training.fingerprint import begun_by, code_fingerprint, names, sources
 from runners.training.inputs import prepare
