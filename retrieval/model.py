@@ -15,7 +15,7 @@ from retrieval.encoders.text import TEXT_ENCODERS
 from retrieval.fusion import FUSIONS
 from retrieval.fusion.encoder import FusionEncoder
 from retrieval.scorers import SCORERS
-from retrieval.scorers.attention import SetScorer
+from retrieval.scorers.cross_attention import SetScorer
 from retrieval.scorers.sets import Sets, gathered
 from retrieval.unit_vectors import unit
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from retrieval.scorers.attention import Bfan, Scan, SetScorer
+from retrieval.scorers.cross_attention import Bfan, Scan, SetScorer
 from retrieval.scorers.mixture import Mixture
 from retrieval.scorers.own import OwnScorer
 from retrieval.scorers.similarity import Saf, Sgr

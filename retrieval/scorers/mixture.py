@@ -4,7 +4,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from grid.errors import UserError
-from retrieval.scorers.attention import SetScorer
+from retrieval.scorers.cross_attention import SetScorer
 from retrieval.scorers.sets import Sets
 
 LEAST = 1e-11

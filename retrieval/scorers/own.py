@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from grid.errors import UserError
 from grid.settings.own import own_parts
 from grid.settings.scorers import OwnScorerSettings
-from retrieval.scorers.attention import SetScorer
+from retrieval.scorers.cross_attention import SetScorer
 from retrieval.scorers.sets import Sets
 
 

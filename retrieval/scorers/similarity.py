@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from grid.settings.scorers import SafSettings, SgrafSettings, SgrSettings
-from retrieval.scorers.attention import (
+from retrieval.scorers.cross_attention import (
     EPS,
     SMALLEST,
     PairProducts,

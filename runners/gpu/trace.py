@@ -17,7 +17,7 @@ from torch.utils.flop_counter import flop_registry
 from torch.utils.weak import WeakIdKeyDictionary
 
 from objectives import mining
-from retrieval.scorers import attention
+from retrieval.scorers import cross_attention
 from runners.gpu.allocator import Block, CachingAllocator
 
 aten = torch.ops.aten
@@ -193,7 +193,7 @@ ATTENTION = {
 @contextmanager
 def without_data() -> Iterator[FakeTensorMode]:
     """Tensors without data, tiles as large as on a GPU, and GRUs as cuDNN has them: all members at once."""
-    tiles = [(table, table["cpu"]) for table in (attention.BLOCK, mining.WHOLE, mining.TILE)]
+    tiles = [(table, table["cpu"]) for table in (cross_attention.BLOCK, mining.WHOLE, mining.TILE)]
     for table, _ in tiles:
         table["cpu"] = table["cuda"]
     rnn._VF.gru = _gru  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ from grid.settings import TrainSettings, TrialSettings
 from objectives.mining import full, product
 from objectives.objective import Objective
 from retrieval.fusion.encoder import FusionEncoder
-from retrieval.fusion.matching import matching_loss
+from retrieval.fusion.matching_loss import matching_loss
 from retrieval.model import Embedded, Vse
 from retrieval.pinned import sent
 from retrieval.scorers.sets import Sets

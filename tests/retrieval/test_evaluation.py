@@ -18,7 +18,7 @@ from retrieval.evaluation import (
     recall,
     spread,
 )
-from retrieval.scorers.attention import Scan
+from retrieval.scorers.cross_attention import Scan
 from retrieval.scorers.sets import Sets
 
 

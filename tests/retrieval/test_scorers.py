@@ -13,7 +13,7 @@ import objectives
 from grid.objectives import OURS
 from grid.settings.scorers import BfanSettings, SafSettings, ScanSettings, SgrSettings
 from retrieval.scorers import SCORERS
-from retrieval.scorers.attention import SetScorer
+from retrieval.scorers.cross_attention import SetScorer
 from retrieval.scorers.sets import Sets, gathered
 from retrieval.scorers.similarity import VALUES
 from tests.retrieval import literal_scorers

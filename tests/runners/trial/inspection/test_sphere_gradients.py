@@ -17,7 +17,7 @@ from runners.training.inputs import prepare
 from runners.training.machine import Machine
 from runners.training.progress import best_of
 from runners.training.trainer import Trainer
-from runners.trial.inspection.gradients import measured, on_sphere
+from runners.trial.inspection.sphere_gradients import measured, on_sphere
 from runners.trial.loaded_model import LoadedModel
 from tests.conftest import SMALL
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from grid.settings.model import ModelSettings
 from retrieval.fusion.encoder import FusionEncoder
-from retrieval.fusion.matching import LEAST, matching_loss, negatives
+from retrieval.fusion.matching_loss import LEAST, matching_loss, negatives
 from retrieval.model import Vse
 from tests.retrieval.test_xvlm import MODEL, WORDS
 
