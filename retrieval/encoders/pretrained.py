@@ -195,7 +195,7 @@ def _without_unused(tower: nn.Module) -> None:
 
 
 def _with_masks(tower: Any) -> None:
-    """Have attention read a mask even where nothing is padded: to see that, the host would wait for the device."""
+    """Have attention read a mask even if nothing is padded: to find that out, the host would wait for the device."""
     from transformers import AttentionInterface, AttentionMaskInterface
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
     from transformers.masking_utils import sdpa_mask
@@ -232,10 +232,9 @@ def _from_hub(name: str) -> Path:
         if not any(folder.glob("*.safetensors")):
             folder = Path(snapshot_download(name, allow_patterns=[*_FILES, "*.bin"]))
     except Exception as error:  # of the hub, the network, or the cache: the hub's client has no one base class
-        reason = " ".join(str(error).split())[:200]
         raise UserError(
-            f"weights {name!r} cannot be fetched from the model hub: {reason} Where they lie on this machine is said "
-            f'by --weights {name}=DIR, or in the grid file: [weights] "{name}" = "DIR".'
+            f"weights {name!r} cannot be fetched from the model hub: {_said(error)} If they lie on this machine, name "
+            f'their folder: --weights {name}=DIR, or in the grid file: [weights] "{name}" = "DIR".'
         ) from error
     return folder
 

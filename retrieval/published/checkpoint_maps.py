@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import Field
+from pydantic import Field, ValidationError
 from torch import Tensor
 
 from grid import catalog
@@ -76,13 +76,13 @@ class CheckpointMap(Settings):
     image: list[int | tuple[str, int]]
     """The shape of one image: numbers, or the size of a tensor of theirs."""
     rows: tuple[str, int] | None = None
-    """What has a row a word; None: it reads the pieces of a tokenizer."""
+    """The tensor with a row for each word of a vocabulary, and the dimension; None: it reads a tokenizer's pieces."""
     pieces: tuple[str, int] | None = None
-    """Tensors with a row for each piece of a tokenizer, where only the tokenizer comes from elsewhere."""
+    """The same for the pieces of a tokenizer, where the tokenizer alone comes from elsewhere."""
     absent: list[str] = []
     """Tensors that kinds with the same names have, and this kind has not."""
     equal: list[tuple[str, int, str, int]] = []
-    """Sizes that are equal in this kind, and not in kinds with the same names."""
+    """Pairs of sizes, each a tensor and a dimension, that are equal here, and differ in kinds with the same names."""
     resized: str = ""
     """Endings of the names of tensors that grow with the picture; empty: no tensor does."""
     max_words: int = LONGEST
@@ -117,7 +117,7 @@ class CheckpointMap(Settings):
         }
 
     def words(self, weights: Mapping[str, Tensor]) -> int:
-        """How many words or word pieces the file knows; 1: a network with its own tokenizer reads the words."""
+        """How many words or word pieces the file knows; 1: it leaves that to a network with a tokenizer of its own."""
         table = self.rows or self.pieces
         return _size(weights, table) if table else 1
 
@@ -128,6 +128,16 @@ class CheckpointMap(Settings):
         """Modules of theirs that have no tensor."""
         return [
             theirs for theirs in self.keys.values() if not any(re.match(_pattern(theirs), name) for name in weights)
+        ]
+
+    def unread(self, weights: Mapping[str, Tensor]) -> list[str]:
+        """What is wrong with the tensors from which sizes are read: missing, or with too few dimensions."""
+        places = [*self.sizes.values(), *(part for part in self.image if not isinstance(part, int))]
+        places += [place for place in (self.rows, self.pieces) if place]
+        return [
+            f"{name} is {tuple(weights[name].shape)}" if name in weights else f"missing: {name}"
+            for name, dimension in dict(places).items()
+            if name not in weights or weights[name].ndim <= dimension
         ]
 
     def theirs(self, name: str) -> str:
@@ -163,9 +173,18 @@ class CheckpointMap(Settings):
         weights = file.weights
         if self.extra(weights) or self.lacking(weights) or weights.keys() & set(self.absent):
             return False
-        sizes = [(_size(weights, (a, m)), _size(weights, (b, n))) for a, m, b, n in self.equal]
         asked = {setting.option for setting in self.options.values() if setting.values}
-        return all(one == other for one, other in sizes) and asked <= file.options.keys()
+        return not self.unequal(weights) and asked <= file.options.keys()
+
+    def unequal(self, weights: Mapping[str, Tensor]) -> list[str]:
+        """Sizes that are not equal, and are in this kind; and the missing tensors that have these sizes."""
+        named = dict.fromkeys(name for one, _, other, _ in self.equal for name in (one, other))
+        sizes = [(one, _size(weights, (one, m)), other, _size(weights, (other, n))) for one, m, other, n in self.equal]
+        return [f"missing: {name}" for name in named if name not in weights] or [
+            f"{one} has {size:,} and {other} {their:,} where this kind has the same number"
+            for one, size, other, their in sizes
+            if size != their
+        ]
 
     def _name(self, theirs: str) -> str | None:
         """Our name of a tensor of theirs; empty: it is dropped; None: the map does not know it."""
@@ -270,11 +289,10 @@ class PublishedModel:
         ]
         if wrong:
             raise several(f"{file.path} was trained with options that have no counterpart here", wrong)
-        changes = _settings(found, file)
+        if unread := found.unread(file.weights):
+            raise several(f"{file.path} as {family}", _few(unread))
         masked = _check_words(found, file, words)
-        if found.rows and not masked:
-            changes["text.word_drop"] = 0.0
-        settings = ModelSettings.model_validate(_changed(catalog.recipe(found.recipe).model, changes))
+        settings = _model(found, file, masked)
         shape = tuple(part if isinstance(part, int) else _size(file.weights, part) for part in found.image)
         own = Vse(settings, shape, found.words(file.weights), seed=0, places=places).state_dict()
         weights = found.fitted(file.weights, own)
@@ -287,7 +305,7 @@ def kind_of(file: CheckpointFile) -> CheckpointMap:
     """The map that a file fits.
 
     Raises:
-        UserError: none.
+        UserError: it fits no map.
     """
     for found in maps().values():
         if found.fits(file):
@@ -370,12 +388,37 @@ def chosen(file: CheckpointFile, family: str) -> tuple[str, CheckpointMap]:
     nearest = min(own, key=lambda found: len(found.extra(file.weights)) + len(found.lacking(file.weights)))
     problems = [f"missing: {name}" for name in nearest.lacking(file.weights)]
     problems += [f"extra: {name}" for name in nearest.extra(file.weights)]
+    problems = problems or nearest.unequal(file.weights)
     problems = problems or [
         f"its options lack {setting.option}, which decides {name}"
         for name, setting in nearest.options.items()
         if setting.option not in file.options
     ]
     raise several(f"{file.path} is no {family} that is known here ({nearest.description})", _few(problems))
+
+
+def _model(found: CheckpointMap, file: CheckpointFile, masked: bool) -> ModelSettings:
+    """The settings of the model that a file is of.
+
+    Args:
+        masked: whether it knows a word for masked words.
+
+    Raises:
+        UserError: an option of the file is unknown, or its sizes cannot be read, or do not fit together.
+    """
+    try:
+        changes = _settings(found, file) | ({"text.word_drop": 0.0} if found.rows and not masked else {})
+        return ModelSettings.model_validate(_changed(catalog.recipe(found.recipe).model, changes))
+    except KeyError as error:
+        raise UserError(
+            f"{file.path}, {found.description}: its sizes cannot be read, since tensors of its image network are "
+            f"missing: {error}."
+        ) from error
+    except ValidationError as error:
+        raise several(
+            f"{file.path}, {found.description}: its sizes do not fit together",
+            catalog.explain(error, ModelSettings, "model."),
+        ) from error
 
 
 def _settings(found: CheckpointMap, file: CheckpointFile) -> dict[str, Any]:
@@ -395,10 +438,10 @@ def _settings(found: CheckpointMap, file: CheckpointFile) -> dict[str, Any]:
 
 
 def _check_words(found: CheckpointMap, file: CheckpointFile, words: Sequence[str]) -> bool:
-    """Check that the vocabulary is the model's; returns whether the model knows a word for masked words beside.
+    """Check that the vocabulary is the model's; returns whether the model has one more word, for masked words.
 
     Raises:
-        UserError: it is none, or has another number of words.
+        UserError: no vocabulary is given, or it has another number of words.
     """
     if found.rows is None:
         if words:

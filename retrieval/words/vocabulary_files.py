@@ -48,8 +48,9 @@ def read(path: Path) -> list[str]:
                 index = _Restricted(file, encoding="utf-8").load().word2idx
     except FileNotFoundError:
         raise UserError(
-            f"no vocabulary at {path}: dataset.vocabulary names a file in the folder of the data set, e.g. VSE++'s "
-            "vocab/f30k_precomp_vocab.pkl or VSE-infinity's vocab/f30k_precomp_vocab.json."
+            f"no vocabulary at {path}. It is a file that gives each word its index: VSE++'s "
+            "vocab/f30k_precomp_vocab.pkl, or SCAN's vocab/f30k_precomp_vocab.json. dataset.vocabulary names it in the "
+            "folder of the data set."
         ) from None
     except (
         OSError,

@@ -134,7 +134,9 @@ class LoadedModel:
                 f"{folder.trial_id} was trained on other data than are here now ({before} -> {now}). Train it anew: "
                 "goalgrid resume GRID --stale. To evaluate it on other data, name them: goalgrid evaluate --root DIR."
             )
-        learnt = {name: content[name] for name in ("objective", "weights") if name in content}
+        learnt: dict[str, Mapping[str, Tensor]] = {
+            name: content[name] for name in ("objective", "weights") if name in content
+        }
         return replace(cls.with_weights(content["model"], settings, inputs), learnt=learnt)
 
     @classmethod

@@ -223,6 +223,25 @@ def test_a_file_of_another_family_is_recognised(tmp_path: Path) -> None:
         read(scan, "vsep")
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_a_tensor_that_decides_a_size_is_named_if_it_is_missing_or_misshapen(
+    name: str, bert: Path, tmp_path: Path
+) -> None:
+    family, kind = KINDS[name]
+    path = peer_of(name, bert).save(tmp_path / "file")
+    content = torch.load(path, weights_only=False)
+    held = content["model"][0] if isinstance(content["model"], list) else content["model"]
+    first = next(iter(held))
+    cases = [(None, r"missing: .*(fc\.weight|conv1)"), (torch.ones(3, 3), r"(fc|conv1)\.weight |fc\.bias is")]
+    for value, said in cases:
+        held.pop(first, None)
+        if value is not None:
+            held[first] = value
+        torch.save(content, path)
+        with pytest.raises(UserError, match=said):
+            read(path, family, [] if kind == "bert" else WORDS, bert)
+
+
 class Evil:
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return os.mkdir, ("evil",)
