@@ -1,8 +1,9 @@
 """Two-stage ranking: the product of unit vectors lists candidates, and a fusion encoder ranks the best of them anew.
 
-A pair has one score, whichever of the two searches, so each pair of both directions' short lists is scored once. Pairs
-stand grouped by image: its keys and values are computed once a layer. Captions have no padding, and the last layer
-computes the first token alone, which is all that is read. X-VLM's published evaluation, at a fifth of its work.
+A pair has the same score in both directions, so a pair that stands in both short lists is scored once. Pairs are
+grouped by image: the keys and values of its tokens are computed once for each layer. Captions are not padded, and the
+last layer computes the first token alone, since nothing else is read. The ranks are those of X-VLM's published
+evaluation, at a fifth of its work.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -70,12 +71,14 @@ Fold = tuple[ShortLists, np.ndarray, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class PackedStates:
-    """Captions for the fusion encoder: the states behind its first attention, which sees no image, without padding.
+    """Captions as the fusion encoder reads them, without padding: the states after its first self-attention.
+
+    That attention reads the caption alone, so its result is the same for every image.
 
     Args:
         states: of all tokens, the shorter captions first.
         lengths: tokens of each caption, in this order.
-        place: where each caption stands in this order.
+        place: index of each caption in this order.
     """
 
     states: Float[Tensor, "n d"]
@@ -117,7 +120,7 @@ def pair_scores(
     pairs: Int[np.ndarray, " p"],
     beat: Callable[[], None] = lambda: None,
 ) -> Float[np.ndarray, " p"]:
-    """Scores of these pairs, the higher the more they belong together.
+    """Scores of these pairs; a higher score means a better match.
 
     Args:
         images: tokens of all images in their order, some at a time.
@@ -147,9 +150,10 @@ def two_stage_ranks(
     """Ranks by both stages.
 
     Args:
-        first: by the first stage, a whole split in one way or several: as a whole, or in folds.
-        lists: for each of these ways, of each fold: its short lists, and the rows of its images and captions.
-        score: of pairs of the whole split, each asked for once.
+        first: ranks by the first stage, one for each way to rank the split: as a whole, or in folds.
+        lists: for each of these ways its folds, with their short lists and the rows of their images and captions.
+        score: gives the scores of pairs of the whole split; it is called once.
+        k: length of the short lists.
     """
     texts = len(image_of_text)
     keys = [[_of_split(own, images, captions, texts) for own, images, captions in way] for way in lists]
@@ -173,7 +177,12 @@ def folds_of(
     k: int,
     fold: int | None,
 ) -> list[Fold]:
-    """The short lists of each fold of so many images, with the rows of its images and captions; None: of the whole."""
+    """The short lists of each fold, with the rows of its images and captions.
+
+    Args:
+        k: length of the short lists.
+        fold: images in a fold; None: the whole split is one fold.
+    """
     found = []
     for start in range(0, len(image), fold or len(image)):
         images = np.arange(start, min(start + (fold or len(image)), len(image)))
@@ -185,7 +194,7 @@ def folds_of(
 def _of_split(
     lists: ShortLists, images: Int[np.ndarray, " i"], captions: Int[np.ndarray, " t"], texts: int
 ) -> Int[np.ndarray, " p"]:
-    """The pairs of a fold, in its order, with the rows of the whole split."""
+    """The pairs of a fold, in the order of the fold, numbered by the rows of the whole split."""
     image, caption = np.divmod(lists.pairs(len(captions)), len(captions))
     return images[image] * texts + captions[caption]
 

@@ -1,10 +1,11 @@
-"""Layers of BERT: those that read a caption alone, and those of a fusion encoder, which attend to an image beside.
+"""Layers of BERT: for a caption alone, and for a fusion encoder, whose layers attend to an image, too.
 
-X-VLM reads captions by the first layers of BERT, and its fusion encoder goes on from their states with the layers after
-them; each of these attends to tokens of another width, which `transformers` cannot express. Weights have BERT's names.
+X-VLM reads a caption with the first six layers of BERT. Its fusion encoder continues from their states with the other
+six layers, each of which also attends to image tokens of another width; `transformers` cannot express that. Weights
+have BERT's names.
 
-`BertEncoder.states` gives a state a token: a fusion encoder reads them. `BertEncoder` itself gives what the joint space
-has: a linear layer on the state of the first token.
+`BertEncoder.states` gives a state for each token, which a fusion encoder reads. `BertEncoder` itself gives the vector
+that is compared in the joint space: a linear layer on the state of the first token.
 """
 
 from typing import Any
@@ -67,10 +68,10 @@ class Attention(nn.Module):
 
 
 class BertLayer(nn.Module):
-    """A layer of BERT; with a context, attention to its tokens stands after the attention within the caption.
+    """A layer of BERT; with a context, attention to the context follows the attention within the caption.
 
     Args:
-        context: width of the tokens beside the caption; None: there are none.
+        context: width of the context's tokens, e.g. of an image; None: there is no context.
     """
 
     def __init__(self, settings: BertLayersSettings, context: int | None = None) -> None:
@@ -90,7 +91,7 @@ class BertLayer(nn.Module):
 
         Args:
             mask: which tokens of a caption count.
-            context: keys and values of the tokens beside it, by `crossattention.keys`.
+            context: keys and values of the context, as `crossattention.keys` gives them.
         """
         states = self.attention(states, self.attention.keys(states), mask)
         if context is not None:
@@ -98,7 +99,7 @@ class BertLayer(nn.Module):
         return self.mixed(states)
 
     def mixed(self, states: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
-        """The last part of a layer, which takes each state by itself."""
+        """The MLP at the end of a layer, which changes each state by itself."""
         hidden = nn.functional.gelu(self.intermediate["dense"](states))
         return self.output["LayerNorm"](states + self.dropout(self.output["dense"](hidden)))
 

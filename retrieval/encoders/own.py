@@ -1,4 +1,4 @@
-"""Encoders of the user's own: made as their settings say, and held to the shape that a model reads."""
+"""Encoders of the user's own: built from their settings, and checked for the shape of what they give."""
 
 from typing import Any
 

@@ -55,7 +55,7 @@ def soft_max(values: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Fl
 
 
 class Lip(nn.Module):
-    """Local importance: sum over m of e^g_m x_m / sum over m of e^g_m, g = 12 sigmoid(IN(W x)), a dimension by itself.
+    """Local importance: sum over m of e^g_m x_m / sum over m of e^g_m, g = 12 sigmoid(IN(W x)), by dimension.
 
     IN brings a dimension of W x to mean 0 and variance 1 over the set, times a learnt scale, plus a learnt shift. Gao
     et al., ICCV 2019, on cells: their 3 x 3 convolution is a linear map here, which is our reading for sets. W starts
@@ -82,8 +82,8 @@ class Lip(nn.Module):
 class AdaPool(nn.Module):
     """beta sum over m of softmax_m(D_m) x_m + (1 - beta) SoftPool(x), D_m = 2 |x_m c| / (x_m^2 + c^2), c the mean.
 
-    A dimension by itself; D of two zeros is 0; SoftPool is `soft_max`. Stergiou and Poppe, 2021: the learnt beta starts
-    as a draw from N(0, 1) and is cut to [0, 1]. They have a beta for each place of the result, of which a set has one.
+    Each dimension is pooled by itself; D of two zeros is 0; SoftPool is `soft_max`. Stergiou and Poppe, 2021: the
+    learnt beta starts as a draw from N(0, 1), cut to [0, 1]. They have one for each place of the result; a set has one.
     """
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class Gpo(nn.Module):
     def weights(self, n: int) -> Float[Tensor, "n n"]:
         """theta of sets of 1, 2, ..., n members, 0 beyond the size.
 
-        Of all sizes at once: which of them a batch holds is known on its device alone.
+        For all sizes at once: to learn which sizes a batch has, the host would wait for the device.
         """
         sizes = torch.arange(1, n + 1)
         places = positions(n, self.WIDTH, self.score.weight.device).expand(n, -1, -1)
@@ -190,7 +190,7 @@ class AdPool(nn.Module):
         return self._theta_of(descending(values, present), present).mean(dim=-1)
 
     def _theta_of(self, ordered: Float[Tensor, "b n d"], present: Bool[Tensor, "b n"]) -> Float[Tensor, "b n k"]:
-        """Of one weight a member k is 1; of a weight a member and dimension it is d."""
+        """k is 1 with a weight for each member, and d with a weight for each member and dimension."""
         score = self.weigh(ordered)
         if self.rectified:
             score = score.relu()

@@ -76,9 +76,9 @@ class NormOfPresent(nn.Module):
 
 
 def sum_of_batch(part: Tensor) -> Tensor:
-    """A sum over this process's part of the batch, made the sum over the whole batch where replicas share it.
+    """The sum over the whole batch, from the sum over this process's part; without replicas the two are the same.
 
-    Whoever runs replicas replaces it by a torch function mode, as it does batch norms.
+    With replicas, a torch function mode replaces this function, as it replaces batch norms.
     """
     if has_torch_function_unary(part):
         found: Tensor = handle_torch_function(sum_of_batch, (part,), part)

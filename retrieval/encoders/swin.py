@@ -1,10 +1,10 @@
 """Swin as X-VLM has it: windows of tokens attend to one another, and every other block shifts the windows by a half.
 
 Weights have the names of the authors' code. `transformers.SwinModel` gives the same states in evaluation; in training
-it has no drop-path on the second branch of a block, and X-VLM has.
+it lacks the drop-path on the second branch of a block, which X-VLM has.
 
 `SwinEncoder.tokens` gives the mean of the last states and, after it, the states: a fusion encoder attends to all of
-them. `SwinEncoder` itself gives what the joint space has: a linear layer on the mean.
+them. `SwinEncoder` itself gives the vector that is compared in the joint space: a linear layer on the mean.
 """
 
 import torch
@@ -37,7 +37,8 @@ class WindowAttention(nn.Module):
         """Attend within each window.
 
         Args:
-            apart: which tokens of a window are no neighbours in the picture; None: all are.
+            apart: pairs of a window's tokens that ignore one another, because a shifted window joins opposite sides of
+                the picture; None: there are no such pairs.
         """
         b, w, n, _ = windows.shape
         bias = self.relative_position_bias_table[self.relative_position_index].permute(2, 0, 1)  # (heads, n, n)
@@ -119,7 +120,7 @@ class Swin(nn.Module):
     """From normalised pixels to the last states.
 
     Args:
-        settings: its sizes; `drop_path` rises linearly from 0 at the first block.
+        settings: its sizes; `drop_path` is the share of the last block, and rises linearly from 0 at the first block.
     """
 
     def __init__(self, settings: SwinSettings) -> None:

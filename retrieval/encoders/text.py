@@ -209,5 +209,5 @@ TEXT_ENCODERS: dict[str, Callable[[Any, int, int, pretrained.Places], nn.Module]
 }
 """Each encoder by the name of its settings class in `grid/settings/text_encoders.py`, for indices below `words`.
 
-Of a frozen network, whose features are computed before, `words` is the width of these.
+For a frozen network, whose features are computed before training, `words` is the width of the features.
 """

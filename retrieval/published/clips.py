@@ -12,7 +12,7 @@ FOLDERS = {
     (768, 16, 224): "openai/clip-vit-base-patch16",
     (768, 32, 224): "openai/clip-vit-base-patch32",
 }
-"""Names on the model hub by width, patch and picture, the two in pixels."""
+"""Names on the model hub by width of the image tower, and by the sides of patch and picture in pixels."""
 
 
 PATCHES = "visual.conv1.weight"

@@ -35,7 +35,7 @@ def xvlm(weights: Mapping[str, Tensor]) -> dict[str, Any]:
 
 
 def resized(table: Float[Tensor, "n h"], rows: int) -> Float[Tensor, "m h"]:
-    """A table of biases, one a head and offset, for larger windows. BEiT's way, which X-VLM takes.
+    """A table of biases, one for each offset and head, for larger windows, as the code of BEiT and X-VLM makes it.
 
     Offsets of the smaller window are spread geometrically, 0, 1, 1 + q, 1 + q + q^2, ..., so that the last one reaches
     the last offset of the larger window; a bicubic spline gives the biases between them. A table that is not smaller,
@@ -58,7 +58,7 @@ def resized(table: Float[Tensor, "n h"], rows: int) -> Float[Tensor, "m h"]:
 
 
 def _steps(count: int, last: int) -> np.ndarray:
-    """1, 1 + q, 1 + q + q^2, ...: so many numbers, of which the last one is `last`, by bisection as in BEiT's code."""
+    """As many numbers 1, 1 + q, 1 + q + q^2, ... as `count` says, with the q for which the last number is `last`."""
     low, high = 1.01, 1.5
     while high - low > 1e-6:
         q = (low + high) / 2

@@ -58,7 +58,7 @@ class CollaborativeExperts(nn.Module):
 class Relate(nn.Module):
     """g(a, b): a linear layer of both, then twice batch norm, Mish and a linear layer.
 
-    The code of CE calls g pair by pair, so that its batch norms see one pair of experts at a time: so does `PairNorm`.
+    The code of CE calls g for one pair of experts at a time, so its batch norms see one pair, as `PairNorm` does.
     """
 
     def __init__(self, dim: int) -> None:

@@ -10,16 +10,16 @@ from retrieval.scorers.sets import Sets
 from retrieval.video.videos import unpacked
 
 PLACES = 32
-"""Times: 0 of vectors of the whole video, 1 of an unknown time, then one a second, the last of all later."""
+"""Embeddings of time: 0: the whole video; 1: an unknown time; then one for each second, the last for all later."""
 DEVIATION, EPS = 0.02, 1e-12
 """BERT's: of the first weights, and in its layer norms."""
 
 
 class MultiModalTransformer(nn.Module):
-    """A vector an expert: what becomes of the largest values of all its vectors.
+    """A vector for each expert: the transformer's output at the expert's first place.
 
-    The sequence is a vector of zeros and, for each expert, the largest values of all its vectors and then its tokens.
-    Nothing attends to an expert that saw nothing; what becomes of its own vector counts in the score all the same.
+    The sequence is a vector of zeros and, for each expert, the largest values of all its vectors, then its tokens.
+    Nothing attends to an expert that saw nothing, but the output at its first place counts in the score.
     """
 
     def __init__(self, settings: MmtSettings, dim: int) -> None:
