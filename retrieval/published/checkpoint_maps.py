@@ -20,9 +20,10 @@ from grid import catalog
 from grid.errors import UserError, several, unknown
 from grid.settings import DatasetSettings, ObjectiveSettings, TrialSettings
 from grid.settings.base import Settings
+from grid.settings.encoders import Pretrained
 from grid.settings.model import ModelSettings
 from retrieval.data.precomp_files import SHORT
-from retrieval.encoders.pretrained import Places
+from retrieval.encoders.pretrained import Places, locate
 from retrieval.model import Vse
 from retrieval.published.checkpoint_files import CheckpointFile
 from retrieval.published.clips import clip
@@ -294,7 +295,16 @@ class PublishedModel:
         masked = _check_words(found, file, words)
         settings = _model(found, file, masked)
         shape = tuple(part if isinstance(part, int) else _size(file.weights, part) for part in found.image)
-        own = Vse(settings, shape, found.words(file.weights), seed=0, places=places).state_dict()
+        networks = [part for part in (settings.image, settings.text) if isinstance(part, Pretrained)]
+        named = [part.weights for part in networks if locate(part, places)]
+        try:
+            own = Vse(settings, shape, found.words(file.weights), seed=0, places=places).state_dict()
+        except UserError as error:
+            folders = " and ".join(dict.fromkeys(map(repr, named)))
+            raise UserError(
+                f"{file.path} has other sizes than the weights {folders}, from which its model is built: {error} Name "
+                "the folder of the model that it began with: --weights NAME=DIR."
+            ) from error
         weights = found.fitted(file.weights, own)
         if problems := found.misfits(weights, own, "by its other sizes"):
             raise several(f"{file.path} as {family}", _few(problems))

@@ -102,6 +102,11 @@ def test_clip_has_the_scores_of_transformers(tmp_path: Path) -> None:
         expected = theirs(pixel_values=pixels, input_ids=ids, attention_mask=(ids != 0).long())
     torch.testing.assert_close(ours[0], expected.image_embeds, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(ours[1], expected.text_embeds, rtol=1e-4, atol=1e-5)
+    larger = save_network(tmp_path / "larger", "clip-read", size=64)
+    with pytest.raises(
+        UserError, match=r"tuned\.pt has other sizes than the weights 'clip', from which .* cannot see 32"
+    ):
+        PublishedModel.of(CheckpointFile.read(tmp_path / "tuned.pt"), "clip", (), {"clip": larger})
     with pytest.raises(UserError, match=r"tuned\.pt is no x-vlm: it looks like CLIP.*Give --as clip"):
         PublishedModel.of(CheckpointFile.read(tmp_path / "tuned.pt"), "x-vlm", (), {})
 
