@@ -215,8 +215,14 @@ class RayTune:
             }
             ray_constants.ENABLE_RAY_CLUSTER = False  # the first switch for this process, which has imported Ray
             cpus, gpus = os.cpu_count(), torch.cuda.device_count()
-            with hangups_ignored():
-                ray.init("local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, **quiet)
+            try:
+                with hangups_ignored():
+                    ray.init("local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, **quiet)
+            except Exception as error:  # what Ray raises if a process of its own starts too slowly
+                why = " ".join(str(error).split())[:300].rstrip(".")
+                raise UserError(
+                    f"Ray did not start on this machine: {why}. The same command tries again; --here needs no Ray."
+                ) from error
             return
         try:
             if self.address != "auto":
