@@ -91,21 +91,22 @@ def of_filter(grids: Sequence[Grid], home: Home, only: str, leave: Callable[[str
     """The grids that have trials of this filter, looked at before the first grid is trained.
 
     Args:
-        leave: called for each grid that has no such trial, with the reason.
+        leave: called with the grids that have no such trial, and the reason.
 
     Raises:
-        UserError: no grid has such a trial; it gives the reason for each grid.
+        UserError: no grid has such a trial; it gives the reason of each.
     """
     if len(grids) == 1:
         return list(grids)
-    found, reasons = list[Grid](), list[str]()
+    found, without = list[Grid](), dict[str, list[str]]()
     for grid in grids:
         overview = Overview.of(grid, home)
         try:
             overview.selected(only)
             found.append(grid)
         except UserError as error:
-            reasons.append(f"grid {grid.name!r}: {error}")
+            without.setdefault(str(error), []).append(repr(grid.name))
+    reasons = [f"grid{'s' * (len(names) > 1)} {', '.join(names)}: {reason}" for reason, names in without.items()]
     if not found:
         raise UserError("\n".join(reasons))
     for reason in reasons:

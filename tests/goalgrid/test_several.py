@@ -50,7 +50,7 @@ def test_shared_trials_are_trained_once_and_each_grid_has_its_folder(goalgrid: G
     assert "two: 2 trials" in one.stdout
     wrong = goalgrid("run", *grids, "--only", "seed=2", "--here", "--mlflow-uri", "", runs=runs, folder=folder)
     assert wrong.returncode == 2
-    assert "error: grid 'one': --only 'seed=2' names none of the grid's trials." in wrong.stderr
+    assert "error: grids 'one', 'two': --only 'seed=2' names none of the grid's trials." in wrong.stderr
     assert "training" not in wrong.stderr
 
 
