@@ -44,10 +44,12 @@ def paper_rows(name: str, grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> Itera
     """The rows of a table in its order, held against the cells of these grids.
 
     A grid counts if it names the table; the papers' settings for this table are its own. Any other grid counts if it
-    leaves the recipes and objectives as they are.
+    leaves the recipes and objectives as they are: first a grid of the table's paper, last a grid of no paper.
     """
+    paper = name.partition("-")[0]
     naming = [(grid, cells) for grid, cells in grids if name in grid.tables]
     plain = [(grid, cells) for grid, cells in grids if name not in grid.tables and _plain(grid)]
+    plain.sort(key=lambda pair: (not pair[0].name.startswith(f"{paper}-"), not pair[0].tables))
     for line, results in read(name).rows(name):
         first = results[0]
         grids_of_row = _filling(results, naming + plain)
