@@ -228,7 +228,8 @@ class LoadedGrid:
             for _, study, figure in figures.drawn(figures.Study.read(cells, scores, self._home), [kind], quantities)
         }
         if not drawn:
-            raise UserError(f"the finished trials of {self.name!r} have nothing to draw as {kind!r}.")
+            needs = figures.FIGURES[kind].needs
+            raise UserError(f"the finished trials of {self.name!r} have nothing to draw as {kind!r}: it needs {needs}.")
         if block is None and len(drawn) > 1:
             raise UserError(f"{len(drawn)} blocks have a figure {kind!r}; say block=, one of: {'; '.join(drawn)}.")
         title = block or next(iter(drawn))

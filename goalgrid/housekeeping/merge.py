@@ -225,6 +225,7 @@ def _copy(there: TrialFolder, copy: TrialFolder) -> None:
         "trace",
         "triplets",
         "pooling",
+        "speed",
         "best_checkpoint",
         "record",
     ):

@@ -9,7 +9,7 @@ from grid.gridfile import make_known
 from grid.store.home import State
 
 if TYPE_CHECKING:
-    from results.figures.of_trial import AttentionMap
+    from results.figures.of_trial.attention_map import AttentionMap
     from runners.trial.inspection.attending import Attending
 
 EXAMPLES = 3

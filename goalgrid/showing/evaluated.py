@@ -22,9 +22,10 @@ from grid.store.imported import add
 from grid.store.saved_grid import read_grid, save_grid
 
 if TYPE_CHECKING:
+    from results.records.models import Speed
     from retrieval.published.checkpoint_maps import PublishedModel
     from runners.training.machine import Machine
-    from runners.trial.loaded_model import Evaluation, LoadedModel, Speed
+    from runners.trial.loaded_model import Evaluation, LoadedModel
 
 SPLITS = ("val", "test")
 ECCV = "eccv"
@@ -196,7 +197,7 @@ def own(trial_id: str, home: Home, wanted: Wanted) -> Evaluated:
     loaded = LoadedModel.of_trial(folder, machine, settings if wanted.root else None)
     recorded = {} if wanted.root else _recorded(folder, trained, wanted.split, protocol)
     said = {"recipe": trained.recipe, "objective": trained.objective.name, "seed": trained.seed}
-    return _evaluated(loaded, trial_id, wanted, protocol, said, recorded)
+    return _evaluated(loaded, trial_id, wanted, protocol, said, recorded, None if wanted.root else folder)
 
 
 def loaded(trial_id: str, home: Home) -> "tuple[LoadedModel, int]":
@@ -259,7 +260,7 @@ def published(
     name, folder = _data_of(model, wanted.root)
     settings = model.trial(name, beside.objective) if beside else model.trial(name)
     protocol = wanted.protocol_of(settings)
-    grid = beside.read(home, name) if beside else None
+    grid, imported = beside.read(home, name) if beside else None, None
     machine = machine_of(home, [f"{name}={folder}"], wanted.weights)
     loaded = LoadedModel.of_published(model, settings, machine)
     if grid:
@@ -270,7 +271,8 @@ def published(
             save_grid(grid, trials_of(expand(grid)), home)
         add(grid, home, imported.trial_id)
         say(f"{imported.trial_id} stands in grid {grid.name!r} from now on")
-    return _evaluated(loaded, str(path), wanted, protocol, {"checkpoint of": model.map.description, **model.said})
+    said = {"checkpoint of": model.map.description, **model.said}
+    return _evaluated(loaded, str(path), wanted, protocol, said, folder=imported)
 
 
 def _data_of(model: "PublishedModel", root: str) -> tuple[str, str]:
@@ -294,10 +296,21 @@ def _evaluated(
     protocol: str | None,
     said: Mapping[str, Any],
     recorded: Mapping[str, float] = {},
+    folder: TrialFolder | None = None,
 ) -> Evaluated:
+    """Evaluate, and time it where that is wanted.
+
+    Args:
+        folder: of the trial beside whose record the speed is kept; None: it is not kept.
+    """
     found = loaded.evaluate(wanted.split, protocol)
     judged = loaded.judged(found) if wanted.protocol == ECCV else {}
     speed = loaded.speed(protocol) if wanted.speed else None
+    if speed and folder:
+        try:
+            speed.write(folder.speed)
+        except UserError as error:
+            say(f"warning: the speed is not kept: {error}")
     return Evaluated(
         subject, loaded.settings.dataset.name, wanted.split, protocol, found, said, judged, recorded, speed
     )

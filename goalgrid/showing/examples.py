@@ -10,7 +10,7 @@ from grid.store.home import State
 
 if TYPE_CHECKING:
     from results.analysis.example_queries import ExampleQuery, Ranks
-    from results.figures.of_trial import RetrievalExamples
+    from results.figures.of_trial.retrieval_examples import RetrievalExamples
 
 
 def retrieved(overview: Overview, trial_id: str) -> "RetrievalExamples":

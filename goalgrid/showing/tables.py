@@ -41,12 +41,11 @@ def draw(request: "TableRequest", home: Home, grid: Grid | None = None) -> "Tabl
         NothingDone: no trial is done.
     """
     from results.layouts import LAYOUTS
-    from results.layouts.captions import METRIC_NAMES
+    from results.layouts.captions import COLUMN_NAMES
 
-    metrics = request.metric.split(",") if request.axes else [request.metric]
     all_known(
         ("layout", request.layout or "goal", LAYOUTS),
-        *(("metric", name, METRIC_NAMES) for name in metrics),
+        *(("metric", name, COLUMN_NAMES) for name in request.metric.split(",")),
         ("comparison", request.against or "paper", ["paper"]),
     )
     if request.reference:

@@ -44,13 +44,13 @@ def evaluate(
         Path | None, typer.Option(metavar="FILE.npz", help="Write embeddings and ranks there.")
     ] = None,
     speed: Annotated[
-        bool, typer.Option("--speed", help="Also time it: pairs scored and queries answered a second.")
+        bool, typer.Option("--speed", help="Time it too: pairs scored and queries answered a second; tables show it.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Evaluate a checkpoint on a split, protocol or data.
 
-    It trains nothing and changes no record.
+    It trains nothing and changes no record. The speed of a trial is kept beside its record.
     """
     _check_options(file, trial, of_file=bool(as_ or vocabulary or into), into=into, as_objective=as_objective)
     if embeddings is not None and embeddings.suffix != ".npz":

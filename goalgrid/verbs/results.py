@@ -60,7 +60,8 @@ def table(
         str | None, typer.Option(metavar="AXIS,...", help="Any axes as blocks; all that is named nowhere is one too.")
     ] = None,
     metric: Annotated[
-        str, typer.Option(help="r1, r5, r10, medr or rsum; with --rows or --columns several: r1,r5.")
+        str,
+        typer.Option(help="r1, r5, r10, medr, rsum, parameters or kpps; several where a layout has room: medr,kpps."),
     ] = "r1",
     protocol: OtherProtocol = None,
     reference: Annotated[
@@ -232,8 +233,9 @@ def figures(
 
     The matrix, effects, training behaviour, diagnostics, and ours against the paper's; sensitivity to swept numbers;
     steps and triplets of trials with train.trace_every; geometry of the embeddings against the rsum;
-    pooling, the weights that GPO and ADPOOL learnt. Of one trial: attention, which words of a caption look at which
-    regions of an image, in a model of sets; and examples, queries with their first answers.
+    pooling, the weights that GPO and ADPOOL learnt; speed, rsum against pairs scored a second. Of one trial: attention,
+    which words of a caption look at which regions of an image, in a model of sets; and examples, queries with their
+    first answers.
     """
     from results import figures as draw
 
@@ -248,10 +250,11 @@ def figures(
     if of_trial:
         overview = Overview.of(recall(grid, home, set_), home)
         if EXAMPLES in kinds:
-            say(f"written: {draw.write_examples(examples.retrieved(overview, trial), output, format_)}")
+            drawn = examples.retrieved(overview, trial).draw()
+            say(f"written: {draw.save(drawn, output, f'{EXAMPLES}-{trial}', format_)}")
         if ATTENTION in kinds:
             found = attention.drawn(overview, trial, image, caption)
-            say(f"written: {draw.write_attention(found, output, format_)}")
+            say(f"written: {draw.save(found.draw(), output, f'{ATTENTION}-{found.name}', format_)}")
         kinds = [kind for kind in kinds if kind not in of_trial]
         if not kinds:
             return
@@ -260,14 +263,12 @@ def figures(
     with _incomplete_without_trials():
         cells, scores = measured(recall(grid, home, set_), home, anew=start(grid, home, set_))
     studies = draw.Study.read(cells, scores, home)
-    written = draw.write(studies, output, kinds=kinds, formats=[format_], quantities=quantity, reference=reference)
-    for path in written:
+    options = {"formats": [format_], "quantities": quantity, "reference": reference}
+    written = {kind: draw.write(studies, output, kinds=[kind], **options) for kind in kinds or draw.FIGURES}
+    for path in (path for paths in written.values() for path in paths):
         say(f"written: {path}")
-    if not written:
-        say(
-            f"nothing to draw for {', '.join(kinds) or 'any figure'}: no finished cell has what it shows; "
-            "goalgrid figures GRID --help says what that is"
-        )
+    for kind in (kind for kind, paths in written.items() if not paths and (kinds or not any(written.values()))):
+        say(f"nothing to draw for {kind}: it needs {draw.FIGURES[kind].needs}")
 
 
 @verbs.command()

@@ -59,6 +59,8 @@ class TrialFolder:
     """Where the triplets of the validation split lie, epoch by epoch, of such a trial."""
     pooling = Below("pooling.parquet")
     """What the poolings of its selected checkpoint learnt, of a trial with GPO or ADPOOL."""
+    speed = Below("speed.parquet")
+    """How fast its model is, once `goalgrid evaluate --speed` has measured it."""
     error = Below(_ERROR)
     attempts_folder = Below(_ATTEMPTS)
     origin = Below("origin.json")

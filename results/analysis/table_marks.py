@@ -34,7 +34,10 @@ def _marks(contest: dict[Place, TableEntry]) -> tuple[dict[Place, bool], str]:
     """By place, for the entries that were compared, whether to mark them; and a note for the caption."""
     places = {str(place): place for place in contest}
     scores = {name: contest[place].score for name, place in places.items()}
-    observations = Observations.shared({name: score for name, score in scores.items() if isinstance(score, Score)})
+    measured = {name: score for name, score in scores.items() if isinstance(score, Score)}
+    if not measured:
+        return {}, ""
+    observations = Observations.shared(measured)
     if len(observations.seeds) < 2:
         return {}, "Fewer than two seeds are shared by the cells of a block, so nothing is marked there."
     lowest = next(iter(contest.values())).lowest

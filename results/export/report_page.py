@@ -18,7 +18,8 @@ from results.analysis.effects_text import document, found
 from results.analysis.query_bootstrap import QueryRanks
 from results.analysis.table_marks import marked
 from results.figures import Study
-from results.figures.of_trial import AttentionMap, RetrievalExamples
+from results.figures.of_trial.attention_map import AttentionMap
+from results.figures.of_trial.retrieval_examples import RetrievalExamples
 from results.layouts import arrange, natural
 from results.layouts.captions import METRIC_NAMES
 from results.pages import page

@@ -11,12 +11,11 @@ from grid.errors import UserError, unknown
 from grid.listed import members
 from grid.store.files import written_aside
 from results.figures import steps, training
-from results.figures.of_trial import AttentionMap, RetrievalExamples
 from results.figures.study import FigureKind, Study
 from results.figures.style import FORMATS, drawing, encoded
 from results.reference import curves
 
-__all__ = ["FIGURES", "FORMATS", "Study", "drawn", "encoded", "write", "write_attention", "write_examples"]
+__all__ = ["FIGURES", "FORMATS", "Study", "drawn", "encoded", "save", "write"]
 
 FIGURES = dict(sorted(members(__name__, "FIGURE_KIND", FigureKind).items(), key=lambda item: item[1].place))
 """Kinds of figures by name, in the order of a report."""
@@ -67,31 +66,18 @@ def write(
         UserError: as `drawn`, or the disk is full or read-only.
     """
     return [
-        _write(figure, folder, f"{kind}-{study.title}", ending)
+        save(figure, folder, f"{kind}-{study.title}", ending)
         for kind, study, figure in drawn(studies, kinds, quantities, reference)
         for ending in formats
     ]
 
 
-def write_attention(own: AttentionMap, folder: Path, ending: str) -> Path:
-    """Draw into a file, `attention-TRIAL-IMAGE-CAPTION.png`, the caption cut to its first letters; returns its path.
+def save(figure: Figure, folder: Path, name: str, ending: str) -> Path:
+    """Write a figure into a file, `NAME.png`, without the characters that a shell reads; returns its path.
 
     Raises:
         UserError: the disk is full or read-only.
     """
-    return _write(own.draw(), folder, f"attention-{own.trial}-{Path(own.image).stem}-{own.caption[:40]}", ending)
-
-
-def write_examples(own: RetrievalExamples, folder: Path, ending: str) -> Path:
-    """Draw into a file, `examples-TRIAL.png`; returns its path.
-
-    Raises:
-        UserError: the disk is full or read-only.
-    """
-    return _write(own.draw(), folder, f"examples-{own.trial}", ending)
-
-
-def _write(figure: Figure, folder: Path, name: str, ending: str) -> Path:
     path = folder / f"{re.sub(r'[^A-Za-z0-9._]+', '-', name)}.{ending}"
     with written_aside(path) as aside:
         aside.write_bytes(encoded(figure, ending))

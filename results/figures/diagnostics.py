@@ -11,5 +11,8 @@ from results.figures.style import over_epochs
 QUANTITIES = {"s_pos": "mean $s_{pos}$", "s_neg": "mean $s_{neg}$", "active": "active triplets (share)"}
 
 FIGURE_KIND = FigureKind(
-    4, partial(over_epochs, quantities=QUANTITIES, row_height=1.5), "Similarities and active triplets"
+    4,
+    partial(over_epochs, quantities=QUANTITIES, row_height=1.5),
+    "Similarities and active triplets",
+    "trials that were trained here for an epoch or more",
 )

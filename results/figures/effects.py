@@ -80,4 +80,4 @@ def _name(axes: Axes, factor: Factor) -> None:
     axes.set_xlim(-0.45, len(labels) - 0.45)
 
 
-FIGURE_KIND = FigureKind(2, draw, "Main effects and interaction")
+FIGURE_KIND = FigureKind(2, draw, "Main effects and interaction", "two cells with finished trials of the same seeds")

@@ -60,4 +60,6 @@ def rho(points: list[tuple[float, float]]) -> float:
     return float(spearmanr(first, second).statistic) if len({*first}) > 1 and len({*second}) > 1 else float("nan")
 
 
-FIGURE_KIND = FigureKind(9, draw, "Alignment, uniformity and modality gap")
+FIGURE_KIND = FigureKind(
+    9, draw, "Alignment, uniformity and modality gap", "trials that were trained here for an epoch or more"
+)

@@ -57,4 +57,4 @@ def _heat(axes: Axes, scores: list[list[Score]]) -> Any:
     return image
 
 
-FIGURE_KIND = FigureKind(1, draw, "The matrix")
+FIGURE_KIND = FigureKind(1, draw, "The matrix", "objectives of GOAL's matrix, of two pair and two triplet weights")

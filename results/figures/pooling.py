@@ -11,26 +11,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from grid.expansion import Cell
-from results.analysis.factors import GridPart
-from results.figures.study import FigureKind, Study
+from results.figures.study import FigureKind, Study, by_dataset
 from results.figures.style import blank, curve, line_styles
 from results.records import steps
 
 MODALITIES = {"image": "image regions", "text": "tokens of a caption"}
-
-
-def together(studies: Sequence[Study]) -> list[Study]:
-    """A study for every data set, with all recipes."""
-    datasets: dict[str, dict[str, Cell]] = {}
-    for study in studies:
-        for cell in study.part.cells.values():
-            words = [f"{cell.recipe} {cell.objective}", *(f"{axis} = {value}" for axis, value in cell.swept)]
-            datasets.setdefault(cell.dataset, {})[", ".join(words)] = cell
-    return [
-        replace(studies[0], part=GridPart(dataset, cells, {name: (name,) for name in cells}))
-        for dataset, cells in datasets.items()
-    ]
 
 
 def draw(study: Study) -> Figure | None:
@@ -82,4 +67,10 @@ def _balances(axes: Axes, study: Study, names: Sequence[str], styles: dict[str, 
     axes.grid(visible=True, axis="y")
 
 
-FIGURE_KIND = FigureKind(10, draw, "What the pooling learnt", together)
+FIGURE_KIND = FigureKind(
+    10,
+    draw,
+    "What the pooling learnt",
+    "trials whose model pools by GPO or ADPOOL, which keep what it learnt",
+    by_dataset,
+)

@@ -132,4 +132,6 @@ def _scale(axes: Axes, values: Sequence[float]) -> None:
     axes.set_xticks(values, [f"{value:g}" for value in values])
 
 
-FIGURE_KIND = FigureKind(7, draw, "Sensitivity", together)
+FIGURE_KIND = FigureKind(
+    7, draw, "Sensitivity", "a swept setting with several numbers, e.g. sweep.objective.tau", together
+)

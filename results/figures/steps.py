@@ -33,4 +33,4 @@ def draw(study: Study, quantities: Sequence[str] = ()) -> Figure | None:
     return over_epochs(replace(study, histories=traced), wanted, 1.5, along="step")
 
 
-FIGURE_KIND = FigureKind(6, draw, "Training step by step")
+FIGURE_KIND = FigureKind(6, draw, "Training step by step", "trials with train.trace_every")

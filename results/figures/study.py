@@ -1,7 +1,7 @@
 """What figures are drawn from, one block of a grid with the histories of its trials; and what a kind of figure is."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,10 +67,25 @@ class FigureKind:
     """Where it stands among the figures of a report."""
     draw: Callable[[Study], Figure | None]
     """Draws a block; None if the block has nothing to draw."""
-    title: str = "A figure"
+    title: str
     """Above it in a report."""
+    needs: str
+    """What a block must have to be drawn, for a user of whose grid no block has it."""
     gather: Callable[[Sequence[Study]], Sequence[Study]] = lambda studies: studies
     """Puts blocks together that a figure shows in one picture."""
+
+
+def by_dataset(studies: Sequence[Study]) -> list[Study]:
+    """A study for every data set, with the cells of all recipes, named by recipe, objective and swept values."""
+    datasets: dict[str, dict[str, Cell]] = {}
+    for study in studies:
+        for cell in study.part.cells.values():
+            words = [f"{cell.recipe} {cell.objective}", *(f"{axis} = {value}" for axis, value in cell.swept)]
+            datasets.setdefault(cell.dataset, {})[", ".join(words)] = cell
+    return [
+        replace(studies[0], part=GridPart(dataset, cells, {name: (name,) for name in cells}))
+        for dataset, cells in datasets.items()
+    ]
 
 
 def _by_name(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:

@@ -79,4 +79,4 @@ def _draw_epochs_until_near(
     axes.set_ylim(len(epochs) - 0.5, -0.5)
 
 
-FIGURE_KIND = FigureKind(3, draw, "Training behaviour")
+FIGURE_KIND = FigureKind(3, draw, "Training behaviour", "trials that were trained here for an epoch or more")

@@ -66,4 +66,4 @@ def _panel(axes: Axes, counts: np.ndarray, weights: np.ndarray) -> None:
     axes.texts[-1].set_position((0.97, -0.47))
 
 
-FIGURE_KIND = FigureKind(8, draw, "Where triplets lie")
+FIGURE_KIND = FigureKind(8, draw, "Where triplets lie", "trials with train.trace_every")

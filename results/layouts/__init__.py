@@ -10,14 +10,17 @@ from grid.listed import members
 from grid.objectives.goal_matrix import CELLS
 from results.layouts import against as beside
 from results.layouts import pivot
-from results.layouts.captions import TableSource
-from results.layouts.columns import of_videos
+from results.layouts.captions import COLUMN_NAMES, TableSource
+from results.layouts.columns import by_direction, of_videos
 from results.layouts.layout import Layout
 from results.layouts.pivot import Axes
 from results.records.scores import Scores
 from results.tables.table import Table
 
 LAYOUTS = members(__name__, "LAYOUT", Layout)
+
+DEFAULT_METRIC = "r1"
+"""What a layout of one metric shows unless another one is asked for."""
 
 
 def natural(cells: Sequence[Cell]) -> str:
@@ -45,12 +48,12 @@ def arrange(
 
     Args:
         layout: a name of `LAYOUTS`; None: the natural one.
-        metric: r1, r5, r10, medr or rsum, for the layouts that show one; with `axes` several, joined by commas.
+        metric: names of `COLUMN_NAMES`, joined by commas; a layout of all recalls shows them beside these.
         against: "paper": ours beside what papers report, in a layout of its own.
         axes: what stands in rows, columns and blocks, instead of a layout.
 
     Raises:
-        UserError: an objective has no place in the layout, or no paper reports any of these cells.
+        UserError: an objective or a metric has no place in the layout, or no paper reports any of these cells.
     """
     table = _arranged(cells, scores, layout, metric, against, axes)
     return of_videos(table) if all(map(_of_videos, cells)) else table
@@ -68,18 +71,35 @@ def _arranged(
     against: str | None,
     axes: Axes | None,
 ) -> Table:
+    asked = metric.split(",")
     if axes and isinstance(scores, Scores):
         if layout or against:
             chosen = f"--layout {layout}" if layout else f"--against {against}"
             raise UserError(f"--rows, --columns and --blocks make a layout of their own; leave {chosen} out.")
-        return pivot.layout(cells, scores, metric.split(","), axes)
+        return pivot.layout(cells, scores, asked, axes)
     if against and isinstance(scores, Scores):
         if layout:
             raise UserError(f"--against {against} has a layout of its own; leave --layout {layout} out.")
+        _check_metrics(f"--against {against}", asked, 1)
         return beside.layout(cells, scores, metric)
     chosen = layout or natural(cells)
     strangers = sorted({cell.objective for cell in cells} - set(CELLS))
     if LAYOUTS[chosen].of_the_matrix and strangers:
         what = ", ".join(strangers) if any(strangers) else "rows without an objective"
         raise UserError(f"the layout {chosen!r} has no place for {what}; use --layout listing.")
-    return LAYOUTS[chosen].table(cells, scores, metric)
+    _check_metrics(f"the layout {chosen!r}", asked, LAYOUTS[chosen].metrics)
+    if asked != [DEFAULT_METRIC] and not isinstance(scores, Scores):
+        for name in asked:
+            if not by_direction(name).keys() & set(scores.metrics):
+                reported = ", ".join(scores.metrics)
+                raise UserError(f"{COLUMN_NAMES[name]} is not reported here; reported: {reported}.")
+    return LAYOUTS[chosen].table(cells, scores, asked)
+
+
+def _check_metrics(what: str, asked: Sequence[str], room: int | None) -> None:
+    """Raise where a layout has no room for the metrics that are asked for."""
+    if room == 0 and asked != [DEFAULT_METRIC]:
+        raise UserError(f"{what} shows names of losses and no metric; leave --metric out.")
+    if room == 1 and len(asked) > 1:
+        other = "--layout listing, or --rows and --columns"
+        raise UserError(f"{what} shows one metric, and --metric {','.join(asked)} names {len(asked)}. Use {other}.")

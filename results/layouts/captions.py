@@ -22,6 +22,12 @@ METRIC_NAMES = {
     "rsum": "rsum, the sum of the six recalls (%)",
 }
 
+OF_MODEL = {"parameters": "millions of weights", "kpps": "thousands of image-text pairs scored a second (kpps)"}
+"""What is of a model and not of its answers, so that seeds have no spread."""
+
+COLUMN_NAMES = METRIC_NAMES | OF_MODEL
+"""What `--metric` of a table may name."""
+
 _SELECTION = {
     "best-val-rsum": "checkpoint with the best validation rsum",
     "last": "last checkpoint",
@@ -47,7 +53,14 @@ def block_title(key: BlockKey) -> str:
 def entry(cell: Cell, source: TableSource, metric: str, **more: str) -> TableEntry:
     """A value in its place; `more` are names beside the cell's axes."""
     keys = {**source.axes(cell), **more, "metric": metric}
-    return TableEntry(source.of(cell, metric), tuple(keys.items()))
+    of_model = metric in OF_MODEL and isinstance(source, Scores)
+    return TableEntry(source.of_model(cell, metric) if of_model else source.of(cell, metric), tuple(keys.items()))
+
+
+def beside(what: str, asked: Sequence[str]) -> str:
+    """What a layout of all recalls shows, with what is asked for beside them."""
+    further = [COLUMN_NAMES[name] for name in asked if name not in ("r1", "r5", "r10", "rsum")]
+    return f"{what} with {' and '.join(further)}," if further else what
 
 
 def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequence[Scores] = ()) -> str:
@@ -68,6 +81,7 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
         _missing(cells, views),
         _imported(cells),
         *(f"{count} of {done} trials were {what}." for what, count in differing.items()),
+        scores.models.said() if OF_MODEL["kpps"] in what and scores.models else "",
     ]
     return " ".join(sentence for sentence in sentences if sentence)
 

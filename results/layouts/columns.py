@@ -9,36 +9,43 @@ DIRECTIONS = {
     "i2t": Label("Image → Text", r"Image $\rightarrow$ Text"),
     "t2i": Label("Text → Image", r"Text $\rightarrow$ Image"),
 }
+CUTS = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "medr": "MedR"}
+"""Columns of metrics that have a direction."""
 RECALLS = ("r1", "r5", "r10")
-TOTALS = {"rsum": "RSUM", "oips": "#OIPs"}
-"""Columns of their own: the sum of the recalls, and what VSE+2AD calls operating items per second."""
+TOTALS = {"rsum": "RSUM", "oips": "#OIPs", "parameters": "weights (M)", "kpps": "kpps"}
+"""Columns of metrics without a direction; VSE+2AD calls operating items per second #OIPs."""
 
 
 def by_direction(metric: str) -> dict[str, Label]:
-    """A metric in both directions, `i2t_r1` and `t2i_r1`, with the directions' titles; rsum has no direction."""
-    if metric == "rsum":
-        return {"rsum": Label("rsum")}
+    """A metric in both directions, `i2t_r1` and `t2i_r1`, with the directions' titles; a total has no direction."""
+    if metric in TOTALS:
+        return {metric: Label(TOTALS[metric])}
     return {f"{direction}_{metric}": title for direction, title in DIRECTIONS.items()}
 
 
-def recalls(metrics: Sequence[str], prefix: str = "") -> tuple[list[Group], list[str]]:
-    """A group a direction with the recalls that there are, and the metrics of all columns."""
+def recalls(metrics: Sequence[str], asked: Sequence[str], prefix: str = "") -> tuple[list[Group], list[str]]:
+    """A group a direction with the recalls that there are, then what else is asked for; and the metrics of all columns.
+
+    Args:
+        metrics: in the source of the values.
+        asked: names for `--metric`.
+        prefix: before the titles.
+    """
     groups, shown = [], []
+    cuts = dict.fromkeys([*RECALLS, *(name for name in asked if name in CUTS)])
     for direction, title in DIRECTIONS.items():
-        present = [recall for recall in RECALLS if f"{direction}_{recall}" in metrics]
+        present = [name for name in cuts if f"{direction}_{name}" in metrics]
         if present:
             label = Label(f"{prefix} {direction[0].upper()}→{direction[2].upper()}") if prefix else title
-            columns = tuple(Label(f"R@{recall[1:]}") for recall in present)
-            groups.append(Group(label, columns))
-            shown += [f"{direction}_{recall}" for recall in present]
-    return groups, shown
+            groups.append(Group(label, tuple(Label(CUTS[name]) for name in present)))
+            shown += [f"{direction}_{name}" for name in present]
+    totals = [name for name in asked if name in TOTALS]
+    return groups + [Group(Label(prefix), (Label(TOTALS[name]),)) for name in totals], shown + totals
 
 
-def recalls_and_totals(metrics: Sequence[str]) -> tuple[list[Group], list[str]]:
-    """The recalls, then a column each for the totals that there are."""
-    groups, shown = recalls(metrics)
-    totals = [name for name in TOTALS if name in metrics]
-    return groups + [Group(Label(""), (Label(TOTALS[name]),)) for name in totals], shown + totals
+def recalls_and_totals(metrics: Sequence[str], asked: Sequence[str]) -> tuple[list[Group], list[str]]:
+    """The same with the totals that the source has, asked for or not."""
+    return recalls(metrics, list(dict.fromkeys([*(name for name in TOTALS if name in metrics), *asked])))
 
 
 def of_videos(table: Table) -> Table:

@@ -2,30 +2,24 @@
 
 from collections.abc import Sequence
 
-from grid.errors import UserError
 from grid.expansion import Cell
 from grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from results.layouts.captions import METRIC_NAMES, TableSource, blocks_of, caption, entry
+from results.layouts.captions import COLUMN_NAMES, TableSource, blocks_of, caption, entry
 from results.layouts.columns import by_direction
 from results.layouts.layout import Layout
 from results.tables.notation import weight
 from results.tables.table import Group, Label, Row, Table, TableEntry
 
 
-def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
-    """The matrix of one metric; GOAL's pairs and triplets that the grid lacks keep their row and column.
-
-    Raises:
-        UserError: a paper does not report this metric.
-    """
+def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
+    """The matrix of one metric; GOAL's pairs and triplets that the grid lacks keep their row and column."""
+    (metric,) = asked
     titles = by_direction(metric)
     pairs, triplets = matrix_of(cells)
     groups = tuple(Group(title, triplet_columns(triplets)) for title in titles.values())
     metrics = list(titles)
-    if not set(metrics) <= set(scores.metrics):
-        raise UserError(f"{METRIC_NAMES[metric]} is not reported here; reported: {', '.join(scores.metrics)}.")
     blocks = blocks_of(cells, lambda block: (_row(pair, triplets, block, scores, metrics) for pair in pairs))
-    return Table("goal", Label(""), groups, blocks, caption(cells, scores, METRIC_NAMES[metric]))
+    return Table("goal", Label(""), groups, blocks, caption(cells, scores, COLUMN_NAMES[metric]))
 
 
 def matrix_of(cells: Sequence[Cell]) -> tuple[list[str], list[str]]:
@@ -57,4 +51,4 @@ def _entry(cell: Cell | None, scores: TableSource, metric: str) -> TableEntry | 
     return entry(cell, scores, metric, pair_weight=pair, triplet_weight=triplet)
 
 
-LAYOUT = Layout(layout, of_the_matrix=True)
+LAYOUT = Layout(layout, of_the_matrix=True, metrics=1)

@@ -16,8 +16,8 @@ CAPTION = (
 )
 
 
-def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
-    """The names; no metric is shown, so `metric` chooses nothing."""
+def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
+    """The names; no metric is shown."""
     entries = {cell.objective: _entry(cell, scores) for cell in cells}
     pairs, triplets = matrix_of(cells)
     rows = tuple(
@@ -34,4 +34,4 @@ def _entry(cell: Cell, scores: TableSource) -> TableEntry:
     return TableEntry(name, (("objective", cell.objective), ("metric", "known")))
 
 
-LAYOUT = Layout(layout, of_the_matrix=True)
+LAYOUT = Layout(layout, of_the_matrix=True, metrics=0)

@@ -12,7 +12,9 @@ from results.tables.table import Table
 class Layout:
     """One way to arrange scores in a table."""
 
-    table: Callable[[Sequence[Cell], TableSource, str], Table]
-    """From cells, their values and the name of a metric, for the layouts that show one."""
+    table: Callable[[Sequence[Cell], TableSource, Sequence[str]], Table]
+    """From cells, their values and the metrics that `--metric` asks for."""
     of_the_matrix: bool = False
     """Whether it has no place for objectives that are no cells of GOAL's matrix."""
+    metrics: int | None = None
+    """How many metrics it shows; None: all recalls, and any others that are asked for."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from grid.expansion import Cell
-from results.layouts.captions import TableSource, blocks_of, caption, entry
+from results.layouts.captions import TableSource, beside, blocks_of, caption, entry
 from results.layouts.columns import recalls_and_totals
 from results.layouts.layout import Layout
 from results.tables.table import Label, Row, Table
@@ -11,11 +11,11 @@ from results.tables.table import Label, Row, Table
 WHAT = "Recall (%) and rsum, the sum of the six recalls,"
 
 
-def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
-    """All recalls of all objectives; it shows every metric, so `metric` chooses nothing."""
-    groups, metrics = recalls_and_totals(scores.metrics)
+def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
+    """All recalls of all objectives, and what else is asked for."""
+    groups, metrics = recalls_and_totals(scores.metrics, asked)
     blocks = blocks_of(cells, lambda block: (_row(cell, scores, metrics) for cell in block.values()))
-    return Table("listing", Label("objective"), tuple(groups), blocks, caption(cells, scores, WHAT))
+    return Table("listing", Label("objective"), tuple(groups), blocks, caption(cells, scores, beside(WHAT, asked)))
 
 
 def _row(cell: Cell, scores: TableSource, metrics: list[str]) -> Row:

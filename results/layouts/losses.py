@@ -6,22 +6,22 @@ A block is a data set by one protocol, so that all its rows compare.
 from collections.abc import Sequence
 
 from grid.expansion import Cell, once
-from results.layouts.captions import TableSource, caption, entry
+from results.layouts.captions import TableSource, beside, caption, entry
 from results.layouts.columns import recalls_and_totals
 from results.layouts.layout import Layout
 from results.layouts.listing import WHAT
 from results.tables.table import Block, Label, Row, Table
 
 
-def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
-    """All recalls of all models and losses; it shows every metric, so `metric` chooses nothing."""
-    groups, metrics = recalls_and_totals(scores.metrics)
+def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
+    """All recalls of all models and losses, and what else is asked for."""
+    groups, metrics = recalls_and_totals(scores.metrics, asked)
     sections: dict[tuple[str, str], list[Row]] = {}
     for cell in once(cells):
         row = Row(Label(scores.label(cell)), tuple(entry(cell, scores, name) for name in metrics))
         sections.setdefault((cell.dataset, scores.section(cell)), []).append(row)
     blocks = tuple(Block(f"{dataset}, {section}", tuple(rows)) for (dataset, section), rows in sections.items())
-    return Table("losses", Label("model, loss"), tuple(groups), blocks, caption(cells, scores, WHAT))
+    return Table("losses", Label("model, loss"), tuple(groups), blocks, caption(cells, scores, beside(WHAT, asked)))
 
 
 LAYOUT = Layout(layout)

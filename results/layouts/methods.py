@@ -3,25 +3,25 @@
 from collections.abc import Sequence
 
 from grid.expansion import Cell, once
-from results.layouts.captions import TableSource, caption, entry
+from results.layouts.captions import TableSource, beside, caption, entry
 from results.layouts.columns import recalls
 from results.layouts.layout import Layout
 from results.tables.table import Block, Group, Label, Row, Table, TableEntry
 
 
-def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
-    """All recalls of all methods; it shows every metric, so `metric` chooses nothing."""
+def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
+    """All recalls of all methods, and what else is asked for."""
     methods: dict[tuple[object, ...], dict[str, Cell]] = {}
     groups: dict[str, tuple[list[Group], list[str]]] = {}
     for cell in once(cells):
         place = scores.protocol_of(cell)
-        groups.setdefault(place, recalls(scores.metrics, prefix=place))
+        groups.setdefault(place, recalls(scores.metrics, asked, place))
         methods.setdefault((cell.recipe, cell.objective, cell.swept), {})[place] = cell
     shown = [(place, name) for place, (_, names) in groups.items() for name in names]
     rows = tuple(_row(method, scores, shown) for method in methods.values())
     columns = tuple(group for found, _ in groups.values() for group in found)
     block = Block(" and ".join(groups), rows)
-    return Table("methods", Label("method"), columns, (block,), caption(cells, scores, "Recall (%)"))
+    return Table("methods", Label("method"), columns, (block,), caption(cells, scores, beside("Recall (%)", asked)))
 
 
 def _row(method: dict[str, Cell], scores: TableSource, shown: list[tuple[str, str]]) -> Row:

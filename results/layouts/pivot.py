@@ -8,8 +8,8 @@ from grid import catalog
 from grid.errors import UserError, unknown
 from grid.expansion import Cell
 from grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from results.layouts.captions import METRIC_NAMES, caption, entry
-from results.layouts.columns import DIRECTIONS
+from results.layouts.captions import COLUMN_NAMES, caption, entry
+from results.layouts.columns import CUTS, DIRECTIONS, TOTALS
 from results.layouts.goal import symbol
 from results.records.scores import Scores
 from results.renderers.latex import escape
@@ -23,7 +23,6 @@ _SPEAKING = ("dataset", "recipe", "objective", "protocol")
 """Axes whose values need no name beside them."""
 
 _ORDER = {"pair": PAIR_WEIGHTS, "triplet": TRIPLET_WEIGHTS}
-_CUTS = {"r1": "R@1", "r5": "R@5", "r10": "R@10", "medr": "MedR", "rsum": "RSUM"}
 
 AxisValues = tuple[str, ...]
 
@@ -101,7 +100,7 @@ def layout(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str], axes: 
     What competes: values of one metric on one data set by one protocol, wherever they stand in a block.
 
     Args:
-        metrics: of r1, r5, r10, medr and rsum; all but rsum in both directions.
+        metrics: names of `COLUMN_NAMES`, in both directions where they have a direction.
 
     Raises:
         UserError: an axis that the grid does not have, or one that is named twice.
@@ -113,7 +112,7 @@ def layout(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str], axes: 
         protocols = dict.fromkeys(name for cell in cells for name in catalog.protocols(cell.dataset))
         views = [replace(scores, protocol=name) for name in protocols]
     places = PlacedEntries(_metric_labels(metrics), cells, views)
-    what = " and ".join(name for key, name in METRIC_NAMES.items() if key in metrics)
+    what = " and ".join(name for key, name in COLUMN_NAMES.items() if key in metrics)
     blocks = tuple(
         Block(places.title(axes.blocks, key) or what, places.rows(axes, key)) for key in places.keys(axes.blocks)
     )
@@ -195,11 +194,11 @@ def _points(cell: Cell, views: Sequence[Scores], metrics: Iterable[str]) -> Iter
 def _metric_labels(metrics: Sequence[str]) -> dict[str, Label]:
     """What each metric is called, direction by direction; a direction alone where the caption says the rest."""
     labels = {
-        f"{direction}_{name}": Label(f"{title.text} {_CUTS[name]}", f"{title.latex} {_CUTS[name]}")
+        f"{direction}_{name}": Label(f"{title.text} {CUTS[name]}", f"{title.latex} {CUTS[name]}")
         for direction, title in DIRECTIONS.items()
         for name in metrics
-        if name != "rsum"
+        if name in CUTS
     }
     if len(labels) == len(DIRECTIONS):
         labels = dict(zip(labels, DIRECTIONS.values(), strict=True))
-    return {**labels, **({"rsum": Label(_CUTS["rsum"])} if "rsum" in metrics else {})}
+    return labels | {name: Label(TOTALS[name]) for name in metrics if name in TOTALS}

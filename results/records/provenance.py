@@ -91,7 +91,7 @@ def environment(device: str, name: str, threads: int) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "host": socket.gethostname(),
-        "device": name or _processor(),
+        "device": name or processor(),
         "device_type": device,
         "threads": threads,
         "source": source(),
@@ -226,7 +226,8 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 @cache
-def _processor() -> str:
+def processor() -> str:
+    """What the processor calls itself."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8").splitlines() if cpuinfo.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

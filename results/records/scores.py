@@ -16,6 +16,7 @@ from grid.errors import UserError
 from grid.expansion import Cell
 from grid.store.home import Home, State
 from results.records import missing, provenance, record, record_cache
+from results.records.models import Models
 from results.records.provenance import Now
 from results.records.rounding import rounded, written
 
@@ -53,6 +54,32 @@ class Words(TableValue):
 
     def tidy(self) -> dict[str, object]:
         return {"text": self.words}
+
+
+@dataclass(frozen=True)
+class Quantity(TableValue):
+    """A number of a model, which is the same in every seed: its weights, its speed. It competes for nothing."""
+
+    value: float
+    """NaN: not known."""
+    trials: tuple[str, ...] = ()
+    """Ids of the trials that it is known from."""
+
+    @property
+    def text(self) -> str:
+        """Three digits, or all digits before the point.
+
+        >>> [Quantity(value).text for value in (393750.2, 68.51, 0.17, math.nan)]
+        ['393,750', '68.5', '0.170', '--']
+        """
+        if math.isnan(self.value):
+            return "--"
+        return f"{self.value:,.0f}" if self.value >= 100 else f"{self.value:#.3g}"
+
+    def tidy(self) -> dict[str, object]:
+        """The number, unrounded, and the trials that it is known from."""
+        value = None if math.isnan(self.value) else self.value
+        return {"mean": value, "text": self.text, "trials": list(self.trials)}
 
 
 @dataclass(frozen=True)
@@ -152,6 +179,8 @@ class Scores:
     """The code and data that the records are compared with; None: they are not."""
     unreadable: tuple[str, ...] = ()
     """A message for each record that cannot be read: it is left out."""
+    models: Models | None = None
+    """What is known of the models beside their metrics."""
 
     @classmethod
     def read(
@@ -193,7 +222,8 @@ class Scores:
         _refuse_mixed_data(rows)
         _refuse_older_than(protocol, rows)
         by_trial, messages = {row["trial_id"]: row for row in rows}, tuple(unreadable.values())
-        return cls(by_trial, protocol, interval=interval, absent=absent, now=now, unreadable=messages)
+        models = Models(cells, home, by_trial)
+        return cls(by_trial, protocol, interval=interval, absent=absent, now=now, unreadable=messages, models=models)
 
     def of(self, cell: Cell, metric: str) -> Score:
         """A test metric of a cell over its seeds, by the protocol that is shown."""
@@ -208,6 +238,10 @@ class Scores:
             interval=self.interval,
             missing=tuple((trial.id, self._why(trial.id, shown)) for trial in cell.trials if trial.id not in values),
         )
+
+    def of_model(self, cell: Cell, metric: str) -> Quantity:
+        """`parameters` of a cell's model in millions, or `kpps`, the thousands of pairs that it scores a second."""
+        return Quantity(*self.models.of(cell, metric)) if self.models else Quantity(math.nan)
 
     def _why(self, trial_id: str, protocol: str) -> str:
         return f"not evaluated by {protocol}" if trial_id in self.rows else self.absent.get(trial_id, missing.NEVER_RUN)

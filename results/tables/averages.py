@@ -71,7 +71,9 @@ def averaged(table: Table, *, partial: bool = False) -> Table:
         UserError: no row and no column holds several values of the same metric, or values were not measured.
     """
     if not all(isinstance(entry.score, Score) for entry in table.entries()):
-        raise UserError("--averages are over measured cells; leave --reference, --against and --layout known out.")
+        raise UserError(
+            "--averages are over measured cells; leave --reference, --against, --layout known, parameters and kpps out."
+        )
     rows = [row for block in table.blocks for row in block.rows]
     ends = accumulate(len(group.columns) for group in table.groups)
     spans = [slice(end - len(group.columns), end) for end, group in zip(ends, table.groups, strict=True)]

@@ -17,6 +17,8 @@ from grid.protocols import protocol
 from grid.settings import TrialSettings
 from grid.store.files import read_json
 from grid.store.home import TrialFolder
+from results.records import provenance
+from results.records.models import Speed
 from retrieval import eccv
 from retrieval.data.photographs import Photographs
 from retrieval.evaluation import Ranks, Rows
@@ -79,29 +81,6 @@ SCORED, SCORED_SETS = 1000, 64
 """Images and captions whose scores are timed: of vectors, and of sets."""
 SECONDS = 0.3
 """For how long scoring is timed."""
-
-
-@dataclass(frozen=True)
-class Speed:
-    """How fast a model scores and answers, and how large it is.
-
-    Args:
-        pairs: scored a second, images and captions already embedded; the best of several runs.
-        queries: answered a second, images and captions embedded, scored and ranked.
-        parameters, learning: number of weights, and of those that training may change.
-    """
-
-    pairs: float
-    queries: float
-    parameters: int
-    learning: int
-
-    def lines(self) -> list[str]:
-        """In words."""
-        return [
-            f"{self.pairs / 1000:,.1f} thousand pairs scored a second; {self.queries:,.1f} queries a second end to end",
-            f"{self.parameters:,} parameters, {self.learning:,} of which learn",
-        ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,8 +184,11 @@ class LoadedModel:
                 scored(self.model, image, text).sum().item()  # waits for the device
             times.append(perf_counter() - begun)
         queries = len(found.ranks.i2t) + len(found.ranks.t2i)
+        device = self.inputs.device
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else provenance.processor()
         # The first call embeds the captions of a scorer of sets, and warms up.
-        return Speed(len(image) * len(text) / min(times[1:]), queries / whole, *sizes_of(self.model))
+        pairs = len(image) * len(text) / min(times[1:])
+        return Speed(pairs, queries / whole, *sizes_of(self.model), name, torch.get_num_threads())
 
     def judged(self, found: Evaluation) -> dict[str, float]:
         """ECCV Caption's and CxC's metrics of COCO's test split.

@@ -37,6 +37,7 @@ def progress(folder: TrialFolder) -> Path:
         folder.trace,
         folder.triplets,
         folder.pooling,
+        folder.speed,
         folder.best_checkpoint,
         folder.previous_checkpoint,
         folder.last_checkpoint,

@@ -43,19 +43,26 @@ def test_a_checkpoint_has_the_numbers_of_its_record(split: str, trained_pair: Ho
     assert "speed" not in program
 
 
-def test_speed_and_size_are_those_of_the_model(trained_pair: Home, verb: Verb) -> None:
-    trial = of_objective(trained_pair, "con_con")
-    program = json.loads(verb("evaluate", "--trial", trial, "--speed", "--json", runs=trained_pair).stdout)
-    folder = trained_pair.trial(trial)
+def test_speed_and_size_are_those_of_the_model(pair: Home, verb: Verb, tmp_path: Path) -> None:
+    trial = of_objective(pair, "con_con")
+    program = json.loads(verb("evaluate", "--trial", trial, "--speed", "--json", runs=pair).stdout)
+    folder = pair.trial(trial)
     weights = torch.load(folder.best_checkpoint, weights_only=True)["model"]
     size = sum(value.numel() for name, value in weights.items() if value.is_floating_point() and "running" not in name)
     (row,) = record.collect([folder.record]).to_pylist()
     assert program["speed"]["parameters"] == program["speed"]["learning"] == size
     assert (row["parameters"], row["parameters_learning"]) == (size, size)
     assert program["speed"]["pairs"] > 100 * program["speed"]["queries"] > 0
-    shown = verb("evaluate", "--trial", trial, "--speed", runs=trained_pair).stdout
+    shown = verb("evaluate", "--trial", trial, "--speed", runs=pair).stdout
     assert f"{size:,} parameters, {size:,} of which learn" in shown
-    assert re.search(r"[\d,.]+ thousand pairs scored a second; [\d,.]+ queries a second end to end", shown)
+    kpps = re.findall(r"([\d,]+)[.]\d thousand pairs scored a second; [\d,.]+ queries a second end to end", shown)
+    table = verb("table", "demo", "--layout", "listing", "--metric", "kpps", "--format", "markdown", runs=pair).stdout
+    last = [int(cell.replace(",", "")) for cell in re.findall(r"\| ([\d,]+) \|$", table, re.MULTILINE)]
+    assert len(last) == 2  # the cells share the model, and the last measurement counts
+    assert all(abs(cell - int(kpps[0].replace(",", ""))) <= 1 for cell in last)
+    drawn = verb("figures", "demo", "speed", "triplets", "--output", str(tmp_path), runs=pair).stderr
+    assert "speed-shapes.png" in drawn
+    assert "nothing to draw for triplets: it needs trials with train.trace_every" in drawn
 
 
 def test_embeddings_give_the_ranks(trained_pair: Home, verb: Verb, tmp_path: Path) -> None:

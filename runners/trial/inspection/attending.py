@@ -5,7 +5,7 @@ import torch
 
 from grid.errors import UserError
 from grid.store.home import TrialFolder
-from results.figures.of_trial import AttentionMap
+from results.figures.of_trial.attention_map import AttentionMap
 from retrieval.data.photographs import Photograph
 from retrieval.encoders.text import features_of, text_network
 from retrieval.scorers.sets import Sets

@@ -6,7 +6,7 @@ import torch
 from grid.protocols import protocol
 from grid.store.home import TrialFolder
 from results.analysis.example_queries import SHOWN, ExampleQuery
-from results.figures.of_trial import RetrievalExamples, Retrieved, Shown
+from results.figures.of_trial.retrieval_examples import RetrievalExamples, Retrieved, Shown
 from runners.training.embedding import embedded, scored
 from runners.training.machine import Machine
 from runners.trial.loaded_model import LoadedModel

@@ -20,8 +20,10 @@ from grid.objectives.goal_matrix import GOAL
 from grid.store.home import Home
 from results import renderers
 from results.layouts import LAYOUTS, arrange, natural
-from results.layouts.captions import METRIC_NAMES
+from results.layouts.captions import COLUMN_NAMES
+from results.layouts.columns import by_direction
 from results.records import record
+from results.records.models import Speed
 from results.records.provenance import Now, versioned
 from results.records.scores import Score, Scores
 from results.renderers import latex, markdown, parquet, terminal
@@ -104,12 +106,52 @@ def test_every_format_says_how_many_trials_other_code_trained(cells: list[Cell],
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("metric", METRIC_NAMES)
-def test_every_layout_renders_every_metric(layout: str, metric: str, cells: list[Cell], scores: Scores) -> None:
+@pytest.mark.parametrize("metric", COLUMN_NAMES)
+def test_every_layout_shows_the_metric_that_is_asked_for(
+    layout: str, metric: str, cells: list[Cell], scores: Scores
+) -> None:
+    if layout == "known" and metric != "r1":
+        with pytest.raises(UserError, match="the layout 'known' shows names of losses and no metric"):
+            arrange(cells, scores, layout=layout, metric=metric)
+        return
     table = arrange(cells, scores, layout=layout, metric=metric)
+    shown = {dict(entry.keys)["metric"] for entry in table.entries()}
+    assert layout == "known" or by_direction(metric).keys() <= shown
     for kind in renderers.TEXT:
         assert renderers.TEXT[kind].render(table)
     assert parquet.tidy(table).num_rows == sum(1 for _ in table.entries()) > 0
+
+
+def test_weights_and_speed_stand_beside_the_recalls(cells: list[Cell], trained: Home, tmp_path: Path) -> None:
+    """As VSE+2AD Table 2 prints them; a speed counts for all cells of the same model."""
+    home = Home(tmp_path / "runs")
+    shutil.copytree(trained.path, home.path)
+    done = [cell for cell in cells if cell.objective in ("con_con", "sig-ms_cir")]
+    unmeasured = arrange(done, Scores.read(done, home), layout="losses", metric="parameters,kpps")
+    assert "kpps is measured by goalgrid evaluate --trial ID --speed; one trial of each model" in unmeasured.caption
+    (row,) = record.collect([home.trial(done[0].trials[0].id).record]).to_pylist()
+    weights = [entry.score for entry in unmeasured.entries() if dict(entry.keys)["metric"] == "parameters"]
+    assert [score.tidy()["mean"] for score in weights] == [row["parameters"] / 1e6] * 2
+    trial = done[0].trials[1].id
+    Speed(393_750_000.0, 5_374.0, row["parameters"], row["parameters"], "a device", 1).write(home.trial(trial).speed)
+    table = arrange(done, Scores.read(done, home), layout="losses", metric="parameters,kpps")
+    assert table.heads[-3:] == ["RSUM", "weights (M)", "kpps"]
+    assert [row.entries[-1] and row.entries[-1].text for row in table.blocks[0].rows] == ["393,750"] * 2
+    assert "here on a device, 1 thread." in table.caption
+    assert all(not bold for _, line in table.lines(table.blocks[0]) for _, bold in line[-2:])
+    assert [entry.trials for entry in table.entries() if dict(entry.keys)["metric"] == "kpps"] == [(trial,)] * 2
+    home.trial(trial).speed.write_bytes(b"PAR1 cut off")
+    with pytest.raises(UserError, match=rf"the speed .* cannot be read: .*goalgrid evaluate --trial {trial} --speed"):
+        arrange(done, Scores.read(done, home), metric="kpps")
+    for options, message in (
+        (
+            {"metric": "r5,medr"},
+            "the layout 'goal' shows one metric, and --metric r5,medr names 2. Use --layout listing",
+        ),
+        ({"metric": "r5,medr", "against": "paper"}, "--against paper shows one metric"),
+    ):
+        with pytest.raises(UserError, match=message):
+            arrange(done, Scores.read(done, home), **options)
 
 
 def test_every_sweep_point_is_a_block(scores: Scores) -> None:

@@ -1,0 +1,136 @@
+"""What tables and figures show of a model beside its metrics: its number of weights, and how fast it is."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+
+from grid.errors import UserError
+from grid.expansion import Cell
+from grid.store.files import written_aside
+from grid.store.home import Home
+from results.records import record, sealed
+
+ModelKey = tuple[str, str, tuple[tuple[str, object], ...]]
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast a model is, as `goalgrid evaluate --speed` measured it.
+
+    Args:
+        pairs: scored a second, images and captions already embedded; the best of several runs.
+        queries: answered a second, images and captions embedded, scored and ranked.
+        parameters, learning: number of weights, and of those that training may change.
+        device: what it was measured on.
+        threads: of the processor.
+    """
+
+    pairs: float
+    queries: float
+    parameters: int
+    learning: int
+    device: str
+    threads: int
+
+    def lines(self) -> list[str]:
+        """In words."""
+        return [
+            f"{self.pairs / 1000:,.1f} thousand pairs scored a second; {self.queries:,.1f} queries a second end to end",
+            f"{self.parameters:,} parameters, {self.learning:,} of which learn",
+        ]
+
+    @property
+    def where(self) -> str:
+        return f"{self.device}, {self.threads} thread{'s' * (self.threads != 1)}"
+
+    def write(self, path: Path) -> None:
+        """Keep it beside a record, in the place of an earlier measurement.
+
+        Raises:
+            UserError: the disk is full or read-only.
+        """
+        with written_aside(path) as aside:
+            aside.write_bytes(sealed.dumped(pa.Table.from_pylist([asdict(self)])))
+
+    @classmethod
+    def read(cls, path: Path) -> "Speed | None":
+        """None where nothing was measured.
+
+        Raises:
+            UserError: the file cannot be read.
+        """
+        try:
+            (row,) = sealed.read(path).to_pylist()
+            return cls(**row)
+        except FileNotFoundError:
+            return None
+        except (sealed.Damaged, OSError, ValueError, TypeError) as error:
+            again = f"goalgrid evaluate --trial {path.parent.name} --speed"
+            raise UserError(f"the speed {path} cannot be read: {error}. Measure it again: {again}.") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Models:
+    """The models of a grid, read only where a table or a figure asks for them.
+
+    Cells that differ in objective or training alone have the same model, so that one trial says it of all of them.
+    """
+
+    cells: Sequence[Cell]
+    home: Home
+    done: Mapping[str, object]
+    """Ids of the trials whose records count."""
+
+    def of(self, cell: Cell, metric: str) -> tuple[float, tuple[str, ...]]:
+        """`parameters` in millions, or `kpps`; and the trials that say so. NaN: no trial says so."""
+        found = (self._parameters if metric == "parameters" else self._kpps).get(_model(cell), {})
+        return (sum(found.values()) / len(found) if found else math.nan), tuple(found)
+
+    def said(self) -> str:
+        """On what speeds were measured; how to measure them where none was."""
+        devices = self.devices
+        how = "kpps is measured by goalgrid evaluate --trial ID --speed"
+        if not devices:
+            return f"{how}; one trial of each model is enough."
+        return (
+            f"{how}, here on {'; '.join(devices)}{': speeds of several devices do not compare' * (len(devices) > 1)}."
+        )
+
+    @property
+    def devices(self) -> list[str]:
+        """Devices on which speeds were measured."""
+        return list(dict.fromkeys(speed.where for _, _, speed in self._speeds))
+
+    @cached_property
+    def _parameters(self) -> dict[ModelKey, dict[str, float]]:
+        trials = dict(self._trials())
+        paths = [self.home.trial(trial).record for trial in trials.values()]
+        rows = record.collect(paths, ["trial_id", "parameters"]).to_pylist()
+        sizes = {row["trial_id"]: row["parameters"] for row in rows if row["parameters"] is not None}
+        return {key: {trial: sizes[trial] / 1e6} for key, trial in trials.items() if trial in sizes}
+
+    @cached_property
+    def _speeds(self) -> list[tuple[ModelKey, str, Speed]]:
+        read = ((key, trial, Speed.read(self.home.trial(trial).speed)) for key, trial in self._trials())
+        return [(key, trial, speed) for key, trial, speed in read if speed]
+
+    @cached_property
+    def _kpps(self) -> dict[ModelKey, dict[str, float]]:
+        found: dict[ModelKey, dict[str, float]] = {}
+        for key, trial, speed in self._speeds:
+            found.setdefault(key, {})[trial] = speed.pairs / 1000
+        return found
+
+    def _trials(self) -> Iterator[tuple[ModelKey, str]]:
+        for cell in self.cells:
+            yield from ((_model(cell), trial.id) for trial in cell.trials if trial.id in self.done)
+
+
+def _model(cell: Cell) -> ModelKey:
+    """What cells share that have the same model: the data, from which the vocabulary is, and settings of the model."""
+    swept = tuple(pair for pair in cell.swept if pair[0].startswith(("model.", "dataset.")))
+    return cell.dataset, cell.recipe, swept
