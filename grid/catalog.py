@@ -4,18 +4,16 @@ A user's own recipe is a TOML file, or a table of a grid file. Both may extend a
 recipes whole; those of the present grid are known beside the shipped recipes.
 """
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from difflib import get_close_matches
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, Field, PositiveInt, ValidationError
 
-from grid.errors import UserError, several, unknown
+from grid.errors import UserError, several, toml_of, unknown
+from grid.listed import toml, toml_names
 from grid.settings import TrainSettings
 from grid.settings.base import CHOICES, WHOLE, Settings, check_name
 from grid.settings.model import ModelSettings
@@ -97,8 +95,7 @@ class Dataset(Settings):
 
 @cache
 def names(shelf: Shelf) -> tuple[str, ...]:
-    folder = resources.files("grid").joinpath(shelf)
-    return tuple(sorted(item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml")))
+    return toml_names(f"grid.{shelf}")
 
 
 def read(shelf: Shelf, name: str) -> dict[str, Any]:
@@ -109,7 +106,7 @@ def read(shelf: Shelf, name: str) -> dict[str, Any]:
     """
     if name not in names(shelf):
         raise UserError(unknown(shelf.removesuffix("s"), name, names(shelf)))
-    return tomllib.loads(resources.files("grid").joinpath(shelf, f"{name}.toml").read_text(encoding="utf-8"))
+    return toml(f"grid.{shelf}", name)
 
 
 @cache
@@ -209,7 +206,8 @@ class OwnRecipes:
         path = (folder / Path(text).expanduser()).absolute()
         in_grid = not before or before[-1].startswith("[")
         if text.endswith(".toml"):
-            name, place, own, folder = path.stem, str(path), _read_recipe(path, text), path.parent
+            own = toml_of(path, f"recipe {text!r}", "A path begins at the folder of its file.")
+            name, place, folder = path.stem, str(path), path.parent
         elif in_grid and text in self._tables:
             name, place, own = text, f"[recipe.{text}]", dict(self._tables[text])
         elif text in names("recipes"):
@@ -254,18 +252,6 @@ class OwnRecipes:
                 f"recipe {place}: {owner} has the name {name!r}, too, and other content: {', '.join(differs)}. "
                 "Give yours another name."
             )
-
-
-def _read_recipe(path: Path, text: str) -> dict[str, Any]:
-    """The content of a user's recipe file."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        nearest = get_close_matches(path.name, [other.name for other in path.parent.glob("*.toml")], n=1)
-        hint = f" Did you mean {nearest[0]!r}, beside it?" if nearest else ""
-        raise UserError(f"recipe {text!r}: no file {path}.{hint} A path begins at the folder of its file.") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UserError(f"recipe {text!r}: cannot read {path}: {error}") from None
 
 
 def _extended(name: str, base: dict[str, Any], own: dict[str, Any], place: str) -> dict[str, Any]:

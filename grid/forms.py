@@ -1,14 +1,12 @@
 """The forms in which a grid file may be written: single values, dotted names, ranges, and a grid that it extends."""
 
-import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from grid import catalog
-from grid.errors import UserError
+from grid.errors import UserError, toml_of
 
 Scalar = bool | int | float | str
 TABLES = ("recipe", "set", "sweep", "data", "weights", "checkpoints", "resources", "reliability", "budget")
@@ -24,16 +22,7 @@ def parse(path: Path) -> dict[str, Any]:
     Raises:
         UserError: there is no such file, or it is no TOML.
     """
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        nearest = get_close_matches(path.name, [other.name for other in path.parent.glob("*.toml")], n=1)
-        hint = f"Did you mean {nearest[0]!r}, beside it? " if nearest else ""
-        raise UserError(f"no grid file at {path}. {hint}`goalgrid grids` lists the shipped ones.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read grid file {path}: {error}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"grid file {path} is not valid TOML: {error}") from error
+    return toml_of(path, f"grid {str(path)!r}", "`goalgrid grids` lists the shipped grids.")
 
 
 def normal(content: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -1,8 +1,10 @@
-"""Folders of code that are lists of their own: what a module there defines under an agreed name is a member."""
+"""Folders that are lists of their own: of modules, by what each defines under an agreed name; and of TOML files."""
 
+import tomllib
 from importlib import import_module
+from importlib.resources import files
 from pkgutil import iter_modules
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Member = TypeVar("Member")
 
@@ -20,3 +22,19 @@ def members(package: str, name: str, kind: type[Member]) -> dict[str, Member]:
         if isinstance(member, kind):
             found[module] = member
     return found
+
+
+def toml_names(package: str) -> tuple[str, ...]:
+    """Names of the TOML files in a package's folder, in alphabetical order."""
+    return tuple(
+        sorted(file.name.removesuffix(".toml") for file in files(package).iterdir() if file.name.endswith(".toml"))
+    )
+
+
+def toml(package: str, name: str) -> dict[str, Any]:
+    """The content of a TOML file in a package's folder.
+
+    >>> toml("grid.presets", "demo")["name"]
+    'demo'
+    """
+    return tomllib.loads(files(package).joinpath(f"{name}.toml").read_text(encoding="utf-8"))

@@ -10,7 +10,6 @@ import traceback
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import EntryPoint, entry_points
@@ -20,7 +19,7 @@ from types import ModuleType
 from typing import Any, get_args
 
 from grid import objectives
-from grid.errors import UserError, unknown
+from grid.errors import UserError, text_of, unknown
 from grid.offers import PREFIX, Kind, Offer, offered
 from grid.settings.base import Settings
 from grid.settings.own import own_parts
@@ -74,15 +73,7 @@ def read(text: str, folder: Path) -> Use:
     if not text.endswith(".py"):
         return Use(path=text, source=_digest(text))
     path = (folder / Path(text).expanduser()).absolute()
-    try:
-        return Use(path=str(path), source=path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        beside = [other.name for other in path.parent.glob("*.py")]
-        nearest = get_close_matches(path.name, beside, n=1)
-        hint = f" Did you mean {nearest[0]!r}, beside it?" if nearest else ""
-        raise UserError(f"uses {text!r}: no file {path}.{hint} A path begins at the grid file's folder.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"uses {text!r}: cannot read {path}: {error}") from None
+    return Use(path=str(path), source=text_of(path, f"uses {text!r}", "A path begins at the grid file's folder."))
 
 
 def again(use: Use) -> Use:

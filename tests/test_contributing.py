@@ -152,9 +152,9 @@ from results.layouts.layout import Layout
 from results.tables.table import Table
 
 
-def layout(cells: Sequence[Cell], scores: TableSource, metric: str) -> Table:
+def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
     """The rows of `listing`, from the objective whose name comes last in the alphabet to the first."""
-    return listing.layout(sorted(cells, key=lambda cell: cell.objective, reverse=True), scores, metric)
+    return listing.layout(sorted(cells, key=lambda cell: cell.objective, reverse=True), scores, asked)
 
 
 LAYOUT = Layout(layout)
@@ -189,7 +189,7 @@ def draw(study: Study) -> Figure | None:
     return figure
 
 
-FIGURE_KIND = FigureKind(9, draw)
+FIGURE_KIND = FigureKind(9, draw, "Objectives", "a finished trial")
 '''
 
 ADDITIONS = [

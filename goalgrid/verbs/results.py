@@ -263,8 +263,10 @@ def figures(
     with _incomplete_without_trials():
         cells, scores = measured(recall(grid, home, set_), home, anew=start(grid, home, set_))
     studies = draw.Study.read(cells, scores, home)
-    options = {"formats": [format_], "quantities": quantity, "reference": reference}
-    written = {kind: draw.write(studies, output, kinds=[kind], **options) for kind in kinds or draw.FIGURES}
+    written = {
+        kind: draw.write(studies, output, kinds=[kind], formats=[format_], quantities=quantity, reference=reference)
+        for kind in kinds or draw.FIGURES
+    }
     for path in (path for paths in written.values() for path in paths):
         say(f"written: {path}")
     for kind in (kind for kind, paths in written.items() if not paths and (kinds or not any(written.values()))):

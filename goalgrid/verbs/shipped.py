@@ -162,7 +162,7 @@ def tables(
     Each with its grid, recipe and objective; or where the paper quotes it from; or why it is not possible.
     """
     all_known(("format", format_, settings_list.FORMATS))
-    from goalgrid.showing import tables_page
+    from goalgrid.showing.papers import tables_page
 
     rows = tables_page.rows(name)
     if format_ == "markdown" and not as_json:

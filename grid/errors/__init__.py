@@ -1,7 +1,10 @@
 """What a user can cause: one message without a traceback, with the wrong thing, the right ones and the next step."""
 
+import tomllib
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
 
 LISTED = 500
 """Characters of known names that a message spells out; of a longer list, the nearest names."""
@@ -21,18 +24,68 @@ def unknown(what: str, name: object, known: Collection[str], *, where: str = "",
     >>> print(unknown("pair weight", "sigg", ["con", "lin", "sig"], where="in objectives[2]"))
     unknown pair weight 'sigg' in objectives[2]. Did you mean 'sig'? Known: con, lin, sig.
     """
-    nearest = get_close_matches(str(name), list(known), n=1)
+    close = nearest(str(name), known)
     listed, more = list(known), ""
     if len(", ".join(known)) > LISTED:
-        listed = get_close_matches(str(name), list(known), n=8, cutoff=0.0)
+        listed = nearest(str(name), known, count=8, cutoff=0.0)
         more = f" and {len(known) - len(listed)} more"
     parts = [
         f"unknown {what} {name!r}{' ' + where if where else ''}.",
-        f"Did you mean {nearest[0]!r}?" if nearest else "",
+        f"Did you mean {close[0]!r}?" if close else "",
         f"Known: {', '.join(listed)}{more}.",
         hint,
     ]
     return " ".join(part for part in parts if part)
+
+
+def nearest(name: str, known: Iterable[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
+    """The names that are most like a name; a longer name counts as a whole, and as its beginning of the same length.
+
+    >>> nearest("goal-table2", ["goal-table6", "goal-table2-coco"]), nearest("goal-tabel2", ["goal-table2-coco"])
+    (['goal-table2-coco'], ['goal-table2-coco'])
+
+    Args:
+        count: how many, the nearest first.
+        cutoff: similarity from 0 to 1 that a name needs.
+    """
+    standing_for: dict[str, list[str]] = {}
+    for other in sorted(known, key=len):
+        for part in {other, other[: len(name)]}:
+            standing_for.setdefault(part, []).append(other)
+    alike = get_close_matches(name, standing_for, n=2 * count, cutoff=cutoff)
+    return list(dict.fromkeys(other for part in alike for other in standing_for[part]))[:count]
+
+
+def text_of(path: Path, what: str, hint: str) -> str:
+    """The content of a file that a user names.
+
+    Args:
+        what: the file, for a message: `recipe 'mine.toml'`.
+        hint: what a user does who names a file that is not there.
+
+    Raises:
+        UserError: there is no such file, or it cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        close = nearest(path.name, [other.name for other in path.parent.glob(f"*{path.suffix}")])
+        beside = f" Did you mean {close[0]!r}, beside it?" if close else ""
+        raise UserError(f"{what}: no file {path}.{beside} {hint}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{what}: cannot read {path}: {error}") from error
+
+
+def toml_of(path: Path, what: str, hint: str) -> dict[str, Any]:
+    """The content of a TOML file that a user names; the arguments are those of `text_of`.
+
+    Raises:
+        UserError: there is no such file, or it is no TOML.
+    """
+    try:
+        return tomllib.loads(text_of(path, what, hint))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{what}: {path} is not valid TOML: {error}") from error
 
 
 def several(heading: str, problems: Iterable[str]) -> UserError:

@@ -53,8 +53,9 @@ def block_title(key: BlockKey) -> str:
 def entry(cell: Cell, source: TableSource, metric: str, **more: str) -> TableEntry:
     """A value in its place; `more` are names beside the cell's axes."""
     keys = {**source.axes(cell), **more, "metric": metric}
-    of_model = metric in OF_MODEL and isinstance(source, Scores)
-    return TableEntry(source.of_model(cell, metric) if of_model else source.of(cell, metric), tuple(keys.items()))
+    if metric in OF_MODEL and isinstance(source, Scores):
+        return TableEntry(source.of_model(cell, metric), tuple(keys.items()))
+    return TableEntry(source.of(cell, metric), tuple(keys.items()))
 
 
 def beside(what: str, asked: Sequence[str]) -> str:

@@ -6,18 +6,19 @@ A file holds the rows of its table as the paper shows them, so that a reader can
 
 import math
 import re
-import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
-from importlib import resources
 
+from grid.listed import toml, toml_names
 from grid.settings.base import Settings
 from results.records.scores import TableValue
 
 PAPERS = ("goal", "selhn", "unified", "2ad")
 """Names of the papers; the name of a table begins with its paper's."""
+
+_FOLDER = "results.reference"
 
 
 @dataclass(frozen=True)
@@ -201,16 +202,13 @@ class PaperTable(Settings):
 @cache
 def names() -> tuple[str, ...]:
     """Names of all tables, paper by paper, in the papers' order."""
-    folder = resources.files("results").joinpath("reference")
-    stems = [item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml")]
-    return tuple(sorted(stems, key=_place))
+    return tuple(sorted(toml_names(_FOLDER), key=_place))
 
 
 @cache
 def read(name: str) -> PaperTable:
     """The content of a table's file."""
-    text = resources.files("results").joinpath("reference", f"{name}.toml").read_text(encoding="utf-8")
-    return PaperTable.model_validate(tomllib.loads(text))
+    return PaperTable.model_validate(toml(_FOLDER, name))
 
 
 @cache

@@ -4,11 +4,9 @@ A family may have several maps, e.g. one for each text encoder; the names in a f
 """
 
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from torch import Tensor
 
 from grid import catalog
 from grid.errors import UserError, several, unknown
+from grid.listed import toml, toml_names
 from grid.settings import DatasetSettings, ObjectiveSettings, TrialSettings
 from grid.settings.base import Settings
 from grid.settings.encoders import Pretrained
@@ -211,11 +210,8 @@ def _pattern(module: str) -> str:
 @cache
 def maps() -> dict[str, CheckpointMap]:
     """The maps by name: the folder is the list."""
-    folder = resources.files("retrieval").joinpath("published")
-    texts = {item.name: item.read_text(encoding="utf-8") for item in folder.iterdir() if item.name.endswith(".toml")}
-    return {
-        name.removesuffix(".toml"): CheckpointMap.model_validate(tomllib.loads(texts[name])) for name in sorted(texts)
-    }
+    folder = "retrieval.published"
+    return {name: CheckpointMap.model_validate(toml(folder, name)) for name in toml_names(folder)}
 
 
 def families() -> list[str]:

@@ -84,7 +84,10 @@ def test_a_saved_grid_keeps_its_recipes_whole(tmp_path: Path) -> None:
 
 WRONG = {
     "no such file": ('recipes = "./shrt.toml"\n', "recipe './shrt.toml': no file .*Did you mean 'short.toml', beside"),
-    "no TOML": ('recipes = "./broken.toml"\n', "recipe './broken.toml': cannot read .*broken.toml: Invalid value"),
+    "no TOML": (
+        'recipes = "./broken.toml"\n',
+        "recipe './broken.toml': .*broken.toml is not valid TOML: Invalid value",
+    ),
     "a cycle": ('recipes = "./a.toml"\n', "recipes that extend or start from one another: .*a.toml -> .*b.toml -> "),
     "a cycle of tables": (
         'recipes = "x"\n[recipe.x]\nextends = "y"\n[recipe.y]\nextends = "x"\n',

@@ -1,10 +1,9 @@
 """The papers' sentences as inequalities over cells: a TOML file for every paper; the folder is the list."""
 
-import tomllib
 from functools import cache
-from importlib import resources
 from typing import Literal
 
+from grid.listed import toml
 from grid.settings.base import Settings
 
 
@@ -41,5 +40,4 @@ class PaperClaims(Settings):
 @cache
 def claims(name: str) -> PaperClaims:
     """The claims of a paper in `results.reference.reading.PAPERS`."""
-    text = resources.files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
-    return PaperClaims.model_validate(tomllib.loads(text))
+    return PaperClaims.model_validate(toml(__name__, name))

@@ -1,9 +1,9 @@
 """Curves whose numbers a paper prints: a TOML file a figure; the folder is the list."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
+
+from grid.listed import toml, toml_names
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,11 @@ class PrintedCurve:
     lines: Mapping[str, Sequence[float]]
 
 
-def names() -> list[str]:
+def names() -> tuple[str, ...]:
     """Names of the curves, e.g. `2ad-figureA1`."""
-    return sorted(
-        path.name.removesuffix(".toml") for path in resources.files(__name__).iterdir() if path.name.endswith(".toml")
-    )
+    return toml_names(__name__)
 
 
 def printed_curve(name: str) -> PrintedCurve:
     """A curve in `names()`."""
-    text = resources.files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
-    return PrintedCurve(**tomllib.loads(text))
+    return PrintedCurve(**toml(__name__, name))

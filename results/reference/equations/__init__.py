@@ -1,15 +1,17 @@
 """The papers' equations, each with its code, its test and whether it holds: a TOML file for every paper."""
 
-import tomllib
 from collections.abc import Sequence
 from functools import cache
-from importlib import resources
-from typing import Literal
+from typing import Literal, get_args
 
+from grid.listed import toml
 from grid.settings.base import Settings
 from results.reference.reading import PAPERS
 
-VERDICTS = ("holds", "misprint", "does not hold", "cannot be tested")
+Verdict = Literal["holds", "misprint", "does not hold", "cannot be tested"]
+"""misprint: the paper means another equation, by its own figures or code."""
+
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
 class Equation(Settings):
@@ -22,8 +24,7 @@ class Equation(Settings):
     """Dotted name of what computes it here, or of what comes nearest."""
     test: str = ""
     """FILE::FUNCTION in tests/; empty where nothing can be tested."""
-    verdict: Literal["holds", "misprint", "does not hold", "cannot be tested"]
-    """misprint: the paper means another equation, by its own figures or code."""
+    verdict: Verdict
     why: str = ""
 
 
@@ -37,8 +38,7 @@ class PaperEquations(Settings):
 @cache
 def equations(name: str) -> PaperEquations:
     """The equations of a paper in `PAPERS`."""
-    text = resources.files(__name__).joinpath(f"{name}.toml").read_text(encoding="utf-8")
-    return PaperEquations.model_validate(tomllib.loads(text))
+    return PaperEquations.model_validate(toml(__name__, name))
 
 
 def of_papers(names: Sequence[str] = PAPERS) -> list[PaperEquations]:

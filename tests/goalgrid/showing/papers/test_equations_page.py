@@ -10,7 +10,7 @@ import pytest
 from goalgrid.showing.papers import equations_page
 from results.reference.equations import PaperEquations, of_papers
 
-from ...conftest import ROOT, Goalgrid
+from ....conftest import ROOT, Goalgrid
 
 WRITE = "goalgrid equations --format markdown > docs/equations.md"
 LAST = {"GOAL": 13, "SelHN": 16, "Unified loss": 27, "VSE+2AD": 6}

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from goalgrid.showing import shipped, tables_page
+from goalgrid.showing import shipped
+from goalgrid.showing.papers import tables_page
 from results.reference.paper_rows import PaperRow
 
-from ...conftest import ROOT, Goalgrid
+from ....conftest import ROOT, Goalgrid
 
 WRITE = "goalgrid tables --format markdown > docs/tables.md"
 
