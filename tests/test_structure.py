@@ -122,6 +122,7 @@ MAY_LOAD: list[tuple[str, set[str]]] = [
     ("data", set()),
     ("prune --json", set()),
     ("grids", {"numpy"}),
+    ("recipes", {"numpy"}),
     ("tables selhn-table5", {"numpy", "pyarrow"}),
     ("table goal-table3-coco --reference", {"numpy", "pyarrow"}),
     ("table demo", {"numpy", "pyarrow"}),

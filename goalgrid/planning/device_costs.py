@@ -15,6 +15,7 @@ from grid.expansion import Shared, Trial
 from grid.identity import digest
 from grid.settings import TrialSettings
 from grid.settings.image_encoders import BackboneSettings
+from grid.settings.model import ModelSettings
 from grid.store.gpu_needs import RESERVED, Need
 from grid.store.speed_probes import speed_of
 from runners.gpu.cards import Card
@@ -306,17 +307,17 @@ class _OnCard:
         elif here:
             shape = tuple(pairs.train.images.shape)
         else:
-            shape = REGIONS if reads_regions(shared) else VECTOR
+            shape = REGIONS if reads_regions(shared.model) else VECTOR
             assumed.append(f"features of {' x '.join(map(str, shape))} values an image")
         where = f"{data.name} is not here (--root): assumed {' and '.join(assumed)}" if assumed else ""
         longest = min(longest, data.max_words + 2)
         return Shapes(shape, words, round(typical), longest, images, given), where
 
 
-def reads_regions(shared: Shared) -> bool:
+def reads_regions(model: ModelSettings) -> bool:
     """Whether a recipe on features is made for several vectors an image: it pools or drops them, or its scorer does."""
-    image = shared.model.image
-    return shared.model.of_sets or getattr(image, "pooling", "mean") != "mean" or getattr(image, "drop", 0.0) > 0
+    image = model.image
+    return model.of_sets or getattr(image, "pooling", "mean") != "mean" or getattr(image, "drop", 0.0) > 0
 
 
 def _fits(need: Need) -> bool:

@@ -53,11 +53,15 @@ def recipes(
             metavar="NAME", help="All settings of this one, or of a file.", autocompletion=completion.recipes
         ),
     ] = None,
+    parameters: Annotated[
+        bool, typer.Option("--parameters", help="The number of weights instead; takes half a minute for all.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help=shipped.JSON_RECIPES)] = False,
 ) -> None:
     """List the shipped recipes; or show all settings of one.
 
-    A recipe is a backbone with its training settings.
+    A recipe is a backbone with its training settings. --parameters says how many weights its model has, and how many of
+    these learn.
     """
     if name is not None and name.endswith(".toml"):
         own = catalog.OwnRecipes({}, Path())
@@ -65,6 +69,16 @@ def recipes(
         catalog.take_over(own.whole)
     if name is not None:
         all_known(("recipe", name, catalog.recipe_names()))
+    if parameters:
+        from goalgrid.showing import recipe_sizes
+
+        sizes = recipe_sizes.sizes([name] if name else catalog.names("recipes"))
+        show_for(
+            as_json,
+            lambda: [{"name": known} | asdict(size) for known, size in sizes.items()],
+            lambda: recipe_sizes.lines(sizes),
+        )
+        return
     if as_json:
         show_json(shipped.recipe(name) if name else shipped.recipes())
         return

@@ -38,6 +38,7 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "openai-community/openai-gpt": {"model_type": "openai-gpt"},
     "google/vit-base-patch16-224": {"model_type": "vit"},
     "microsoft/resnet-152": {"model_type": "resnet", "depths": [3, 8, 36, 3]},
+    "butd/resnet-101": {"model_type": "resnet", "depths": [3, 4, 23, 3], "downsample_in_bottleneck": True},
     "timm/resnext101_32x8d.fb_wsl_ig1b_ft_in1k": {
         "model_type": "regnet",
         "embedding_size": 64,
@@ -61,10 +62,11 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
         "text_config": {"hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12},
     },
     "openai/clip-vit-base-patch32": {"model_type": "clip"},
+    "google/siglip-base-patch16-224": {"model_type": "siglip"},
 }
 """Architectures of the weights that recipes name, by `transformers`' names, so that no weights need to be here.
 
-ResNeXt-101 32x8d stands here as a RegNet of the same widths and depths; `_as_resnext` changes what differs.
+ResNeXt-101 32x8d stands here as a RegNet of the same widths and depths; `as_resnext` changes what differs.
 """
 
 
@@ -159,7 +161,7 @@ def without_weights(learner: Learner, mode: FakeTensorMode, trace: Trace) -> Non
 def learner_of(settings: TrialSettings, shapes: Shapes, places: Places) -> Learner:
     """What learns from images and captions of these shapes."""
     learner = Learner(settings, _inputs(shapes, settings.train.batch_size, places))
-    _as_resnext(learner.model)
+    as_resnext(learner.model)
     return learner
 
 
@@ -197,7 +199,7 @@ def of_features(backbone: BackboneSettings, places: Places) -> tuple[Work, tuple
     count = features.BATCH["cuda"]
     with Unfilled():
         model = Vision(from_architecture(backbone, places), places).eval()
-        _as_resnext(model)
+        as_resnext(model)
     with without_data() as mode:
         trace = Trace()
         emptied(model, mode, trace)
@@ -219,8 +221,11 @@ def text_width(network: TransformerSettings, places: Places) -> int:
         return width_of(text_network(part, 1, places), part)
 
 
-def from_architecture(part: Any, places: Places) -> Any:
+def from_architecture(part: Any, places: Places, hint: str = "Or say where they lie: --weights NAME=DIR.") -> Any:
     """The network with random weights in place of the weights that it names, unless the user says where they lie.
+
+    Args:
+        hint: what a user can do whose weights are not known here.
 
     Raises:
         UserError: its architecture is not known here.
@@ -228,14 +233,13 @@ def from_architecture(part: Any, places: Places) -> Any:
     if not isinstance(part, Pretrained) or part.weights == RANDOM or part.weights in places:
         return part
     if part.weights not in ARCHITECTURES:
-        hint = "Or say where they lie: --weights NAME=DIR."
         raise UserError(unknown("architecture of weights", part.weights, list(ARCHITECTURES), hint=hint))
     architecture = ARCHITECTURES[part.weights]
     small = {"size": 64} if architecture["model_type"] == "regnet" else {}  # its width is looked up with data
     return part.model_copy(update={"weights": RANDOM, "architecture": architecture, **small})
 
 
-def _as_resnext(model: nn.Module) -> None:
+def as_resnext(model: nn.Module) -> None:
     """Give a network that stands for a ResNeXt its first layers, and 32 groups in each convolution that has groups."""
     from transformers import RegNetModel, ResNetConfig
     from transformers.models.resnet.modeling_resnet import ResNetEmbeddings

@@ -125,6 +125,10 @@ def test_a_recipe_shows_all_its_settings(tmp_path: Path, goalgrid: Goalgrid) -> 
     assert all(f"\n  {setting} " in text for setting in catalog.settings("vse-fc"))
     assert re.search(r"train.drop_last +True", text)
     assert "--set dataset.words=nltk" in text
+    sizes = goalgrid("recipes", "sgraf-tiny", "--parameters", runs=tmp_path).stdout
+    parts = [json.loads(goalgrid("recipes", name, "--parameters", "--json", runs=tmp_path).stdout)[0]["learning"]
+             for name in ("sgr-tiny", "saf-tiny")]  # fmt: skip
+    assert re.search(rf"^sgraf-tiny +{sum(parts) / 1e6:.2f} +{sum(parts) / 1e6:.2f} +0\.00$", sizes, re.MULTILINE)
     wrong = goalgrid("recipes", "vse-fcc", runs=tmp_path)
     assert wrong.returncode == 2
     assert "Did you mean 'vse-fc'?" in wrong.stderr

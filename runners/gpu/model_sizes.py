@@ -1,0 +1,91 @@
+"""Number of weights of a model that is not trained yet: it is built without content, so that no weights are read."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from grid.settings.encoders import BackboneSettings, Pretrained
+from grid.settings.model import ModelSettings
+from retrieval.encoders.text import text_network, width_of
+from retrieval.encoders.vision import Vision
+from runners.gpu.estimate import as_resnext, from_architecture
+from runners.training.learner import MODELS
+
+_LATER = "The record of a trial has the number of its weights: goalgrid table GRID --metric parameters."
+
+
+@dataclass(frozen=True)
+class ModelSize:
+    """Number of weights.
+
+    Args:
+        parameters: of the model as training holds it, the same that a record has.
+        learning: of these, the number that training changes.
+        frozen: of networks beside the model, which read each image and each caption once.
+    """
+
+    parameters: int
+    learning: int
+    frozen: int = 0
+
+    def __add__(self, other: "ModelSize") -> "ModelSize":
+        return ModelSize(self.parameters + other.parameters, self.learning + other.learning, self.frozen + other.frozen)
+
+
+def size_of(settings: ModelSettings, image_shape: tuple[int, ...], words: int) -> ModelSize:
+    """The size of a model that reads such images and such a vocabulary.
+
+    Args:
+        image_shape: of the features of an image, where no network of the settings makes them.
+        words: of the vocabulary, where the text encoder has none of its own.
+
+    Raises:
+        UserError: the architecture of its weights is not known here.
+    """
+    pieces = settings.text.tokenizer is not None
+    settings = settings.model_copy(
+        update={name: from_architecture(getattr(settings, name), {}, _LATER) for name in ("image", "text")}
+    )
+    frozen = 0
+    with torch.device("meta"):
+        image, text = settings.image, settings.text
+        if image.feature_network:
+            width, frozen = _vision(image.feature_network)
+            image_shape = (width,) if image.feature_network.output != "grid" else (image_shape[0], width)
+        elif image.reads:
+            image_shape = (sum(read.values for read in image.reads),)
+        elif image.view:
+            image_shape = (3, image.view.size, image.view.size)
+        if pieces:
+            words = _vocabulary(text)
+        if text.feature_network:
+            network = text_network(text.feature_network, words, {})
+            words, frozen = width_of(network, text.feature_network), frozen + _count(network)
+        model = MODELS[settings.networks](settings, image_shape, words, seed=0, places={})
+        if isinstance(image, Pretrained):
+            as_resnext(model)
+    learning = sum(weight.numel() for group in model.groups().values() for weight in group)
+    return ModelSize(_count(model), learning, frozen)
+
+
+def _vision(settings: BackboneSettings) -> tuple[int, int]:
+    """The width and the number of weights of a network on images."""
+    network = Vision(from_architecture(settings, {}, _LATER), {})
+    as_resnext(network)
+    return network.width, _count(network)
+
+
+def _vocabulary(text: Any) -> int:
+    """How many pieces the tokenizer of a text network has."""
+    from transformers import AutoConfig, BertConfig
+
+    fields = dict(getattr(text, "architecture", None) or {"model_type": "bert"})
+    config: Any = AutoConfig.for_model(str(fields.pop("model_type")), **fields)
+    found = getattr(config, "text_config", config)
+    return int(getattr(found, "vocab_size", BertConfig().vocab_size))
+
+
+def _count(module: nn.Module) -> int:
+    return sum(weight.numel() for weight in module.parameters())
