@@ -71,6 +71,8 @@ def _in_process(arguments: Sequence[str], runs: Path, folder: Path) -> subproces
     out, err, code = io.StringIO(), io.StringIO(), 0
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("default")
+        for silent in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+            warnings.simplefilter("ignore", silent)  # as Python itself does for a user
         patch.setenv("GOALGRID_RUNS", str(runs))
         patch.setenv("COLUMNS", "160")
         patch.setattr(sys, "argv", ["goalgrid", *arguments])
