@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from filelock import FileLock
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from retrieval.features import GrowingArray
@@ -128,10 +128,25 @@ def _write(
     blocks = torch.arange(len(anchors), device=anchors.device).split(size)
     file = GrowingArray(path, [len(rows) for rows in blocks])
     for rows in blocks[file.resume() :]:
-        sim = (anchors[rows].float() @ others.float().T).masked_fill_(of[rows, None] == own, -torch.inf)
-        file.append(sim.topk(width).indices.int().cpu().numpy())
+        file.append(most_similar(anchors[rows], others, of[rows], own, width).cpu().numpy())
         beat()
     file.finish()
+
+
+def most_similar(
+    anchors: Float[Tensor, "a d"],
+    others: Float[Tensor, "o d"],
+    of: Shaped[Tensor, " a"],
+    own: Shaped[Tensor, " o"],
+    width: int,
+) -> Int[Tensor, "a {width}"]:
+    """Places of the candidates of each anchor that belong to another image, the most similar first.
+
+    Args:
+        of, own: the images that anchors and candidates belong to.
+    """
+    sim = (anchors.float() @ others.float().T).masked_fill_(of[:, None] == own, -torch.inf)
+    return sim.topk(width).indices.int()
 
 
 def _only(folder: Path, name: str) -> Path:

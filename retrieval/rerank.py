@@ -134,7 +134,8 @@ def pair_scores(
             if stop > start:
                 places = captions.place[pairs[start:stop] % texts]
                 order = places.argsort()
-                found[start + order] = _of_image(fusion, captions, tokens[None], places[order])
+                scores = scores_of_image(fusion, captions, tokens[None], places[order])
+                found[start + order] = scores.float().cpu().numpy()
             row += 1
             beat()
     return found
@@ -211,19 +212,19 @@ def _ranks(scores: Float[np.ndarray, "q k"], right: np.ndarray) -> Int[np.ndarra
     return np.where(right.any(axis=1), above + ties // 2, scores.shape[1])
 
 
-def _of_image(
+def scores_of_image(
     fusion: FusionEncoder, captions: PackedStates, tokens: Float[Tensor, "1 m c"], places: Int[np.ndarray, " p"]
-) -> Float[np.ndarray, " p"]:
+) -> Float[Tensor, " p"]:
     """Scores of an image with the captions at these places, the shorter ones first."""
     keys = [layer.crossattention.keys(tokens) for layer in _layers(fusion)]
     chunk = np.cumsum(captions.lengths[places]) // TOKENS
     parts = np.split(places, np.flatnonzero(np.diff(chunk)) + 1)
-    return np.concatenate([_scored(fusion, captions.gathered(part), captions.lengths[part], keys) for part in parts])
+    return torch.cat([_scored(fusion, captions.gathered(part), captions.lengths[part], keys) for part in parts])
 
 
 def _scored(
     fusion: FusionEncoder, states: Float[Tensor, "n d"], lengths: Int[np.ndarray, " p"], keys: Sequence[Any]
-) -> Float[np.ndarray, " p"]:
+) -> Float[Tensor, " p"]:
     sizes, counts = np.unique(lengths, return_counts=True)  # captions of one length stand together
     groups = list(zip(counts.tolist(), sizes.tolist(), strict=True))
     starts = torch.from_numpy(np.cumsum(lengths) - lengths).to(states.device)
@@ -236,7 +237,7 @@ def _scored(
             states = states[starts]
         states = layer.mixed(layer.crossattention(states[None], keys[place])[0])
     found: Tensor = fusion.head(states)[:, 1]
-    return found.float().cpu().numpy()
+    return found
 
 
 def _within(

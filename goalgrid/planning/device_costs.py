@@ -9,11 +9,11 @@ from goalgrid.planning import gpu_costs
 from goalgrid.planning.costs import CLOCK, Basis, Span, basis_of, steps_left
 from goalgrid.planning.gpu_costs import Key
 from goalgrid.planning.overview import Overview, many
-from goalgrid.planning.work import views_of
+from goalgrid.planning.work import epoch_steps, views_of
 from grid import catalog
 from grid.expansion import Shared, Trial
 from grid.identity import digest
-from grid.settings import TrialSettings
+from grid.protocols import protocol
 from grid.settings.image_encoders import BackboneSettings
 from grid.settings.model import ModelSettings
 from grid.store.gpu_needs import RESERVED, Need
@@ -21,7 +21,8 @@ from grid.store.speed_probes import speed_of
 from runners.gpu.cards import Card
 
 if TYPE_CHECKING:  # a plan without a GPU loads no torch
-    from runners.gpu.estimate import Footprint, Shapes
+    from runners.gpu.estimate import Footprint
+    from runners.gpu.fake_inputs import Shapes
     from runners.gpu.trace import Work
 
 CONTEXT = 0.8e9
@@ -51,6 +52,7 @@ class Taken:
         trials: that are left to train.
         seconds: of all these trials together; None: the card's rates are not known.
         views: seconds of the frozen backbone, once for all trials.
+        ranking: seconds of ranking the training split for offline negatives, by all trials that rank it.
         assumed: what was not read from data.
     """
 
@@ -61,6 +63,7 @@ class Taken:
     trials: int
     seconds: Span | None
     views: Span | None = None
+    ranking: Span | None = None
     assumed: str = ""
 
     @property
@@ -86,8 +89,9 @@ class Taken:
         if self.seconds:
             first += f"; {many(self.trials, 'trial')} {self.seconds.scaled(HOURS)} ({self.hours})"
         helps = "; ".join(f"{what}: {_gigabytes(size)} GB" for what, size in self.helps.items())
-        views = [f"  its frozen backbone {self.views.scaled(HOURS)}, once for all (estimated)"] if self.views else []
-        return [first, *([f"  what helps: {helps or 'a larger GPU'}"] if not self.fits else []), *views]
+        beside = {"its frozen backbone": self.views, "ranking the training split": self.ranking}
+        once = [f"  {what} {span.scaled(CLOCK[1:])}, once for all (estimated)" for what, span in beside.items() if span]
+        return [first, *([f"  what helps: {helps or 'a larger GPU'}"] if not self.fits else []), *once]
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -100,6 +104,7 @@ class Taken:
             "seconds": self.seconds.to_list() if self.seconds else None,
             "hours_from": self.hours if self.seconds else None,
             "feature_seconds": self.views.to_list() if self.views else None,
+            "ranking_seconds": self.ranking.to_list() if self.ranking else None,
             "assumed": self.assumed,
         }
 
@@ -125,8 +130,8 @@ class DeviceCost:
         parts = [taken.seconds for taken in self.taken.values()]
         if not all(parts) or not all(taken.fits for taken in self.taken.values()):
             return None
-        both = [*parts, *(taken.views for taken in self.taken.values())]
-        return sum((span for span in both if span), Span(0, 0))
+        once = [span for taken in self.taken.values() for span in (taken.views, taken.ranking)]
+        return sum((span for span in (*parts, *once) if span), Span(0, 0))
 
     def lines(self) -> list[str]:
         if not self.taken:
@@ -181,79 +186,134 @@ class _OnCard:
         self._networks = dict[BackboneSettings, tuple[Any, tuple[int, ...]]]()
         self._extracted = set[tuple[str, BackboneSettings]]()
         self._footprints: dict[str, Footprint] = {}
+        self._ranked = set[str]()
+        shared = {id(trial.shared): trial.shared for trial in overview.trials}.values()
+        sizes = [overview.data.sizes(one) for one in {one.dataset.name: one for one in shared}.values()]
+        tested = [size for of in sizes for split, size in of.items() if split != "train"]
+        self._largest = max(tested, default=(1000, 5000))
+        """Images and captions of the largest split that is evaluated: data sets then share an estimate."""
 
     def taken(self, key: Key, trials: Sequence[Trial]) -> Taken:
-        from runners.gpu.estimate import heaviest
+        from runners.gpu.estimate import kind_of
 
         card, measured = self.card, self.measured.get(key)
-        trial = heaviest(trials)
-        steps = sum(steps_left(self.overview, one, 0, one.id in self.anew) for one in trials)
+        steps = sum(self._left(trial) for trial in trials)
         basis = basis_of(self.overview, key)
         name = (basis.device or (measured.device if measured else "")) if basis and basis.gpu else ""
         known = basis.step * steps if basis and card.says and card.says in name else None
         if measured and known:
             need = Need(card.name, card.bytes, measured.context, measured.alone)
             return Taken(need, f"measured on {measured.device}", f"measured: {_source(basis)}", {}, len(trials), known)
-        shapes, assumed = self._shapes(trial.shared)
-        footprint = self._footprint(trial.settings, shapes)
-        context, alone = (measured.context, measured.alone) if measured else (CONTEXT, footprint.reserved)
+        shapes, assumed = self._shapes(trials[0].shared)
+        kinds = {id(shared): kind_of(shared) for shared in {id(one.shared): one.shared for one in trials}.values()}
+        groups = dict[Any, list[Trial]]()
+        for trial in trials:
+            groups.setdefault(kinds[id(trial.shared)], []).append(trial)
+        found = [(self._footprint(members[0], shapes), members) for members in groups.values()]
+        most, (heaviest, *_) = max(found, key=lambda pair: pair[0].reserved)
+        size, ranking = self._ranking(trials)
+        context, alone = (measured.context, measured.alone) if measured else (CONTEXT, max(most.reserved, size))
         need = Need(card.name, card.bytes, context, alone)
-        estimated = self._seconds(trials, footprint, steps) if card.bandwidth else None
+        estimated = [self._seconds(members, footprint) for footprint, members in found] if card.bandwidth else []
         return Taken(
             need,
             f"measured on {measured.device}" if measured else "estimated",
             f"measured: {_source(basis)}" if known else "estimated",
-            {} if _fits(need) else self._helps(trial.settings, shapes),
+            {} if _fits(need) else self._helps(heaviest, shapes),
             len(trials),
-            known or estimated,
-            self._views(trial.shared) if card.bandwidth else None,
+            known or (sum(estimated, Span(0, 0)) if estimated else None),
+            self._views(trials[0].shared) if card.bandwidth else None,
+            ranking,
             assumed,
         )
 
-    def _footprint(self, settings: TrialSettings, shapes: "Shapes") -> "Footprint":
-        from runners.gpu.estimate import estimate
+    def _left(self, trial: Trial) -> int:
+        return steps_left(self.overview, trial, 0, trial.id in self.anew)
 
-        same = digest([speed_of(settings), astuple(shapes)])
+    def _footprint(self, trial: Trial, shapes: "Shapes", **changed: Any) -> "Footprint":
+        """What a trial takes, with these settings of its training changed."""
+        from runners.gpu.estimate import estimate, kind_of
+
+        train = trial.shared.train.model_copy(update=changed)
+        settings = trial.settings.model_copy(update={"train": train, "dataset": self.overview.trials[0].shared.dataset})
+        same = digest([speed_of(settings), kind_of(trial.shared), astuple(shapes)])
         if same not in self._footprints:
             self._footprints[same] = estimate(settings, shapes, self.places)
         return self._footprints[same]
 
-    def _helps(self, settings: TrialSettings, shapes: "Shapes") -> dict[str, float]:
+    def _helps(self, trial: Trial, shapes: "Shapes") -> dict[str, float]:
         """What makes a trial fit, with its bytes: half precision; a smaller batch, or replicas that share the batch."""
+        from runners.gpu.estimate import kind_of
 
         def size(**changed: Any) -> float:
-            train = settings.train.model_copy(update=changed)
-            return CONTEXT + self._footprint(settings.model_copy(update={"train": train}), shapes).reserved
+            return CONTEXT + self._footprint(trial, shapes, **changed).reserved
 
         def fits(taken: float) -> bool:
             return taken <= self.card.bytes - RESERVED
 
-        found, batch = dict[str, float](), settings.train.batch_size
-        if settings.train.precision != "bf16" and fits(half := size(precision="bf16")):
+        shared, kind = trial.shared, kind_of(trial.shared)
+        found, batch = dict[str, float](), shared.train.batch_size
+        alone = kind.offline or kind.meta or shared.model.fusion.kind != "none"
+        if shared.train.precision != "bf16" and fits(half := size(precision="bf16")):
             found["train.precision=bf16"] = half
         whole, part = size(), size(batch_size=max(2, batch // 2))
         for parts in SMALLER:
             taken = whole - 2 * (whole - part) * (1 - 1 / parts)  # what a batch takes grows with its pairs
             if batch // parts >= 2 and fits(taken):
-                found[f"train.batch_size={batch // parts}, or resources.replicas={parts} (each)"] = taken
+                others = "" if alone else f", or resources.replicas={parts} (each)"
+                found[f"train.batch_size={batch // parts}{others}"] = taken
                 break
         return found
 
-    def _seconds(self, trials: Sequence[Trial], footprint: "Footprint", steps: int) -> Span:
+    def _seconds(self, trials: Sequence[Trial], footprint: "Footprint") -> Span:
         """Steps, a validation after every epoch, and a test of every trial."""
-        shared, tf32 = trials[0].shared, trials[0].shared.train.tf32
+        from runners.gpu.estimate_evaluation import pairs_ranked_anew
+        from runners.training.inputs import protocols_of
+
+        shared, settings = trials[0].shared, trials[0].settings
         sizes, epochs = self.overview.data.sizes(shared), sum(trial.epochs for trial in trials)
 
-        def evaluation(images: int, captions: int) -> Span:
-            work = ((footprint.image, images), (footprint.text, captions), (footprint.score, images * captions))
-            return sum((Span(*self.card.seconds(part, tf32=tf32)) * count for part, count in work), Span(0, 0))
+        def seconds(work: "Work") -> Span:
+            return Span(*self.card.seconds(work, tf32=shared.train.tf32))
 
-        total = Span(*self.card.seconds(footprint.step, tf32=tf32)) * steps
+        def embedded(images: int, captions: int) -> Span:
+            return seconds(footprint.image) * images + seconds(footprint.text) * captions
+
+        left = [self._left(trial) for trial in trials]
+        others = (epoch_steps(self.overview, shared) or 0) * (shared.train.epochs - shared.train.warmup_epochs)
+        warming = sum(max(0, own - others) for own in left)
+        total = seconds(footprint.step) * (sum(left) - warming) + seconds(footprint.warming) * warming
         if not sizes:
             return total
-        images, captions = sizes["val"]
+        (images, captions), test = sizes["val"], sizes["test"]
         few = min(images, shared.dataset.val_images or images)
-        return total + evaluation(few, captions * few // images) * epochs + evaluation(*sizes["test"]) * len(trials)
+        part = captions * few // images
+        validation = embedded(few, part) + seconds(footprint.score) * (few * part)
+        folds = [protocol(name).fold for name in protocols_of(settings)]
+        scored = sum(test[0] * test[1] * min(1.0, (fold or test[0]) / test[0]) for fold in folds)
+        tested = embedded(*test) + seconds(footprint.score) * scored
+        if footprint.anew:
+            least, most = pairs_ranked_anew(settings, *test, folds)
+            pair = seconds(footprint.anew)
+            tested += embedded(*test) + Span(pair.least * least, pair.most * most)
+        return total + validation * epochs + tested * len(trials)
+
+    def _ranking(self, trials: Sequence[Trial]) -> tuple[int, Span | None]:
+        """Bytes of ranking the training split for offline negatives, and seconds of all rankings not counted yet."""
+        from runners.gpu.estimate_evaluation import ranking
+
+        rankers = {trial.ranker for trial in trials if trial.ranker}
+        ranker = next((trial for trial in self.overview.trials if trial.id in rankers), None)
+        sizes = self.overview.data.sizes(trials[0].shared)
+        if ranker is None or not sizes:
+            return 0, None
+        shapes, _ = self._shapes(ranker.shared)
+        size, work = ranking(ranker.settings, shapes, self.places, sizes["train"])
+        features = self.overview.home.features
+        new = {name for name in rankers - self._ranked if not any(features.glob(f"negatives-{name}-*"))}
+        self._ranked |= new
+        known = new and self.card.bandwidth
+        return size, (Span(*self.card.seconds(work, tf32=ranker.shared.train.tf32)) * len(new) if known else None)
 
     def _views(self, shared: Shared) -> Span | None:
         """Seconds of a frozen backbone; None: there is none, or another recipe counts it."""
@@ -265,7 +325,7 @@ class _OnCard:
         return Span(*self.card.seconds(self._network(network)[0])) * views
 
     def _network(self, network: BackboneSettings) -> tuple["Work", tuple[int, ...]]:
-        from runners.gpu.estimate import of_features
+        from runners.gpu.architectures import of_features
 
         if network not in self._networks:
             self._networks[network] = of_features(network, self.places)
@@ -275,11 +335,11 @@ class _OnCard:
         """What a model reads of a data set, and what of it was assumed: what lies here, else what was published."""
         from retrieval.data import opening
         from retrieval.words import text_readers
-        from runners.gpu.estimate import Shapes, text_width
+        from runners.gpu.architectures import text_width
+        from runners.gpu.fake_inputs import Shapes
 
         data, image, text = shared.dataset, shared.model.image, shared.model.text
-        root, sizes = self.overview.grid.root(data.name), self.overview.data.sizes(shared)
-        images = max((count for split, (count, _) in sizes.items() if split != "train"), default=1000)
+        root = self.overview.grid.root(data.name)
         here = root is not None or catalog.described(data.name).embedded
         typical, longest, words = float(TYPICAL), LONGEST, WORDS.get(data.name, 10_000)
         assumed = [] if here else [f"captions of {TYPICAL} words, at most {LONGEST}"]
@@ -311,7 +371,7 @@ class _OnCard:
             assumed.append(f"features of {' x '.join(map(str, shape))} values an image")
         where = f"{data.name} is not here (--root): assumed {' and '.join(assumed)}" if assumed else ""
         longest = min(longest, data.max_words + 2)
-        return Shapes(shape, words, round(typical), longest, images, given), where
+        return Shapes(shape, words, round(typical), longest, *self._largest, given), where
 
 
 def reads_regions(model: ModelSettings) -> bool:

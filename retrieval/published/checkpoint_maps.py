@@ -19,8 +19,8 @@ from grid.errors import UserError, several, unknown
 from grid.listed import toml, toml_names
 from grid.settings import DatasetSettings, ObjectiveSettings, TrialSettings
 from grid.settings.base import Settings
-from grid.settings.encoders import Pretrained
 from grid.settings.model import ModelSettings
+from grid.settings.pretrained_networks import Pretrained
 from retrieval.data.precomp_files import SHORT
 from retrieval.encoders.pretrained import Places, locate
 from retrieval.model import Vse

@@ -6,11 +6,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from grid.settings.encoders import BackboneSettings, Pretrained
+from grid.settings.image_encoders import BackboneSettings
 from grid.settings.model import ModelSettings
+from grid.settings.pretrained_networks import Pretrained
 from retrieval.encoders.text import text_network, width_of
 from retrieval.encoders.vision import Vision
-from runners.gpu.estimate import as_resnext, from_architecture
+from runners.gpu.architectures import as_resnext, from_architecture
 from runners.training.learner import MODELS
 
 _LATER = "The record of a trial has the number of its weights: goalgrid table GRID --metric parameters."

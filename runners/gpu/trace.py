@@ -46,6 +46,12 @@ class Work:
         parts = {kind: [(a * factor, b * factor) for a, b in group] for kind, group in self.products.items()}
         return Work(parts, self.bytes * factor, self.launches * factor)
 
+    def __add__(self, other: "Work") -> "Work":
+        parts = {kind: list(group) for kind, group in self.products.items()}
+        for kind, group in other.products.items():
+            parts.setdefault(kind, []).extend(group)
+        return Work(parts, self.bytes + other.bytes, self.launches + other.launches)
+
     @property
     def flops(self) -> float:
         return sum(flops for group in self.products.values() for flops, _ in group)

@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from types import TracebackType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
@@ -12,15 +13,13 @@ from grid.errors import UserError
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.settings import TrialSettings
+from retrieval import rerank
 from runners.gpu.allocator import CachingAllocator
+from runners.gpu.architectures import from_architecture, learner_of, without_weights
 from runners.gpu.cards import CARDS, card
-from runners.gpu.estimate import (
-    Shapes,
-    from_architecture,
-    learner_of,
-    rehearse,
-    without_weights,
-)
+from runners.gpu.estimate import rehearse
+from runners.gpu.estimate_evaluation import pairs_ranked_anew
+from runners.gpu.fake_inputs import Shapes
 from runners.gpu.memory_probe import heavy
 from runners.gpu.trace import Trace, Work, without_data
 from runners.training.learner import Learner
@@ -29,7 +28,7 @@ MB = 2**20
 
 
 def settings_of(recipe: str, *overrides: str) -> TrialSettings:
-    words = (f'recipes=["{recipe}"]', 'objectives=["con_con"]', "seeds=[0]", *overrides)
+    words = (f'recipes=["{recipe}"]', "objectives=con_con", "seeds=[0]", *overrides)
     trials = trials_of(expand(load("selhn-table2", words)))
     return next(trial.settings for trial in trials if trial.shared.recipe == recipe)
 
@@ -104,6 +103,12 @@ MORE = {
     "sgr": (REGIONS, 1.2),
     "xvlm-tiny": (Shapes((3, 32, 32), 500, 8, 16, 0), 1.2),
 }
+OBJECTIVES = {
+    "aoq": ("fc-gru", VECTORS, 1.2, 'train.ranker="fc-bow"'),
+    "ncr": ("fc-bow", VECTORS, 1.05, "model.networks=twins", "train.warmup_epochs=1"),
+    "meta-spn": ("fc-bow", VECTORS, 1.05),
+}
+"""Objectives that read more than a batch of pairs, or that train two networks."""
 
 
 @pytest.mark.parametrize("recipe", [*FAMILIES, *(pytest.param(name, marks=pytest.mark.slow) for name in MORE)])
@@ -111,6 +116,33 @@ def test_an_estimate_is_close_to_the_real_peak(recipe: str) -> None:
     shapes, above = {**FAMILIES, **MORE}[recipe]
     settings = settings_of(recipe, *SMALL)
     assert 0.97 <= estimated_peak(settings, shapes) / real_peak(settings, shapes) <= above
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_an_estimate_counts_what_an_objective_reads_beside_its_batch(objective: str) -> None:
+    recipe, shapes, above, *overrides = OBJECTIVES[objective]
+    settings = settings_of(recipe, *SMALL, f"objectives={objective}", *overrides)
+    estimated, real = estimated_peak(settings, shapes), real_peak(settings, shapes)
+    assert 0.97 <= estimated / real <= above
+    assert estimated > 1.2 * estimated_peak(settings_of(recipe, *SMALL), shapes)
+
+
+def test_pairs_that_a_fusion_encoder_ranks_lie_between_the_counts() -> None:
+    settings = settings_of("xvlm-tiny", "model.fusion.candidates=10")
+    random, (images, texts) = np.random.default_rng(0), (80, 400)
+    owners = np.repeat(np.arange(images), 5)
+    picture = torch.from_numpy(random.normal(size=(images, 8)))
+    caption = picture[owners] + torch.from_numpy(random.normal(size=(texts, 8)))
+    for folds in [None], [20], [None, 20]:
+        listed = [rerank.folds_of(picture, caption, owners, 10, fold) for fold in folds]
+        keys = [
+            rows[image] * texts + columns[text]
+            for way in listed
+            for own, rows, columns in way
+            for image, text in [np.divmod(own.pairs(len(columns)), len(columns))]
+        ]
+        least, most = pairs_ranked_anew(settings, images, texts, folds)
+        assert least <= len(np.unique(np.concatenate(keys))) <= most
 
 
 @pytest.mark.slow

@@ -1,0 +1,143 @@
+"""Memory and work beside training: a test, its second stage by a fusion encoder, the ranking of a training split."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from grid.settings import TrialSettings
+from grid.settings.fusion import XvlmFusionSettings
+from retrieval import offline_negatives, rerank
+from retrieval.encoders.pretrained import Places
+from retrieval.scorers.sets import Sets
+from runners.gpu.architectures import from_architecture, learner_of, without_weights
+from runners.gpu.fake_inputs import Shapes, around, captions, images
+from runners.gpu.trace import Trace, Unfilled, Work, without_data
+from runners.training.embedding import EMBED_BATCH, TILE
+from runners.training.learner import Learner, precision
+
+
+def evaluation(
+    learner: Learner, shapes: Shapes, mode: AbstractContextManager[Any], trace: Trace
+) -> tuple[Work, Work, Work]:
+    """The work of embedding an image, of embedding a caption, and of scoring a pair; the whole split is held."""
+    model, count = learner.model.eval(), _at_once(learner, shapes)
+    given = images(shapes, count, mode, trace)
+    tokens = captions(shapes, around(shapes.typical, EMBED_BATCH), mode, trace)
+    with torch.no_grad(), mode:
+        with trace, precision(learner.settings, torch.device("cpu")):
+            trace.begin()
+            image = model.embed_images(given)
+            of_image = trace.work * (1 / count)
+            trace.begin()
+            text = model.embed_texts(*tokens)
+            of_text = trace.work * (1 / EMBED_BATCH)
+        vectors = image.vectors if isinstance(image, Sets) else image
+        size = vectors[0].numel() * vectors.element_size()
+        held = [size * shapes.images, *([size * shapes.texts] if isinstance(image, Tensor) else [])]
+        several = [trace.allocator.allocate(each) for each in held for _ in range(2)]  # parts, and all joined
+        with trace:
+            trace.begin()
+            shown = image[: min(TILE, count)]
+            model.scores(shown, text)
+            of_pair = trace.work * (1 / (len(shown) * EMBED_BATCH))
+        for block in several:
+            trace.allocator.release(block)
+    return of_image, of_text, of_pair
+
+
+def second_stage(learner: Learner, shapes: Shapes, mode: AbstractContextManager[Any], trace: Trace) -> Work | None:
+    """The work of ranking a pair anew by the fusion encoder, beside embedding all a second time; None: there is none.
+
+    The states of all captions are held, without padding.
+    """
+    fusion, encoders = learner.model.fusion, learner.model
+    if fusion is None:
+        return None
+    given: Any = encoders
+    pixels = images(shapes, 1, mode, trace)
+    least, _ = pairs_ranked_anew(learner.settings, shapes.images, shapes.texts, [None])
+    lengths = np.sort(around(shapes.typical, max(1, round(least / max(1, shapes.images)))))
+    with torch.no_grad(), mode, trace, precision(learner.settings, torch.device("cpu")):
+        tokens = given.image.tokens(pixels)
+        states = given.text.states(*captions(shapes, around(shapes.typical, 2), mode, trace))
+        width, size = states.shape[-1], states.element_size()
+        of_split = shapes.texts * shapes.typical * width * size
+        several = [trace.allocator.allocate(of_split) for _ in range(2)]  # parts, and all joined
+        trace.allocator.release(several.pop())
+        packed = states.new_empty(int(lengths.sum()), width)
+        trace.begin()
+        held = rerank.PackedStates(packed, lengths, np.arange(len(lengths)))
+        rerank.scores_of_image(fusion, held, tokens, held.place)
+        trace.allocator.release(several.pop())
+    return trace.work * (1 / len(lengths))
+
+
+def pairs_ranked_anew(
+    settings: TrialSettings, images: int, texts: int, folds: Sequence[int | None]
+) -> tuple[float, float]:
+    """Least and most pairs of a test that the fusion encoder ranks: each query's candidates, each pair once.
+
+    Least: a caption that an image lists lists that image, too. Most: none does. Folds hold images alike or not, and the
+    captions of each.
+
+    Args:
+        folds: images of a fold, for each protocol; None: the split as a whole.
+    """
+    fusion = settings.model.fusion
+    k = fusion.candidates if isinstance(fusion, XvlmFusionSettings) else 0
+
+    def within(fold: int) -> tuple[float, float]:
+        of_images, of_texts = fold * min(k, texts * fold / images), texts * fold / images * min(k, fold)
+        whole = fold * texts * fold / images
+        return images / fold * max(of_images, of_texts), images / fold * min(whole, of_images + of_texts)
+
+    sizes = sorted({min(fold or images, images) for fold in folds})
+    least, most = within(sizes[0])
+    for smaller, fold in pairwise(sizes):
+        new, further = 1 - smaller / fold, within(fold)  # all pairs within a smaller fold are listed there
+        least, most = least + new * (further[0] - texts), most + new * further[1]
+    return least, most
+
+
+def ranking(settings: TrialSettings, shapes: Shapes, places: Places, split: tuple[int, int]) -> tuple[int, Work]:
+    """Bytes and work of a trained model that ranks a training split for offline negatives.
+
+    Args:
+        split: its images and captions.
+    """
+    parts = {name: from_architecture(getattr(settings.model, name), places) for name in ("image", "text")}
+    settings = settings.model_copy(update={"model": settings.model.model_copy(update=parts)})
+    with Unfilled():
+        learner = learner_of(settings, shapes, places)
+    with without_data() as mode:
+        trace = Trace()
+        without_weights(learner, mode, trace)
+        of_image, of_text, _ = evaluation(learner, shapes, mode, trace)
+        several = [trace.allocator.allocate(4 * count * settings.model.dim) for count in (*split, *split)]
+        for block in several[:2]:  # what was embedded in parts is joined by now
+            trace.allocator.release(block)
+        work = of_image * split[0] + of_text * split[1]
+        for (anchors, others), most in (split, offline_negatives.CAPTIONS), (split[::-1], offline_negatives.IMAGES):
+            work += _search(anchors, others, min(most, others - 1), settings.model.dim, mode, trace)
+    return trace.allocator.most_reserved, work
+
+
+def _search(anchors: int, others: int, most: int, width: int, mode: AbstractContextManager[Any], trace: Trace) -> Work:
+    """The work of finding the candidates of all anchors, from the work of a block."""
+    rows = min(anchors, max(1, offline_negatives.SCORES // others))
+    with mode:
+        vectors, owners = (torch.empty(rows, width), torch.empty(others, width)), torch.zeros(others)
+        with trace:
+            trace.begin()
+            offline_negatives.most_similar(*vectors, owners[:rows], owners, most)
+    return trace.work * (anchors / rows)
+
+
+def _at_once(learner: Learner, shapes: Shapes) -> int:
+    """Images that an evaluation embeds at a time."""
+    return learner.settings.train.batch_size if len(shapes.image) == 3 else EMBED_BATCH

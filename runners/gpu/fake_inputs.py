@@ -1,0 +1,102 @@
+"""Images and captions that have shapes and no content: what a model reads where no data need to be."""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from grid.objectives import reads_offline
+from grid.settings import TrialSettings
+from retrieval.data.content import Content
+from retrieval.encoders.pretrained import Places
+from retrieval.offline_negatives import OfflineNegatives
+from retrieval.splits.pairs import WHOLE, Pairs, Split
+from retrieval.words.tokens import Tokens
+from runners.gpu.trace import Trace
+from runners.training.inputs import Inputs
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """What a model reads of a data set.
+
+    Args:
+        image: shape of an image as the model reads it.
+        words: indices that captions are made of, or width of their features.
+        typical, longest: words or pieces of a caption: the mean, and the mean of the batch of the longest captions.
+        images, texts: of the largest split that is evaluated.
+        captions: what training reads of them: indices, or features of a frozen network, as its `output` says.
+    """
+
+    image: tuple[int, ...]
+    words: int
+    typical: int
+    longest: int
+    images: int
+    texts: int = 0
+    captions: Literal["indices", "states", "projected"] = "indices"
+
+
+class Blank:
+    """Images of this shape, without content."""
+
+    def __init__(self, shape: tuple[int, ...], count: int) -> None:
+        self.shape, self.count = shape, count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def gather(self, rows: np.ndarray, draw: int | None = None, part: slice = WHOLE) -> Tensor:
+        raise NotImplementedError("images without content are never read")
+
+
+class Indices:
+    """A reader of captions that has a size alone."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def inputs(shapes: Shapes, settings: TrialSettings, places: Places) -> Inputs:
+    """A data set of these shapes, with offline negatives if the objective reads them."""
+    batch, reader = settings.train.batch_size, Indices(shapes.words)
+    split = Split(Blank(shapes.image, batch), [""] * batch, np.arange(batch))
+    tokens = Tokens(torch.ones(batch, 1, dtype=torch.int64), torch.ones(batch, dtype=torch.int64))
+    none = np.zeros((batch, 1), dtype=np.int32)
+    offline = OfflineNegatives(none, none, split.image_of_text, "") if reads_offline(settings.objective.name) else None
+    pairs, device, content = Pairs(split, split, split), torch.device("cpu"), Content("", "", ())
+    given: Any = reader
+    return Inputs(pairs, given, {"train": tokens}, device, places, content, offline)
+
+
+def around(length: int, count: int) -> np.ndarray:
+    """Lengths between 0.7 and 1.3 times the given one."""
+    return np.linspace(0.7 * length, 1.3 * length, count).round().astype(np.int64).clip(min=1)
+
+
+def images(shapes: Shapes, count: int, mode: AbstractContextManager[Any], trace: Trace) -> Tensor:
+    """So many images on the device."""
+    with mode:
+        found = torch.zeros((count, *shapes.image), dtype=torch.uint8 if len(shapes.image) == 3 else torch.float32)
+    trace.hold(found)
+    return found
+
+
+def captions(
+    shapes: Shapes, lengths: np.ndarray, mode: AbstractContextManager[Any], trace: Trace
+) -> tuple[Tensor, Tensor]:
+    """Indices or features without values, and real lengths: the host decides by them."""
+    count, longest, width = len(lengths), int(lengths.max()), shapes.words
+    shape = {"indices": (count, longest), "states": (count, longest, width), "projected": (count, width)}
+    with mode:
+        texts = torch.zeros(
+            shape[shapes.captions], dtype=torch.int64 if shapes.captions == "indices" else torch.float16
+        )
+    trace.hold(texts)
+    return texts, torch.from_numpy(lengths)
