@@ -21,7 +21,7 @@ from runners.gpu.estimate import rehearse
 from runners.gpu.estimate_evaluation import pairs_ranked_anew
 from runners.gpu.fake_inputs import Shapes
 from runners.gpu.memory_probe import heavy
-from runners.gpu.trace import Trace, Work, without_data
+from runners.gpu.trace import Trace, Unfilled, Work, without_data
 from runners.training.learner import Learner
 
 MB = 2**20
@@ -150,6 +150,14 @@ def test_pairs_that_a_fusion_encoder_ranks_lie_between_the_counts() -> None:
 def test_an_estimate_holds_at_the_published_size_of_a_backbone(recipe: str) -> None:
     settings, shapes = settings_of(recipe, "train.batch_size=8"), Shapes((3, 224, 224), 8481, 12, 40, 0)
     assert 0.97 <= estimated_peak(settings, shapes) / real_peak(settings, shapes) <= 1.05
+
+
+def test_first_weights_that_are_not_drawn_are_never_drawn_anew() -> None:
+    """Memory that was used before holds anything."""
+    weights = torch.full((300, 300), 9.0)
+    with Unfilled():
+        torch.nn.init.trunc_normal_(weights, std=0.02)
+    assert bool((weights == 9).all())
 
 
 def test_the_allocator_cuts_segments_and_joins_what_is_free() -> None:
