@@ -28,12 +28,13 @@ sys.path[0] = str(device.ROOT)
 import objectives as losses  # noqa: E402
 from goalgrid.showing import evaluated  # noqa: E402
 from grid.expansion import expand, trials_of  # noqa: E402
-from grid.gridfile import load  # noqa: E402
+from grid.gridfile import Grid, load  # noqa: E402
 from grid.objectives import OBJECTIVES  # noqa: E402
 from grid.objectives.parameters import VARIANTS  # noqa: E402
 from grid.settings import TrialSettings  # noqa: E402
 from grid.settings.poolings import PoolingSettings  # noqa: E402
 from grid.store.home import Home, TrialFolder  # noqa: E402
+from grid.store.saved_grid import save_grid  # noqa: E402
 from results.records import record  # noqa: E402
 from retrieval.encoders.pooling import POOLING, pooling  # noqa: E402
 from runners.gpu import memory_probe  # noqa: E402
@@ -65,10 +66,15 @@ PIXELS = {"cnn": 16, "vsepp-r152": 32, "vsepp-vit": 64, "vse-inf-wsl": 32, "vse-
 
 def settings_of(recipe: str, root: str = "", *more: str) -> TrialSettings:
     """A small trial of a recipe, on the embedded data, or on data with features in the folder `root`."""
+    return trials_of(expand(grid_of(recipe, root, *more)))[-1].settings
+
+
+def grid_of(recipe: str, root: str = "", *more: str) -> Grid:
+    """The grid of `settings_of`."""
     side = [f"model.image.size={size}" for name, size in PIXELS.items() if recipe.startswith(name)]
     side += ["model.dim=64"] if recipe.startswith("clip-zero-shot") else []  # it has no head
     data = [f'data.few.root="{root}"', 'datasets=["few"]', "train.batch_size=50"] if root else []
-    return trials_of(expand(load("demo", [f'recipes=["{recipe}"]', *SMALL, *side, *data, *more])))[-1].settings
+    return load("demo", [f'recipes=["{recipe}"]', "name=demo", *SMALL, *side, *data, *more])
 
 
 def read(value: torch.Tensor) -> float:
@@ -210,17 +216,27 @@ def resumed(name: str) -> dict[str, Any]:
         return {"differ": differ, "weights": len(first), "restoring": device.Memory.peak - before}
 
 
-def trial(name: str) -> dict[str, Any]:
-    """A trial to its record, and `goalgrid evaluate --embeddings` of it, beside its best weights on the CPU."""
+def trial(name: str, folder: str = "") -> dict[str, Any]:
+    """A trial to its record, and `goalgrid evaluate --embeddings` of it, beside its best weights on the CPU.
+
+    Args:
+        folder: where the runs folders `gpu` and `cpu` stay, in which each device has trained the trial.
+    """
     with tempfile.TemporaryDirectory() as scratch:
-        home = Home(Path(scratch))
-        it, machine = home.trial("trial"), Machine(gpu=True, features=home.features)
-        short = SHORTER.get(name, ("train.epochs=1", "train.batch_size=1000"))
+        grid = grid_of(name, "", *SHORTER.get(name, ("train.epochs=1", "train.batch_size=1000")))
+        (planned,) = trials = trials_of(expand(grid))
+        for kind in ("cpu", "gpu") if folder else ():
+            save_grid(grid, trials, Home(Path(folder) / kind))
+        if folder:
+            own = Home(Path(folder) / "cpu")
+            run_trial(planned.settings, own.trial(planned.id), lambda event: None, Machine(features=own.features))
+        home = Home(Path(folder or scratch) / "gpu")
+        it, machine = home.trial(planned.id), Machine(gpu=True, features=home.features)
         with device.Present():
-            state = run_trial(settings_of(name, "", *short), it, lambda event: None, machine)
+            state = run_trial(planned.settings, it, lambda event: None, machine)
             if not it.record.exists():
                 return {"state": state, "why": it.reason()}
-            again = evaluated.own("trial", home, evaluated.Wanted())
+            again = evaluated.own(planned.id, home, evaluated.Wanted())
             again.save(home.path / "there.npz")
         noted = json.loads(it.environment.read_text())
         here = (

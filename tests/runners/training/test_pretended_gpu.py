@@ -12,15 +12,19 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from grid import catalog
-from tests.conftest import ROOT
+from grid.store.home import Home
+from results.export.export_folder import results as exported
+from tests.conftest import ROOT, Goalgrid
 from tests.retrieval.video import made
 
 FOLDER = ROOT / "tests" / "pretended_gpu"
-SHORT = ("objectives", "poolings", "recipe:cnn-gru", "trial:cnn-gru")
-"""What the fast tests read, from one process."""
+SHORT = ("objectives", "poolings", "recipe:cnn-gru")
+"""What the fast tests read, from one process, beside a trial on both devices."""
 ENSEMBLES = ("bfan-tiny", "scan-tiny", "sgraf-tiny", "vse-2ad-rgp-tiny")
 """They train nothing."""
 UNTRAINED = "clip-zero-shot-tiny"
@@ -59,8 +63,15 @@ def rehearsed() -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def short(rehearsed: Callable[..., dict[str, Any]]) -> dict[str, Any]:
-    return rehearsed(*SHORT)
+def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the runs folders `cpu` and `gpu`, of the same trial."""
+    return tmp_path_factory.mktemp("both")
+
+
+@pytest.fixture(scope="module")
+def short(rehearsed: Callable[..., dict[str, Any]], both: Path) -> dict[str, Any]:
+    *found, (_, trial) = rehearsed(*SHORT, f"trial:cnn-gru:{both}").items()
+    return {**dict(found), "trial": trial}
 
 
 def test_every_objective_equals_the_cpus_and_never_waits(short: dict[str, Any]) -> None:
@@ -128,10 +139,38 @@ def check_trial(trial: dict[str, Any]) -> None:
 
 
 def test_a_trial_and_its_evaluation_equal_the_cpus(short: dict[str, Any]) -> None:
-    trial = short["trial:cnn-gru"]
+    trial = short["trial"]
     check_trial(trial)
     assert trial["apart"].keys() >= {"images", "texts", "i2t_ranks", "t2i_ranks"}
     assert trial["tf32"] == [False, False]  # cuDNN's layers would compute in it
+
+
+OF_A_RUN = ("train_seconds", "environment", "finished_at")
+"""Columns of a record that say when and where a trial was trained."""
+
+
+def columns(home: Home, scratch: Path) -> dict[str, Any]:
+    """What `goalgrid export` writes of the trial's record, without what is of its run; the history by name."""
+    exported(home.grid("demo").ids(), home, scratch)
+    (row,) = pq.read_table(scratch).to_pylist()
+    logged = {entry["name"]: entry["value"] for entry in row.pop("history") if entry["name"] != "seconds"}
+    return {name: value for name, value in {**row, **logged}.items() if name not in OF_A_RUN}
+
+
+def test_exported_records_and_tables_equal_the_cpus(
+    short: dict[str, Any], both: Path, goalgrid: Goalgrid, tmp_path: Path
+) -> None:
+    assert short["trial"]["state"] == "done"
+    ours, expected = (columns(Home(both / kind), tmp_path / f"{kind}.parquet") for kind in ("gpu", "cpu"))
+    assert ours.keys() == expected.keys()
+    for name, value in expected.items():
+        if name.endswith("_ranks"):
+            np.testing.assert_allclose(ours[name], value, atol=1)
+        else:
+            assert ours[name] == (pytest.approx(value, rel=1e-3) if isinstance(value, float) else value), name
+    tables = [goalgrid("table", "demo", "--format", "csv", runs=both / kind) for kind in ("gpu", "cpu")]
+    assert [table.returncode for table in tables] == [0, 0]
+    assert tables[0].stdout == tables[1].stdout
 
 
 @pytest.mark.slow
