@@ -140,7 +140,9 @@ class DeviceCost:
         if self.seconds:
             price = (self.seconds * (self.hourly / 3600)).text(f"at {self.hourly:g} an hour") if self.hourly else ""
             told.append(f"in all {self.seconds.scaled(HOURS)} of one {self.card.name}{price and f', {price}'}")
-        if any("estimated" in (taken.memory, taken.hours) for taken in self.taken.values()):
+        if not self.card.bandwidth:
+            told.append(f"hours and cost need a GPU by its name: of {self.card.name} only the memory is known")
+        if any(taken.seconds and taken.hours == "estimated" for taken in self.taken.values()):
             told.append(
                 "estimated hours: from a GPU that never waits to one that waits for the start of every operation;"
             )

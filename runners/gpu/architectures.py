@@ -26,7 +26,12 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "openai-community/openai-gpt": {"model_type": "openai-gpt"},
     "google/vit-base-patch16-224": {"model_type": "vit"},
     "microsoft/resnet-152": {"model_type": "resnet", "depths": [3, 8, 36, 3]},
-    "butd/resnet-101": {"model_type": "resnet", "depths": [3, 4, 23, 3], "downsample_in_bottleneck": True},
+    "butd/resnet-101": {
+        "model_type": "resnet",
+        "depths": [3, 4, 23, 3],
+        "downsample_in_bottleneck": True,
+        "pools_without_margin": True,
+    },
     "timm/resnext101_32x8d.fb_wsl_ig1b_ft_in1k": {
         "model_type": "regnet",
         "embedding_size": 64,

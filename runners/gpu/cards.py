@@ -94,4 +94,6 @@ def card(name: str) -> Card:
     size = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(?:gb|gib|g)", name.lower())
     if size and float(size[1]) > 0:
         return Card(name, float(size[1]) * 15 / 16)
+    if sizes := [known for known in CARDS if known.startswith(f"{name.lower()}-")]:
+        raise UserError(f"--device {name!r} is sold with more than one memory. Give one of them: {', '.join(sizes)}.")
     raise UserError(unknown("GPU", name, list(CARDS), where="in --device", hint="Or give its memory: --device 24GB."))

@@ -321,6 +321,9 @@ class TestDevice:
         assert own["together"] > 10
         assert (own["seconds"], own["memory_from"]) == (None, "estimated")  # of memory alone, no rate is known
         assert own["bytes"] == rented["bytes"]
+        said = verb("plan", "flickr8k", *self.SMALL, *asked[0], "--hourly", "2", runs=Home(tmp_path)).stdout
+        assert "hours and cost need a GPU by its name: of 24GB only the memory is known" in said
+        assert "estimated hours" not in said
         assert rented["seconds"][0] < rented["seconds"][1]
         assert plans[1]["cost"] == [pytest.approx(seconds / 1800) for seconds in plans[1]["seconds"]]
         assert "assumed captions of 12 words" in own["assumed"]
