@@ -2,12 +2,10 @@
 
 from functools import partial
 
-import pytest
 import torch
 from torch import Tensor, nn
 
 import objectives
-from grid.errors import UserError
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.settings import TrialSettings
@@ -93,8 +91,3 @@ def test_half_of_the_validation_images_select_and_the_others_teach_weights() -> 
     learner._learn_weights(learner.weights, batch, batch.meta)
     assert any(not one.equal(weights[name]) for name, one in learner.weights.pairs.state_dict().items())
     assert all(one.equal(model[name]) for name, one in learner.model.state_dict().items())
-
-
-def test_twins_are_refused() -> None:
-    with pytest.raises(UserError, match=r"leave model\.networks at 'single'"):
-        MetaWeights(settings_of("model.networks=twins"), CPU)
