@@ -4,7 +4,7 @@ import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product, zip_longest
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from grid import catalog
 from grid.errors import UserError, several, unknown
@@ -96,7 +96,7 @@ def expand(grid: Grid) -> list[Cell]:
     cells: list[Cell] = []
     recipes = list(dict.fromkeys(name for recipe in grid.recipes for name in catalog.lineage(recipe)))
     parents = {parent for name in recipes for parent in catalog.recipe(name).parents}
-    begun: dict[tuple[Any, ...], tuple[Trial, ...]] = {}
+    begun: dict[tuple[str, str, str, Point], tuple[Trial, ...]] = {}
     points = [tuple(zip(grid.sweep, values, strict=True)) for values in product(*grid.sweep.values())]
     resolver, excluded = Resolver(grid), _Excluded(grid, recipes)
     rankers = _Rankers(grid, resolver, cells)
@@ -116,17 +116,14 @@ def expand(grid: Grid) -> list[Cell]:
                 resolver.problems[f"exclude leaves out {parent}, from which {recipe} starts; exclude that, too"] = None
             continue  # or a parent's settings do not fit together, which is among the problems
         place = dataset, recipe, name, point
-        if place in rankers.trials:
-            trials = rankers.trials[place]
-            if recipe in parents:
-                begun[dataset, recipe, name, point] = trials
-            continue
-        ranking = rankers.of(dataset, recipe, point, common, objective.settings) if len(before) < 2 else ()
-        trials = _trials(common, recipe, objective, grid.seeds, before, ranking)
-        rankers.keep(place, trials)
+        trials = rankers.trials.get(place)
+        if trials is None:
+            ranking = rankers.of(dataset, recipe, point, common, objective.settings) if len(before) < 2 else ()
+            trials = _trials(common, recipe, objective, grid.seeds, before, ranking)
+            rankers.keep(place, trials)
+            cells.append(Cell(*place, trials))
         if recipe in parents:
-            begun[dataset, recipe, name, point] = trials
-        cells.append(Cell(dataset, recipe, name, point, trials))
+            begun[place] = trials
     if problems := [*excluded.problems(), *resolver.problems] or resolver.unread():
         raise several(f"grid {grid.name!r}", problems)
     return cells
