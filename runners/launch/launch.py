@@ -3,7 +3,7 @@
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -124,7 +124,7 @@ class Launch:
                 interrupts.soften()
                 display.phase("starting the first worker")
                 with Watchdog(self.home, 60 * grid.reliability.stall_minutes, driver.kill) as watchdog:
-                    report = partial(_pass_on, set[str](), display, watchdog, mirrors, self.notify, self.home)
+                    report = _PassedOn(self.home, display, watchdog, mirrors, self.notify)
                     _rounds(driver, jobs, report, stop, grid.resources.concurrency)
         finally:
             for mirror in mirrors:
@@ -154,26 +154,28 @@ class Launch:
         self.console.print(f"warning: {message}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _pass_on(
-    held: set[str],
-    display: Display,
-    watchdog: Watchdog,
-    mirrors: Sequence[Mirror],
-    notify: Notify | None,
-    home: Home,
-    event: Event,
-) -> None:
-    """Pass an event on to all who want it; that another process holds a trial is said once."""
-    if event.kind == "busy":
-        if event.trial_id in held:
-            return
-        held.add(event.trial_id)
-    display(event)
-    watchdog.note(event)
-    if notify and event.kind == "failed":
-        notify.failed(f"{event.trial_id}: {event.message}", display.board.sums())
-    for mirror in mirrors if event.kind != "step" else ():
-        mirror.sync(home.trial(event.trial_id))
+@dataclass(frozen=True)
+class _PassedOn:
+    """Passes an event on to all who want it; that another process holds a trial is said once."""
+
+    home: Home
+    display: Display
+    watchdog: Watchdog
+    mirrors: Sequence[Mirror]
+    notify: Notify | None
+    busy: set[str] = field(default_factory=set)
+
+    def __call__(self, event: Event) -> None:
+        if event.kind == "busy":
+            if event.trial_id in self.busy:
+                return
+            self.busy.add(event.trial_id)
+        self.display(event)
+        self.watchdog.note(event)
+        if self.notify and event.kind == "failed":
+            self.notify.failed(f"{event.trial_id}: {event.message}", self.display.board.sums())
+        for mirror in self.mirrors if event.kind != "step" else ():
+            mirror.sync(self.home.trial(event.trial_id))
 
 
 def _rounds(driver: Driver, jobs: Sequence[Job], report: Listener, stop: Stop, limit: int | None) -> None:

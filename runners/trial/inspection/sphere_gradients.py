@@ -113,7 +113,7 @@ def measured(loaded: LoadedModel) -> dict[str, float]:
     if learner.learnt().keys() - learnt.keys():
         raise UserError(
             f"objective {settings.objective.name!r} learns values of its own, which this trial's best.ckpt does not "
-            "hold: an older goalgrid trained it. Train it anew: goalgrid run GRID --force --only FILTER."
+            "hold: an older version trained it. Train it anew: goalgrid run GRID --force --only FILTER."
         )
     learner.load_learnt(learnt)
     if learner.weights is not None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from grid.settings.encoders import RANDOM
 from torch.profiler import ProfilerActivity, profile
 
 from grid import catalog
@@ -15,7 +16,6 @@ from grid.errors import UserError
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.settings import TrialSettings
-from grid.settings.encoders import RANDOM
 from retrieval import rerank
 from runners.gpu.allocator import CachingAllocator
 from runners.gpu.architectures import ARCHITECTURES, from_architecture, learner_of, without_weights

@@ -79,5 +79,5 @@ def test_the_gradient_has_the_values_that_the_objective_learnt(name: str, tmp_pa
     found, before = (measured(LoadedModel(trainer.model, settings, inputs, learnt)) for learnt in (now, first))
     assert found["delta_s"] == before["delta_s"]
     assert found["anchor"] != before["anchor"]
-    with pytest.raises(UserError, match=f"objective '{name}' learns .* best.ckpt does not hold: an older goalgrid"):
+    with pytest.raises(UserError, match=f"objective '{name}' learns .* best.ckpt does not hold: an older version"):
         measured(LoadedModel(trainer.model, settings, inputs))
