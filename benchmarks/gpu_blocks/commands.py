@@ -1,28 +1,17 @@
-"""Blocks of `gpu.py`: trainings that are cut off, that fail, that share a GPU, and a whole grid, as a user runs it."""
+"""Blocks of `gpu.py`: whole grids, by goalgrid's own commands, one with failures on purpose."""
 
 import json
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import measuring
 import torch
 
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.settings import TrialSettings
-from grid.store.home import Home, TrialFolder
+from grid.store.home import Home
 from runners.gpu.cards import CARDS
-from runners.training.inputs import Inputs, prepare
-from runners.training.machine import Machine
-from runners.training.progress import Cadence
-from runners.training.replicas import Replicas
-from runners.training.trainer import Hooks, Preempted, Trainer
-
-Weights = dict[str, torch.Tensor]
 
 FAULTS = '''
 import os
@@ -70,6 +59,7 @@ seeds = [0]
 
 [set]
 """
+
 SHORTER = """
 "train.epochs" = 1
 "train.batch_size" = 1000
@@ -77,41 +67,6 @@ SHORTER = """
 "model.text.word_dim" = 32
 """
 """So that a CPU trains the grid in minutes."""
-
-
-def apart(one: Weights, other: Weights) -> float:
-    """The largest difference between two models' weights."""
-    return max(float((one[key] - other[key]).abs().max()) for key in one)
-
-
-def weights_of(trainer: Trainer) -> Weights:
-    return {key: value.float().cpu() for key, value in trainer.model.weights().items()}
-
-
-def trained(settings: TrialSettings, inputs: Inputs, *, cut: bool = False) -> Weights:
-    """The weights after a whole training, or after one that is asked to end in the middle of an epoch and goes on."""
-    with tempfile.TemporaryDirectory() as name:
-        trainer = Trainer(settings, inputs, TrialFolder(Path(name)), cadence=Cadence(steps=1))
-        if cut:
-            ending = Hooks(beat=lambda step: step == 3)
-            with suppress(Preempted):
-                Trainer(settings, inputs, TrialFolder(Path(name)), hooks=ending, cadence=Cadence(steps=1)).fit()
-        trainer.fit()
-        return weights_of(trainer)
-
-
-def repeat_rows(settings: TrialSettings, inputs: Inputs) -> list[str]:
-    """Two equal trainings of an epoch."""
-    spread = apart(trained(settings, inputs), trained(settings, inputs))
-    return [measuring.row("two equal trainings", f"weights at most {spread:.1e} apart", limit="0, as on a CPU")]
-
-
-def resume_rows(settings: TrialSettings, inputs: Inputs) -> list[str]:
-    """A training that is cut off in mid-epoch and goes on, beside two that are not cut off."""
-    whole, again, cut = (trained(settings, inputs, cut=late) for late in (False, False, True))
-    ours, spread = apart(whole, cut), apart(whole, again)
-    said = f"weights at most {spread:.1e} apart: two that are not cut off"
-    return [measuring.row("a resumed training", f"weights at most {ours:.1e} apart", limit=said)]
 
 
 def call(*words: str, runs: Path) -> subprocess.CompletedProcess[str]:
@@ -145,26 +100,6 @@ def failure_rows(device: str) -> list[str]:
         print(done.stderr)
     told = "; ".join(f"{key}: {', '.join(map(str, outcomes))}" for key, outcomes in found.items())
     return [measuring.row(f"four trials, two of them fail once, {took:.0f} s", told, met=found == expected)]
-
-
-def replica_rows(device: str) -> list[str]:
-    """An epoch of two replicas that exchange by gloo and share the device, beside one process."""
-    small = ['recipes=["cnn-gru"]', "train.batch_size=1000", "train.epochs=1", "seeds=[0]"]
-    settings = trials_of(expand(load("demo", small)))[0].settings
-    said = list[str]()
-    for count in (1, 2):
-        with tempfile.TemporaryDirectory() as name:
-            machine = Machine(gpu=device == "cuda", features=Path(name), replicas=count, exchange="gloo")
-            with Replicas(settings, machine) as replicas:
-                trainer = Trainer(settings, prepare(settings, machine), TrialFolder(Path(name)), replicas=replicas)
-                began = time.monotonic()
-                trainer.fit()
-                took = time.monotonic() - began
-            ends = [other.process.returncode for other in replicas._others]
-            (row,) = trainer.progress.rows
-            said.append(f"loss {row['loss']:.6g}, gradient {row['grad_norm']:.4g}, {took:.1f} s")
-    ours = f"{said[1]}, left with {ends}"
-    return [measuring.row("two replicas over gloo on one device", ours, peer=f"{said[0]}, one process")]
 
 
 def grid_rows(root: Path, device: str, *, small: bool) -> list[str]:
