@@ -131,10 +131,10 @@ def _search(anchors: int, others: int, most: int, width: int, mode: AbstractCont
     """The work of finding the candidates of all anchors, from the work of a block."""
     rows = min(anchors, max(1, offline_negatives.SCORES // others))
     with mode:
-        vectors, owners = (torch.empty(rows, width), torch.empty(others, width)), torch.zeros(others)
+        vectors, owners = ([torch.zeros(count, *shape) for count in (rows, others)] for shape in ([width], []))
         with trace:
             trace.begin()
-            offline_negatives.most_similar(*vectors, owners[:rows], owners, most)
+            offline_negatives.most_similar(*vectors, *owners, most)
     return trace.work * (anchors / rows)
 
 

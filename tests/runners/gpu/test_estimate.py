@@ -10,6 +10,7 @@ import pytest
 import torch
 from grid.settings.encoders import RANDOM
 from torch.profiler import ProfilerActivity, profile
+from torch.utils.flop_counter import FlopCounterMode
 
 from grid import catalog
 from grid.errors import UserError
@@ -17,12 +18,13 @@ from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.settings import TrialSettings
 from retrieval import rerank
+from retrieval.offline_negatives import SCORES
 from runners.gpu.allocator import CachingAllocator
 from runners.gpu.architectures import ARCHITECTURES, from_architecture, learner_of, without_weights
 from runners.gpu.cards import CARDS, card
 from runners.gpu.estimate import rehearse
-from runners.gpu.estimate_evaluation import pairs_ranked_anew
-from runners.gpu.fake_inputs import Shapes
+from runners.gpu.estimate_evaluation import pairs_ranked_anew, ranking, second_stage
+from runners.gpu.fake_inputs import Shapes, around
 from runners.gpu.memory_probe import heavy
 from runners.gpu.trace import Trace, Unfilled, Work, without_data
 from runners.training.learner import Learner
@@ -133,6 +135,32 @@ def test_an_estimate_counts_what_an_objective_reads_beside_its_batch(objective: 
     settings = settings_of(recipe, *SMALL, f"objectives={objective}", *overrides)
     assert 0.97 <= share_of_real(f"{recipe} with {objective}", settings, shapes) <= above
     assert estimated_peak(settings, shapes) > 1.2 * estimated_peak(settings_of(recipe, *SMALL), shapes)
+
+
+def test_a_training_split_is_ranked_by_two_products_and_held_twice() -> None:
+    images, texts, width = 1000, 5000, 64
+    size, work = ranking(settings_of("fc-bow", *SMALL), VECTORS, {}, (images, texts))
+    products = 2 * 2 * images * texts * width
+    assert products < work.flops < 1.2 * products  # the rest embeds
+    assert 2 * 4 * (images + texts) * width < size < 2 * 4 * (images + texts) * width + 3 * 4 * SCORES
+
+
+@pytest.mark.slow
+def test_the_work_of_a_pair_that_is_ranked_anew_is_the_real_work() -> None:
+    settings = settings_of("xvlm-tiny", "model.fusion.candidates=30", "train.precision=fp32")
+    shapes, trace = Shapes((3, 32, 32), 500, 8, 16, 10, 50), Trace()
+    learner = built(settings, shapes)
+    learner.model.eval()
+    lengths = np.sort(around(shapes.typical, 50))
+    with torch.no_grad(), FlopCounterMode(display=False) as real:
+        packed = rerank.PackedStates(torch.zeros(int(lengths.sum()), 32), lengths, np.arange(50))
+        tokens = torch.zeros(1, 5, learner.model.image.backbone.width)  # type: ignore[union-attr]
+        rerank.scores_of_image(learner.model.fusion, packed, tokens, packed.place)  # type: ignore[arg-type]
+    with without_data() as mode:
+        without_weights(learner, mode, trace)
+        found = second_stage(learner, shapes, mode, trace)
+    assert found is not None
+    assert found.flops * 50 == pytest.approx(real.get_total_flops(), rel=0.05)
 
 
 def test_pairs_that_a_fusion_encoder_ranks_lie_between_the_counts() -> None:
