@@ -29,7 +29,7 @@ TRAINED = {
     "poolings": (["vse-2ad-bigru", "vse-2ad-fc*"], SMALL),
     "ensembles": (["vse-2ad-rg*", "vse-inf-rg*"], SMALL),
     "clip": (["clip-ft", "clip-vit-*", "clip-zero-shot", "siglip-vit-b16"], ["model.dim=16"]),
-    "attention": (["scan*", "bfan", "sgraf"], SMALL),
+    "attention": (["scan", "scan-avg", "bfan", "sgraf"], SMALL),
     "tiny": (["*-tiny", "*-tiny-ft"], []),
     "own": (["cnn-*", "fc-*", "frozen-bow"], SMALL),
 }
