@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from grid.settings.encoders import RANDOM
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -17,6 +16,7 @@ from grid.errors import UserError
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.settings import TrialSettings
+from grid.settings.pretrained_networks import RANDOM
 from retrieval import rerank
 from retrieval.offline_negatives import SCORES
 from runners.gpu.allocator import CachingAllocator

@@ -25,6 +25,7 @@ HOST = socket.gethostname()
         ("", True, False, f"node-lost: Ray lost its process on {HOST}, after step 0"),
         ("", True, True, f"killed: its process {os.getpid()} on {HOST} died"),
     ],
+    ids=["memory", "node gone", "process lost", "killed"],  # a process's number differs between those that collect
 )
 def test_the_attempt_ends_with_the_cause_of_the_death(
     error: str, alive: bool, gone: bool, message: str, tmp_path: Path
