@@ -143,8 +143,8 @@ def test_an_objective_is_explained(tmp_path: Path, goalgrid: Goalgrid) -> None:
 
 def test_diagrams_are_drawn_for_all_cells_or_for_some(tmp_path: Path, goalgrid: Goalgrid) -> None:
     assert goalgrid("diagrams", "-o", str(tmp_path / "all"), "--format", "svg", runs=tmp_path).returncode == 0
-    names = {path.name for path in (tmp_path / "all").iterdir()}
-    assert names == {"triplet-weights.svg", "pair-weights.svg", "cells.svg"}
+    drawn = {path.name for path in (tmp_path / "all").iterdir() if path.stat().st_size > 5000}
+    assert drawn == {"triplet-weights.svg", "pair-weights.svg", "cells.svg"}
     some = ("sig-ms_cir", "lin_con", "-o", str(tmp_path / "some"), "--set", "variant=released", "--set", "tau=5")
     assert goalgrid("diagrams", *some, runs=tmp_path).returncode == 0
     assert {path.name for path in (tmp_path / "some").iterdir()} == {"sig-ms_cir.png", "lin_con.png"}
