@@ -112,6 +112,7 @@ class Evaluated:
         judged: metrics by ECCV Caption and CxC, where they are wanted.
         recorded: the metrics that its record has for this split and protocol; empty: it has none.
         speed: how fast the model is on the test split; None: not asked for.
+        noun: what a caption describes.
     """
 
     subject: str
@@ -123,6 +124,7 @@ class Evaluated:
     judged: Mapping[str, float] = field(default_factory=dict)
     recorded: Mapping[str, float] = field(default_factory=dict)
     speed: "Speed | None" = None
+    noun: str = "image"
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -141,7 +143,7 @@ class Evaluated:
         """The metrics in percent, and whether the record has the same."""
         metrics, ranks = self.metrics, self.found.ranks
         by = f", protocol {shown(self.protocol)}" if self.protocol else ""
-        sizes = f"{many(len(ranks.i2t), 'image')}, {many(len(ranks.t2i), 'caption')}"
+        sizes = f"{many(len(ranks.i2t), self.noun)}, {many(len(ranks.t2i), 'caption')}"
         told = "".join(f", {name} {value}" for name, value in self.said.items())
         lines = [
             f"{self.subject}{told}",
@@ -311,9 +313,9 @@ def _evaluated(
             speed.write(folder.speed)
         except UserError as error:
             say(f"warning: the speed is not kept: {error}")
-    return Evaluated(
-        subject, loaded.settings.dataset.name, wanted.split, protocol, found, said, judged, recorded, speed
-    )
+    name = loaded.settings.dataset.name
+    noun = "video" if loaded.settings.model.image.reads or catalog.described(name).videos else "image"
+    return Evaluated(subject, name, wanted.split, protocol, found, said, judged, recorded, speed, noun)
 
 
 def _finished(trial_id: str, home: Home) -> TrialFolder:
