@@ -209,9 +209,10 @@ def _noted(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     environment = json.loads(row["environment"])
     source = environment.get("source") or {}
     commit = f"{source['commit']}{', changed since' if source['dirty'] else ''}" if source else "not under git"
+    threads = environment.get("threads")
     versions = {"python": environment.get("python"), **environment.get("versions", {})}
     return [
-        ("device", f"{environment.get('device')}, {environment.get('threads')} threads"),
+        ("device", f"{environment.get('device')}, {threads} thread{'s' * (threads != 1)}"),
         ("host", str(environment.get("host"))),
         ("platform", str(environment.get("platform"))),
         ("versions", ", ".join(f"{name} {version}" for name, version in versions.items())),

@@ -1,15 +1,13 @@
-"""What of the embeddings goes with the rsum: alignment, uniformity and modality gap by epoch, with Spearman's rho.
+"""What rises or falls with the rsum: alignment, uniformity and modality gap by epoch, with Spearman's rho.
 
 VSE+2AD §3.3 says that the first two tell how mature a model is.
 """
-
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from results.figures.study import FigureKind, Study
-from results.figures.style import blank, line_styles
+from results.figures.style import PLAIN, blank, point_legend, point_looks
 
 QUANTITIES = {
     "val_s_pos": "alignment: mean $s_{pos}$",
@@ -23,23 +21,22 @@ def draw(study: Study) -> Figure | None:
     names = [name for name in study.part.cells if pairs(study, name, "val_gap")]
     if not names:
         return None
-    styles = line_styles(names)
-    figure = blank(2.9, study, "a point an epoch of a trial; ρ: Spearman's over all of them")
-    handles: dict[str, Any] = {}
+    looks = point_looks(names)
+    figure = blank(2.9, study, "a point for each epoch of a trial; ρ: Spearman's rank correlation over all points")
     for axes, (quantity, title) in zip(
         figure.subplots(1, len(QUANTITIES), sharey=True), QUANTITIES.items(), strict=True
     ):
         every = [pair for name in names for pair in pairs(study, name, quantity)]
         for name in names:
-            look = {"color": styles[name]["color"], "marker": styles[name]["marker"]}
             points = pairs(study, name, quantity)
-            handles[name] = axes.plot(*zip(*points, strict=True), linestyle="none", markersize=3, alpha=0.7, **look)[0]
+            axes.plot(*zip(*points, strict=True), **{**looks[name], **PLAIN, "markersize": 3}, alpha=0.7)
         axes.set_title(f"ρ = {rho(every):.2f}", fontsize=9)
         axes.set_xlabel(title)
         axes.grid(visible=True)
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel("val. rsum (%)")
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 5))
+    handles = point_legend(names, looks)
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 8), handlelength=1.2)
     return figure
 
 

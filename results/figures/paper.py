@@ -6,21 +6,16 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from grid.objectives.goal_matrix import GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from grid.palette import COLOURS, FAINT, INK, MARKS
+from grid.palette import FAINT
 from results.figures.study import FigureKind, Study
-from results.figures.style import blank, line_styles, symbol
+from results.figures.style import PLAIN, blank, point_legend, point_looks
 from results.layouts.captions import METRIC_NAMES
 from results.layouts.columns import DIRECTIONS
 from results.reference.matching import Difference, Match, reported
 
 NOTE = "bars: ± one standard deviation over seeds and runs; dashed: equal; paper:"
-
-PLAIN: dict[str, Any] = {"linestyle": "none", "markersize": 6}
-"""A mark without a line."""
 
 
 def draw(study: Study) -> Figure | None:
@@ -31,7 +26,7 @@ def draw(study: Study) -> Figure | None:
     if not drawn:
         return None
     names = [name for name in study.part.cells if any(name in pairs for pairs in drawn.values())]
-    looks = _looks(names)
+    looks = point_looks(names)
     figure = blank(4.2, study, f"{NOTE} {', '.join(found.sources)}")
     every = figure.subplots(1, len(drawn), squeeze=False)[0]
     for axes, (direction, pairs) in zip(every, drawn.items(), strict=True):
@@ -41,7 +36,7 @@ def draw(study: Study) -> Figure | None:
         axes.set_title(DIRECTIONS[direction].text)
         axes.set_xlabel(f"paper's {METRIC_NAMES['r1']}")
         axes.set_ylabel(f"our {METRIC_NAMES['r1']}")
-    handles = _legend(names, looks)
+    handles = point_legend(names, looks)
     figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 8), handlelength=1.2)
     return figure
 
@@ -54,15 +49,6 @@ def _pairs(study: Study, found: Match, metric: str) -> dict[str, Difference]:
         if ours.n and theirs and not theirs.doubt:
             pairs[name] = Difference(ours, theirs.value)
     return pairs
-
-
-def _looks(names: list[str]) -> dict[str, dict[str, Any]]:
-    """Colours by pair weight and marks by triplet weight for GOAL's cells; else every cell has its own."""
-    if not set(names) <= set(GOAL):
-        return line_styles(names)
-    colours, marks = dict(zip(PAIR_WEIGHTS, COLOURS, strict=False)), dict(zip(TRIPLET_WEIGHTS, MARKS, strict=False))
-    split = {name: name.split("_") for name in names}
-    return {name: {"color": colours[pair], "marker": marks[triplet]} for name, (pair, triplet) in split.items()}
 
 
 def _point(axes: Axes, pair: Difference, look: Mapping[str, Any]) -> None:
@@ -83,21 +69,6 @@ def _square(axes: Axes) -> None:
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(6))
     axes.grid(visible=True)
-
-
-def _legend(names: list[str], looks: Mapping[str, Mapping[str, Any]]) -> list[Line2D]:
-    """The meaning of colours and marks for GOAL's cells; else the names of the cells."""
-    if not set(names) <= set(GOAL):
-        return [Line2D([], [], label=name, **{**looks[name], **PLAIN}) for name in names]
-    colours = {name.split("_")[0]: looks[name]["color"] for name in names}
-    marks = {name.split("_")[1]: looks[name]["marker"] for name in names}
-    return [
-        *(Line2D([], [], label=symbol("pair weight", pair), color=colours[pair], marker="o", **PLAIN)
-          for pair in PAIR_WEIGHTS if pair in colours),
-        *(Line2D([], [], label=symbol("triplet weight", triplet), color=INK, marker=marks[triplet],
-                 fillstyle="none", **PLAIN)
-          for triplet in TRIPLET_WEIGHTS if triplet in marks),
-    ]  # fmt: skip
 
 
 FIGURE_KIND = FigureKind(

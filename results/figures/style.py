@@ -9,8 +9,9 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from grid.objectives.goal_matrix import CELLS, GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.palette import COLOURS, DASHES, FAINT, INK, MARKS
 from results.figures.study import Study
 from results.reference.curves import PrintedCurve
@@ -84,9 +85,38 @@ def symbol(factor: str, level: str) -> str:
 
 
 def line_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Colour, dashes and mark by name; names differ in more than colour."""
-    looks = zip(names, cycle(COLOURS), cycle(DASHES), cycle(MARKS), strict=False)
+    """Colour, dashes and mark by name; names differ in more than colour, and up to 49 names in colour or mark."""
+    marks = [MARKS[(place + place // len(COLOURS)) % len(MARKS)] for place in range(len(names))]
+    looks = zip(names, cycle(COLOURS), cycle(DASHES), marks, strict=False)
     return {name: {"color": colour, "linestyle": dash, "marker": mark} for name, colour, dash, mark in looks}
+
+
+PLAIN: dict[str, Any] = {"linestyle": "none", "markersize": 6}
+"""A mark without a line."""
+
+
+def point_looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Colours by pair weight and marks by triplet weight for GOAL's cells; else every name has its own."""
+    if not set(names) <= set(GOAL):
+        return line_styles(names)
+    colours, marks = dict(zip(PAIR_WEIGHTS, COLOURS, strict=False)), dict(zip(TRIPLET_WEIGHTS, MARKS, strict=False))
+    split = {name: name.split("_") for name in names}
+    return {name: {"color": colours[pair], "marker": marks[triplet]} for name, (pair, triplet) in split.items()}
+
+
+def point_legend(names: Sequence[str], looks: Mapping[str, Mapping[str, Any]]) -> list[Line2D]:
+    """The meaning of colours and marks for GOAL's cells; else the names."""
+    if not set(names) <= set(GOAL):
+        return [Line2D([], [], label=name, **{**looks[name], **PLAIN}) for name in names]
+    colours = {name.split("_")[0]: looks[name]["color"] for name in names}
+    marks = {name.split("_")[1]: looks[name]["marker"] for name in names}
+    return [
+        *(Line2D([], [], label=symbol("pair weight", pair), color=colours[pair], marker="o", **PLAIN)
+          for pair in PAIR_WEIGHTS if pair in colours),
+        *(Line2D([], [], label=symbol("triplet weight", triplet), color=INK, marker=marks[triplet],
+                 fillstyle="none", **PLAIN)
+          for triplet in TRIPLET_WEIGHTS if triplet in marks),
+    ]  # fmt: skip
 
 
 def panels(study: Study) -> dict[str, dict[str, str]]:
@@ -165,15 +195,21 @@ def over_epochs(
 
 
 WIDE = 30
-"""Values of a row that are all positive, and differ by a larger factor, stand on a logarithmic axis."""
+"""Positive values of a row that differ by a larger factor stand on a logarithmic axis.
+
+So do values of both signs of which the largest is by this factor larger than the median; near 0 their axis is linear.
+"""
 
 
 def _spread_out(axes: Axes) -> None:
     """Make the vertical axis of a row logarithmic where its lines would lie on one another."""
     drawn = [value for other in axes.get_shared_y_axes().get_siblings(axes) for line in other.lines
              for value in np.asarray(line.get_ydata(), dtype=float)]  # fmt: skip
+    sizes = np.abs(drawn)
     if drawn and min(drawn) > 0 and max(drawn) > WIDE * min(drawn):
         axes.set_yscale("log")
+    elif drawn and min(drawn) <= 0 and sizes.max() > WIDE * (middle := float(np.median(sizes))) > 0:
+        axes.set_yscale("symlog", linthresh=10.0 ** np.ceil(np.log10(middle)), linscale=0.6)
 
 
 def curve(axes: Axes, study: Study, name: str, quantity: str, style: dict[str, Any]) -> Any:

@@ -73,8 +73,12 @@ def _draw_epochs_until_near(
             list(values.values()), [place + shifts[seed] for seed in values], linestyle="none", markersize=4, **look
         )
         if values:
-            mean = f"mean {np.mean(list(values.values())):.1f}"
-            axes.annotate(mean, (0.99, place), xycoords=("axes fraction", "data"), fontsize=7, ha="right", va="center")
+            mean = float(np.mean(list(values.values())))
+            late = mean > sum(axes.get_xlim()) / 2  # the text stands where no marks are
+            axes.annotate(
+                f"mean {mean:.1f}", (0.01 if late else 0.99, place), xycoords=("axes fraction", "data"), fontsize=7,
+                ha="left" if late else "right", va="center",
+            )  # fmt: skip
     axes.set_yticks(range(len(epochs)), list(epochs))
     axes.set_ylim(len(epochs) - 0.5, -0.5)
 

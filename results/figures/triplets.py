@@ -21,7 +21,7 @@ LINES = 15
 
 
 def draw(study: Study) -> Figure | None:
-    """A row for each cell, a column for each epoch; shades: the weight; contours: triplets of the first seed's trial.
+    """A row for each cell, a column for each epoch; grey: the weight; red: triplets of the first seed's trial.
 
     None where no trial kept its triplets (`train.trace_every`).
     """
@@ -32,7 +32,9 @@ def draw(study: Study) -> Figure | None:
         return None
     columns = min(SHOWN, max(len(counts) for counts, _ in kept.values()))
     figure = blank(
-        WIDTH / SHOWN * len(kept) + 0.7, study, "shade: T, or the push of a loss; contours: triplets of one seed"
+        WIDTH / SHOWN * len(kept) + 0.7,
+        study,
+        "grey: T, or the push of a loss; red: where the triplets of one seed lie",
     )
     every = figure.subplots(len(kept), columns, sharex=True, sharey=True, squeeze=False)
     for row, (name, (counts, weights)) in zip(every, kept.items(), strict=True):
@@ -57,9 +59,9 @@ def _panel(axes: Axes, counts: np.ndarray, weights: np.ndarray) -> None:
     middles = (np.arange(bins) + 0.5) / bins * 2 - 1
     top = max(1.0, float(np.nanmax(np.abs(weights)))) if np.isfinite(weights).any() else 1.0
     plane, density = weights.reshape(bins, bins).T, counts.reshape(bins, bins).T  # s_neg goes up
-    axes.imshow(plane, origin="lower", extent=(-1, 1, -1, 1), cmap="Greys", vmin=0, vmax=top, alpha=0.55)
+    axes.imshow(plane, origin="lower", extent=(-1, 1, -1, 1), cmap="Greys", vmin=0, vmax=top, alpha=0.4)
     levels = density.max() * np.array([0.1, 0.5])
-    axes.contourf(middles, middles, density, levels=[*levels, density.max() + 1], colors=[VERMILION], alpha=0.45)
+    axes.contourf(middles, middles, density, levels=[*levels, density.max() + 1], colors=[VERMILION], alpha=0.85)
     axes.plot([-1, 1], [-1, 1], color=BLUE, linewidth=0.7, linestyle=":")
     axes.text(0.97, -0.93, f"mean {mean_weight(counts, weights):.2g}", fontsize=7, ha="right", va="bottom")
     axes.set(xlim=(-0.5, 1), ylim=(-0.5, 1), aspect="equal")

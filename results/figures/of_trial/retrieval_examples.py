@@ -52,7 +52,7 @@ class RetrievalExamples:
         """A row for each query: the query, then its answers; right answers green with a tick, wrong ones red."""
         with drawing():
             heights = [HEIGHT if own.pictured else LOW for own in self.queries]
-            figure = Figure(figsize=(WIDTH, sum(heights) + 0.2))
+            figure = Figure(figsize=(WIDTH, sum(heights)))
             rows = np.atleast_1d(np.asarray(figure.subfigures(len(heights), 1, hspace=0.0, height_ratios=heights)))
             for row, own in zip(rows, self.queries, strict=True):
                 row.suptitle(own.why, fontsize=7.5, x=0.01, y=0.99, ha="left", va="top", color=INK, parse_math=False)
@@ -61,7 +61,7 @@ class RetrievalExamples:
                 _show(axes[0], own.query, INK, "")
                 for place, (answer, right) in enumerate(zip(own.answers, own.right, strict=True)):
                     _show(axes[place + 1], answer, RIGHT if right else WRONG, "✓" if right else "✗")
-            figure.text(0.01, 0.002, self.trial, fontsize=6, ha="left", va="bottom", color="#666666")
+            figure.text(0.99, 1 - 0.01 / len(heights), self.trial, fontsize=6, ha="right", va="top", color="#666666")
             return figure
 
 
