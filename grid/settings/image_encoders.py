@@ -134,7 +134,7 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
         description="mean and deviation that pixels are brought to; half: 0.5 and 0.5; caffe: a mean of "
         "its own and no deviation, values of 0 to 255",
     )
-    head: HeadName | Literal["none"] = Field(
+    head: Literal[HeadName, "none"] = Field(
         "linear", description="the trained network on the backbone's vectors; none: they are the embeddings"
     )
     drop_rule: Annotated[DropRule, SEVERAL, ReadWhere(lambda own, _: own.drop > 0, "drop above 0")] = Field(

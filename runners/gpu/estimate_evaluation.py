@@ -131,10 +131,10 @@ def _search(anchors: int, others: int, most: int, width: int, mode: AbstractCont
     """The work of finding the candidates of all anchors, from the work of a block."""
     rows = min(anchors, max(1, offline_negatives.SCORES // others))
     with mode:
-        vectors, owners = ([torch.zeros(count, *shape) for count in (rows, others)] for shape in ([width], []))
+        some, all_others = torch.zeros(rows, width), torch.zeros(others, width)
         with trace:
             trace.begin()
-            offline_negatives.most_similar(*vectors, *owners, most)
+            offline_negatives.most_similar(some, all_others, torch.zeros(rows), torch.zeros(others), most)
     return trace.work * (anchors / rows)
 
 

@@ -237,6 +237,7 @@ class TestForms:
                 ["recipes=fc-bigru", "model.image.pool_balance=2"],
                 r"pool_balance: Input should be a number from 0 to 1, 'learnt' or 'random' \(got 2\)$",
             ),
+            (["recipes=vsepp-r152", "model.image.head=foo"], r"head: .*'residual-mlp' or 'none' \(got 'foo'\)$"),
             (
                 ["recipes=scan-t2i", "model.text.pooling=max"],
                 "scorer scan reads sets of vectors: set model.text.pooling",
