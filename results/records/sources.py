@@ -157,8 +157,8 @@ class Sources:
         self.module, self.resolve = cache(self._module), cache(self._resolve)
 
     def fingerprint(self, roots: Iterable[str], named: Iterable[str]) -> str:
-        """SHA-256 over all reached definitions. Moving a definition to another module does not change it."""
-        lines = sorted(definition.line for definition in self.reached(roots, named))
+        """SHA-256 over all reached definitions. Moving definitions to other modules does not change it."""
+        lines = sorted(definition.line for definition in self.reached(roots, named) if definition.nodes)
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def reached(self, roots: Iterable[str], named: Iterable[str]) -> set[Definition]:

@@ -191,6 +191,16 @@ def test_moving_a_definition_to_another_module_changes_nothing(tmp_path: Path) -
     assert fingerprint(tmp_path, moved) == fingerprint(tmp_path)
 
 
+def test_splitting_a_module_changes_nothing(tmp_path: Path) -> None:
+    whole = dict(PROJECT)
+    last = whole["top/tools.py"][whole["top/tools.py"].index("def scaled") :]
+    split = whole | {
+        "top/tools.py": "import low.effects\nfrom top.scaling import scaled\n",
+        "top/scaling.py": f"from low import LIMIT\n\n\n{last}",
+    }
+    assert fingerprint(tmp_path, split) == fingerprint(tmp_path)
+
+
 def test_a_dict_is_no_table_where_settings_cannot_hold_one_of_its_keys(tmp_path: Path) -> None:
     project = edited("low/ways.py", '"down": lambda', '"sideways": up, "down": lambda')
     reached = {definition.name for definition in written(tmp_path, project).reached(ROOTS, ["up"])}
