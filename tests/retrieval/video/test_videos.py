@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from grid.settings.experts import ExpertRead
+from retrieval.data.check import check
 from retrieval.data.content import content
 from retrieval.data.opening import load
 from retrieval.splits.pairs import DataError
@@ -131,6 +132,19 @@ def test_a_video_without_a_caption_is_one_message(root: Path, tmp_path: Path) ->
     (tmp_path / "MSRVTT_data.json").write_text(json.dumps(told))
     with pytest.raises(DataError, match="1 video of the train split without a caption: video5"):
         load("mine", tmp_path, None, reads=READS)
+
+
+def test_a_copy_of_1k_a_lacks_its_test_or_validates_on_videos_that_train(root: Path, tmp_path: Path) -> None:
+    for name in ("experts", "MSRVTT_data.json"):
+        (tmp_path / name).symlink_to(root / name)
+    problems = check("msr-vtt-1k-a", tmp_path).problems
+    missing = [problem.what for problem in problems if problem.place.endswith(msr_vtt.TEST_1K_A)]
+    assert missing == ["is missing: the test of 1k-A, a row for each video with its caption"]
+    rows = "".join(f"ret{n},msr{n},video{n},a man\n" for n in range(30, 38))
+    (tmp_path / msr_vtt.TEST_1K_A).write_text(f"key,vid_key,video_id,sentence\n{rows}")
+    report = check("msr-vtt-1k-a", tmp_path)
+    assert all("officially" in problem.what for problem in report.problems)
+    assert report.parts[0].notes["val"].endswith("its videos also train, as in MMT")
 
 
 def test_recipes_for_images_refuse_videos(root: Path) -> None:
