@@ -70,7 +70,7 @@ def test_a_papers_table_can_be_checked_too(tmp_path: Path, verb: Verb) -> None:
         (("demo", "--trials"), "give --check FILE"),
         (("demo", "--allow-partial"), "--allow-partial says which --averages are shown"),
         (("demo", "--rows", "seeed"), "unknown axis 'seeed' in --rows"),
-        (("demo", "--metric", "r1,r5"), "unknown metric 'r1,r5'"),
+        (("demo", "--metric", "r1,r5"), "the layout 'goal' shows one metric, and --metric r1,r5 names 2"),
         (("demo", "--rows", "seed", "--metric", "r1,r2"), "unknown metric 'r2'"),
         (("goal-table3-coco", "--reference", "--rows", "pair"), "leave --rows, --columns and --blocks out"),
         (("demo", "--averages", "--against", "paper"), "no paper reports"),
