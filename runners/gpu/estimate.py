@@ -74,7 +74,8 @@ def rehearse(learner: Learner, shapes: Shapes, mode: AbstractContextManager[Any]
     train = learner.settings.train
     typical = _batch(learner, shapes, around(shapes.typical, train.batch_size), mode, trace)
     warming = step = _step(learner, train.epochs - 1, typical, mode, trace)
-    if train.warmup_epochs and learner.model.networks[0].scorer:  # scores of all pairs of sets then have a gradient
+    scorer = learner.model.networks[0].scorer
+    if train.warmup_epochs and scorer and scorer.by_pair:  # then the scores of all pairs have a gradient, not of three
         warming = _step(learner, 0, typical, mode, trace)
     del typical
     longest = _batch(learner, shapes, np.full(train.batch_size, shapes.longest), mode, trace)  # for few groups of sets

@@ -18,7 +18,7 @@ from torch.utils.flop_counter import flop_registry
 from torch.utils.weak import WeakIdKeyDictionary
 
 from objectives import mining
-from retrieval.scorers import cross_attention
+from retrieval.scorers import cross_attention, similarity
 from runners.gpu.allocator import Block, CachingAllocator
 
 aten = torch.ops.aten
@@ -205,7 +205,7 @@ def without_data() -> Iterator[FakeTensorMode]:
     """
     collects = gc.isenabled()
     gc.disable()
-    tiles = [(table, table["cpu"]) for table in (cross_attention.BLOCK, mining.WHOLE, mining.TILE)]
+    tiles = [(table, table["cpu"]) for table in (cross_attention.BLOCK, similarity.VALUES, mining.WHOLE, mining.TILE)]
     for table, _ in tiles:
         table["cpu"] = table["cuda"]
     rnn._VF.gru = _gru  # type: ignore[attr-defined]

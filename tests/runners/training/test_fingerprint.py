@@ -18,6 +18,7 @@ from grid.gridfile import load
 from grid.settings import TrialSettings
 from grid.store.home import TrialFolder
 from grid.uses import ROOMS
+from results.records import provenance
 from results.records.sources import Sources, texts_of
 from runners.training.fingerprint import begun_by, code_fingerprint, names, sources
 from runners.training.inputs import prepare
