@@ -42,6 +42,8 @@ def recipe_rows(device: str, steps: int) -> list[str]:
         if recipe.ensemble or recipe.model.image.view is None:  # the embedded data have images alone
             continue
         settings = trials_of(expand(load("demo", [f'recipes=["{name}"]', "train.batch_size=32"])))[0].settings
+        if not settings.train.epochs:
+            continue
         with tempfile.TemporaryDirectory() as folder:
             ours, waits = losses(settings, device, steps, Path(folder))
             peer, _ = losses(settings, "cpu", steps, Path(folder))
