@@ -131,10 +131,11 @@ def _search(anchors: int, others: int, most: int, width: int, mode: AbstractCont
     """The work of finding the candidates of all anchors, from the work of a block."""
     rows = min(anchors, max(1, offline_negatives.SCORES // others))
     with mode:
-        some, all_others = torch.zeros(rows, width), torch.zeros(others, width)
+        queries, candidates = torch.zeros(rows, width), torch.zeros(others, width)
+        of, own = torch.zeros(rows), torch.zeros(others)
         with trace:
             trace.begin()
-            offline_negatives.most_similar(some, all_others, torch.zeros(rows), torch.zeros(others), most)
+            offline_negatives.most_similar(queries, candidates, of, own, most)
     return trace.work * (anchors / rows)
 
 

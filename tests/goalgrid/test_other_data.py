@@ -11,6 +11,7 @@ import pytest
 
 from grid.errors import UserError
 from grid.store.home import Home, State
+from results.records import provenance
 from runners.training.machine import Machine
 from runners.trial.holding import Origin
 from runners.trial.run import run_trial
@@ -171,7 +172,7 @@ def forget_the_code(path: Path) -> None:
 
     content = checkpoints.load(path, torch.device("cpu"))
     assert content
-    content["sources"]["code"] = "4:other"
+    content["sources"]["code"] = provenance.versioned("other")
     checkpoints.save(path, content)
 
 

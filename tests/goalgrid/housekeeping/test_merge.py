@@ -11,7 +11,7 @@ import pytest
 from goalgrid.housekeeping import merge
 from grid.errors import UserError
 from grid.store.home import Home, State
-from results.records import record
+from results.records import provenance, record
 
 from ...states import attempt, interrupt
 from ..conftest import Verb
@@ -69,7 +69,7 @@ def test_a_tampered_trial_is_refused(pair: Home, here: Home, verb: Verb, name: s
 def test_other_code_other_data_and_another_identity_are_refused(pair: Home, here: Home, verb: Verb) -> None:
     first, second = pair.trials()
     rows = [record.collect([folder.record]).to_pylist()[0] for folder in (first, second)]
-    record.write(first.record, rows[0] | {"code_fingerprint": "4:0123456789abcdef"})
+    record.write(first.record, rows[0] | {"code_fingerprint": provenance.versioned("0123456789abcdef")})
     record.write(second.record, rows[1] | {"data_fingerprint": "2:other"})
     found = outcomes(verb, pair, here)
     assert found["con_con"] == "refused: trained by other code than here; --stale takes it, and tables say so"

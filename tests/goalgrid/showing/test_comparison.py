@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from grid.store.home import Home
-from results.records import record
+from results.records import provenance, record
 
 from ...conftest import SMALL, Goalgrid
 
@@ -78,7 +78,9 @@ def test_another_runs_folder_tells_the_same_trials_and_other_code(
     shutil.copytree(runs, other.path)
     first, *others = [other.trial(name) for name in other.grid("demo").ids() if "con_con_s" in name]
     (row,) = record.collect([first.record]).to_pylist()
-    record.write(first.record, row | {"code_fingerprint": "4:0123456789abcdef", METRIC: row[METRIC] + 1})
+    record.write(
+        first.record, row | {"code_fingerprint": provenance.versioned("0123456789abcdef"), METRIC: row[METRIC] + 1}
+    )
     for folder in others:
         folder.done.unlink()
     found = compared(goalgrid, runs, "demo", "--other-runs", str(other.path))
