@@ -14,6 +14,7 @@ os.environ.update({
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
     "TUNE_DISABLE_SIGINT_HANDLER": "1",
     "TUNE_PRINT_ALL_TRIAL_ERRORS": "0",
+    "TUNE_GLOBAL_CHECKPOINT_S": "1e9",  # nothing restores what Tune knows of all trials
     "TUNE_WARN_EXCESSIVE_EXPERIMENT_CHECKPOINT_SYNC_THRESHOLD_S": "0",
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -43,6 +44,7 @@ import torch
 from ray import tune
 from ray._private import ray_constants
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
+from ray.air._internal import usage
 from ray.tune.execution import class_cache
 from ray.tune.search.basic_variant import BasicVariantGenerator
 from ray.util.placement_group import placement_group
@@ -63,6 +65,8 @@ from runners.launch.node_check import hides_ours, problem_here
 from runners.launch.ray_head import answers, head_watched, node_here, parsed
 from runners.trial.events import Event, Listener
 from runners.trial.stopping import Stop, hangups_ignored
+
+usage.tag_callbacks = lambda callbacks: False  # to count them, Tune imports all trackers that are installed
 
 KILL_SECONDS = 30.0
 """How long a node may take to kill a process."""
