@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
+from grid.errors import UserError
 from grid.store.files import write_json, written_aside
 from retrieval.published import clips
 from retrieval.published.checkpoint_files import CheckpointFile
@@ -27,9 +28,8 @@ def convert(source: Path, folder: Path) -> tuple[str, int]:
 
     file = CheckpointFile.read(source)
     theirs = clips.PATCHES in file.weights
-    name = clips.clip(file.weights)["image.weights"] if theirs else BUTD
     weights, config = _clip(file) if theirs else butd(file)
-    folder.mkdir(parents=True, exist_ok=True)
+    name = clips.clip(file.weights)["image.weights"] if theirs else BUTD
     with written_aside(folder / "model.safetensors") as path:
         save_file(weights, path, metadata={"format": "pt"})
     write_json(folder / "config.json", config)
@@ -43,6 +43,10 @@ def _clip(file: CheckpointFile) -> tuple[dict[str, Tensor], dict[str, Any]]:
         UserError: tensors are missing, or extra: a CLIP with a ResNet has other names.
     """
     _, found = chosen(file, "clip")
+    if "logit_scale" not in file.weights:
+        raise UserError(
+            f"{file.path}: missing: logit_scale, the factor of CLIP's scores, which its folder has to have."
+        )
     named = {maps()["clip"].theirs(name): value for name, value in found.ours(file.weights).items()}
     weights = {name: value.float().contiguous() for name, value in named.items()}
     weights["logit_scale"] = file.weights["logit_scale"].float()

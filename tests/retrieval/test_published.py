@@ -12,6 +12,7 @@ from torch import Tensor
 from grid.errors import UserError
 from grid.settings.image_views import Resampling, View
 from retrieval.model import Vse
+from retrieval.published.backbones import convert
 from retrieval.published.checkpoint_files import CheckpointFile
 from retrieval.published.checkpoint_maps import PublishedModel, maps
 from tests.conftest import Goalgrid
@@ -197,6 +198,18 @@ def test_clip_by_openais_names_has_the_scores_of_transformers(
         torch.save({key: kept for key, kept in changed.items() if kept is not None}, file)
         with pytest.raises(UserError, match=message):
             PublishedModel.of(CheckpointFile.read(file), "clip", (), {"clip": folder})
+    residual = {
+        "visual.conv1.weight": torch.ones(1, 3, 3, 3),
+        "visual.attnpool.positional_embedding": torch.ones(50, 1),
+    }
+    for changed, into, message in (
+        (weights, file, r"cannot write .*ViT\.pt"),
+        ({**weights, "logit_scale": None}, tmp_path / "other", "missing: logit_scale"),
+        (residual, tmp_path / "other", "is no clip that is known here"),
+    ):
+        torch.save({key: kept for key, kept in changed.items() if kept is not None}, file)
+        with pytest.raises(UserError, match=message):
+            convert(file, into)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # OpenAI's files are such programs all the same
