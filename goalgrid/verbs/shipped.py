@@ -21,6 +21,7 @@ from goalgrid.terminal.views import (
 )
 from grid import catalog, uses
 from grid.gridfile import load
+from grid.store.files import cannot_write
 from grid.store.home import State
 
 verbs = typer.Typer()
@@ -238,7 +239,10 @@ def diagrams(
     settings = objective_settings(set_)
     from objectives import diagrams as draw
 
-    output.mkdir(parents=True, exist_ok=True)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(output, error) from error
     paths = {name: output / f"{name}.{format_}" for name in cells or ("triplet-weights", "pair-weights", "cells")}
     if cells:
         for cell in cells:

@@ -112,10 +112,12 @@ def make_durable(folder: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError, consequence: str = "") -> UserError:
-    """The error for a disk that is full, read-only or not the user's."""
+    """The error for a disk that is full, read-only or not the user's, and for a file where a folder has to be."""
+    a_file = isinstance(error, FileExistsError | NotADirectoryError)
+    reason = "a file stands where its folder has to be" if a_file else error.strerror or error
     return UserError(
-        f"cannot write {path}: {error.strerror or error}. {consequence}"
-        "Make room or choose another folder with --runs; the same command goes on from here."
+        f"cannot write {path}: {reason}. {consequence}"
+        "Make room or choose another folder, of trials with --runs; the same command goes on from here."
     )
 
 

@@ -63,11 +63,15 @@ def test_a_mistake_is_one_message_and_exit_2(
     assert finished.stdout == ""
 
 
-def test_a_runs_folder_that_cannot_be_written_is_named(tmp_path: Path, goalgrid: Goalgrid) -> None:
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, goalgrid: Goalgrid) -> None:
     (tmp_path / "file").write_text("")
     finished = goalgrid("run", "demo", "--here", runs=tmp_path / "file")
     assert finished.returncode == 2
-    assert "choose another folder with --runs" in finished.stderr
+    assert "a file stands where its folder has to be" in finished.stderr
+    assert "choose another folder, of trials with --runs" in finished.stderr
+    drawn = goalgrid("diagrams", "-o", str(tmp_path / "file"), runs=tmp_path)
+    assert drawn.returncode == 2
+    assert "a file stands where its folder has to be" in drawn.stderr
 
 
 @pytest.mark.parametrize("verb", ["table", "effects", "figures"])

@@ -36,7 +36,7 @@ def test_another_folder_under_the_same_path_is_waited_for_then_named(tmp_path: P
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"cannot write .*\.goalgrid.*choose another folder with --runs"):
+    with pytest.raises(UserError, match=r"cannot write .*\.goalgrid.*choose another folder, of trials with --runs"):
         shared_folder.mark(Home(tmp_path / "file" / "runs"))
 
 
