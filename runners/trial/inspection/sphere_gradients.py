@@ -102,12 +102,14 @@ def measured(loaded: LoadedModel) -> dict[str, float]:
     An anchor without a gradient counts in no mean of a share or of a cosine.
 
     Raises:
-        UserError: the model scores sets, so that no gradient has a sphere; the checkpoint lacks what the objective
+        UserError: the model scores sets, so that no gradient has a sphere; nothing in it learns; the checkpoint lacks what the objective
             learnt; or as `on_sphere`.
     """
     settings, inputs = loaded.settings, loaded.inputs
     if settings.model.of_sets:
         raise UserError("its scorer reads sets of vectors; gradients on the sphere are those of single unit vectors.")
+    if not loaded.model.groups():
+        raise UserError("no weight of its model learns, so no gradient moves it. Take a trial of a recipe that trains.")
     learner = Learner(settings, inputs)
     learnt = loaded.learnt if settings.train.epochs else learner.learnt()
     if learner.learnt().keys() - learnt.keys():
