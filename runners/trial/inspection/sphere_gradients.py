@@ -102,8 +102,8 @@ def measured(loaded: LoadedModel) -> dict[str, float]:
     An anchor without a gradient counts in no mean of a share or of a cosine.
 
     Raises:
-        UserError: the model scores sets, so that no gradient has a sphere; nothing in it learns; the checkpoint lacks what the objective
-            learnt; or as `on_sphere`.
+        UserError: the model scores sets, so that no gradient has a sphere; nothing in it learns; the checkpoint lacks
+            what the objective learnt; or as `on_sphere`.
     """
     settings, inputs = loaded.settings, loaded.inputs
     if settings.model.of_sets:
