@@ -168,7 +168,10 @@ class _Rankers:
             return ()
         problem = ""
         if ranker is None or common.dataset.settings.candidates:
-            problem = "needs either train.ranker = RECIPE, which ranks its negatives, or dataset.candidates = FOLDER"
+            both = ", not both" if ranker else ""
+            problem = (
+                f"needs either train.ranker = RECIPE, which ranks its negatives, or dataset.candidates = FOLDER{both}"
+            )
         elif ranker not in catalog.recipe_names():
             problem = unknown("recipe", ranker, catalog.recipe_names(), where="in train.ranker")
         elif goal not in CATALOGUE or reads_offline(goal):

@@ -118,6 +118,7 @@ def test_a_ranker_comes_first_and_is_part_of_identity() -> None:
     ("words", "message"),
     [
         ((), "aoq: needs either train.ranker = RECIPE, .* or dataset.candidates = FOLDER"),
+        (("train.ranker=cnn-bow", "dataset.candidates=ranked"), r"or dataset\.candidates = FOLDER, not both"),
         (("train.ranker=cnn-bov",), "unknown recipe 'cnn-bov' in train.ranker. Did you mean 'cnn-bow'"),
         (("train.ranker=cnn-bow", "train.ranker_objective=aoq"), "'aoq' in train.ranker_objective"),
         (("train.ranker=scan-tiny",), "a ranker is trained in one step, and gives a vector an image"),
