@@ -73,8 +73,18 @@ class Wanted:
         return settings.dataset.protocol if self.protocol == ECCV else self.protocol
 
     def moved(self, settings: TrialSettings) -> TrialSettings:
-        """The settings with the data set that --root names."""
+        """The settings with the data set that --root names.
+
+        Raises:
+            UserError: this data set has no folder.
+        """
         name, named, _ = self.root.rpartition("=")
+        dataset_name = name or settings.dataset.name
+        if self.root and catalog.described(dataset_name).embedded:
+            raise UserError(
+                f"--root {self.root}: {dataset_name!r} is made on the spot and has no folder. Leave the option out, or "
+                "name another data set: --root DATASET=DIR."
+            )
         if not named or name == settings.dataset.name:
             return settings
         dataset = {"name": name, "protocol": catalog.protocols(name)[0], "vocabulary": None}

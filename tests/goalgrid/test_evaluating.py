@@ -218,6 +218,7 @@ def test_a_published_checkpoint_is_evaluated(verb: Verb, few_of_flickr8k: Path, 
         (("--trial", "OWN", "--split", "train"), r"unknown split 'train'\. Known: val, test"),
         (("--trial", "OWN", "--protocol", "coco-5k"), r"unknown protocol 'coco-5k' of data set 'shapes'"),
         (("--trial", "OWN", "--root", "coco=/nowhere"), r"root of data set 'coco': no folder at /nowhere"),
+        (("--trial", "OWN", "--root", "/tmp"), r"--root /tmp: 'shapes' is made on the spot and has no folder"),
         (("--trial", "OWN", "--embeddings", "e.txt"), r"e\.txt: the file must end in \.npz"),
     ],
 )
