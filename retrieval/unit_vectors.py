@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 SHORTEST = 1e-12
 """A shorter vector is divided by this instead of by its length, as in `torch.nn.functional.normalize`."""
@@ -27,6 +28,7 @@ class _Unit(torch.autograd.Function):
         return found
 
     @staticmethod
+    @once_differentiable  # the lengths are saved as numbers
     def backward(context: Any, *gradients: Tensor) -> Tensor:
         found, lengths = context.saved_tensors
         (gradient,) = gradients

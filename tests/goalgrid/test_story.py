@@ -108,3 +108,4 @@ def test_an_export_stands_on_its_own(trained: Home, tmp_path: Path, goalgrid: Go
     refused = goalgrid("export", "demo", str(target), runs=trained.path)
     assert refused.returncode == 2
     assert "is not empty" in refused.stderr
+    assert "grid.toml is a file" in goalgrid("export", "demo", str(target / "grid.toml"), runs=trained.path).stderr
