@@ -41,6 +41,8 @@ class Learner:
     """What this replica exchanges with the others."""
     epoch = 0
     lr = 0.0
+    finite: Bool[Tensor, ""]
+    """Whether loss and gradient of the last batch are, on the device."""
     _steps = 1
     """Batches of an epoch."""
 
@@ -64,6 +66,7 @@ class Learner:
             loss: Callable[..., Tensor] = self.objective.loss
             self.objective.loss = partial(loss, weigh=self.weights.weigh)
         self.optimizer = optimizer(self.model, self.objective, settings.train)
+        self._parameters = [*self.model.parameters(), *self.objective.parameters()]
         self._parts = [*self.model.parts(), *["objective"] * len(list(self.objective.parameters()))]
         self._members = dict[tuple[bool, ...], Bool[Tensor, "parts g"]]()
         """Which gradients belong to which part of the model, by which weights have a gradient; on the device."""
@@ -91,10 +94,6 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group["factor"]
 
-    @property
-    def _learning(self) -> list[nn.Parameter]:
-        return [*self.model.parameters(), *self.objective.parameters()]
-
     def gradient(self, batch: Batch, passed: float, settle: Callable[[], None] = lambda: None) -> dict[str, Tensor]:
         """Compute the clipped gradient of the whole batch; returns loss, norms and report, still on the device.
 
@@ -111,7 +110,8 @@ class Learner:
         value, reports = self._of_batch(batch)
         loss = ramp(self.settings.train, self.epoch, passed) * value
         settle()
-        self.optimizer.zero_grad(set_to_none=True)
+        for weight in self._parameters:
+            weight.grad = None
         loss.backward()
         if self.exchange.replicas > 1:
             scorers = [network.scorer for network in self.model.networks if network.scorer]
@@ -119,9 +119,10 @@ class Learner:
             for weight in (*scoring, *self.objective.parameters()):
                 if weight.grad is not None:
                     weight.grad /= self.exchange.replicas  # every replica scored all pairs
-        self.exchange.sum_gradients(self._learning)
+        self.exchange.sum_gradients(self._parameters)
         measured = {"loss": loss.detach(), **self._clip()}
-        self.optimizer.found_inf = (~_finite(measured)).float()  # type: ignore[attr-defined]
+        self.finite = torch.isfinite(measured["loss"] + measured["grad_norm"])
+        self.optimizer.found_inf = (~self.finite).float()  # type: ignore[attr-defined]
         return {**measured, **(reports[0] if len(reports) == 1 else _means(reports))}
 
     def _of_batch(self, batch: Batch, objective: Objective | None = None) -> tuple[Tensor, list[dict[str, Tensor]]]:
@@ -183,7 +184,7 @@ class Learner:
 
         The squares of the parts' norms add up to the square of `grad_norm`.
         """
-        parameters = self._learning
+        parameters = self._parameters
         learns = tuple(weight.grad is not None for weight in parameters)
         norms = torch.stack(torch._foreach_norm([weight.grad for weight in parameters if weight.grad is not None]))
         networks = len(self.model.networks)
@@ -315,16 +316,12 @@ def _means(reports: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     return {name: torch.stack([report[name] for report in reports]).mean() for name in reports[0]}
 
 
-def _finite(measured: Mapping[str, Tensor]) -> Bool[Tensor, ""]:
-    return torch.isfinite(measured["loss"] + measured["grad_norm"])
-
-
 class FiniteCheck:
     """Whether loss and gradient of a step were finite, copied to host memory while the device goes on."""
 
-    def __init__(self, measured: Mapping[str, Tensor]) -> None:
+    def __init__(self, measured: Mapping[str, Tensor], finite: Bool[Tensor, ""]) -> None:
         self.measured = measured
-        self._finite, self._copied = _finite(measured), None
+        self._finite, self._copied = finite, None
         if self._finite.is_cuda:
             on_device, self._finite = self._finite, torch.empty((), dtype=torch.bool, pin_memory=True)
             self._finite.copy_(on_device, non_blocking=True)

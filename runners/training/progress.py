@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from grid.errors import UserError
@@ -39,7 +40,8 @@ class Progress:
     Args:
         sources: fingerprints of the "data" and "code" that train it, and of offline "negatives"; a checkpoint with
             other fingerprints is not continued.
-        batch, sums, seconds: of the current epoch: batches trained, sums of what they measured, time they took.
+        batch, sums, seconds: of the current epoch: batches trained, sums of what they measured by its names, time they
+            took.
         best: the row of the epoch with the best validation.
         replicas: the largest number of processes that trained it together.
     """
@@ -53,7 +55,7 @@ class Progress:
     epoch: int = 0
     step: int = 0
     batch: int = 0
-    sums: dict[str, Tensor] = field(default_factory=dict)
+    sums: dict[tuple[str, ...], Float[Tensor, " names"]] = field(default_factory=dict)
     seconds: float = 0.0
     rows: list[dict[str, Any]] = field(default_factory=list)
     best: dict[str, Any] | None = None
@@ -76,12 +78,24 @@ class Progress:
         by_validation = self.train.selection == "best-val-rsum" and self.best is not None
         return self.best if by_validation and self.best else self.rows[-1]
 
+    def note(self, measured: Mapping[str, Tensor]) -> None:
+        """Add the scalars that a step measured to the sums of the epoch, and to the trace."""
+        device = measured["loss"].device
+        there = {name: value for name, value in measured.items() if value.device == device}  # the others are unknown
+        names, values = tuple(there), torch.stack(tuple(there.values())).double()
+        if names in self.sums:
+            self.sums[names] += values
+        else:
+            self.sums[names] = values.clone()
+        self.trace.keep(self.epoch + 1, self.step, names, values)
+
     def means(self, batches: int) -> dict[str, float]:
         """Means over the epoch's batches; values that the trial does not measure (nan) are left out."""
-        values = [value.to(self.device) for value in self.sums.values()]
-        sums = torch.stack(values).tolist() if values else []  # one wait for the device
-        means = {name: value / batches for name, value in zip(self.sums, sums, strict=True)}
-        return {name: value for name, value in means.items() if not math.isnan(value)}
+        sums = dict[str, float]()
+        for names, values in self.sums.items():
+            for name, value in zip(names, values.tolist(), strict=True):
+                sums[name] = sums.get(name, 0.0) + value
+        return {name: value / batches for name, value in sums.items() if not math.isnan(value)}
 
     def end_epoch(self, metrics: Mapping[str, float], seconds: float, kept: Callable[[], Mapping[str, Any]]) -> None:
         """Write the row of an epoch that took so many seconds, and the weights if they validated best so far.
@@ -145,6 +159,7 @@ class Progress:
                 return None
             for name in SAVED:
                 setattr(self, name, content[name])
+            self.sums = {names: values.to(self.device) for names, values in self.sums.items()}
             self.trace.load(content["trace"])
             self.best = best and best["row"]
             self._saved = (self.step, time.monotonic())

@@ -151,10 +151,7 @@ class Trainer:
         epoch, started, before = self.learner.begin(progress.epoch), time.monotonic(), progress.seconds
         self.replicas.begin(progress.epoch, progress.batch)
         for place, batch in epoch.since(progress.batch):
-            measured = {name: value.double() for name, value in self._step(batch, place / len(epoch)).items()}
-            for name, value in measured.items():
-                progress.sums[name] = progress.sums.get(name, 0) + value
-            progress.trace.keep(progress.epoch + 1, progress.step, measured)
+            progress.note(self._step(batch, place / len(epoch)))
             progress.batch, progress.seconds = place + 1, before + time.monotonic() - started
             asked = self.hooks.beat(progress.step)
             if asked or progress.due(self.cadence):
@@ -173,7 +170,7 @@ class Trainer:
             measured = self.learner.gradient(batch, passed, self._settle)
         self.optimizer.step()
         self.progress.step += 1
-        self._last = FiniteCheck(measured)
+        self._last = FiniteCheck(measured, self.learner.finite)
         return measured
 
     def _settle(self) -> None:

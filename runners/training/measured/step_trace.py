@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 
@@ -24,12 +25,10 @@ class StepTrace:
         self.densities: dict[int, Tensor] = {}
         """Counts of triplets by epoch, s_pos by s_neg."""
 
-    def keep(self, epoch: int, step: int, measured: Mapping[str, Tensor]) -> None:
+    def keep(self, epoch: int, step: int, names: tuple[str, ...], values: Float[Tensor, " names"]) -> None:
         """Keep the scalars that a step of this epoch measured, if it is an N-th step; both are counted from 1."""
         if self.every and step % self.every == 0:
-            device = measured["loss"].device  # what cannot be known is nan, in host memory
-            there = {name: value for name, value in measured.items() if value.device == device}
-            self._open.append((epoch, tuple(there), step, torch.stack(tuple(there.values()))))
+            self._open.append((epoch, names, step, values))
 
     def blocks(self) -> list[dict[str, Any]]:
         """All that is kept, as plain values and a tensor for each epoch."""

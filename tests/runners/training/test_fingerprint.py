@@ -86,7 +86,7 @@ OTHER = {
         "default_generator.manual_seed(seed + 1)",
     ),
     "the schedule": ("runners/training/optimizers/schedules.py", "epoch // train", "(epoch + 1) // train"),
-    "the loop": ("runners/training/learner.py", "set_to_none=True", "set_to_none=False"),
+    "the loop": ("runners/training/learner.py", "loss.backward()", "(2 * loss).backward()"),
     "the optimiser": ("runners/training/optimizers/groups.py", "fused=True", "fused=False"),
     "the order of batches": (
         "runners/training/inputs.py",
