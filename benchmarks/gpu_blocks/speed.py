@@ -18,8 +18,8 @@ from grid.settings import TrialSettings
 from grid.store.home import TrialFolder
 from retrieval.encoders.recurrent import PaddedGru
 from retrieval.model import Vse
+from runners.training.initial_state import objective_of
 from runners.training.inputs import Inputs
-from runners.training.learner import objective_of
 from runners.training.optimizers.groups import optimizer
 
 

@@ -18,7 +18,6 @@ from retrieval.encoders.vision import Vision
 from runners.gpu.fake_inputs import Shapes, inputs
 from runners.gpu.trace import Trace, Unfilled, Work, emptied, without_data
 from runners.training.learner import Learner
-from runners.training.optimizers.groups import optimizer
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "google-bert/bert-base-uncased": {"model_type": "bert"},
@@ -92,7 +91,7 @@ def without_weights(learner: Learner, mode: FakeTensorMode, trace: Trace) -> Non
     """Take the weights from the model, and count them."""
     for module in (learner.model, learner.objective):
         emptied(module, mode, trace)
-    learner.optimizer = optimizer(learner.model, learner.objective, learner.settings.train)
+    learner.take_weights()
     if (weights := learner.weights) is not None:
         emptied(weights.pairs, mode, trace)
         weights.optimizer = torch.optim.Adam(weights.pairs.parameters(), **weights.optimizer.defaults)

@@ -107,7 +107,7 @@ def kind_of(shared: Shared) -> Kind:
 
 
 def _step(learner: Learner, epoch: int, batch: Batch, mode: AbstractContextManager[Any], trace: Trace) -> Work:
-    learner.clean = None  # what it keeps of a batch is small, and is no tensor here
+    learner.clean = learner.batch_loss.clean = None  # what it keeps of a batch is small, and is no tensor here
     learner.begin(epoch)
     trace.begin()
     with mode, trace:

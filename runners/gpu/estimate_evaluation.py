@@ -18,7 +18,8 @@ from runners.gpu.architectures import from_architecture, learner_of, without_wei
 from runners.gpu.fake_inputs import Shapes, around, captions, images
 from runners.gpu.trace import Trace, Unfilled, Work, without_data
 from runners.training.embedding import EMBED_BATCH, TILE
-from runners.training.learner import Learner, precision
+from runners.training.learner import Learner
+from runners.training.precision import precision
 
 
 def evaluation(

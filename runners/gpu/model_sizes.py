@@ -12,7 +12,7 @@ from grid.settings.pretrained_networks import Pretrained
 from retrieval.encoders.text import text_network, width_of
 from retrieval.encoders.vision import Vision
 from runners.gpu.architectures import as_resnext, from_architecture
-from runners.training.learner import MODELS
+from runners.training.initial_state import MODELS
 
 _LATER = "The record of a trial has the number of its weights: goalgrid table GRID --metric parameters."
 

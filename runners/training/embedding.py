@@ -21,7 +21,7 @@ from retrieval.prefetch import ahead
 from retrieval.scorers.sets import Sets
 from retrieval.splits.pairs import Split
 from runners.training.inputs import Inputs, selecting
-from runners.training.learner import precision, set_tf32
+from runners.training.precision import precision, set_tf32
 
 EMBED_BATCH = 512
 """Feature vectors or captions embedded at a time when evaluating; pixels use the batch size of training."""

@@ -30,7 +30,7 @@ from retrieval.splits.pairs import Pairs, Split
 from retrieval.words import text_readers
 from retrieval.words.text_readers import CaptionReader, Vocabulary
 from retrieval.words.tokens import Tokens
-from runners.training.collectives import ALONE, Exchange
+from runners.training.exchange.collectives import ALONE, Exchange
 from runners.training.machine import Machine
 
 

@@ -24,8 +24,9 @@ from typing import Any
 
 from grid.errors import UserError
 from grid.settings import TrialSettings
-from runners.training import checkpoints, collectives
-from runners.training.collectives import PeerLost
+from runners.training import checkpoints
+from runners.training.exchange import collectives
+from runners.training.exchange.collectives import PeerLost
 from runners.training.inputs import captions_of_epoch, check_alone, check_replicas
 from runners.training.learner import Learner
 from runners.training.machine import Machine
@@ -71,7 +72,7 @@ class Replica:
         """
         ours, theirs = Pipe()
         # goalgrid is imported first: it finds our packages wherever a user's module has the name of one of them.
-        script = f"import goalgrid; from runners.training import replica_start as it; it.main({theirs.fileno()})"
+        script = f"import goalgrid; from runners.training import replica_process as it; it.main({theirs.fileno()})"
         path = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
         process = subprocess.Popen(
             [sys.executable, "-P", "-c", script],
@@ -159,7 +160,7 @@ class Replicas:
             self._tell(other, "meet", str(meeting))
         with self._whole():
             backend = self.machine.exchange
-            learner.exchange = collectives.meet(0, self.count, meeting, learner.inputs.device, backend)
+            learner.join(collectives.meet(0, self.count, meeting, learner.inputs.device, backend))
         for other in self._others:
             known = other.rank <= len(states)
             random = bytes(checkpoints.dumped(states[other.rank - 1])) if known else None

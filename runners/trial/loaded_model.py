@@ -27,8 +27,8 @@ from retrieval.published.checkpoint_maps import PublishedModel
 from retrieval.scorers.sets import Sets
 from retrieval.splits.pairs import DataError
 from runners.training.embedding import EMBED_BATCH, TILE, Captions, embedded, ranked, ranks_of_test, scored
+from runners.training.initial_state import model_of
 from runners.training.inputs import Inputs, data_fingerprint, prepare
-from runners.training.learner import model_of
 from runners.training.machine import Machine
 from runners.training.progress import chosen
 

@@ -27,8 +27,8 @@ from retrieval.published.checkpoint_maps import start_weights
 from runners.training import checkpoints
 from runners.training.embedding import embedded, ranked, ranks_of_test
 from runners.training.fingerprint import code_fingerprint
+from runners.training.initial_state import model_of
 from runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of, selecting, steps_of_epoch
-from runners.training.learner import model_of
 from runners.training.machine import Machine
 from runners.training.measured import places
 from runners.training.progress import Cadence

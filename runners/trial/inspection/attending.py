@@ -10,8 +10,8 @@ from retrieval.data.photographs import Photograph
 from retrieval.encoders.text import features_of, text_network
 from retrieval.scorers.sets import Sets
 from retrieval.words.text_readers import Vocabulary
-from runners.training.learner import precision
 from runners.training.machine import Machine
+from runners.training.precision import precision
 from runners.trial.loaded_model import LoadedModel
 
 

@@ -15,7 +15,8 @@ from objectives import mining
 from objectives.objective import Objective, ScoresObjective
 from objectives.triplets import BatchPairs
 from runners.training.inputs import batches
-from runners.training.learner import Learner, precision
+from runners.training.learner import Learner
+from runners.training.precision import precision
 from runners.trial.loaded_model import LoadedModel
 
 

@@ -19,7 +19,7 @@ from grid.gridfile import load
 from grid.settings import ObjectiveSettings, TrialSettings
 from grid.store.home import TrialFolder
 from retrieval.splits.pairs import DataError
-from runners.training.collectives import Exchange
+from runners.training.exchange.collectives import Exchange
 from runners.training.inputs import batches, check_replicas, prepare
 from runners.training.machine import Machine
 from runners.training.progress import Cadence
@@ -69,7 +69,7 @@ def fit(
 
 def children() -> list[psutil.Process]:
     """The replicas that this process has started, and not yet ended."""
-    return [child for child in psutil.Process().children() if "replica_start" in " ".join(child.cmdline())]
+    return [child for child in psutil.Process().children() if "replica_process" in " ".join(child.cmdline())]
 
 
 NETWORKS = {

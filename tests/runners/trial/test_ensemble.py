@@ -17,8 +17,8 @@ from results.records import record
 from retrieval.splits.pairs import DataError
 from runners.training import checkpoints
 from runners.training.embedding import embedded, scored
+from runners.training.initial_state import model_of
 from runners.training.inputs import prepare
-from runners.training.learner import model_of
 from runners.training.machine import Machine
 from runners.trial.ensemble import Ensemble
 from runners.trial.loaded_model import LoadedModel

@@ -111,7 +111,7 @@ def test_a_batch_brings_its_offline_negatives_and_their_scores(recipe: str) -> N
     assert batch.images.equal(inputs.pairs.train.images.gather(wanted, epoch.views))
     with torch.no_grad():
         image, text = learner.model.embed_images(batch.images), learner.model.embed_texts(*batch.tokens)
-        found = learner._offline(0, image, text, 12)
+        found = learner.batch_loss.offline(0, image, text, 12)
         if recipe == "saf-tiny":  # its scores in training depend on the batch
             assert found.shape == (2, 12, 2)
             return

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from retrieval.encoders.reasoning import sum_of_batch
-from runners.training.collectives import Exchange
+from runners.training.exchange.collectives import Exchange
 
 
 def synchronised(exchange: Exchange) -> AbstractContextManager[object]:

@@ -1,0 +1,1 @@
+"""What replicas exchange within a step: embeddings, gradients, and the statistics of batch norms."""

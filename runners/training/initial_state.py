@@ -1,0 +1,30 @@
+"""A trial's model and objective as they start, each drawn from a seed of its own."""
+
+import torch
+
+import objectives
+from grid.identity import derived_seed
+from grid.settings import TrialSettings
+from objectives.objective import Objective
+from retrieval.model import Vse
+from retrieval.twins import Twins
+from runners.training.inputs import Inputs
+
+MODELS: dict[str, type[Vse]] = {"single": Vse, "twins": Twins}
+"""By `model.networks`."""
+
+
+def model_of(settings: TrialSettings, inputs: Inputs) -> Vse:
+    """The trial's model as it starts, on the device that trains."""
+    shape, words, seed = inputs.pairs.train.images.shape, inputs.words, derived_seed(settings, "weights")
+    return MODELS[settings.model.networks](settings.model, shape, words, seed=seed, places=inputs.places).to(
+        inputs.device
+    )
+
+
+def objective_of(settings: TrialSettings, device: torch.device) -> Objective:
+    """The trial's objective as it starts, on this device; what it learns starts from a seed of its own."""
+    goal = settings.objective
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(derived_seed(settings, "objective"))
+        return objectives.build(goal.name, variant=goal.variant, **goal.parameters).to(device)

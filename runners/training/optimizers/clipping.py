@@ -1,0 +1,54 @@
+"""Clipping of gradients, with the norm that each part of the model had before."""
+
+from itertools import pairwise
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor, nn
+
+from objectives.objective import Objective
+from retrieval.model import Vse
+from retrieval.pinned import sent
+
+
+class Clipping:
+    """Clips each network's gradient as `nn.utils.clip_grad_norm_` does.
+
+    Args:
+        norm: that no network's gradient exceeds afterwards; what the objective learns counts with the last network.
+    """
+
+    def __init__(self, model: Vse, objective: Objective, norm: float) -> None:
+        own = list(objective.parameters())
+        self.norm = norm
+        self._parameters = [*model.parameters(), *own]
+        self._parts = [*model.parts(), *["objective"] * len(own)]
+        networks = len(model.networks)
+        size = (len(self._parameters) - len(own)) // networks
+        self._networks = list(pairwise([*range(0, networks * size, size), len(self._parameters)]))
+        """First and last weight of each network."""
+        self._members = dict[tuple[bool, ...], Bool[Tensor, "parts g"]]()
+        """Which gradients belong to which part of the model, by which weights have a gradient; on the device."""
+
+    @torch.no_grad()
+    def clip(self) -> dict[str, Tensor]:
+        """Clip the gradients; returns their norm before, whole (`grad_norm`) and by part (`grad_norm_image`).
+
+        The squares of the parts' norms add up to the square of `grad_norm`.
+        """
+        learns = tuple(weight.grad is not None for weight in self._parameters)
+        norms = torch.stack(
+            torch._foreach_norm([weight.grad for weight in self._parameters if weight.grad is not None])
+        )
+        wholes = []
+        for start, end in self._networks:
+            wholes.append(torch.linalg.vector_norm(norms[sum(learns[:start]) : sum(learns[:end])]))
+            nn.utils.clip_grads_with_norm_(self._parameters[start:end], self.norm, wholes[-1])
+        whole = wholes[0] if len(wholes) == 1 else torch.linalg.vector_norm(torch.stack(wholes))
+        of = [part for part, learning in zip(self._parts, learns, strict=True) if learning]
+        names = list(dict.fromkeys(of))
+        if learns not in self._members:
+            members = torch.tensor([[part == name for part in of] for name in names])
+            self._members[learns] = sent(members, norms.device)
+        parts = norms.square().where(self._members[learns], 0.0).sum(-1).sqrt_()
+        return {"grad_norm": whole, **{f"grad_norm_{name}": part for name, part in zip(names, parts, strict=True)}}
