@@ -372,7 +372,7 @@ def _split(order: Int[Tensor, " t"], train: TrainSettings) -> Sequence[Int[Tenso
 
 @dataclass(frozen=True, eq=False)
 class Epoch:
-    """An epoch's batches, each read while the model trains on the batch before.
+    """An epoch's batches; a batch of more than vectors is read while the model trains on the batch before.
 
     Args:
         rows: of the captions of each batch.
@@ -396,7 +396,13 @@ class Epoch:
 
     def since(self, start: int) -> Iterator[tuple[int, Batch]]:
         """Batches with their indices, from index `start` on."""
-        return enumerate(ahead(self._read, range(start, len(self.rows))), start)
+        places = range(start, len(self.rows))
+        return enumerate(map(self._read, places) if self._brief else ahead(self._read, places), start)
+
+    @property
+    def _brief(self) -> bool:
+        """Whether a processor that also trains reads a batch in less time than a thread takes to hand it over."""
+        return self.inputs.device.type == "cpu" and len(self.inputs.pairs.train.images.shape) == 1
 
     def _read(self, place: int) -> Batch:
         split, tokens, texts = self.inputs.pairs.train, self.inputs.tokens["train"], self.rows[place]
