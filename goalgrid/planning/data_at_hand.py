@@ -68,7 +68,7 @@ class DataAtHand:
             UserError: it does not, or is not on this machine.
         """
         from retrieval.published.checkpoint_files import CheckpointFile
-        from retrieval.published.checkpoint_maps import check_start
+        from retrieval.published.published_model import check_start
         from retrieval.words import vocabulary_files
 
         vocabulary, root = shared.dataset.vocabulary, self.grid.root(shared.dataset.name)

@@ -23,7 +23,7 @@ from grid.store.saved_grid import read_grid, save_grid
 
 if TYPE_CHECKING:
     from results.records.models import Speed
-    from retrieval.published.checkpoint_maps import PublishedModel
+    from retrieval.published.published_model import PublishedModel
     from runners.training.machine import Machine
     from runners.trial.loaded_model import Evaluation, LoadedModel
 
@@ -261,7 +261,7 @@ def published(
         UserError: the file, its family, its vocabulary and the data do not fit together.
     """
     from retrieval.published.checkpoint_files import CheckpointFile
-    from retrieval.published.checkpoint_maps import PublishedModel
+    from retrieval.published.published_model import PublishedModel
     from retrieval.words import vocabulary_files
     from runners.trial.loaded_model import LoadedModel
 

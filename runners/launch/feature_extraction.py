@@ -18,7 +18,7 @@ from retrieval.data.content import content
 from retrieval.encoders import pretrained
 from retrieval.features import FeatureSource
 from retrieval.offline_negatives import OfflineNegatives
-from retrieval.published.checkpoint_maps import check_whole
+from retrieval.published.published_model import check_whole
 from retrieval.splits.pairs import DataError
 from retrieval.splits.problems import Problem
 from runners.launch.jobs import Job, jobs_for

@@ -10,7 +10,7 @@ from grid.store import imported
 from grid.store.files import make_durable, write_json, write_text
 from grid.store.home import Home, TrialFolder
 from results.records import provenance, record
-from retrieval.published.checkpoint_maps import PublishedModel
+from retrieval.published.published_model import PublishedModel
 from runners.training.fingerprint import code_fingerprint
 from runners.training.inputs import data_fingerprint, protocols_of
 from runners.training.machine import Machine

@@ -23,7 +23,7 @@ from retrieval import eccv
 from retrieval.data.photographs import Photographs
 from retrieval.evaluation import Ranks, Rows
 from retrieval.model import Vse
-from retrieval.published.checkpoint_maps import PublishedModel
+from retrieval.published.published_model import PublishedModel
 from retrieval.scorers.sets import Sets
 from retrieval.splits.pairs import DataError
 from runners.training.embedding import EMBED_BATCH, TILE, Captions, embedded, ranked, ranks_of_test, scored

@@ -23,7 +23,7 @@ from retrieval.encoders import pretrained
 from retrieval.evaluation import Ranks
 from retrieval.model import Vse
 from retrieval.published.checkpoint_files import CheckpointFile
-from retrieval.published.checkpoint_maps import start_weights
+from retrieval.published.published_model import start_weights
 from runners.training import checkpoints
 from runners.training.embedding import embedded, ranked, ranks_of_test
 from runners.training.fingerprint import code_fingerprint

@@ -14,7 +14,8 @@ from grid.settings.image_views import Resampling, View
 from retrieval.model import Vse
 from retrieval.published.backbones import convert
 from retrieval.published.checkpoint_files import CheckpointFile
-from retrieval.published.checkpoint_maps import PublishedModel, maps
+from retrieval.published.checkpoint_maps import maps
+from retrieval.published.published_model import PublishedModel
 from tests.conftest import Goalgrid
 from tests.networks import save as save_network
 from tests.retrieval.literal_peers import REGIONS, WIDTH, Peer

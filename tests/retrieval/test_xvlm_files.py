@@ -13,7 +13,7 @@ from torch import Tensor
 from grid.errors import UserError
 from retrieval.model import Vse
 from retrieval.published.checkpoint_files import CheckpointFile
-from retrieval.published.checkpoint_maps import PublishedModel, check_whole
+from retrieval.published.published_model import PublishedModel, check_whole
 from retrieval.published.swins import resized
 from tests.retrieval import xvlm_files
 from tests.retrieval.literal_peers import Peer

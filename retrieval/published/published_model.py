@@ -1,0 +1,251 @@
+"""The model that a published checkpoint is: its settings, read from its names, sizes and options, and its weights."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from grid import catalog
+from grid.errors import UserError, several, unknown
+from grid.settings import DatasetSettings, ObjectiveSettings, TrialSettings
+from grid.settings.model import ModelSettings
+from grid.settings.pretrained_networks import Pretrained
+from retrieval.data.precomp_files import SHORT
+from retrieval.encoders.pretrained import Places, locate
+from retrieval.model import Vse
+from retrieval.published.checkpoint_files import CheckpointFile
+from retrieval.published.checkpoint_maps import CheckpointMap, chosen, kind_of, maps, shortened, size_of
+from retrieval.published.clips import clip
+from retrieval.published.resnets import resnet
+from retrieval.published.swins import xvlm
+
+SETTINGS_FROM: dict[str, Callable[[Mapping[str, Tensor]], dict[str, Any]]] = {
+    "resnet": resnet,
+    "xvlm": xvlm,
+    "clip": clip,
+}
+"""What reads settings from weights where no single size is a setting, by `settings_from` in a map."""
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedModel:
+    """A published checkpoint as our model.
+
+    Args:
+        kind: the name of its map.
+        weights: by our names.
+        words: in the order of their indices; empty: it reads the pieces of a tokenizer.
+    """
+
+    file: CheckpointFile
+    kind: str
+    settings: ModelSettings
+    weights: Mapping[str, Tensor]
+    words: tuple[str, ...]
+
+    @property
+    def map(self) -> CheckpointMap:
+        return maps()[self.kind]
+
+    @property
+    def dataset(self) -> str:
+        """The data set that it was trained on, by the name in its options; empty where they do not say."""
+        name = str(self.file.options.get("data_name", "")).removesuffix("_precomp")
+        return {short: name for name, short in SHORT.items()}.get(name, name)
+
+    @property
+    def said(self) -> Mapping[str, Any]:
+        """What the file says of its training, by name."""
+        return self.file.said
+
+    def trial(self, dataset: str, objective: str = "triplet-hn") -> TrialSettings:
+        """The settings with which a trial of ours would have this model, to read data and to evaluate.
+
+        Args:
+            objective: under which a table shows it.
+        """
+        words = {"words": "nltk"} if self.map.rows else {}
+        data = {"name": dataset, "protocol": catalog.protocols(dataset)[0], "max_words": self.map.max_words, **words}
+        train = catalog.recipe(self.map.recipe).train
+        return TrialSettings(
+            dataset=DatasetSettings.model_validate(data),
+            recipe=f"{self.kind}-published",
+            model=self.settings,
+            train=train,
+            objective=ObjectiveSettings(name=objective),
+            seed=0,
+        )
+
+    @classmethod
+    def of(cls, file: CheckpointFile, family: str, words: Sequence[str], places: Places) -> "PublishedModel":
+        """The model of a file of this family, which all of its tensors fit.
+
+        Args:
+            words: of its vocabulary; empty: none is given.
+
+        Raises:
+            UserError: it is of another family, tensors are missing, extra or of another shape, it was trained with an
+                option that we do not have, or the vocabulary has another number of words.
+        """
+        kind, found = chosen(file, family)
+        wrong = [
+            f"{name} = {file.options[name]!r}, known is {value!r}"
+            for name, value in found.only.items()
+            if file.options.get(name, value) != value
+        ]
+        if wrong:
+            raise several(f"{file.path} was trained with options that have no counterpart here", wrong)
+        if unread := found.unread(file.weights):
+            raise several(f"{file.path} as {family}", shortened(unread))
+        masked = _check_words(found, file, words)
+        settings = _model(found, file, masked)
+        shape = tuple(part if isinstance(part, int) else size_of(file.weights, part) for part in found.image)
+        networks = [part for part in (settings.image, settings.text) if isinstance(part, Pretrained)]
+        named = [part.weights for part in networks if locate(part, places)]
+        try:
+            own = Vse(settings, shape, found.words(file.weights), seed=0, places=places).state_dict()
+        except UserError as error:
+            folders = " and ".join(dict.fromkeys(map(repr, named)))
+            raise UserError(
+                f"{file.path} has other sizes than the weights {folders}, from which its model is built: {error} Name "
+                "the folder of the model that it began with: --weights NAME=DIR."
+            ) from error
+        weights = found.fitted(file.weights, own)
+        if problems := found.misfits(weights, own, "by its other sizes"):
+            raise several(f"{file.path} as {family}", shortened(problems))
+        return cls(file, kind, settings, weights, tuple(words))
+
+
+def start_weights(file: CheckpointFile, model: Vse, family: str = "") -> dict[str, Tensor]:
+    """The weights with which a model of ours begins to fine-tune a published checkpoint.
+
+    Args:
+        family: that the file has to be of; empty: any.
+
+    Raises:
+        UserError: the file is of no known family, or does not fit the model.
+    """
+    found, own = chosen(file, family)[1] if family else kind_of(file), model.state_dict()
+    weights = found.fitted(file.weights, own)
+    if problems := found.misfits(weights, own, "in the recipe"):
+        raise several(
+            f"{file.path}, {found.description}, does not fit this recipe and these words", shortened(problems)
+        )
+    return weights
+
+
+def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[str] | None, places: Places) -> None:
+    """Check that a model of these settings can fine-tune a file, before data are read.
+
+    Args:
+        words: of the trial's vocabulary file; None: its words are those of the training captions.
+
+    Raises:
+        UserError: they do not fit.
+    """
+    found = kind_of(file)
+    count = found.words(file.weights)
+    if found.rows:
+        if words is None:
+            raise UserError(
+                f"{file.path} knows words by their index, so train.starts_from needs dataset.vocabulary: the file of "
+                "the words that it was trained with, in the data set's folder."
+            )
+        count = len(words) + (settings.text.word_drop > 0 and "<mask>" not in words)
+    shape = tuple(part if isinstance(part, int) else size_of(file.weights, part) for part in found.image)
+    start_weights(file, Vse(settings, shape, count, seed=0, places=places))
+
+
+def check_whole(path: Path, settings: ModelSettings) -> None:
+    """Check that a file of weights fits the whole model of these settings, before anything is trained.
+
+    Raises:
+        UserError: it cannot be read, or does not fit.
+    """
+    file = CheckpointFile.read(path)
+    _, found = chosen(file, settings.fusion.kind)
+    view = settings.image.view
+    assert view is not None, "a model that looks at an image and a caption together reads pixels"
+    with torch.device("meta"):  # its shapes are enough
+        model = Vse(settings, (3, view.size, view.size), found.words(file.weights), seed=0)
+    start_weights(file, model, found.family)
+
+
+def _model(found: CheckpointMap, file: CheckpointFile, masked: bool) -> ModelSettings:
+    """The settings of the model that a file is of.
+
+    Args:
+        masked: whether it knows a word for masked words.
+
+    Raises:
+        UserError: an option of the file is unknown, or its sizes cannot be read, or do not fit together.
+    """
+    try:
+        changes = _settings(found, file) | ({"text.word_drop": 0.0} if found.rows and not masked else {})
+        return ModelSettings.model_validate(_changed(catalog.recipe(found.recipe).model, changes))
+    except KeyError as error:
+        raise UserError(
+            f"{file.path}, {found.description}: its sizes cannot be read, since tensors of its image network are "
+            f"missing: {error}."
+        ) from error
+    except ValidationError as error:
+        raise several(
+            f"{file.path}, {found.description}: its sizes do not fit together",
+            catalog.explain(error, ModelSettings, "model."),
+        ) from error
+
+
+def _settings(found: CheckpointMap, file: CheckpointFile) -> dict[str, Any]:
+    """The settings of the model that differ from the recipe's, by dotted name."""
+    changes = {**found.set, **{name: size_of(file.weights, place) for name, place in found.sizes.items()}}
+    if found.settings_from:
+        changes |= SETTINGS_FROM[found.settings_from](file.weights)
+    for name, setting in found.options.items():
+        if setting.option in file.options:
+            value = file.options[setting.option]
+            if setting.values and str(value) not in setting.values:
+                raise UserError(
+                    unknown(setting.option, value, setting.values, where=f"among the options of {file.path}")
+                )
+            changes[name] = setting.values.get(str(value), value)
+    return changes
+
+
+def _check_words(found: CheckpointMap, file: CheckpointFile, words: Sequence[str]) -> bool:
+    """Check that the vocabulary is the model's; returns whether the model has one more word, for masked words.
+
+    Raises:
+        UserError: no vocabulary is given, or it has another number of words.
+    """
+    if found.rows is None:
+        if words:
+            raise UserError(f"{file.path} reads the pieces of a tokenizer, so --vocabulary has no use: leave it out.")
+        return False
+    if not words:
+        raise UserError(
+            f"which vocabulary? {file.path} knows words by their index: --vocabulary FILE, e.g. VSE++'s "
+            "vocab/f30k_precomp_vocab.pkl or SCAN's vocab/f30k_precomp_vocab.json."
+        )
+    rows = size_of(file.weights, found.rows)
+    masked = getattr(catalog.recipe(found.recipe).model.text, "word_drop", 0.0) > 0
+    if rows not in ((len(words), len(words) + 1) if masked else (len(words),)):
+        raise UserError(
+            f"the vocabulary has {len(words):,} words, and {file.path} {rows:,} ({found.rows[0]}): it is another "
+            "model's. Take the vocabulary that the model was trained with."
+        )
+    return masked and rows == len(words) + 1
+
+
+def _changed(model: ModelSettings, changes: Mapping[str, Any]) -> dict[str, Any]:
+    content = model.model_dump()
+    for name, value in changes.items():
+        *path, last = name.split(".")
+        table = content
+        for part in path:
+            table = table[part]
+        table[last] = value
+    return content
