@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from goalgrid.loaded_grid import LoadedGrid as LoadedGrid
     from goalgrid.loaded_grid import load as load
     from grid.errors import UserError as UserError
-    from grid.objectives.own import parameter as Parameter  # noqa: F401, N812
+    from grid.objectives.own_loss import parameter as Parameter  # noqa: F401, N812
     from grid.offers import image_encoder as image_encoder
     from grid.offers import objective as objective
     from grid.offers import pooling as pooling
@@ -36,7 +36,7 @@ PUBLIC = {
     "image_encoder": ("grid.offers", "image_encoder"),
     "text_encoder": ("grid.offers", "text_encoder"),
     "scorer": ("grid.offers", "scorer"),
-    "Parameter": ("grid.objectives.own", "parameter"),
+    "Parameter": ("grid.objectives.own_loss", "parameter"),
     "Triplets": ("objectives.triplets", "Triplets"),
     "objectives": ("objectives", ""),
     "UserError": ("grid.errors", "UserError"),

@@ -24,7 +24,7 @@ from grid.resources import UNTIL_RESOLVED, Budget, Reliability, Resources
 from grid.settings import DatasetSettings, TrainSettings
 from grid.settings.base import Name, NoIdentity, Settings, check_name
 from grid.settings.model import ModelSettings
-from grid.settings.own import own_parts
+from grid.settings.own_parts import own_parts
 from grid.settings.pretrained_networks import RANDOM
 from grid.uses import Use
 

@@ -22,7 +22,7 @@ from grid import objectives
 from grid.errors import UserError, text_of, unknown
 from grid.offers import PREFIX, Kind, Offer, offered
 from grid.settings.base import Settings
-from grid.settings.own import own_parts
+from grid.settings.own_parts import own_parts
 from grid.settings.poolings import POOLINGS, own_poolings
 
 GROUP = "goalgrid.plugins"

@@ -9,7 +9,7 @@ from grid.errors import unknown
 from grid.settings.base import Dropout, IdentityDefault, ReadWhere, Settings, Unit, told_once
 from grid.settings.experts import ExpertRead
 from grid.settings.image_views import Augmentation, Framing, Resampling, View
-from grid.settings.own import OwnKind, OwnPartSettings, own_parts
+from grid.settings.own_parts import OwnKind, OwnPartSettings, own_parts
 from grid.settings.poolings import HAS_HEAD, SEVERAL, PoolingSettings
 from grid.settings.pretrained_networks import Pretrained
 

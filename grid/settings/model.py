@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from grid.settings.base import IdentityDefault, Settings, Unit
 from grid.settings.fusion import FusionSettings, NoFusionSettings
 from grid.settings.image_encoders import MLP_HEADS, ImageSettings
-from grid.settings.own import OwnPartSettings
+from grid.settings.own_parts import OwnPartSettings
 from grid.settings.pretrained_networks import Pretrained
 from grid.settings.scorers import ProductSettings, ScorerSettings, SgrafSettings
 from grid.settings.text_encoders import TextSettings

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
 from grid.settings.base import Dropout, IdentityDefault, ReadWhere, Settings, Unit
-from grid.settings.own import OwnKind, OwnPartSettings
+from grid.settings.own_parts import OwnKind, OwnPartSettings
 from grid.settings.poolings import HAS_HEAD, PoolingSettings
 from grid.settings.pretrained_networks import RANDOM, Pretrained, WeightsName
 

@@ -12,7 +12,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from grid.settings.image_encoders import BackboneSettings, CnnSettings, FeatureSettings
-from retrieval.encoders import own, pretrained
+from retrieval.encoders import own_encoders, pretrained
 from retrieval.encoders.pooling import Encoded, mean, pooling
 from retrieval.encoders.swin import SwinEncoder
 from retrieval.encoders.videos.ce import CollaborativeExperts
@@ -136,7 +136,7 @@ IMAGE_ENCODERS: dict[str, Callable[[Any, tuple[int, ...], int, pretrained.Places
     "swin": lambda settings, shape, dim, places: SwinEncoder(settings, dim),
     "ce": lambda settings, shape, dim, places: CollaborativeExperts(settings, dim),
     "mmt": lambda settings, shape, dim, places: MultiModalTransformer(settings, dim),
-    "own": lambda settings, shape, dim, places: own.image_encoder(settings, shape, dim),
+    "own": lambda settings, shape, dim, places: own_encoders.image_encoder(settings, shape, dim),
 }
 """Each encoder by the name of its settings class in `grid/settings/image_encoders.py`, for images of this shape.
 

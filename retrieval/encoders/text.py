@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from grid.errors import UserError
 from grid.settings.pretrained_networks import RANDOM
 from grid.settings.text_encoders import BiGruSettings, BowSettings, ExpertTextSettings, GruSettings, TransformerSettings
-from retrieval.encoders import own, pretrained
+from retrieval.encoders import own_encoders, pretrained
 from retrieval.encoders.bert_layers import BertEncoder
 from retrieval.encoders.pooling import Encoded, pooling
 from retrieval.encoders.recurrent import PaddedGru
@@ -205,7 +205,7 @@ TEXT_ENCODERS: dict[str, Callable[[Any, int, int, pretrained.Places], nn.Module]
     ),
     "bert-layers": lambda settings, words, dim, places: BertEncoder(settings, words, dim),
     "gated": ExpertTexts,
-    "own": lambda settings, words, dim, places: own.text_encoder(settings, words, dim),
+    "own": lambda settings, words, dim, places: own_encoders.text_encoder(settings, words, dim),
 }
 """Each encoder by the name of its settings class in `grid/settings/text_encoders.py`, for indices below `words`.
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from retrieval.scorers.cross_attention import Bfan, Scan, SetScorer
 from retrieval.scorers.mixture import Mixture
-from retrieval.scorers.own import OwnScorer
+from retrieval.scorers.own_scorer import OwnScorer
 from retrieval.scorers.similarity import Saf, Sgr
 
 SCORERS: dict[str, Callable[[Any, int, int], SetScorer]] = {

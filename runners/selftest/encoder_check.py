@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from grid.settings.image_encoders import OwnImageSettings
-from grid.settings.own import own_parts
+from grid.settings.own_parts import own_parts
 from grid.settings.text_encoders import OwnTextSettings
-from retrieval.encoders.own import image_encoder, text_encoder
+from retrieval.encoders.own_encoders import image_encoder, text_encoder
 
 DIM = 12
 """Of the joint space."""

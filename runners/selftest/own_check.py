@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from grid.objectives import OBJECTIVES
-from grid.settings.own import own_parts
+from grid.settings.own_parts import own_parts
 from grid.settings.poolings import PoolingSettings, own_poolings
 from objectives import build
 from objectives.objective import Objective

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import normalize, pad
 
 from grid.settings.scorers import OwnScorerSettings
-from retrieval.scorers.own import OwnScorer
+from retrieval.scorers.own_scorer import OwnScorer
 from retrieval.scorers.sets import Sets
 from runners.selftest.encoder_check import ALIKE, SEED, Broken, restored
 

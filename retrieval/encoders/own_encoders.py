@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from grid.errors import UserError
 from grid.settings.image_encoders import OwnImageSettings
-from grid.settings.own import own_parts
+from grid.settings.own_parts import own_parts
 from grid.settings.text_encoders import OwnTextSettings
 
 DIMENSIONS = {"pictures": 3, "features": 1, "regions": 2}

@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from grid.errors import UserError
-from grid.settings.own import own_parts
+from grid.settings.own_parts import own_parts
 from grid.settings.scorers import OwnScorerSettings
 from retrieval.scorers.cross_attention import SetScorer
 from retrieval.scorers.sets import Sets
