@@ -100,7 +100,7 @@ class CheckpointMap(Settings):
     def words(self, weights: Mapping[str, Tensor]) -> int:
         """How many words or word pieces the file knows; 1: it leaves that to a network with a tokenizer of its own."""
         table = self.rows or self.pieces
-        return size_of(weights, table) if table else 1
+        return size_at(weights, table) if table else 1
 
     def extra(self, weights: Mapping[str, Tensor]) -> list[str]:
         return [name for name in weights if self._name(name) is None]
@@ -161,7 +161,7 @@ class CheckpointMap(Settings):
         """Sizes that are not equal, and are in this kind; and the missing tensors that have these sizes."""
         named = dict.fromkeys(name for one, _, other, _ in self.equal for name in (one, other))
         sizes = [
-            (one, size_of(weights, (one, m)), other, size_of(weights, (other, n))) for one, m, other, n in self.equal
+            (one, size_at(weights, (one, m)), other, size_at(weights, (other, n))) for one, m, other, n in self.equal
         ]
         return [f"missing: {name}" for name in named if name not in weights] or [
             f"{one} has {size:,} and {other} {their:,} where this kind has the same number"
@@ -241,15 +241,15 @@ def chosen(file: CheckpointFile, family: str) -> tuple[str, CheckpointMap]:
         for name, setting in nearest.options.items()
         if setting.option not in file.options
     ]
-    raise several(f"{file.path} is no {family} that is known here ({nearest.description})", shortened(problems))
+    raise several(f"{file.path} is no {family} that is known here ({nearest.description})", first_few(problems))
 
 
-def size_of(weights: Mapping[str, Tensor], place: tuple[str, int]) -> int:
+def size_at(weights: Mapping[str, Tensor], place: tuple[str, int]) -> int:
     """The size of a tensor's dimension; 0 where there is no such tensor or dimension."""
     name, dimension = place
     return int(weights[name].shape[dimension]) if name in weights and weights[name].ndim > dimension else 0
 
 
-def shortened(problems: list[str]) -> list[str]:
+def first_few(problems: list[str]) -> list[str]:
     """The first problems, and how many more there are."""
     return problems if len(problems) <= NAMED else [*problems[:NAMED], f"and {len(problems) - NAMED:,} more"]

@@ -18,7 +18,7 @@ from retrieval.data.precomp_files import SHORT
 from retrieval.encoders.pretrained import Places, locate
 from retrieval.model import Vse
 from retrieval.published.checkpoint_files import CheckpointFile
-from retrieval.published.checkpoint_maps import CheckpointMap, chosen, kind_of, maps, shortened, size_of
+from retrieval.published.checkpoint_maps import CheckpointMap, chosen, first_few, kind_of, maps, size_at
 from retrieval.published.clips import clip
 from retrieval.published.resnets import resnet
 from retrieval.published.swins import xvlm
@@ -100,10 +100,10 @@ class PublishedModel:
         if wrong:
             raise several(f"{file.path} was trained with options that have no counterpart here", wrong)
         if unread := found.unread(file.weights):
-            raise several(f"{file.path} as {family}", shortened(unread))
+            raise several(f"{file.path} as {family}", first_few(unread))
         masked = _check_words(found, file, words)
         settings = _model(found, file, masked)
-        shape = tuple(part if isinstance(part, int) else size_of(file.weights, part) for part in found.image)
+        shape = tuple(part if isinstance(part, int) else size_at(file.weights, part) for part in found.image)
         networks = [part for part in (settings.image, settings.text) if isinstance(part, Pretrained)]
         named = [part.weights for part in networks if locate(part, places)]
         try:
@@ -116,7 +116,7 @@ class PublishedModel:
             ) from error
         weights = found.fitted(file.weights, own)
         if problems := found.misfits(weights, own, "by its other sizes"):
-            raise several(f"{file.path} as {family}", shortened(problems))
+            raise several(f"{file.path} as {family}", first_few(problems))
         return cls(file, kind, settings, weights, tuple(words))
 
 
@@ -133,7 +133,7 @@ def start_weights(file: CheckpointFile, model: Vse, family: str = "") -> dict[st
     weights = found.fitted(file.weights, own)
     if problems := found.misfits(weights, own, "in the recipe"):
         raise several(
-            f"{file.path}, {found.description}, does not fit this recipe and these words", shortened(problems)
+            f"{file.path}, {found.description}, does not fit this recipe and these words", first_few(problems)
         )
     return weights
 
@@ -156,7 +156,7 @@ def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[s
                 "the words that it was trained with, in the data set's folder."
             )
         count = len(words) + (settings.text.word_drop > 0 and "<mask>" not in words)
-    shape = tuple(part if isinstance(part, int) else size_of(file.weights, part) for part in found.image)
+    shape = tuple(part if isinstance(part, int) else size_at(file.weights, part) for part in found.image)
     start_weights(file, Vse(settings, shape, count, seed=0, places=places))
 
 
@@ -201,7 +201,7 @@ def _model(found: CheckpointMap, file: CheckpointFile, masked: bool) -> ModelSet
 
 def _settings(found: CheckpointMap, file: CheckpointFile) -> dict[str, Any]:
     """The settings of the model that differ from the recipe's, by dotted name."""
-    changes = {**found.set, **{name: size_of(file.weights, place) for name, place in found.sizes.items()}}
+    changes = {**found.set, **{name: size_at(file.weights, place) for name, place in found.sizes.items()}}
     if found.settings_from:
         changes |= SETTINGS_FROM[found.settings_from](file.weights)
     for name, setting in found.options.items():
@@ -230,7 +230,7 @@ def _check_words(found: CheckpointMap, file: CheckpointFile, words: Sequence[str
             f"which vocabulary? {file.path} knows words by their index: --vocabulary FILE, e.g. VSE++'s "
             "vocab/f30k_precomp_vocab.pkl or SCAN's vocab/f30k_precomp_vocab.json."
         )
-    rows = size_of(file.weights, found.rows)
+    rows = size_at(file.weights, found.rows)
     masked = getattr(catalog.recipe(found.recipe).model.text, "word_drop", 0.0) > 0
     if rows not in ((len(words), len(words) + 1) if masked else (len(words),)):
         raise UserError(
