@@ -2,7 +2,10 @@
 
 import os
 import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -142,14 +145,27 @@ def openai_names(weights: dict[str, Tensor], layers: int) -> dict[str, Tensor]:
     return found
 
 
-@pytest.mark.parametrize(("patch", "size", "joint"), [(8, 32, 16), (4, 12, 24)], ids=["as ViT-B/32", "as ViT-L/14@336"])
-def test_clip_by_openais_names_has_the_scores_of_transformers(
-    patch: int, size: int, joint: int, tmp_path: Path, goalgrid: Goalgrid
-) -> None:
-    """As wide as the two are: towers of one and two heads of 64 values, joined in another width; saved in float16."""
+@dataclass(frozen=True, eq=False)
+class SavedClip:
+    """A CLIP of transformers, and the file in float16 that holds it under OpenAI's names."""
+
+    theirs: Any
+    size: int
+    """Of a picture, in pixels."""
+    joint: int
+    folder: Path
+    """Of transformers' model and its tokenizer."""
+    file: Path
+    weights: dict[str, Tensor]
+
+
+@pytest.fixture(scope="module", params=[(8, 32, 16), (4, 12, 24)], ids=["as ViT-B/32", "as ViT-L/14@336"])
+def saved_clip(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SavedClip:
+    """As wide as the two are: towers of one and two heads of 64 values, joined in another width."""
     import transformers
 
-    folder = save_network(tmp_path / "clip", "clip-read")
+    patch, size, joint = request.param
+    folder = save_network(tmp_path_factory.mktemp("clip"), "clip-read")
     vision = {"image_size": size, "patch_size": patch, "hidden_size": 128, "num_attention_heads": 2}
     text = {"vocab_size": 18, "hidden_size": 64, "num_attention_heads": 1, "max_position_embeddings": 77}
     layers = {"num_hidden_layers": 2, "intermediate_size": 256}
@@ -161,44 +177,59 @@ def test_clip_by_openais_names_has_the_scores_of_transformers(
     assert theirs.config.vision_config.hidden_act == "quick_gelu"
     theirs.save_pretrained(folder)
     weights = openai_names(theirs.state_dict(), 2)
-    file = tmp_path / "ViT.pt"
-    torch.save({name: value.half() for name, value in weights.items()}, file)
-    found = PublishedModel.of(CheckpointFile.read(file), "clip", (), {"clip": folder})
-    assert (found.kind, found.settings.dim, found.settings.image.view) == (
-        "clip-openai",
-        joint,
-        View(size, "centre-crop", resampling=Resampling.BICUBIC),
-    )
-    model = Vse(found.settings, (3, size, size), 1, seed=0, places={"clip": folder}).eval()
+    torch.save({name: value.half() for name, value in weights.items()}, folder / "ViT.pt")
+    return SavedClip(theirs, size, joint, folder, folder / "ViT.pt", weights)
+
+
+def test_clip_by_openais_names_has_the_scores_of_transformers(saved_clip: SavedClip) -> None:
+    size, places = saved_clip.size, {"clip": saved_clip.folder}
+    found = PublishedModel.of(CheckpointFile.read(saved_clip.file), "clip", (), places)
+    view = View(size, "centre-crop", resampling=Resampling.BICUBIC)
+    assert (found.kind, found.settings.dim, found.settings.image.view) == ("clip-openai", saved_clip.joint, view)
+    model = Vse(found.settings, (3, size, size), 1, seed=0, places=places).eval()
     model.load_weights(found.weights)
     images = torch.randint(0, 256, (2, 3, size, size), dtype=torch.uint8)
     ids, lengths = torch.tensor([[2, 5, 6, 3], [2, 7, 3, 0]]), torch.tensor([4, 3])
     backbone = model.image.backbone
     with torch.no_grad():
         pixels = (images.float() - backbone.mean) / backbone.deviation
-        expected = theirs(pixel_values=pixels, input_ids=ids, attention_mask=(ids != 0).long())
+        expected = saved_clip.theirs(pixel_values=pixels, input_ids=ids, attention_mask=(ids != 0).long())
         torch.testing.assert_close(model.embed_images(images), expected.image_embeds, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(model.embed_texts(ids, lengths), expected.text_embeds, rtol=1e-4, atol=1e-5)
-    said = goalgrid("data", "backbone", str(file), str(tmp_path / "made"), runs=tmp_path)
+
+
+def test_clip_by_openais_names_is_converted_for_transformers(
+    saved_clip: SavedClip, tmp_path: Path, goalgrid: Goalgrid
+) -> None:
+    import transformers
+
+    said = goalgrid("data", "backbone", str(saved_clip.file), str(tmp_path / "made"), runs=tmp_path)
     assert "Put the files of the tokenizer of clip beside them" in said.stdout, said.stderr
     made = transformers.CLIPModel.from_pretrained(tmp_path / "made").eval()
+    pixels = torch.randn(2, 3, saved_clip.size, saved_clip.size)
     with torch.no_grad():
-        again = made(pixel_values=pixels, input_ids=ids.where(ids != 3, 17), attention_mask=(ids != 0).long())
-        torch.testing.assert_close(again.image_embeds, expected.image_embeds)
+        found, expected = (model.get_image_features(pixels) for model in (made, saved_clip.theirs))
+    torch.testing.assert_close(found, expected)
     assert {name: value.shape for name, value in made.state_dict().items()} == {
-        name: value.shape for name, value in theirs.state_dict().items()
+        name: value.shape for name, value in saved_clip.theirs.state_dict().items()
     }
+
+
+def test_another_clip_by_openais_names_is_refused(saved_clip: SavedClip, tmp_path: Path) -> None:
+    file, weights = tmp_path / "ViT.pt", saved_clip.weights
+
+    def save(changed: Mapping[str, Tensor | None]) -> None:
+        torch.save({name: value for name, value in changed.items() if value is not None}, file)
+
     block = "visual.transformer.resblocks.1.attn.in_proj_weight"
-    for change, message in {
-        (block, None): rf"missing: {block} \(q_proj\.weight\)",
-        ("visual.attnpool.c_proj.weight", torch.ones(2)): r"extra: visual\.attnpool\.c_proj\.weight",
-        ("ln_final.bias", torch.ones(3)): r"ln_final\.bias is \(3,\) in the file and \(64,\) by its other sizes",
-    }.items():
-        name, value = change
-        changed = {**weights, name: value}
-        torch.save({key: kept for key, kept in changed.items() if kept is not None}, file)
+    for name, value, message in (
+        (block, None, rf"missing: {block} \(q_proj\.weight\)"),
+        ("visual.attnpool.c_proj.weight", torch.ones(2), r"extra: visual\.attnpool\.c_proj\.weight"),
+        ("ln_final.bias", torch.ones(3), r"ln_final\.bias is \(3,\) in the file and \(64,\) by its other sizes"),
+    ):
+        save({**weights, name: value})
         with pytest.raises(UserError, match=message):
-            PublishedModel.of(CheckpointFile.read(file), "clip", (), {"clip": folder})
+            PublishedModel.of(CheckpointFile.read(file), "clip", (), {"clip": saved_clip.folder})
     residual = {
         "visual.conv1.weight": torch.ones(1, 3, 3, 3),
         "visual.attnpool.positional_embedding": torch.ones(50, 1),
@@ -208,7 +239,7 @@ def test_clip_by_openais_names_has_the_scores_of_transformers(
         ({**weights, "logit_scale": None}, tmp_path / "other", "missing: logit_scale"),
         (residual, tmp_path / "other", "is no clip that is known here"),
     ):
-        torch.save({key: kept for key, kept in changed.items() if kept is not None}, file)
+        save(changed)
         with pytest.raises(UserError, match=message):
             convert(file, into)
 
