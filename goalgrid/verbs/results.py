@@ -23,6 +23,8 @@ from grid.store.files import write_text
 from grid.store.home import Home
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from results.analysis.documents import Document
 
 verbs = typer.Typer()
@@ -249,12 +251,8 @@ def figures(
         )
     if of_trial:
         overview = Overview.of(recall(grid, home, set_), home)
-        if EXAMPLES in kinds:
-            drawn = examples.retrieved(overview, trial).draw()
-            say(f"written: {draw.save(drawn, output, f'{EXAMPLES}-{trial}', format_)}")
-        if ATTENTION in kinds:
-            found = attention.drawn(overview, trial, image, caption)
-            say(f"written: {draw.save(found.draw(), output, f'{ATTENTION}-{found.name}', format_)}")
+        for name, picture in _figures_of_trial(overview, of_trial, trial, image, caption):
+            say(f"written: {draw.save(picture, output, name, format_)}")
         kinds = [kind for kind in kinds if kind not in of_trial]
         if not kinds:
             return
@@ -271,6 +269,17 @@ def figures(
         say(f"written: {path}")
     for kind in (kind for kind, paths in written.items() if not paths and (kinds or not any(written.values()))):
         say(f"nothing to draw for {kind}: it needs {draw.FIGURES[kind].needs}")
+
+
+def _figures_of_trial(
+    overview: Overview, kinds: list[str], trial: str, image: str, caption: str
+) -> "Iterator[tuple[str, Figure]]":
+    """The examples and the attention of a trial, where they are asked for: the name of the file, and the picture."""
+    if EXAMPLES in kinds:
+        yield f"{EXAMPLES}-{trial}", examples.retrieved(overview, trial).draw()
+    if ATTENTION in kinds:
+        found = attention.drawn(overview, trial, image, caption)
+        yield f"{ATTENTION}-{found.name}", found.draw()
 
 
 @verbs.command()

@@ -165,18 +165,10 @@ def over_epochs(
     columns = panels(study)
     styles = line_styles(list(dict.fromkeys(label for lines in columns.values() for label in lines)))
     every = figure.subplots(len(rows) + bool(below), len(columns), sharex=True, sharey="row", squeeze=False)
-    handles: dict[str, Any] = {}
+    handles = dict[str, Line2D]()
     for line, (quantity, title) in zip(every[: len(rows)], rows.items(), strict=True):
         for axes, lines in zip(line, columns.values(), strict=True):
-            for label, name in lines.items():
-                if study.trials(name):
-                    handles[label] = curve(axes, study, name, quantity, styles[label])
-                if reference and reference.quantity == quantity and name in reference.lines:
-                    printed = {**styles[label], "linestyle": "none", "markersize": 3, "fillstyle": "none"}
-                    handles[f"{label}, {reference.source}"] = axes.plot(
-                        reference.epochs, reference.lines[name], **printed
-                    )[0]
-            axes.grid(visible=True)
+            handles |= _panel(axes, study, quantity, lines, styles, reference)
         line[0].set_ylabel(title)
         _spread_out(line[0])
     if below:
@@ -192,6 +184,26 @@ def over_epochs(
     figure.align_ylabels()
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 5))
     return figure
+
+
+def _panel(
+    axes: Axes,
+    study: Study,
+    quantity: str,
+    lines: Mapping[str, str],
+    styles: Mapping[str, dict[str, Any]],
+    reference: PrintedCurve | None,
+) -> dict[str, Line2D]:
+    """Draw the curves of a quantity in a panel, with those that a paper printed; returns them by label."""
+    drawn = dict[str, Line2D]()
+    for label, name in lines.items():
+        if study.trials(name):
+            drawn[label] = curve(axes, study, name, quantity, styles[label])
+        if reference and reference.quantity == quantity and name in reference.lines:
+            look = {**styles[label], "linestyle": "none", "markersize": 3, "fillstyle": "none"}
+            (drawn[f"{label}, {reference.source}"],) = axes.plot(reference.epochs, reference.lines[name], **look)
+    axes.grid(visible=True)
+    return drawn
 
 
 WIDE = 30
@@ -212,7 +224,7 @@ def _spread_out(axes: Axes) -> None:
         axes.set_yscale("symlog", linthresh=10.0 ** np.ceil(np.log10(middle)), linscale=0.6)
 
 
-def curve(axes: Axes, study: Study, name: str, quantity: str, style: dict[str, Any]) -> Any:
+def curve(axes: Axes, study: Study, name: str, quantity: str, style: dict[str, Any]) -> Line2D:
     """Draw the mean of a cell's trials with its band; returns the line."""
     epochs, values = study.curve(name, quantity)
     look = {**style, "markersize": 3.2, "linewidth": 1.4, "markevery": max(1, len(epochs) // 8)}
