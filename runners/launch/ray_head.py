@@ -1,4 +1,4 @@
-"""Ray's head: whether it answers, and how a launch ends when it does not."""
+"""Ray's head: whether it answers, whether this host is a node of it, and how a launch ends when it is gone."""
 
 import os
 import socket
@@ -52,6 +52,23 @@ def parsed(address: str) -> tuple[str, int]:
             "RAY_ADDRESS counts too; without both, goalgrid starts a Ray of its own on this machine."
         )
     return host.strip("[]"), int(port)
+
+
+def check_node(address: str) -> None:
+    """Check that a head listens at HOST:PORT, and that this host is a node of its cluster.
+
+    Raises:
+        ConnectionError: nothing listens there.
+        UserError: it is not HOST:PORT, or this host is no node of the cluster.
+    """
+    host, port = parsed(address)
+    if not answers(host, port):  # Ray would try for two minutes
+        raise ConnectionError("nothing listens there")
+    if not node_here(port):  # Ray would try for one minute, and then name the token
+        raise UserError(
+            f"this host is no node of the Ray cluster at {address}: a launch is driven from a node. "
+            f"Join it first by `ray start --address={address}` (--num-cpus=0: it trains nothing)."
+        )
 
 
 @contextmanager

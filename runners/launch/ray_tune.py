@@ -62,7 +62,7 @@ from runners.launch.driver import Capacity
 from runners.launch.job_thread import JobThread
 from runners.launch.jobs import Job, in_turn
 from runners.launch.node_check import hides_ours, problem_here
-from runners.launch.ray_head import answers, head_watched, node_here, parsed
+from runners.launch.ray_head import answers, check_node, head_watched
 from runners.trial.events import Event, Listener
 from runners.trial.stopping import Stop, hangups_ignored
 
@@ -212,40 +212,54 @@ class RayTune:
         if hides_ours(Path.cwd()):
             quiet["runtime_env"] = {"worker_process_setup_hook": FINDER}
         if self.address is None:
-            seconds = HEAD_SECONDS[True] + self.grace + 5
-            os.environ |= {
-                "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-                "RAY_gcs_rpc_server_reconnect_timeout_s": f"{seconds:.0f}",  # a head that is dead stays dead
-            }
-            ray_constants.ENABLE_RAY_CLUSTER = False  # the first switch for this process, which has imported Ray
-            cpus, gpus = os.cpu_count(), torch.cuda.device_count()
-            try:
-                with hangups_ignored():
-                    ray.init("local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, **quiet)
-            except Exception as error:  # what Ray raises if a process of its own starts too slowly
-                why = " ".join(str(error).split())[:300].rstrip(".")
-                raise UserError(
-                    f"Ray did not start on this machine: {why}. The same command tries again; --here needs no Ray."
-                ) from error
-            return
-        try:
-            if self.address != "auto":
-                host, port = parsed(self.address)
-                if not answers(host, port):  # Ray would try for two minutes
-                    raise ConnectionError("nothing listens there")
-                if not node_here(port):  # Ray would try for one minute, and then name the token
-                    raise UserError(
-                        f"this host is no node of the Ray cluster at {self.address}: a launch is driven from a node. "
-                        f"Join it first by `ray start --address={self.address}` (--num-cpus=0: it trains nothing)."
-                    )
-                _show_token(self.address)
-            ray.init(self.address, **quiet)
-        except (ray.exceptions.RayError, OSError) as error:
-            raise UserError(
-                f"no Ray cluster answers at {self.address!r}: {' '.join(str(error).split())[:300]}. "
-                "Start its head with `ray start --head`, or leave out --address (and RAY_ADDRESS) to run on this "
-                "machine. If it runs there, it may want its token: export RAY_AUTH_MODE=token."
-            ) from error
+            _start(self.grace, **quiet)
+        else:
+            _join(self.address, **quiet)
+
+
+def _start(grace: float, **quiet: Any) -> None:
+    """Start a Ray on this machine.
+
+    Args:
+        grace: seconds that running trials have for their checkpoint once the head is dead.
+
+    Raises:
+        UserError: it does not start.
+    """
+    seconds = HEAD_SECONDS[True] + grace + 5
+    os.environ |= {
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        "RAY_gcs_rpc_server_reconnect_timeout_s": f"{seconds:.0f}",  # a head that is dead stays dead
+    }
+    ray_constants.ENABLE_RAY_CLUSTER = False  # the first switch for this process, which has imported Ray
+    cpus, gpus = os.cpu_count(), torch.cuda.device_count()
+    try:
+        with hangups_ignored():
+            ray.init("local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, **quiet)
+    except Exception as error:  # what Ray raises if a process of its own starts too slowly
+        why = " ".join(str(error).split())[:300].rstrip(".")
+        raise UserError(
+            f"Ray did not start on this machine: {why}. The same command tries again; --here needs no Ray."
+        ) from error
+
+
+def _join(address: str, **quiet: Any) -> None:
+    """Join the Ray cluster at an address.
+
+    Raises:
+        UserError: no cluster answers there, it refuses this host's token, or this host is no node of it.
+    """
+    try:
+        if address != "auto":
+            check_node(address)
+            _show_token(address)
+        ray.init(address, **quiet)
+    except (ray.exceptions.RayError, OSError) as error:
+        raise UserError(
+            f"no Ray cluster answers at {address!r}: {' '.join(str(error).split())[:300]}. "
+            "Start its head with `ray start --head`, or leave out --address (and RAY_ADDRESS) to run on this "
+            "machine. If it runs there, it may want its token: export RAY_AUTH_MODE=token."
+        ) from error
 
 
 def _show_token(address: str) -> None:
