@@ -1,0 +1,180 @@
+"""The check of a user's own objective: gradient, the order of the pairs, half precision, empty sets and speed."""
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from grid.objectives import OBJECTIVES
+from objectives import build
+from objectives.objective import Objective
+from runners.selftest.encoder_check import SEED, Broken
+
+PAIRS, DIMENSIONS = 7, 12
+"""Of the batches that are checked."""
+STEP = 1e-6
+"""Of finite differences, in similarity."""
+TOLERANCE = 1e-5
+"""How far a gradient may be from finite differences, as a part of the largest component or of 1."""
+TIMED_PAIRS, TIMED_DIMENSIONS, TIMES = 128, 512, 15
+
+
+def gradient(name: str) -> str:
+    """The gradient with respect to the scores equals central differences, in float64."""
+    worst = 0.0
+    for way, objective in _ways(name):
+        scores = _scores()
+        found = _gradient(objective, scores)
+        expected = torch.zeros_like(scores)
+        for place in range(scores.numel()):
+            moved = [scores.clone(), scores.clone()]
+            for sign, other in zip((1, -1), moved, strict=True):
+                other.view(-1)[place] += sign * STEP
+            up, down = (objective.from_similarity(other).detach() for other in moved)
+            expected.view(-1)[place] = (up - down) / (2 * STEP)
+        off = float((found - expected).abs().max() / expected.abs().max().clamp(min=1))
+        if not off <= TOLERANCE:
+            raise Broken(
+                f"{way}: it is off by {off:.1e} of its largest component. A detached part, a step or a value that "
+                "leaves torch is the usual cause"
+            )
+        worst = max(worst, off)
+    return f"equals finite differences within {worst:.0e}"
+
+
+def permutation(name: str) -> str:
+    """Another order of the pairs gives the same loss, and the gradients of the pairs in that order."""
+    for way, objective in _ways(name):
+        scores, order = _scores(), torch.randperm(PAIRS, generator=torch.Generator().manual_seed(SEED))
+        moved = scores[order][:, order]
+        values = [objective.from_similarity(each).detach() for each in (scores, scores, moved)]
+        if not torch.equal(values[0], values[1]):
+            raise Broken(f"{way}: the same batch gives {values[0]:.6g}, then {values[1]:.6g}")
+        if not torch.allclose(values[0], values[2], rtol=1e-9, atol=1e-12):
+            raise Broken(f"{way}: the loss is {values[0]:.6g}, and {values[2]:.6g} with the pairs in another order")
+        if not torch.allclose(_gradient(objective, scores)[order][:, order], _gradient(objective, moved), rtol=1e-7):
+            raise Broken(f"{way}: with the pairs in another order, a pair has another gradient")
+    return "the order of the pairs changes nothing"
+
+
+def half_precision(name: str) -> str:
+    """Embeddings of 16 bits give a finite loss and gradient: random, all in one point, and each on its pair."""
+    for way, objective in _ways(name, torch.float32):
+        for dtype in (torch.bfloat16, torch.float16):
+            for what, (image, text) in _embeddings().items():
+                image, text = (x.to(dtype).requires_grad_() for x in (image, text))
+                loss = objective(image, text)
+                loss.backward()
+                _finite(f"{way}, {dtype} embeddings, {what}", loss, image.grad, text.grad)
+    return "finite for bfloat16 and float16"
+
+
+def empty_sets(name: str) -> str:
+    """The loss and its gradient are finite without any negative, in the smallest batch, and when all is in order."""
+    for way, objective in _ways(name):
+        cases = {"two pairs": _scores()[:2, :2], "all in order": 2 * torch.eye(PAIRS, dtype=torch.float64) - 1}
+        for what, scores in cases.items():
+            scores = scores.clone().requires_grad_()
+            loss = objective.from_similarity(scores)
+            loss.backward()
+            _finite(f"{way}, {what}", loss, scores.grad)
+    if "ignore_same_image" in OBJECTIVES[name]:
+        for way, objective in _ways(name, ignore_same_image=True):
+            scores = _scores().requires_grad_()
+            loss = objective.from_similarity(scores, torch.zeros(PAIRS, dtype=torch.long))
+            loss.backward()
+            _finite(f"{way}, no text is a negative (s_neg is -inf: see `Triplets.finite`)", loss, scores.grad)
+    return "finite without negatives, with two pairs, and when all is in order"
+
+
+def speed(name: str) -> str:
+    """Forward and backward beside the hinge of Triplet-HN; no ratio is wrong."""
+    random = torch.Generator().manual_seed(SEED)
+    image, text = (
+        normalize(torch.randn(TIMED_PAIRS, TIMED_DIMENSIONS, generator=random)).requires_grad_() for _ in range(2)
+    )
+
+    def learn(objective: Objective) -> None:
+        objective(image, text).backward()
+
+    own, hinge = seconds(*(partial(learn, build(each)) for each in (name, "triplet-hn")))
+    return f"{own / hinge:.1f} times the hinge of triplet-hn ({1e3 * own:.2f} ms for {TIMED_PAIRS} pairs, on one CPU)"
+
+
+OF_OBJECTIVES: dict[str, Callable[[str], str]] = {
+    "gradient": gradient,
+    "permutation": permutation,
+    "half precision": half_precision,
+    "empty sets": empty_sets,
+    "speed": speed,
+}
+
+
+def _ways(name: str, dtype: torch.dtype = torch.float64, **parameters: bool) -> Iterator[tuple[str, Objective]]:
+    """The objective under both variants, with each choice of negatives that a grid has.
+
+    Args:
+        dtype: of what the objective learns.
+    """
+    known = OBJECTIVES[name]
+    differ = any(parameter.default("paper") != parameter.default("released") for parameter in known.values())
+    for variant in ("paper", "released") if differ else ("paper",):
+        for mining in known["mining"].choices if "mining" in known else ("",):
+            chosen = {"mining": mining} if mining else {}
+            words = [f"variant {variant}"] * differ + [f"mining = {mining}"] * bool(mining)
+            torch.manual_seed(SEED)
+            made = build(name, variant=variant, **chosen, **parameters).to(dtype)
+            yield ", ".join(words) or "as declared", made
+
+
+def _scores() -> Float[Tensor, "b b"]:
+    """Scores of a batch on its way: no ties, positives among negatives."""
+    random = torch.Generator().manual_seed(SEED)
+    scores = 0.3 * torch.randn(PAIRS, PAIRS, generator=random, dtype=torch.float64)
+    return (scores + 0.2 * torch.eye(PAIRS, dtype=torch.float64)).clamp(-0.95, 0.95)
+
+
+def _embeddings() -> dict[str, tuple[Tensor, Tensor]]:
+    random = torch.Generator().manual_seed(SEED)
+    image, text = (normalize(torch.randn(PAIRS, DIMENSIONS, generator=random)) for _ in range(2))
+    apart = torch.eye(PAIRS, DIMENSIONS)  # 0 and 1 alone, so that scores of 16 bits are exactly -1, 0 or 1
+    one = apart[:1].expand(PAIRS, -1)
+    return {
+        "random": (image, text),
+        "all in one point": (one.clone(), one.clone()),
+        "each on its pair": (apart, apart.clone()),
+        "each opposite its pair": (apart, -apart),
+    }
+
+
+def _gradient(objective: Objective, scores: Tensor) -> Tensor:
+    scores = scores.clone().requires_grad_()
+    (found,) = torch.autograd.grad(objective.from_similarity(scores), scores, materialize_grads=True)
+    return found
+
+
+def _finite(where: str, loss: Tensor, *gradients: Tensor | None) -> None:
+    if not loss.isfinite():
+        raise Broken(f"{where}: the loss is {float(loss)}")
+    if any(gradient is not None and not gradient.isfinite().all() for gradient in gradients):
+        raise Broken(f"{where}: the gradient is not finite")
+
+
+def seconds(*works: Callable[[], object]) -> list[float]:
+    """The shortest time of each, taken in turn on one thread: what else this machine does then slows all alike."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    times: list[list[float]] = [[] for _ in works]
+    try:
+        for _ in range(TIMES):
+            for work, own in zip(works, times, strict=True):
+                start = time.perf_counter()
+                work()
+                own.append(time.perf_counter() - start)
+    finally:
+        torch.set_num_threads(before)
+    return [min(own) for own in times]

@@ -1,0 +1,95 @@
+"""The check of a user's own pooling: gradient, the order of the sets, half precision, empty sets and speed."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from grid.settings.poolings import PoolingSettings
+from retrieval.encoders.pooling import pooling
+from runners.selftest.encoder_check import SEED, Broken
+from runners.selftest.objective_check import TIMED_DIMENSIONS, TIMED_PAIRS, seconds
+
+
+def gradient(name: str) -> str:
+    """The gradient with respect to the vectors equals finite differences, in float64."""
+    pool, (values, present) = _pooling(name), _sets()
+    made, expected = tuple(pool(values, present).shape), (len(values), values.shape[2])
+    if made != expected:
+        sets = f"{values.shape[0]} sets of {values.shape[1]} vectors with {values.shape[2]} values"
+        raise Broken(f"it returned {made} for {sets}, not {expected}")
+    if not torch.autograd.gradcheck(lambda v: pool(v, present), values.requires_grad_(), raise_exception=False):
+        raise Broken("it is no derivative of the value. A detached part is the usual cause")
+    return "equals finite differences"
+
+
+def permutation(name: str) -> str:
+    """A set's vector does not depend on the other sets of the batch, nor on the call."""
+    pool, (values, present) = _pooling(name), _sets()
+    found = pool(values, present)
+    if not torch.equal(found, pool(values, present)):
+        raise Broken("the same sets give other vectors at the second call")
+    if not torch.allclose(found.flip(0), pool(values.flip(0), present.flip(0)), rtol=1e-9, atol=1e-12):
+        raise Broken("a set's vector depends on its place in the batch")
+    return "the order of the sets changes nothing"
+
+
+def half_precision(name: str) -> str:
+    """Vectors of bfloat16, as encoders give under `train.precision`, give finite vectors and gradients."""
+    pool, (values, present) = _pooling(name), _sets()
+    values = values.to(torch.bfloat16).requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = pool.float()(values, present) if isinstance(pool, torch.nn.Module) else pool(values, present)
+    found.sum().backward()
+    if not found.isfinite().all() or (values.grad is not None and not values.grad.isfinite().all()):
+        raise Broken("bfloat16 vectors: the value or the gradient is not finite")
+    return "finite for bfloat16"
+
+
+def empty_sets(name: str) -> str:
+    """What is not present counts for nothing, also where a single member is present."""
+    pool, (values, present) = _pooling(name), _sets()
+    found = pool(values, present)
+    for what, others in (("another value", values + 7 * ~present[..., None]), ("0", values * present[..., None])):
+        if not torch.allclose(found, pool(others, present), rtol=1e-9, atol=1e-12):
+            raise Broken(f"it depends on a member that is not present: with {what} there, the vector is another")
+    return "a member that is not present counts for nothing"
+
+
+def speed(name: str) -> str:
+    """Forward and backward beside mean pooling; no ratio is wrong."""
+    random = torch.Generator().manual_seed(SEED)
+    values = torch.randn(TIMED_PAIRS, 36, TIMED_DIMENSIONS, generator=random).requires_grad_()
+    present = torch.ones(values.shape[:2], dtype=torch.bool)
+
+    def learn(pool: Callable[..., Tensor]) -> None:
+        pool(values, present).sum().backward()
+
+    pools = (pooling(PoolingSettings.model_validate({"pooling": each}), TIMED_DIMENSIONS) for each in (name, "mean"))
+    own, mean = seconds(*(partial(learn, pool) for pool in pools))
+    return f"{own / mean:.1f} times mean pooling ({1e3 * own:.2f} ms for {TIMED_PAIRS} sets of 36, on one CPU)"
+
+
+OF_POOLINGS: dict[str, Callable[[str], str]] = {
+    "gradient": gradient,
+    "permutation": permutation,
+    "half precision": half_precision,
+    "empty sets": empty_sets,
+    "speed": speed,
+}
+
+
+def _pooling(name: str) -> Any:
+    """The pooling for vectors of 6 values, in float64 and in evaluation where it has weights."""
+    torch.manual_seed(SEED)
+    made = pooling(PoolingSettings.model_validate({"pooling": name}), 6)
+    return made.double().eval() if isinstance(made, torch.nn.Module) else made
+
+
+def _sets() -> tuple[Float[Tensor, "b n d"], Bool[Tensor, "b n"]]:
+    """Four sets of 5, 3, 2 and 1 vectors of 6 values, padded with random values."""
+    values = torch.randn(4, 5, 6, generator=torch.Generator().manual_seed(SEED), dtype=torch.float64)
+    return values, torch.arange(5) < torch.tensor([5, 3, 2, 1])[:, None]
