@@ -60,17 +60,24 @@ def gradient(name: str) -> str:
     encoder = _encoder(name)
     found = normalize(encoder(*_read(name)).float(), dim=-1)
     (found * torch.randn(found.shape, generator=torch.Generator().manual_seed(SEED))).sum().backward()
-    learning = {parameter: weight.grad for parameter, weight in encoder.named_parameters() if weight.requires_grad}
-    for parameter, gradient in learning.items():
-        if gradient is None:
-            raise Broken(
-                f"{parameter} gets no gradient. A part that forward does not use, or detaches, is the usual cause"
-            )
-        if not gradient.isfinite().all():
-            raise Broken(f"the gradient of {parameter} is not finite")
-    if not learning:
+    if not (learning := learning_in(encoder)):
         raise Broken("it has no parameter that learns")
-    return f"finite for all {len(learning)} parameters"
+    return f"finite for all {learning} parameters"
+
+
+def learning_in(module: torch.nn.Module) -> int:
+    """The number of parameters that learn, once a gradient has flowed.
+
+    Raises:
+        Broken: a parameter got no gradient, or a gradient that is not finite.
+    """
+    learning = {name: weight.grad for name, weight in module.named_parameters() if weight.requires_grad}
+    for name, found in learning.items():
+        if found is None:
+            raise Broken(f"{name} gets no gradient. A part that forward does not use, or detaches, is the usual cause")
+        if not found.isfinite().all():
+            raise Broken(f"the gradient of {name} is not finite")
+    return len(learning)
 
 
 def weights(name: str) -> str:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from grid import uses
-from runners.selftest.own_check import OF_OBJECTIVES, verdicts
+from runners.selftest.objective_check import OF_OBJECTIVES
+from runners.selftest.own_check import verdicts
 
 HEAD = "import torch\nimport goalgrid\n\n\n"
 TRIPLETS = '@goalgrid.objective("mine")\ndef mine(t):\n    return '
