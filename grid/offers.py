@@ -26,13 +26,12 @@ class Offer:
     """Something of a user's own under a name.
 
     Args:
-        module, defined: its definition's module, and the definition's name there.
+        defined: the name of its definition in its module.
         made: what a catalogue of ours holds of it.
     """
 
     kind: Kind
     name: str
-    module: str
     defined: str
     made: Any
 
@@ -210,5 +209,4 @@ def _offer(kind: Kind, name: str, equation: Callable[..., Any], made: Any) -> No
         raise UserError(f"{name!r}: {error}") from None
     if "." in equation.__qualname__:
         raise UserError(f"{name!r}: {equation.__qualname__} has to stand at the top of the file, in no other function")
-    module = equation.__module__
-    offered.setdefault(module, []).append(Offer(kind, name, module, equation.__qualname__, made))
+    offered.setdefault(equation.__module__, []).append(Offer(kind, name, equation.__qualname__, made))

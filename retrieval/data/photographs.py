@@ -27,13 +27,11 @@ class Photograph:
     """An image as figures show it.
 
     Args:
-        row: in its split.
         name: the file name of its picture, else its id, else its row.
         picture: None: the data set has no picture of it here.
         boxes: left, top, right, bottom of its regions, as shares of the picture's sides; None: not known.
     """
 
-    row: int
     name: str
     captions: tuple[str, ...]
     picture: UInt8[np.ndarray, "h w 3"] | None
@@ -84,7 +82,7 @@ class Photographs:
         file = self.files.get(row)
         name = file.name if file else self.ids[row] if self.ids else str(row)
         captions = tuple(_captions(self.split, row))
-        return Photograph(row, name, captions, self._picture(row, file), self._boxes(row))
+        return Photograph(name, captions, self._picture(row, file), self._boxes(row))
 
     def _picture(self, row: int, file: Path | None) -> np.ndarray | None:
         """The part of the picture that the network sees; of an image that it reads as features, the whole picture."""
