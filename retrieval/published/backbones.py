@@ -9,7 +9,7 @@ from grid.errors import UserError
 from grid.store.files import write_json, written_aside
 from retrieval.published import clips
 from retrieval.published.checkpoint_files import CheckpointFile
-from retrieval.published.checkpoint_maps import chosen, maps
+from retrieval.published.checkpoint_maps import map_of_family, maps
 from retrieval.published.resnets import butd
 
 BUTD = "butd/resnet-101"
@@ -42,7 +42,7 @@ def _clip(file: CheckpointFile) -> tuple[dict[str, Tensor], dict[str, Any]]:
     Raises:
         UserError: tensors are missing, or extra: a CLIP with a ResNet has other names.
     """
-    _, found = chosen(file, "clip")
+    _, found = map_of_family(file, "clip")
     if "logit_scale" not in file.weights:
         raise UserError(
             f"{file.path}: missing: logit_scale, the factor of CLIP's scores, which its folder has to have."

@@ -201,7 +201,7 @@ def families() -> list[str]:
     return list(dict.fromkeys(found.family for found in maps().values()))
 
 
-def kind_of(file: CheckpointFile) -> CheckpointMap:
+def fitting_map(file: CheckpointFile) -> CheckpointMap:
     """The map that a file fits.
 
     Raises:
@@ -213,7 +213,7 @@ def kind_of(file: CheckpointFile) -> CheckpointMap:
     raise UserError(f"{file.path} is no checkpoint of a known family: {', '.join(families())}.")
 
 
-def chosen(file: CheckpointFile, family: str) -> tuple[str, CheckpointMap]:
+def map_of_family(file: CheckpointFile, family: str) -> tuple[str, CheckpointMap]:
     """The map of this family that a file fits, with its name.
 
     Raises:

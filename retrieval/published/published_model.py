@@ -18,7 +18,7 @@ from retrieval.data.precomp_files import SHORT
 from retrieval.encoders.pretrained import Places, locate
 from retrieval.model import Vse
 from retrieval.published.checkpoint_files import CheckpointFile
-from retrieval.published.checkpoint_maps import CheckpointMap, chosen, first_few, kind_of, maps, size_at
+from retrieval.published.checkpoint_maps import CheckpointMap, first_few, fitting_map, map_of_family, maps, size_at
 from retrieval.published.clips import clip
 from retrieval.published.resnets import resnet
 from retrieval.published.swins import xvlm
@@ -91,7 +91,7 @@ class PublishedModel:
             UserError: it is of another family, tensors are missing, extra or of another shape, it was trained with an
                 option that we do not have, or the vocabulary has another number of words.
         """
-        kind, found = chosen(file, family)
+        kind, found = map_of_family(file, family)
         wrong = [
             f"{name} = {file.options[name]!r}, known is {value!r}"
             for name, value in found.only.items()
@@ -129,7 +129,7 @@ def start_weights(file: CheckpointFile, model: Vse, family: str = "") -> dict[st
     Raises:
         UserError: the file is of no known family, or does not fit the model.
     """
-    found, own = chosen(file, family)[1] if family else kind_of(file), model.state_dict()
+    found, own = map_of_family(file, family)[1] if family else fitting_map(file), model.state_dict()
     weights = found.fitted(file.weights, own)
     if problems := found.misfits(weights, own, "in the recipe"):
         raise several(
@@ -147,7 +147,7 @@ def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[s
     Raises:
         UserError: they do not fit.
     """
-    found = kind_of(file)
+    found = fitting_map(file)
     count = found.words(file.weights)
     if found.rows:
         if words is None:
@@ -167,7 +167,7 @@ def check_whole(path: Path, settings: ModelSettings) -> None:
         UserError: it cannot be read, or does not fit.
     """
     file = CheckpointFile.read(path)
-    _, found = chosen(file, settings.fusion.kind)
+    _, found = map_of_family(file, settings.fusion.kind)
     view = settings.image.view
     assert view is not None, "a model that looks at an image and a caption together reads pixels"
     with torch.device("meta"):  # its shapes are enough
