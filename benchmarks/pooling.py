@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from grid.settings.poolings import PoolingSettings
-from results.reference.reading import results
+from results.reference.reading import results_of
 from retrieval.encoders.pooling import POOLING, Pooling, pooling
 
 REGIONS, WIDTH, DIM = 36, 2048, 1024
@@ -55,7 +55,7 @@ def main() -> None:
             pool.to(given.device)
     note = f"{given.batch} images of {REGIONS} regions, {WIDTH:,} to {DIM:,} values, on {given.device}"
     measuring.begin("torch", note=note)
-    told = {(row.model, row.metric): row.value.text for row in results("2ad-table4")}
+    told = {(row.model, row.metric): row.value.text for row in results_of("2ad-table4")}
     for what, learn in (("vectors", False), ("gradient", True)):
         for pool in pools.values():
             if isinstance(pool, nn.Module):

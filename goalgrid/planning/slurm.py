@@ -130,10 +130,10 @@ def _option(text: str) -> tuple[str, str]:
     return found[1], found[2] or ""
 
 
-def repeated(options: Mapping[str, Sequence[str]]) -> list[str]:
+def option_words(options: Mapping[str, Sequence[str]]) -> list[str]:
     """Words of a command line.
 
-    >>> repeated({"--set": ["train.epochs=2", "seeds=0"], "--root": []})
+    >>> option_words({"--set": ["train.epochs=2", "seeds=0"], "--root": []})
     ['--set', 'train.epochs=2', '--set', 'seeds=0']
     """
     return [word for name, values in options.items() for value in values for word in (name, value)]

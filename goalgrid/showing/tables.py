@@ -125,14 +125,14 @@ def kept(overview: Overview) -> "Table | None":
     scores = scores_of(overview.grid, overview.cells, overview.home)
     if not scores.rows:
         return None
-    from results.export.export_folder import results
+    from results.export.export_folder import write_records
     from results.export.table_request import TableRequest
     from results.renderers import write_all
 
     drawn = with_seeds(TableRequest(overview.grid.name).draw(overview.cells, scores), overview)
     folder = overview.home.grid(overview.grid.name)
     try:
-        results(scores.rows, overview.home, folder.results)
+        write_records(scores.rows, overview.home, folder.results)
         write_all(drawn, folder.tables)
     except UserError as error:
         say(f"warning: the table is not kept: {error}")

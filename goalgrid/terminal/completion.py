@@ -57,9 +57,9 @@ def datasets(incomplete: str) -> list[str]:
 
 def paper_tables(incomplete: str) -> list[str]:
     """Tables of the papers, and the papers."""
-    from results.reference.reading import PAPERS, names
+    from results.reference.reading import PAPERS, table_names
 
-    return _begun(incomplete, [*names(), *PAPERS])
+    return _begun(incomplete, [*table_names(), *PAPERS])
 
 
 def settings(incomplete: str) -> list[str]:

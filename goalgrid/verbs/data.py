@@ -130,14 +130,14 @@ def features(
     Without it, the run of the grid does so.
     """
     found = wanted(grid, home, set_, roots=root, weights=weights)
-    from runners.launch.feature_extraction import compute_features, feature_jobs, sources
+    from runners.launch.feature_extraction import compute_features, feature_jobs, feature_sources
 
     jobs = feature_jobs(found, expand(found), home)
-    if not sources(jobs):
+    if not feature_sources(jobs):
         say(f"{found.name}: no recipe has a frozen network whose features could be kept")
         return
     compute_features(jobs, err)
-    for source, machine in sources(jobs):
+    for source, machine in feature_sources(jobs):
         folder = source.folder(machine.features)
         size = sum(file.stat().st_size for file in folder.glob("*.npy")) / 1e6
         what = f"{source.views():,} {source.what} of {source.name} by {source.network.weights}"

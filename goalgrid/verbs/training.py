@@ -15,7 +15,7 @@ from goalgrid.planning.costs import unmeasured
 from goalgrid.planning.decisions import Choice, decide, to_train
 from goalgrid.planning.overview import Overview, named_tables_exist, wanted
 from goalgrid.planning.plan import Plan
-from goalgrid.planning.slurm import BatchJob, repeated
+from goalgrid.planning.slurm import BatchJob, option_words
 from goalgrid.planning.training import LaunchResult, train
 from goalgrid.showing import status as standing
 from goalgrid.showing.tables import kept, start
@@ -163,7 +163,7 @@ def slurm(
     named_tables_exist(found)
     source = str(Path(grid).absolute()) if grid.endswith(".toml") else grid
     runs = str(home.path.absolute())
-    words = [source, "--runs", runs, *repeated({"--set": set_, "--root": root, "--weights": weights})]
+    words = [source, "--runs", runs, *option_words({"--set": set_, "--root": root, "--weights": weights})]
     words += ["--only", only] if only else []
     script = BatchJob(found, words, Path.cwd(), time, nodes, sbatch).script()
     if output is None:

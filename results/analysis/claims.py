@@ -11,7 +11,7 @@ from results.layouts.captions import block_title
 from results.records.scores import Scores
 from results.reference import claims as reference
 from results.reference.claims import Claim
-from results.reference.reading import Result, results
+from results.reference.reading import Result, results_of
 from results.statistics.agreement import Agreement, agreement
 from results.statistics.significance import LEVEL, Sample, holm, paired_t, welch_of
 
@@ -120,7 +120,7 @@ def as_entry(result: Result) -> Entry:
 
 def printed(claim: Claim) -> list[Entry]:
     """The values that the claim's tables print."""
-    found = [result for table in claim.tables for result in results(table) if result.metric in claim.metrics]
+    found = [result for table in claim.tables for result in results_of(table) if result.metric in claim.metrics]
     return [as_entry(result) for result in found if not math.isnan(result.value.mean)]
 
 

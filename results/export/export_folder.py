@@ -25,7 +25,7 @@ from results.renderers import write_all
 from results.tables.table import Table
 
 
-def results(ids: Iterable[str], home: Home, path: Path) -> int:
+def write_records(ids: Iterable[str], home: Home, path: Path) -> int:
     """Concatenate the records of these trials that can be read into one Parquet file; return their number."""
     done = [home.trial(trial_id).record for trial_id in ids]
     unreadable: record.Unreadable = {}
@@ -46,7 +46,7 @@ def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path, *, repor
         UserError: the target cannot be written, or records cannot be read.
     """
     scores = Scores.read(cells, home, now=now)
-    results(scores.rows, home, target / "records.parquet")
+    write_records(scores.rows, home, target / "records.parquet")
     tables = dict(_tables(grid, cells, scores))
     for path, table in tables.items():
         write_all(table, (target / path).parent)

@@ -10,7 +10,7 @@ from grid.expansion import Cell
 from grid.gridfile import Grid
 from results.records import record
 from results.reference.matching import changes
-from results.reference.reading import Result, names, results
+from results.reference.reading import Result, results_of, table_names
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ def check_names(grid: Grid) -> None:
     """
     hint = "All with what they show: goalgrid table --reference."
     problems = [
-        unknown("table", name, names(), where=f"in tables[{place}]", hint=hint)
+        unknown("table", name, table_names(), where=f"in tables[{place}]", hint=hint)
         for place, name in enumerate(grid.tables)
-        if name not in names()
+        if name not in table_names()
     ]
     if problems:
         raise several(f"grid {grid.name!r}", problems)
@@ -58,7 +58,7 @@ def coverage(name: str, cells: Sequence[Cell]) -> Coverage:
 
     A cell fills a number if it has the data set, recipe and objective that the table's file gives for the row.
     """
-    printed = [result for result in results(name) if not math.isnan(result.value.mean)]
+    printed = [result for result in results_of(name) if not math.isnan(result.value.mean)]
     gaps = [gap(result, cells) for result in printed]
     filled = [result for result, missing in zip(printed, gaps, strict=True) if missing is None]
     used = {(result.dataset, result.recipe, result.objective) for result in filled}

@@ -10,7 +10,7 @@ from grid.expansion import Cell
 from grid.objectives import resolve
 from results.records.rounding import written
 from results.records.scores import Score, Scores, TableValue
-from results.reference.reading import Printed, Result, everything, names
+from results.reference.reading import Printed, Result, all_results, table_names
 
 ResultKey = tuple[str, str, str, str, str]
 """Data set, protocol, recipe, objective, metric."""
@@ -79,7 +79,7 @@ class Match:
     def sources(self) -> list[str]:
         """Names of the tables, in the papers' order."""
         used = {result.name for result in self.found.values()}
-        return [name for name in names() if name in used]
+        return [name for name in table_names() if name in used]
 
 
 def reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> Match:
@@ -89,7 +89,7 @@ def reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> M
     most numbers of these cells.
     """
     wanted = {(*_names(cell, scores), metric) for cell in cells for metric in metrics}
-    candidates = [(key, result) for result in everything() if (key := _key(result)) in wanted]
+    candidates = [(key, result) for result in all_results() if (key := _key(result)) in wanted]
     covered = Counter(result.name for _, result in candidates)
     found: dict[ResultKey, Result] = {}
     others: dict[ResultKey, list[Result]] = {}
@@ -141,7 +141,7 @@ def _differing(prefix: str, ours: Mapping[str, object], theirs: Mapping[str, obj
 def nothing_reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> str:
     """The error that says what the grid has, what papers report that is nearest to it, and what to do."""
     ours = dict.fromkeys(f"{cell.recipe} on {cell.dataset} by {scores.protocol_of(cell)}" for cell in cells)
-    keys = [key for result in everything() if (key := _key(result))]
+    keys = [key for result in all_results() if (key := _key(result))]
     near = [key for key in keys if key[2] in {cell.recipe for cell in cells}]
     theirs: dict[str, dict[str, None]] = {}
     for dataset, protocol, recipe, objective, _ in near or keys:

@@ -8,7 +8,7 @@ from grid.expansion import Cell
 from grid.gridfile import Grid
 from results.records import record
 from results.reference.coverage import gap
-from results.reference.reading import Line, Result, read
+from results.reference.reading import Line, Result, paper_table
 
 ORIGINS = TRAINED, QUOTED, NOT_POSSIBLE = "trained here", "quoted", "not possible"
 
@@ -50,7 +50,7 @@ def paper_rows(name: str, grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> Itera
     naming = [(grid, cells) for grid, cells in grids if name in grid.tables]
     plain = [(grid, cells) for grid, cells in grids if name not in grid.tables and _plain(grid)]
     plain.sort(key=lambda pair: (not pair[0].name.startswith(f"{paper}-"), not pair[0].tables))
-    for line, results in read(name).rows(name):
+    for line, results in paper_table(name).rows(name):
         first = results[0]
         grids_of_row = _filling(results, naming + plain)
         yield PaperRow(
@@ -86,8 +86,8 @@ def _filling(results: Sequence[Result], grids: Sequence[tuple[Grid, Sequence[Cel
 def _label(line: Line, result: Result) -> str:
     """The row's name; of a row of GOAL's matrix, the model and the pair weight.
 
-    >>> from results.reference.reading import read
-    >>> [_label(line, row[0]) for line, row in read("goal-table5-coco").rows("goal-table5-coco")][-1]
+    >>> from results.reference.reading import paper_table
+    >>> [_label(line, row[0]) for line, row in paper_table("goal-table5-coco").rows("goal-table5-coco")][-1]
     'VSE∞ (WSL), sig-ms'
     """
     return f"{result.model}, {line.pair}" if line.pair else result.label

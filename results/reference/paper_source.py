@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from grid.errors import UserError, unknown
 from grid.expansion import Cell
-from results.reference.reading import PaperTable, Printed, Result, names, read, results
+from results.reference.reading import PaperTable, Printed, Result, paper_table, results_of, table_names
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class Paper:
         Raises:
             UserError: no table has this name.
         """
-        if name not in names():
+        if name not in table_names():
             hint = "GOAL's Flickr30K tables stand in its appendix, which is not here." if "f30k" in name else ""
-            raise UserError(unknown("table of a paper", name, names(), hint=hint))
+            raise UserError(unknown("table of a paper", name, table_names(), hint=hint))
         rows: dict[Cell, dict[str, Result]] = {}
-        for result in results(name):
+        for result in results_of(name):
             rows.setdefault(_cell(result), {})[result.metric] = result
         return cls(name, rows)
 
@@ -43,7 +43,7 @@ class Paper:
     @property
     def content(self) -> PaperTable:
         """The whole table."""
-        return read(self.name)
+        return paper_table(self.name)
 
     @property
     def caption(self) -> str:
@@ -85,7 +85,7 @@ class Paper:
 
 def listing(paper: str | None = None) -> dict[str, str]:
     """What a paper's tables show, by name; without a paper, the tables of all papers."""
-    return {name: read(name).heading for name in names() if paper is None or name.startswith(f"{paper}-")}
+    return {name: paper_table(name).heading for name in table_names() if paper is None or name.startswith(f"{paper}-")}
 
 
 def _cell(result: Result) -> Cell:

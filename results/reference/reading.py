@@ -200,33 +200,33 @@ class PaperTable(Settings):
 
 
 @cache
-def names() -> tuple[str, ...]:
+def table_names() -> tuple[str, ...]:
     """Names of all tables, paper by paper, in the papers' order."""
     return tuple(sorted(toml_names(_FOLDER), key=_place))
 
 
 @cache
-def read(name: str) -> PaperTable:
+def paper_table(name: str) -> PaperTable:
     """The content of a table's file."""
     return PaperTable.model_validate(toml(_FOLDER, name))
 
 
 @cache
-def results(name: str) -> tuple[Result, ...]:
+def results_of(name: str) -> tuple[Result, ...]:
     """All numbers of a table.
 
-    >>> [result] = [r for r in results("goal-table3-coco")
+    >>> [result] = [r for r in results_of("goal-table3-coco")
     ...             if (r.recipe, r.objective, r.metric) == ("vsepp-r152-ft", "sig-ms_cir", "i2t_r1")]
     >>> result.value.mean, result.value.std, result.value.n
     (43.8, 0.5, 3)
     """
-    return tuple(result for _, row in read(name).rows(name) for result in row)
+    return tuple(result for _, row in paper_table(name).rows(name) for result in row)
 
 
 @cache
-def everything() -> tuple[Result, ...]:
+def all_results() -> tuple[Result, ...]:
     """All numbers of all tables."""
-    return tuple(result for name in names() for result in results(name))
+    return tuple(result for name in table_names() for result in results_of(name))
 
 
 def _place(name: str) -> tuple[int, bool, int, str]:

@@ -81,7 +81,7 @@ def feature_jobs(grid: Grid, cells: Sequence[Cell], home: Home) -> list[Job]:
     return jobs_for(grid, trials_of(cells), home, gpus=torch.cuda.device_count())
 
 
-def sources(jobs: Iterable[Job]) -> list[tuple[FeatureSource, Machine]]:
+def feature_sources(jobs: Iterable[Job]) -> list[tuple[FeatureSource, Machine]]:
     """The different images and captions that frozen networks have to read, with the machine settings to do so."""
     wanted = ((settings.dataset, settings.model, job.machine) for job in jobs for settings in job.trials)
     by_folder: dict[Path, tuple[FeatureSource, Machine]] = {}
@@ -103,7 +103,7 @@ def compute_features(jobs: Iterable[Job], console: Console) -> None:
         UserError: an image or the weights cannot be read, or the disk is full.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    for source, machine in sources(jobs):
+    for source, machine in feature_sources(jobs):
         if wanting := source.wanting(machine.features):
             for path in wanting:
                 if path.exists():

@@ -134,7 +134,7 @@ def begun(folder: TrialFolder) -> float:
     return float(datetime.fromisoformat(made["finished_at"]).timestamp() - made["train_seconds"])
 
 
-def results(folder: TrialFolder) -> dict[str, float]:
+def final_metrics(folder: TrialFolder) -> dict[str, float]:
     """The test metrics that a finished trial has, and the epoch that they are from."""
     names = [*(f"test_{name}" for name in record.METRICS), "selected_epoch"]
     (row,) = record.collect([folder.record], names).to_pylist()

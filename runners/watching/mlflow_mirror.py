@@ -12,7 +12,7 @@ from typing import Any
 from grid.errors import UserError
 from grid.store.files import read_json, readable_text, write_json
 from grid.store.home import Home, State, TrialFolder
-from runners.watching.mirror import begun, results, when_done
+from runners.watching.mirror import begun, final_metrics, when_done
 
 TAG = "goalgrid.trial"
 """Tag of a run: the id of the trial that it mirrors."""
@@ -199,7 +199,7 @@ class _Experiment:
         for file in (folder.settings, folder.environment, folder.history, folder.record):
             if self.files and file.exists():  # an ensemble has no history
                 self.client.log_artifact(run.id, str(file))
-        metrics = results(folder)
+        metrics = final_metrics(folder)
         step = int(metrics["selected_epoch"])
         measured = [self.metric(name, float(value), 0, step) for name, value in metrics.items()]
         self.client.log_batch(run.id, measured, tags=[self.tag(DONE, when_done(folder))])

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from grid.store.files import read_json, readable_text, write_text
 from grid.store.home import TrialFolder
-from runners.watching.mirror import begun, results, when_done
+from runners.watching.mirror import begun, final_metrics, when_done
 
 COPIED = "goalgrid.done"
 """Stands in the folder of a run that is whole; says when its trial was done."""
@@ -112,7 +112,7 @@ class _Runs:
             copy.run.write(numbers, row["epoch"], copy.when)
             copy.rows.append(row)
         if done:
-            metrics = results(folder)
+            metrics = final_metrics(folder)
             copy.run.write(metrics, max(int(metrics["selected_epoch"]), len(copy.rows)), copy.when)
             self.copies.pop(folder).run.close(done=True)
             write_text(path / COPIED, f"{done}\n", durable=False)

@@ -11,7 +11,7 @@ from grid.errors import UserError, unknown
 from grid.expansion import Cell, expand
 from grid.gridfile import Grid, load
 from results.reference.paper_rows import ORIGINS, TRAINED, PaperRow, paper_rows
-from results.reference.reading import PAPERS, names, read
+from results.reference.reading import PAPERS, paper_table, table_names
 
 WITHOUT_NUMBERS = "goal-table1"
 """It names losses."""
@@ -23,7 +23,7 @@ def rows(name: str | None = None) -> list[PaperRow]:
     Raises:
         UserError: no table and no paper has this name.
     """
-    known = [table for table in names() if table != WITHOUT_NUMBERS]
+    known = [table for table in table_names() if table != WITHOUT_NUMBERS]
     chosen = [table for table in known if name in (None, table, table.partition("-")[0])]
     if not chosen:
         raise UserError(unknown("table of a paper", name, [*known, *PAPERS], hint="All: goalgrid tables."))
@@ -39,7 +39,7 @@ def lines(found: Sequence[PaperRow]) -> Iterator[str]:
     """A line for each row below the name of its table, and the count."""
     width = max(len(row.label) for row in found)
     for table, members in _by_table(found):
-        yield f"{table}: {read(table).title}"
+        yield f"{table}: {paper_table(table).title}"
         block = ""
         for row in members:
             if row.block != block:
@@ -81,7 +81,7 @@ def markdown(found: Sequence[PaperRow]) -> Iterator[str]:
         numbers = (len(members), *(counts[origin] for origin in ORIGINS))
         yield f"| [{table}](#{table.lower()}) | {' | '.join(map(str, numbers))} |"
     for table, members in _by_table(found):
-        yield from ("", f"## {table}", "", f"{read(table).heading}.", "", "| row | here |", "|---|---|")
+        yield from ("", f"## {table}", "", f"{paper_table(table).heading}.", "", "| row | here |", "|---|---|")
         for row in members:
             title = f"{row.block}: " if row.block else ""
             yield f"| {_plain(title + row.label)} | {_plain(_here(row, mark='`'))} |"

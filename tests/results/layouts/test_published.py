@@ -24,13 +24,13 @@ from results.records import record
 from results.records.scores import Score, Scores
 from results.reference.matching import Difference
 from results.reference.paper_source import Paper
-from results.reference.reading import Printed, names, results
+from results.reference.reading import Printed, results_of, table_names
 from results.renderers import latex, markdown, parquet, terminal
 from results.tables.table import Block, Group, Label, Row, Table, TableEntry
 
 from ...conftest import PAPERS, Goalgrid
 
-GOAL_TABLES = [name for name in names() if name.startswith("goal-") and Paper.read(name).content.layout == "goal"]
+GOAL_TABLES = [name for name in table_names() if name.startswith("goal-") and Paper.read(name).content.layout == "goal"]
 SEEDS = {0: -0.3, 1: 0.0, 2: 0.6}
 """By how much a seed's recall differs from 50."""
 
@@ -83,11 +83,11 @@ def test_the_best_of_a_direction_is_bold_by_its_digits() -> None:
     assert markdown.render(table).count("**43.8 ± 0.5**") == 2
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", table_names())
 def test_every_format_shows_every_printed_value(name: str) -> None:
     table = drawn(name)
     texts = {entry.score.text for entry in table.entries()}
-    assert texts == {result.value.text for result in results(name)}
+    assert texts == {result.value.text for result in results_of(name)}
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(terminal.render(table))
     screen, source = console.export_text(), latex.render(table)
@@ -96,7 +96,7 @@ def test_every_format_shows_every_printed_value(name: str) -> None:
         assert text in markdown.render(table).replace("\\", "")
         assert latex.escape(text) in source
     rows = list(csv.DictReader(io.StringIO(renderers.TEXT["csv"].render(table))))
-    assert len(rows) == len(results(name))
+    assert len(rows) == len(results_of(name))
     assert {row["text"] for row in rows} == texts
     assert parquet.tidy(table).num_rows == len(rows)
 
@@ -160,7 +160,7 @@ def malformed(text: str) -> list[str]:
     return [what for what, found in wrong.items() if found]
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", table_names())
 def test_latex_of_a_papers_table_is_well_formed(name: str) -> None:
     assert malformed(latex.render(drawn(name))) == []
 
@@ -175,7 +175,7 @@ def test_latex_of_every_layout_is_well_formed(layout: str, third: list[Cell]) ->
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="pdflatex is not installed")
 def test_latex_of_all_papers_and_layouts_fits_a_page(third: list[Cell], tmp_path: Path) -> None:
     scores = synthetic([*third, *(fourth := expand(load("goal-table3-f30k")))])
-    tables = [drawn(name) for name in names()]
+    tables = [drawn(name) for name in table_names()]
     tables += [arrange(third[:15], scores, layout=layout) for layout in LAYOUTS]
     tables += [
         arrange([*third[:15], *fourth[:15]], scores, layout="methods"),
@@ -323,7 +323,7 @@ def test_the_command_line_prints_a_papers_table(goalgrid: Goalgrid, tmp_path: Pa
     shown = goalgrid("table", "goal-table3-coco", "--reference", runs=tmp_path)
     assert "P^sig-ms     43.6 ± 0.3   43.8 ± 0.5   43.8 ± 0.5" in shown.stdout
     listed = goalgrid("table", "--reference", runs=tmp_path).stdout
-    assert [line.split()[0] for line in listed.splitlines()] == list(names())
+    assert [line.split()[0] for line in listed.splitlines()] == list(table_names())
     one = goalgrid("table", "2ad", "--reference", runs=tmp_path).stdout
     assert {line.partition("-")[0] for line in one.splitlines()} == {"2ad"}
     wrong = goalgrid("table", "goal-table3-f30k", "--reference", runs=tmp_path)

@@ -208,7 +208,7 @@ def test_the_export_holds_every_record(home: Home, tmp_path: Path) -> None:
         for part in record.parts(paths):
             writer.write_table(part)
     assert pq.read_table(tmp_path / "all.parquet").equals(record.collect(paths))
-    assert export_folder.results([], home, tmp_path / "none.parquet") == 0
+    assert export_folder.write_records([], home, tmp_path / "none.parquet") == 0
     assert pq.read_table(tmp_path / "none.parquet").schema.equals(record.SCHEMA)
 
 

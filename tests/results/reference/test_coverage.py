@@ -11,21 +11,21 @@ from grid.expansion import expand
 from grid.gridfile import load
 from results.records import record
 from results.reference.coverage import Coverage, check_names, coverage
-from results.reference.reading import names, results
+from results.reference.reading import results_of, table_names
 
 
 def covered(table: str, *overrides: str, grid: str = "goal-table3-coco") -> Coverage:
     return coverage(table, expand(load(grid, overrides)))
 
 
-@pytest.mark.parametrize("table", names())
+@pytest.mark.parametrize("table", table_names())
 def test_what_is_filled_equals_the_literal_product(table: str) -> None:
     grid = load("goal-table2-coco", ['datasets=["coco","flickr30k"]', 'objectives=["con_con","triplet-hn","selhn"]'])
     found = coverage(table, expand(grid))
     recipes = {name for recipe in grid.recipes for name in catalog.lineage(recipe)}
     literal = [
         result
-        for result in results(table)
+        for result in results_of(table)
         if result.value.mean == result.value.mean
         and result.dataset in grid.datasets
         and result.recipe in recipes
@@ -34,7 +34,7 @@ def test_what_is_filled_equals_the_literal_product(table: str) -> None:
         and result.protocol in catalog.protocols(result.dataset)
     ]
     assert list(found.filled) == literal
-    assert len(found.filled) + len(found.lacking) == sum(not math.isnan(r.value.mean) for r in results(table))
+    assert len(found.filled) + len(found.lacking) == sum(not math.isnan(r.value.mean) for r in results_of(table))
 
 
 def test_each_gap_says_what_is_lacking() -> None:

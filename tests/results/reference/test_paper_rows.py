@@ -9,9 +9,9 @@ from grid.expansion import Cell, expand
 from grid.gridfile import Grid, load
 from results.records import record
 from results.reference.paper_rows import NOT_POSSIBLE, QUOTED, TRAINED, PaperRow, paper_rows
-from results.reference.reading import Line, Result, names, read
+from results.reference.reading import Line, Result, paper_table, table_names
 
-TABLES = [name for name in names() if name != "goal-table1"]
+TABLES = [name for name in table_names() if name != "goal-table1"]
 """Table 1 of GOAL names losses."""
 
 Grids = list[tuple[Grid, list[Cell]]]
@@ -24,7 +24,7 @@ def grids() -> Grids:
 
 def told(table: str, grids: Grids) -> list[tuple[PaperRow, Line, list[Result]]]:
     """The rows of a table with its file's lines and the numbers that are measured here."""
-    lines = list(read(table).rows(table))
+    lines = list(paper_table(table).rows(table))
     return [
         (row, line, [r for r in numbers if not math.isnan(r.value.mean) and r.metric in record.METRICS])
         for row, (line, numbers) in zip(paper_rows(table, grids), lines, strict=True)

@@ -11,13 +11,13 @@ from grid import catalog
 from grid.objectives import CATALOGUE
 from grid.objectives.goal_matrix import KNOWN_AS
 from results.layouts import LAYOUTS
-from results.reference.reading import Printed, Result, everything, names, read, results
+from results.reference.reading import Printed, Result, all_results, paper_table, results_of, table_names
 
 from ...conftest import PAPERS
 
 TEXTS = {"goal": "goal.md", "selhn": "selhn-rvse.md", "unified": "unified-loss.txt", "2ad": "vse-2ad.txt"}
 SIX = tuple(f"{direction}_r{k}" for direction in ("i2t", "t2i") for k in (1, 5, 10))
-NUMBERS = [name for name in names() if name != "goal-table1"]
+NUMBERS = [name for name in table_names() if name != "goal-table1"]
 
 TOTAL_TOLERANCE = 0.25
 """Seven numbers rounded to one decimal: the standard deviation of their balance is 0.08."""
@@ -81,7 +81,7 @@ def label(result: Result) -> str:
 def rows(name: str) -> dict[tuple[str, str, str], dict[str, Printed]]:
     """Metrics by block, row and protocol."""
     found: dict[tuple[str, str, str], dict[str, Printed]] = defaultdict(dict)
-    for result in results(name):
+    for result in results_of(name):
         found[result.block, label(result), result.protocol][result.metric] = result.value
     return found
 
@@ -102,7 +102,7 @@ def tokens(line: str) -> tuple[str, ...]:
 
 def printed_rows(name: str) -> list[tuple[str, tuple[str, ...]]]:
     """What must stand in the text, in this order: a line's name, and its numbers. Parts may be lines of their own."""
-    table = read(name)
+    table = paper_table(name)
     widths = [len(part.columns.split()) for part in table.parts]
     separate = name == "2ad-table1"
     ends = [sum(widths[: place + 1]) for place in range(len(widths))] if separate else [sum(widths)]
@@ -153,14 +153,14 @@ def test_no_row_of_a_paper_is_left_out(paper: str) -> None:
 
 
 def test_the_names_that_objectives_had_before_are_goals_table_1() -> None:
-    printed = {result.loss: result.value.text for result in results("goal-table1")}
+    printed = {result.loss: result.value.text for result in results_of("goal-table1")}
     assert {cell for cell, name in printed.items() if name != "New"} == set(KNOWN_AS)
     text = (
         [re.sub(r"[{}]", "", line) for line in (PAPERS / TEXTS["goal"]).read_text().splitlines()]
         if lines("goal")
         else []
     )
-    for row in read("goal-table1").blocks[0].rows:
+    for row in paper_table("goal-table1").blocks[0].rows:
         assert "\t".join([f"P^{row.pair}", *row.cells]) in text
 
 
@@ -204,14 +204,14 @@ def test_recalls_are_percentages_that_grow_with_k() -> None:
 
 
 def test_every_spread_is_positive_but_where_it_is_rounded_away() -> None:
-    spreads = {(r.name, label(r), r.metric): r.value.std for r in everything() if not math.isnan(r.value.std)}
+    spreads = {(r.name, label(r), r.metric): r.value.std for r in all_results() if not math.isnan(r.value.std)}
     assert {key for key, std in spreads.items() if std <= 0} == NO_SPREAD
-    assert all(result.value.n == 3 for result in everything() if not math.isnan(result.value.std))
+    assert all(result.value.n == 3 for result in all_results() if not math.isnan(result.value.std))
 
 
 def test_tables_agree_on_what_several_print_but_for_the_contradictions() -> None:
     seen: dict[tuple[str, str, str, str], dict[str, Printed]] = defaultdict(dict)
-    for result in everything():
+    for result in all_results():
         if result.recipe and result.objective and not math.isnan(result.value.mean):
             seen[result.recipe, result.objective, result.protocol, result.metric][result.name] = result.value
     differing = {
@@ -223,22 +223,22 @@ def test_tables_agree_on_what_several_print_but_for_the_contradictions() -> None
 
 
 def test_selhns_table_10_holds_the_numbers_of_flickr30k() -> None:
-    third = [result.value.printed for result in results("selhn-table3") if result.dataset == "flickr30k"]
-    assert [result.value.printed for result in results("selhn-table10")] == third
+    third = [result.value.printed for result in results_of("selhn-table3") if result.dataset == "flickr30k"]
+    assert [result.value.printed for result in results_of("selhn-table10")] == third
 
 
 def test_recipes_objectives_protocols_and_layouts_are_ours() -> None:
-    for result in everything():
+    for result in all_results():
         assert result.recipe is None or result.recipe in catalog.names("recipes")
         assert result.objective is None or result.objective in CATALOGUE
         if result.recipe and result.dataset:
             assert result.protocol in catalog.protocols(result.dataset)
-    assert {read(name).layout for name in names()} <= set(LAYOUTS)
+    assert {paper_table(name).layout for name in table_names()} <= set(LAYOUTS)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", table_names())
 def test_every_row_has_as_many_values_as_columns(name: str) -> None:
-    table = read(name)
+    table = paper_table(name)
     width = sum(len(part.columns.split()) for part in table.parts)
     assert {len(row.cells) for block in table.blocks for row in block.rows} == {width}
 

@@ -18,7 +18,7 @@ import pytest
 
 from grid import catalog
 from grid.store.home import Home
-from results.export.export_folder import results as exported
+from results.export.export_folder import write_records
 from tests.conftest import ROOT, Goalgrid
 from tests.retrieval.video import made
 
@@ -151,7 +151,7 @@ OF_A_RUN = ("train_seconds", "environment", "finished_at")
 
 def columns(home: Home, scratch: Path) -> dict[str, Any]:
     """What `goalgrid export` writes of the trial's record, without what is of its run; the history by name."""
-    exported(home.grid("demo").ids(), home, scratch)
+    write_records(home.grid("demo").ids(), home, scratch)
     (row,) = pq.read_table(scratch).to_pylist()
     logged = {entry["name"]: entry["value"] for entry in row.pop("history") if entry["name"] != "seconds"}
     return {name: value for name, value in {**row, **logged}.items() if name not in OF_A_RUN}

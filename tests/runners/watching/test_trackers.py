@@ -13,7 +13,7 @@ import pytest
 from grid.errors import UserError
 from grid.gridfile import load
 from grid.store.home import Home, TrialFolder
-from runners.watching.mirror import Mirror, results
+from runners.watching.mirror import Mirror, final_metrics
 from runners.watching.run_files import RunFiles
 from runners.watching.tensorboard_files import TensorBoard
 from runners.watching.trackers import trackers_of
@@ -96,8 +96,8 @@ def test_a_trial_has_one_run_with_its_epochs_and_the_records_metrics_after_a_kil
     points = read(files.path / name)
     for row in map(json.loads, rows):
         assert all(points[key][row["epoch"]] == pytest.approx(row[key], rel=1e-6) for key in ("loss", "val_rsum"))
-    measured = {key: list(points[key].values()) for key in results(whole)}
-    assert measured == {key: [pytest.approx(value, rel=1e-6)] for key, value in results(whole).items()}
+    measured = {key: list(points[key].values()) for key in final_metrics(whole)}
+    assert measured == {key: [pytest.approx(value, rel=1e-6)] for key, value in final_metrics(whole).items()}
     assert sorted(path.name for path in files.path.iterdir()) == [name]
     whole_again = Home(tmp_path / "anew").trial(name)
     shutil.copytree(whole.path, whole_again.path)
