@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from results.analysis.claims import ABSENT, FAILS, HOLDS, Comparison, Judged
-from results.analysis.documents import Document, DocumentSection, Sheet
-from results.analysis.effects_text import finite, interval_text, p_text
+from results.analysis.documents import Document, DocumentSection, Sheet, interval_text, p_text
+from results.analysis.effects_text import finite
 from results.records.rounding import written
 
 MOST = 3

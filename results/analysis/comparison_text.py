@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from grid.store.files import written_aside
-from results.analysis.documents import TEXT, Document, DocumentSection, Sheet
-from results.analysis.effects_text import finite, interval_text, metric_title, p_text
+from results.analysis.documents import TEXT, Document, DocumentSection, Sheet, interval_text, number_text, p_text
+from results.analysis.effects_text import finite, metric_title
 from results.analysis.grid_comparison import CellDifference, Differing, GridComparison
-from results.records.rounding import written
 from results.renderers import csv
 from results.statistics.significance import LEVEL
 
@@ -96,8 +95,8 @@ def _metric(differences: list[CellDifference]) -> Iterator[str | Sheet]:
     if tested:
         yield words + (f" {_cells(untested)} without a test." if untested else "")
     rows = tuple(
-        (d.name, _number(d.a), _number(d.b), _seeds(d), _number(d.mean, "+"), interval_text(d.interval, "+"),
-         p_text(d.p), p_text(d.holm), d.how)
+        (d.name, number_text(d.a), number_text(d.b), _seeds(d), number_text(d.mean, sign="+"),
+         interval_text(d.interval, "+"), p_text(d.p), p_text(d.holm), d.how)
         for d in differences
     )  # fmt: skip
     head = ("cell", "A", "B", "seeds", "B - A", "95 % interval", "p", "Holm", "compared")
@@ -106,10 +105,6 @@ def _metric(differences: list[CellDifference]) -> Iterator[str | Sheet]:
 
 def _seeds(d: CellDifference) -> str:
     return str(d.pairs) if d.pairs else f"{d.n_a} | {d.n_b}"
-
-
-def _number(value: float, sign: str = "") -> str:
-    return "--" if math.isnan(value) else written(value, sign=sign)
 
 
 def _cells(number: int) -> str:

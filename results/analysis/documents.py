@@ -3,15 +3,20 @@
 Scores over axes are a `results.tables.table.Table`. A `Sheet` is for an analysis, whose columns differ in kind.
 """
 
+import math
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from results.records.rounding import SHOWN_DIGITS, written
 from results.renderers import latex, markdown
+from results.statistics.significance import Interval
 
 WIDTH = 100
 GLUE = "\u00a0"
 """A space at which no line breaks."""
+NONE = "--"
+"""A number that does not exist, as in tables: seeds that show no spread give no test and no interval."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,20 @@ def as_latex(document: Document) -> str:
 
 
 TEXT: dict[str, Callable[[Document], str]] = {"terminal": text, "markdown": as_markdown, "latex": as_latex}
+
+
+def p_text(p: float) -> str:
+    """`< 0.001`, `0.012`; `--` for NaN, of a test that cannot be made."""
+    return NONE if math.isnan(p) else "< 0.001" if p < 0.001 else written(p, 3)
+
+
+def interval_text(interval: Interval, sign: str = "") -> str:
+    low, high = (written(bound, sign=sign) for bound in (interval.low, interval.high))
+    return NONE if math.isnan(interval.low) else f"[{low}, {high}]"
+
+
+def number_text(value: float, digits: int = SHOWN_DIGITS, sign: str = "") -> str:
+    return NONE if math.isnan(value) else written(value, digits, sign)
 
 
 def _wrapped(line: str, bullet: str = "") -> str:

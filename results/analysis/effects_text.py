@@ -8,18 +8,26 @@ from typing import Any
 from grid.expansion import Cell
 from grid.protocols import shown
 from results.analysis.block_analysis import WORTH_FINDING, Analysis, BaselineDifference, Queries
-from results.analysis.documents import GLUE, TEXT, Document, DocumentSection, Sheet
+from results.analysis.documents import (
+    GLUE,
+    NONE,
+    TEXT,
+    Document,
+    DocumentSection,
+    Sheet,
+    interval_text,
+    number_text,
+    p_text,
+)
 from results.layouts.captions import METRIC_NAMES, selections
 from results.layouts.columns import DIRECTIONS
 from results.records.rounding import written
 from results.renderers import csv
 from results.statistics.anova import Anova, Effect
-from results.statistics.significance import LEVEL, Interval, seeds_to_reach, smallest_p, std_factors
+from results.statistics.significance import LEVEL, seeds_to_reach, smallest_p, std_factors
 from results.tables.table import LIKE_BEST
 
 FORMATS = (*TEXT, "csv")
-NONE = "--"
-"""A number that does not exist, as in tables: seeds that show no spread give no test and no interval."""
 NAMED = 6
 """Cells that a sentence names; more are counted."""
 FEW = 10
@@ -121,8 +129,8 @@ def _test(effect: Effect) -> str:
 
 def _anova_sheet(anova: Anova) -> Sheet:
     rows = [
-        (effect.name, _percent(effect.share), _number(effect.partial_eta2, 2), _number(effect.omega2, 2),
-         f"F({effect.freedom}, {anova.freedom}) = {_number(effect.f, 1)}", p_text(effect.p))
+        (effect.name, _percent(effect.share), number_text(effect.partial_eta2, 2), number_text(effect.omega2, 2),
+         f"F({effect.freedom}, {anova.freedom}) = {number_text(effect.f)}", p_text(effect.p))
         for effect in anova.effects
     ]  # fmt: skip
     rest = [("seed", _percent(anova.seeds))] if not math.isnan(anova.seeds) else []
@@ -138,7 +146,7 @@ def _margins(anova: Anova) -> Sheet:
     rows = []
     for factor in anova.factors:
         for level in factor.levels:
-            honest = _number(factor.honest, 1) if level is factor.levels[0] else ""
+            honest = number_text(factor.honest) if level is factor.levels[0] else ""
             rows.append((f"{factor.name} {level.name}", written(level.mean), interval_text(level.interval), honest))
     if not anova.freedom:
         return Sheet(title, head[:2], tuple(row[:2] for row in rows))
@@ -233,22 +241,8 @@ def _caveats(n: int, comparisons: int) -> Iterator[str]:
     )
 
 
-def p_text(p: float) -> str:
-    """`< 0.001`, `0.012`; `--` for NaN, of a test that cannot be made."""
-    return NONE if math.isnan(p) else "< 0.001" if p < 0.001 else written(p, 3)
-
-
-def interval_text(interval: Interval, sign: str = "") -> str:
-    low, high = (written(bound, sign=sign) for bound in (interval.low, interval.high))
-    return NONE if math.isnan(interval.low) else f"[{low}, {high}]"
-
-
 def _percent(share: float) -> str:
     return "" if math.isnan(share) else f"{written(100 * share, 0)}{GLUE}%"
-
-
-def _number(value: float, digits: int) -> str:
-    return NONE if math.isnan(value) else written(value, digits)
 
 
 def finite(value: Any) -> Any:
