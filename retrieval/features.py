@@ -12,13 +12,11 @@ was verified last: a file with another stamp is verified again.
 
 import hashlib
 import json
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,6 @@ import numpy as np
 import torch
 from filelock import FileLock
 from jaxtyping import Float, Int
-from numpy.lib import format as npy
 from torch import Tensor
 
 from grid.errors import UserError
@@ -38,6 +35,7 @@ from grid.store.files import write_json
 from retrieval.encoders import pretrained
 from retrieval.encoders.text import features_of, text_network
 from retrieval.encoders.vision import Vision
+from retrieval.growing_array import GrowingArray
 from retrieval.prefetch import ahead
 from retrieval.splits.pairs import WHOLE, Pairs
 from retrieval.words.tokens import Tokens
@@ -387,47 +385,3 @@ def _features(network: Callable[..., Tensor], block: Block, device: torch.device
             'the network gives features that float16 cannot hold; let it run: crops = "online", or frozen = false.'
         )
     return features.numpy()
-
-
-class GrowingArray:
-    """An .npy file that grows block by block in `<path>.part`, each synced to disk; `finish` renames it.
-
-    Args:
-        blocks: how many rows each block has.
-    """
-
-    def __init__(self, path: Path, blocks: Sequence[int]) -> None:
-        self.path, self.part = path, path.with_name(path.name + ".part")
-        self.blocks = list(blocks)
-
-    def resume(self) -> int:
-        """How many whole blocks the part holds; the rest of a torn block is cut off."""
-        if not self.part.exists():
-            return 0
-        try:
-            with self.part.open("rb+") as file:
-                npy.read_magic(file)
-                shape, _, dtype = npy.read_array_header_1_0(file)
-                row = dtype.itemsize * int(np.prod(shape[1:]))
-                header = file.tell()
-                there = (file.seek(0, os.SEEK_END) - header) // row
-                ends = [0, *accumulate(self.blocks)]
-                whole = max(place for place, end in enumerate(ends) if end <= there)
-                file.truncate(header + ends[whole] * row)
-        except ValueError:  # cut off within the header
-            self.part.unlink()
-            return 0
-        return whole
-
-    def append(self, block: np.ndarray) -> None:
-        with self.part.open("ab") as file:
-            if not file.tell():
-                shape = (sum(self.blocks), *block.shape[1:])
-                descr = npy.dtype_to_descr(block.dtype)
-                npy.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
-            file.write(np.ascontiguousarray(block).data)
-            file.flush()
-            os.fsync(file.fileno())
-
-    def finish(self) -> None:
-        self.part.replace(self.path)

@@ -17,7 +17,7 @@ from filelock import FileLock
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from retrieval.features import GrowingArray
+from retrieval.growing_array import GrowingArray
 from retrieval.splits.pairs import DataError, Split
 
 CAPTIONS, IMAGES = 2000, 400

@@ -16,7 +16,8 @@ from grid.settings.image_encoders import BackboneSettings
 from retrieval import features
 from retrieval.data import opening
 from retrieval.encoders.vision import Vision
-from retrieval.features import Bank, GrowingArray, ImageSource
+from retrieval.features import Bank, ImageSource
+from retrieval.growing_array import GrowingArray
 from tests.networks import save
 
 CPU = torch.device("cpu")
