@@ -74,7 +74,7 @@ SAME = {
     "another pooling": ("retrieval/encoders/pooling.py", "TEMPERATURE = 0.1", "TEMPERATURE = 0.2"),
     "another pooling's network": ("retrieval/encoders/reasoning.py", "BLOCKS = 4", "BLOCKS = 3"),
     "features of pretrained networks": ("retrieval/features.py", "BLOCK = 256", "BLOCK = 128"),
-    "another data set's protocol": ("grid/protocols.py", '"coco-5x1k", 5000, 1000', '"coco-5x1k", 5000, 500'),
+    "another data set's protocol": ("grid/protocols.py", "5000, 1000,", "5000, 500,"),
     "the digits of tables": ("results/records/rounding.py", "SHOWN_DIGITS = 1", "SHOWN_DIGITS = 2"),
     "when a model has collapsed": ("goalgrid/showing/status.py", '<= row["val_chance"]', '< row["val_chance"]'),
 }
@@ -115,7 +115,7 @@ OTHER = {
     "a default in use": ("grid/objectives/goal_matrix.py", 'none: always", 0.2, None', 'none: always", 0.3, None'),
     "evaluation": ("retrieval/evaluation.py", "RECALLS = (1, 5, 10)", "RECALLS = (1, 5, 20)"),
     "the data set": ("retrieval/data/shapes.py", "20221204", "20221205"),
-    "the protocol in use": ("grid/protocols.py", '"shapes-500", 500', '"shapes-500", 400'),
+    "the protocol in use": ("grid/protocols.py", '500, description="500 r', '400, description="500 r'),
 }
 
 
