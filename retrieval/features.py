@@ -11,14 +11,12 @@ was verified last: a file with another stamp is verified again.
 """
 
 import hashlib
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -31,7 +29,7 @@ from grid.identity import digest
 from grid.settings.image_encoders import BackboneSettings
 from grid.settings.pretrained_networks import RANDOM, Pretrained
 from grid.settings.text_encoders import TransformerSettings
-from grid.store.files import write_json
+from grid.store.files import read_json, write_json
 from retrieval.encoders import pretrained
 from retrieval.encoders.text import features_of, text_network
 from retrieval.encoders.vision import Vision
@@ -335,16 +333,8 @@ def _runs(count: int) -> list[Int[np.ndarray, " b"]]:
 
 
 def _sum(path: Path) -> Path:
+    """The file with the checksum of a file of features, and the stamp of its last verification."""
     return path.with_suffix(".sum.json")
-
-
-def _noted(path: Path) -> dict[str, Any]:
-    """The checksum of a file of features, and the stamp of its last verification; empty where none can be read."""
-    try:
-        content = json.loads(_sum(path).read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 def _stamp(path: Path) -> list[int]:
@@ -355,7 +345,7 @@ def _stamp(path: Path) -> list[int]:
 
 def _verified(path: Path) -> bool:
     """Whether a file of features is the one whose checksum was verified last."""
-    return path.is_file() and _noted(path).get("stamp") == _stamp(path)
+    return path.is_file() and read_json(_sum(path)).get("stamp") == _stamp(path)
 
 
 def _whole(path: Path, rows: int) -> bool:
@@ -366,7 +356,7 @@ def _whole(path: Path, rows: int) -> bool:
             digest, stamp = hashlib.file_digest(file, "sha256").hexdigest(), _stamp(path)
     except (OSError, ValueError, EOFError):
         return False
-    if len(array) != rows or _noted(path).get("sha256", digest) != digest:
+    if len(array) != rows or read_json(_sum(path)).get("sha256", digest) != digest:
         return False
     with suppress(UserError):  # a cache that others share may be read-only
         write_json(_sum(path), {"sha256": digest, "stamp": stamp}, durable=False)

@@ -123,7 +123,7 @@ class Mirror:
 
 def when_done(folder: TrialFolder) -> str:
     """When the trial was done; empty if it is not."""
-    return readable_text(folder.done).strip() if folder.done.exists() else ""
+    return readable_text(folder.done).strip()
 
 
 def begun(folder: TrialFolder) -> float:
