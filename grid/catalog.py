@@ -335,6 +335,19 @@ def described(name: str) -> Dataset:
     return dataset(name) if name in names("datasets") else Dataset(description="", protocols=[f"{name}-test"])
 
 
+def has_folder(name: str, given: str) -> None:
+    """Check that a data set lies in a folder, because the user gave one: `--root shapes=/data`.
+
+    Raises:
+        UserError: it is made on the spot.
+    """
+    if described(name).embedded:
+        raise UserError(
+            f"{given}: data set {name!r} is made on the spot and has no folder. Leave this out, or name the data set "
+            "that lies there."
+        )
+
+
 def protocols(name: str) -> list[str]:
     """The protocols of a data set, its default first."""
     return described(name).protocols

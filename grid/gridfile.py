@@ -142,7 +142,11 @@ def load(source: str, overrides: Sequence[str] = (), *, roots: Iterable[str] = (
     Raises:
         UserError: with every problem at once.
     """
-    return build(_whole(source, Path()), overrides, roots=roots, weights=weights, where=f"grid {source!r}")
+    where = f"grid {source!r}"
+    grid = build(_whole(source, Path()), overrides, roots=roots, weights=weights, where=where)
+    for name, place in grid.data.items():  # not in `build`: what an older version saved is still shown
+        catalog.has_folder(name, f"{where}: data.{name}.root = {place.root!r}")
+    return grid
 
 
 def datasets_named(source: str, overrides: Sequence[str] = ()) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Any
 
+from grid import catalog
 from grid.errors import UserError, unknown
 
 NO_TRIALS = ("name", "tables", "trackers", "data", "weights", "checkpoints", "resources", "reliability")
@@ -101,7 +102,7 @@ def place_data(content: dict[str, Any], root: str) -> None:
     """Say in the content where a data set lies: DATASET=DIR, or DIR alone for a grid with one data set.
 
     Raises:
-        UserError: the grid has no such data set, or several and none is named.
+        UserError: the grid has no such data set, or several and none is named, or the data set has no folder.
     """
     dataset, separator, folder = root.partition("=")
     datasets = content.get("datasets")
@@ -112,4 +113,5 @@ def place_data(content: dict[str, Any], root: str) -> None:
         if len(named) != 1:
             raise UserError(f"--root {root}: the grid has {len(named)} data sets; say which: --root NAME={root}.")
         dataset, folder = named[0], root
+    catalog.has_folder(dataset, f"--root {root}")
     content["data"] = {**content.get("data", {}), dataset: {"root": str(Path(folder).expanduser().absolute())}}

@@ -79,12 +79,8 @@ class Wanted:
             UserError: this data set has no folder.
         """
         name, named, _ = self.root.rpartition("=")
-        dataset_name = name or settings.dataset.name
-        if self.root and catalog.described(dataset_name).embedded:
-            raise UserError(
-                f"--root {self.root}: {dataset_name!r} is made on the spot and has no folder. Leave the option out, or "
-                "name another data set: --root DATASET=DIR."
-            )
+        if self.root:
+            catalog.has_folder(name or settings.dataset.name, f"--root {self.root}")
         if not named or name == settings.dataset.name:
             return settings
         dataset = {"name": name, "protocol": catalog.protocols(name)[0], "vocabulary": None}
@@ -291,13 +287,14 @@ def _data_of(model: "PublishedModel", root: str) -> tuple[str, str]:
     """Name and folder of the data: the name that --root has, else what the checkpoint was trained on.
 
     Raises:
-        UserError: no folder is given, or nothing says which data set it is.
+        UserError: no folder is given, nothing says which data set it is, or the data set has no folder.
     """
     name, _, folder = root.rpartition("=")
     name = name or model.dataset
     if not root or not name:
         known = ", ".join(catalog.names("datasets"))
         raise UserError(f"which data? --root DATASET=DIR, the data set as the protocols know it: {known}, or your own.")
+    catalog.has_folder(name, f"--root {root}")
     return name, folder
 
 

@@ -75,6 +75,8 @@ def check(
         check_name(name)
     except ValueError as error:
         raise UserError(f"data set {name!r}: {error}.") from error
+    if root is not None:
+        catalog.has_folder(name, f"--root {root}")
     if catalog.described(name).embedded:
         say(f"{name} is made on the spot: there is no copy to check.")
         return

@@ -25,6 +25,14 @@ WRONG = [
     (("run", "demo", "--set", "resources.cpu=999"), "a job asks for 999 CPU"),
     (("run", "flickr8k"), "no root for data set 'flickr8k'"),
     (("run", "flickr8k", "--root", "/nowhere"), "no folder at /nowhere"),
+    (
+        ("plan", "demo", "--root", "shapes=/nowhere"),
+        "--root shapes=/nowhere: data set 'shapes' is made on the spot and",
+    ),
+    (
+        ("plan", "demo", "--set", "data.shapes.root=/x"),
+        "data.shapes.root = '/x': data set 'shapes' is made on the spot",
+    ),
     (("table", "demo", "--layout", "gaol"), "Did you mean 'goal'?"),
     (("table", "demo", "--metric", "r2"), "unknown metric 'r2'"),
     (("table", "demo", "--format", "latx"), "Did you mean 'latex'?"),
@@ -44,6 +52,7 @@ WRONG = [
     (("diagrams", "infonec"), "Did you mean 'infonce'?"),
     (("data", "where", "flickr8q"), "unknown data set 'flickr8q'. Did you mean 'flickr8k'?"),
     (("data", "check", "flickr8k"), "Give --root DIR"),
+    (("data", "check", "shapes", "--root", "/x"), "--root /x: data set 'shapes' is made on the spot and has no folder"),
     (("data", "check", "../x\x1b[2J", "--root", "."), r"data set '../x\x1b[2J': a name begins with a letter or digit"),
     (("resume", "demo"), "grid 'demo' never ran"),
     (("prune", "--done", "--empty"), "one after the other"),

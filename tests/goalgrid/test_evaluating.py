@@ -204,6 +204,7 @@ def test_a_published_checkpoint_is_evaluated(verb: Verb, few_of_flickr8k: Path, 
         (scan, *given): "scan looks like SCAN .*Give --as scan",
         (vsepp, "--as", "vsepp", *given): r"reads a vector an image; the images of these data have the shape \(9, ",
         (scan, "--as", "scan", *given[:2]): "which data",
+        (scan, "--as", "scan", *given[:2], "--root", "shapes=/x"): "--root shapes=/x: data set 'shapes' is made on",
     }.items():
         with pytest.raises(UserError, match=said):
             verb("evaluate", *options, runs=Home(tmp_path))
@@ -218,7 +219,7 @@ def test_a_published_checkpoint_is_evaluated(verb: Verb, few_of_flickr8k: Path, 
         (("--trial", "OWN", "--split", "train"), r"unknown split 'train'\. Known: val, test"),
         (("--trial", "OWN", "--protocol", "coco-5k"), r"unknown protocol 'coco-5k' of data set 'shapes'"),
         (("--trial", "OWN", "--root", "coco=/nowhere"), r"root of data set 'coco': no folder at /nowhere"),
-        (("--trial", "OWN", "--root", "/tmp"), r"--root /tmp: 'shapes' is made on the spot and has no folder"),
+        (("--trial", "OWN", "--root", "/tmp"), r"--root /tmp: data set 'shapes' is made on the spot and has no folder"),
         (("--trial", "OWN", "--embeddings", "e.txt"), r"e\.txt: the file must end in \.npz"),
     ],
 )
