@@ -11,6 +11,7 @@ from goalgrid.showing import status
 from goalgrid.showing.attention import examples
 from goalgrid.showing.examples import retrieved
 from goalgrid.terminal.options import runs_option
+from goalgrid.terminal.views import say
 from grid.errors import UserError
 from grid.store.files import write_text
 from grid.store.home import State
@@ -71,6 +72,8 @@ def read(overview: Overview) -> Measured:
         UserError: records cannot be read.
     """
     found = Measured.read(overview.cells, overview.home, overview.now)
+    for message in found.left_out:
+        say(f"left out: {message}")
     try:
         return replace(found, attention=attention_pictures(examples(overview)))
     except UserError as error:

@@ -109,10 +109,15 @@ def scores_of(
     protocols = [name for dataset in grid.datasets for name in catalog.protocols(dataset)]
     if protocol is not None and protocol not in protocols:
         raise UserError(unknown("protocol", protocol, protocols, where=f"of grid {grid.name!r}"))
-    scores = Scores.read(cells, home, protocol=protocol, interval=interval, now=now(DataAtHand(grid, home)))
+    data = now(DataAtHand(grid, home))
+    scores = Scores.read(cells, home, protocol=protocol, interval=interval, now=data, leave=_left_out)
     for message in scores.unreadable:
-        say(f"left out: {message}")
+        _left_out(message)
     return scores
+
+
+def _left_out(message: str) -> None:
+    say(f"left out: {message}")
 
 
 def kept(overview: Overview) -> "Table | None":

@@ -76,6 +76,8 @@ class Measured:
     """Examples of a model of sets."""
     no_attention: str = ""
     """Why there are no examples, where a trial could have some."""
+    left_out: Sequence[str] = ()
+    """A message for each file beside a record that cannot be read, so that a figure lacks its trial."""
 
     @classmethod
     def read(cls, cells: Sequence[Cell], home: Home, now: Now | None = None) -> "Measured":
@@ -87,7 +89,8 @@ class Measured:
         Raises:
             UserError: a record cannot be read, or trials of one data set and recipe saw different data.
         """
-        scores = Scores.read(cells, home, now=now)
+        left_out = list[str]()
+        scores = Scores.read(cells, home, now=now, leave=left_out.append)
         if not scores.rows:
             return cls()
         done = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]
@@ -103,6 +106,7 @@ class Measured:
             tuple(_pictures(Study.read(cells, scores, home))),
             rows,
             _provenance(rows),
+            left_out=left_out,
         )
 
 

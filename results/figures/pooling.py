@@ -21,7 +21,7 @@ MODALITIES = {"image": "image regions", "text": "tokens of a caption"}
 def draw(study: Study) -> Figure | None:
     """A panel a modality with theta, and a panel with the balance; None where no trial kept what a pooling learnt."""
     trials = [trial for name in study.part.cells for trial in study.trials(name)]
-    kept = {trial: steps.read(study.home.trial(trial).pooling, "rank") for trial in trials}
+    kept = {trial: steps.read(study.home.trial(trial).pooling, "rank", study.scores.leave) for trial in trials}
     study = replace(study, histories={trial: values for trial, values in kept.items() if values})
     names = [name for name in study.part.cells if study.trials(name)]
     if not names:

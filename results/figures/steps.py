@@ -28,7 +28,8 @@ def draw(study: Study, quantities: Sequence[str] = ()) -> Figure | None:
     Args:
         quantities: names of what a step measures; none: `QUANTITIES`.
     """
-    traced = {trial: steps.read(study.home.trial(trial).trace) for trial in study.histories}
+    kept = {trial: steps.read(study.home.trial(trial).trace, leave=study.scores.leave) for trial in study.histories}
+    traced = {trial: values for trial, values in kept.items() if values}
     wanted = {name: QUANTITIES.get(name) or label(name) for name in quantities} or QUANTITIES
     return over_epochs(replace(study, histories=traced), wanted, 1.5, along="step")
 

@@ -25,7 +25,7 @@ def draw(study: Study) -> Figure | None:
 
     None where no trial kept its triplets (`train.trace_every`).
     """
-    kept = {name: steps.read_densities(study.home.trial(study.trials(name)[0]).triplets)
+    kept = {name: steps.read_densities(study.home.trial(study.trials(name)[0]).triplets, study.scores.leave)
             for name in study.part.cells if study.trials(name)}  # fmt: skip
     kept = {name: found for name, found in list(kept.items())[:LINES] if found[0]}
     if not kept:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from grid.errors import UserError
 from grid.expansion import Cell
 from grid.store.files import written_aside
 from grid.store.home import Home
 from results.records import record, sealed
+from results.records.steps import Leave, refuse
 
 ModelKey = tuple[str, str, tuple[tuple[str, object], ...]]
 
@@ -57,11 +57,11 @@ class Speed:
             aside.write_bytes(sealed.dumped(pa.Table.from_pylist([asdict(self)])))
 
     @classmethod
-    def read(cls, path: Path) -> "Speed | None":
+    def read(cls, path: Path, leave: Leave = refuse) -> "Speed | None":
         """None where nothing was measured.
 
         Raises:
-            UserError: the file cannot be read.
+            UserError: the file cannot be read, and is not left out.
         """
         try:
             (row,) = sealed.read(path).to_pylist()
@@ -70,7 +70,8 @@ class Speed:
             return None
         except (sealed.Damaged, OSError, ValueError, TypeError) as error:
             again = f"goalgrid evaluate --trial {path.parent.name} --speed"
-            raise UserError(f"the speed {path} cannot be read: {error}. Measure it again: {again}.") from error
+            leave(f"the speed {path} cannot be read: {error}. Measure it again: {again}.")
+            return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +85,7 @@ class Models:
     home: Home
     done: Mapping[str, object]
     """Ids of the trials whose records count."""
+    leave: Leave = refuse
 
     def of(self, cell: Cell, metric: str) -> tuple[float, tuple[str, ...]]:
         """`parameters` in millions, or `kpps`; and the trials that say so. NaN: no trial says so."""
@@ -115,7 +117,7 @@ class Models:
 
     @cached_property
     def _speeds(self) -> list[tuple[ModelKey, str, Speed]]:
-        read = ((key, trial, Speed.read(self.home.trial(trial).speed)) for key, trial in self._trials())
+        read = ((key, trial, Speed.read(self.home.trial(trial).speed, self.leave)) for key, trial in self._trials())
         return [(key, trial, speed) for key, trial, speed in read if speed]
 
     @cached_property

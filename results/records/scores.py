@@ -19,6 +19,7 @@ from results.records import missing, provenance, record, record_cache
 from results.records.models import Models
 from results.records.provenance import Now
 from results.records.rounding import rounded, written
+from results.records.steps import Leave, refuse
 
 if TYPE_CHECKING:
     from results.statistics.significance import Interval
@@ -181,6 +182,7 @@ class Scores:
     """A message for each record that cannot be read: it is left out."""
     models: Models | None = None
     """What is known of the models beside their metrics."""
+    leave: Leave = refuse
 
     @classmethod
     def read(
@@ -191,10 +193,14 @@ class Scores:
         protocol: str | None = None,
         interval: bool = False,
         now: Now | None = None,
+        leave: Leave = refuse,
     ) -> "Scores":
         """Read the records of all finished trials, and the states of trials that were started and are not done.
 
         Trials that were trained on other data than are here now are left out, with that reason.
+
+        Args:
+            leave: of files that tables and figures read later, beside the records.
 
         Raises:
             UserError: trials of one data set and recipe saw different data, or no trial was
@@ -222,8 +228,17 @@ class Scores:
         _refuse_mixed_data(rows)
         _refuse_older_than(protocol, rows)
         by_trial, messages = {row["trial_id"]: row for row in rows}, tuple(unreadable.values())
-        models = Models(cells, home, by_trial)
-        return cls(by_trial, protocol, interval=interval, absent=absent, now=now, unreadable=messages, models=models)
+        models = Models(cells, home, by_trial, leave)
+        return cls(
+            by_trial,
+            protocol,
+            interval=interval,
+            absent=absent,
+            now=now,
+            unreadable=messages,
+            models=models,
+            leave=leave,
+        )
 
     def of(self, cell: Cell, metric: str) -> Score:
         """A test metric of a cell over its seeds, by the protocol that is shown."""

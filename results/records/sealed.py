@@ -74,4 +74,4 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
         known = [name for name in columns or file.schema_arrow.names if name in file.schema_arrow.names]
         return file.read(columns=known, use_threads=False)
     except (OSError, pa.ArrowException, ValueError) as error:
-        raise Damaged(str(error)) from error
+        raise Damaged(str(error).rstrip(".")) from error

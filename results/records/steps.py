@@ -1,6 +1,6 @@
 """What a trial keeps beside its record: values of steps, triplets, what a pooling learnt. Sealed Parquet files."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,18 @@ import pyarrow as pa
 from grid.errors import UserError
 from grid.store.files import written_aside
 from results.records import sealed
+
+Leave = Callable[[str], None]
+"""Takes the message of a file beside a record that cannot be read, so that it is left out."""
+
+
+def refuse(message: str) -> None:
+    """Leave no file out.
+
+    Raises:
+        UserError: always.
+    """
+    raise UserError(message)
 
 
 def write(path: Path, rows: Iterable[Mapping[str, float]]) -> None:
@@ -50,29 +62,29 @@ def write_densities(
         aside.write_bytes(sealed.dumped(pa.table(columns), compression="zstd"))
 
 
-def read_densities(path: Path) -> tuple[dict[int, list[int]], list[float]]:
+def read_densities(path: Path, leave: Leave = refuse) -> tuple[dict[int, list[int]], list[float]]:
     """Counts by epoch and weights, bin by bin, s_pos by s_neg; nothing where the trial kept none.
 
     Raises:
-        UserError: the file cannot be read.
+        UserError: the file cannot be read, and is not left out.
     """
-    columns = _columns(path)
+    columns = _columns(path, leave)
     counts: dict[int, list[int]] = {}
     for epoch, count in zip(columns.get("epoch", []), columns.get("count", []), strict=True):
         counts.setdefault(epoch, []).append(count)
     return counts, columns.get("weight", [])[: len(next(iter(counts.values()), []))]
 
 
-def read(path: Path, along: str = "step") -> dict[str, dict[int, float]]:
+def read(path: Path, along: str = "step", leave: Leave = refuse) -> dict[str, dict[int, float]]:
     """Values by name, then by step or by rank; nothing where the trial kept none.
 
     Args:
         along: what counts the rows, "step" or "rank".
 
     Raises:
-        UserError: the file cannot be read.
+        UserError: the file cannot be read, and is not left out.
     """
-    columns = _columns(path)
+    columns = _columns(path, leave)
     steps = columns.pop(along, [])
     return {
         name: {step: value for step, value in zip(steps, values, strict=True) if value is not None}
@@ -80,12 +92,13 @@ def read(path: Path, along: str = "step") -> dict[str, dict[int, float]]:
     }
 
 
-def _columns(path: Path) -> dict[str, list[Any]]:
-    """Nothing of a file that is not there."""
+def _columns(path: Path, leave: Leave) -> dict[str, list[Any]]:
+    """Nothing of a file that is not there or is left out."""
     try:
         return sealed.read(path).to_pydict()
     except FileNotFoundError:
         return {}
     except (sealed.Damaged, OSError) as error:
         again = "Train its trial anew: goalgrid run GRID --force --only FILTER."
-        raise UserError(f"the trace {path} cannot be read: {error}. {again}") from error
+        leave(f"the trace {path} cannot be read: {error}. {again}")
+        return {}

@@ -29,6 +29,7 @@ from grid.store.home import Home
 from grid.store.speed_probes import Probe
 from results.checks.run_comparison import differences
 from results.records import record, record_cache
+from results.records.models import Speed
 
 from ..conftest import Goalgrid
 
@@ -41,6 +42,7 @@ seeds = [0]
 [set]
 "train.epochs" = 2
 "train.batch_size" = 50
+"train.trace_every" = 1
 "model.image.size" = 16
 "model.dim" = 8
 [reliability]
@@ -187,6 +189,7 @@ def runs(
     home, trial = Home(half), trials_of(cells)[0]
     kind = speed_probes.speed_of(trial.settings)
     gpu_needs.remember(home, kind, Need("a GPU", 1e10, 1e8, 1e8))
+    Speed(2e6, 1.0, 43_280, 43_280, "a device", 2).write(home.trial(trial.id).speed)
     probe = Probe("squares", "cnn-bow", kind, 1, 0.1, 0.2, 0.1, 2, 10_000, 1_000, gpu=False)
     speed_probes.remember(home.grid("damaged"), [probe])
     home.launches.mkdir(exist_ok=True)

@@ -239,8 +239,12 @@ def test_its_numbers_are_those_of_the_tables(verb: Verb, trained: Home, tmp_path
 def test_every_failure_trial_and_file_is_in_it(pair: Home) -> None:
     seen = overview(pair)
     fail(pair.trial(seen.trials[0].id), Failure.NON_FINITE, "the loss became nan at step 3")
+    damaged = pair.trial(seen.trials[1].id)
+    for path in (damaged.speed, damaged.trace):
+        path.write_bytes(b"PAR1 cut off")
     page = report.render(overview(pair))
-    for what in ("non-finite", "nan at step 3", *(trial.id for trial in seen.trials), "torch 2.", "[set]"):
+    told = (f"Left out: the speed {damaged.speed} cannot", f"Left out: the trace {damaged.trace} cannot")
+    for what in (*told, "non-finite", "nan at step 3", *(trial.id for trial in seen.trials), "torch 2.", "[set]"):
         assert what in page
     assert "data-refresh" not in page
 

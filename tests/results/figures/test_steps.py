@@ -1,5 +1,7 @@
 """Figures of single steps."""
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from grid.errors import UserError
+from grid.store.home import Home
 from results.figures import FIGURES, Study
 from results.records import steps
 
@@ -29,3 +32,11 @@ def test_without_a_trace_nothing_is_drawn_and_a_damaged_one_is_named(study: Stud
     (tmp_path / "trace.parquet").write_bytes(b"PAR1 cut off")
     with pytest.raises(UserError, match=r"the trace .*trace\.parquet cannot be read"):
         steps.read(tmp_path / "trace.parquet")
+    home, trials = Home(Path(shutil.copytree(study.home.path, tmp_path / "runs"))), study.trials("con_con")
+    home.trial(trials[0]).trace.write_bytes(b"PAR1 cut off")
+    said = list[str]()
+    drawn = FIGURES["steps"].draw(replace(study, home=home, scores=replace(study.scores, leave=said.append)))
+    assert drawn
+    kept = pq.read_table(home.trial(trials[1]).trace).to_pydict()
+    assert list(drawn.axes[0].lines[0].get_ydata()) == kept["delta_s"]
+    assert [message.partition(" cannot")[0] for message in said] == [f"the trace {home.trial(trials[0]).trace}"]

@@ -143,6 +143,10 @@ def test_weights_and_speed_stand_beside_the_recalls(cells: list[Cell], trained: 
     home.trial(trial).speed.write_bytes(b"PAR1 cut off")
     with pytest.raises(UserError, match=rf"the speed .* cannot be read: .*goalgrid evaluate --trial {trial} --speed"):
         arrange(done, Scores.read(done, home), metric="kpps")
+    said = list[str]()
+    left = arrange(done, Scores.read(done, home, leave=said.append), layout="losses", metric="kpps")
+    assert [row.entries[-1] and row.entries[-1].text for row in left.blocks[0].rows] == ["--"] * 2
+    assert [message.partition(" cannot")[0] for message in said] == [f"the speed {home.trial(trial).speed}"]
     for options, message in (
         (
             {"metric": "r5,medr"},
