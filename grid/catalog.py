@@ -348,6 +348,15 @@ def has_folder(name: str, given: str) -> None:
         )
 
 
+def noun(name: str, model: ModelSettings | None = None) -> str:
+    """What captions of a data set describe: `image`, or `video` where the data set or the model says so.
+
+    >>> noun("msr-vtt"), noun("mine", recipe("ce").model), noun("coco")
+    ('video', 'video', 'image')
+    """
+    return "video" if described(name).videos or (model and model.image.reads) else "image"
+
+
 def protocols(name: str) -> list[str]:
     """The protocols of a data set, its default first."""
     return described(name).protocols

@@ -78,6 +78,11 @@ class Cell:
         return self.trials[0].shared.published if self.trials else ""
 
     @property
+    def noun(self) -> str:
+        """What its captions describe: `image` or `video`."""
+        return catalog.noun(self.dataset, self.trials[0].shared.model if self.trials else None)
+
+    @property
     def axes(self) -> dict[str, Scalar]:
         """The cell's value on every axis but the seed, by the names that filters use."""
         return {"dataset": self.dataset, "recipe": self.recipe, "objective": self.objective, **dict(self.swept)}

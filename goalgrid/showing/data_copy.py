@@ -18,7 +18,7 @@ ALIKE = 5
 
 def guide(name: str, known: catalog.Dataset) -> list[str]:
     """Where to get a data set, how its folder may look, and how large it is."""
-    lines, noun = [f"{name}: {known.description}"], "videos" if known.videos else "images"
+    lines, noun = [f"{name}: {known.description}"], f"{catalog.noun(name)}s"
     lines += [
         f"  {split:6}{size.images:>8,} {noun}{size.captions:>9,} captions" for split, size in known.splits.items()
     ]

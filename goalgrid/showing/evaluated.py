@@ -321,7 +321,7 @@ def _evaluated(
         except UserError as error:
             say(f"warning: the speed is not kept: {error}")
     name = loaded.settings.dataset.name
-    noun = "video" if loaded.settings.model.image.reads or catalog.described(name).videos else "image"
+    noun = catalog.noun(name, loaded.settings.model)
     return Evaluated(subject, name, wanted.split, protocol, found, said, judged, recorded, speed, noun)
 
 

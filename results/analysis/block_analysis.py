@@ -11,7 +11,7 @@ from grid.expansion import Cell
 from results.analysis.factors import GridPart, Levels, factors_of, parts_of
 from results.analysis.observations import Observations
 from results.analysis.query_bootstrap import QueryRanks
-from results.layouts.columns import DIRECTIONS, by_direction
+from results.layouts.columns import DIRECTIONS, by_direction, noun_of
 from results.records.scores import Score, Scores
 from results.statistics.anova import Anova, anova
 from results.statistics.significance import Interval, holm, paired_t, seeds_needed, sign_flip, t_interval
@@ -21,8 +21,8 @@ DIRECTION_NAMES = (*DIRECTIONS, "both")
 WORTH_FINDING = 0.5
 """The difference, in percent points, for which the analysis says how many seeds would find it."""
 
-UNGROUPED = "uncertainty over test images is not told: these records do not say which image each caption has"
-RANKED = "uncertainty over test images is told by the protocol that trials were set to: ranks are stored by no other"
+UNGROUPED = "uncertainty over test {noun}s is not told: these records do not say which {noun} each caption has"
+RANKED = "uncertainty over test {noun}s is told by the protocol that trials were set to: ranks are stored by no other"
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,8 @@ class Analysis:
     differences: tuple[BaselineDifference, ...]
     queries: Queries | None
     notes: tuple[str, ...]
+    noun: str = "image"
+    """What captions describe: image or video."""
 
 
 def metrics_of(metric: str, direction: str) -> list[str]:
@@ -123,6 +125,7 @@ def _analyse(
     against = {name: _matched(part, objective, name) for name in observations.names}
     ranked = all(scores.protocol_of(cell) == cell.trials[0].settings.dataset.protocol for cell in part.cells.values())
     queries = _queries(observations, by_name, ranks, metric, best, against) if ranked and ranks else None
+    noun = noun_of(part.cells.values())
     untold = (RANKED,) if not ranked else () if queries or metric.endswith("medr") else (UNGROUPED,)
     return Analysis(
         part.title,
@@ -137,7 +140,8 @@ def _analyse(
         baseline=objective,
         differences=_differences(observations, against),
         queries=queries,
-        notes=(*part.notes, *observations.notes, *untold),
+        notes=(*part.notes, *observations.notes, *(note.format(noun=noun) for note in untold)),
+        noun=noun,
     )
 
 

@@ -26,7 +26,9 @@ def document(found: GridComparison) -> Document:
     metrics = dict.fromkeys(difference.metric for difference in found.differences)
     what = DocumentSection(f"{found.a} (A) and {found.b} (B): {_cells(found.cells)} compared", tuple(_what(found)))
     sections = (
-        DocumentSection(metric_title(metric), tuple(_metric([d for d in found.differences if d.metric == metric])))
+        DocumentSection(
+            metric_title(metric, found.noun), tuple(_metric([d for d in found.differences if d.metric == metric]))
+        )
         for metric in metrics
     )
     return Document((what, *sections), tuple(_footer(found)))

@@ -20,7 +20,7 @@ from results.analysis.documents import (
     p_text,
 )
 from results.layouts.captions import METRIC_NAMES, selections
-from results.layouts.columns import DIRECTIONS
+from results.layouts.columns import directions
 from results.records.rounding import written
 from results.renderers import csv
 from results.statistics.anova import Anova, Effect
@@ -66,16 +66,16 @@ def as_csv(analyses: Sequence[Analysis]) -> str:
     return csv.written(["block", "metric", "what", "name", "quantity", "value"], rows)
 
 
-def metric_title(metric: str) -> str:
-    """`Image → Text, Recall@1 (%)`."""
+def metric_title(metric: str, noun: str) -> str:
+    """`Image → Text, Recall@1 (%)`; or `Video → Text`."""
     direction, _, name = metric.rpartition("_")
-    return f"{DIRECTIONS[direction].text}, {METRIC_NAMES[name]}" if direction else METRIC_NAMES[name]
+    return f"{directions(noun)[direction].text}, {METRIC_NAMES[name]}" if direction else METRIC_NAMES[name]
 
 
 def found(analysis: Analysis) -> str:
     """What was found in a block, in a sentence: the best cell, the cells that cannot be told from it, and n."""
     others, seeds = len(analysis.names) - 1, len(analysis.seeds)
-    metric = analysis.metric if analysis.metric == "rsum" else metric_title(analysis.metric)
+    metric = analysis.metric if analysis.metric == "rsum" else metric_title(analysis.metric, analysis.noun)
     mean = written(analysis.means[analysis.names.index(analysis.best)])
     reached = f"{metric} {mean}, " + (f"mean over {seeds} seeds" if seeds > 1 else "one seed")
     if not others:
@@ -100,9 +100,9 @@ def _section(analysis: Analysis) -> DocumentSection:
         parts += [_summary(analysis.anova), _anova_sheet(analysis.anova), _margins(analysis.anova)]
     parts += [_best(analysis), _cells(analysis)]
     if analysis.queries:
-        parts.append(_queries(analysis.queries))
+        parts.append(_queries(analysis.queries, analysis.noun))
     parts += [f"Note: {note}." for note in analysis.notes]
-    return DocumentSection(f"{analysis.title}: {metric_title(analysis.metric)}, {size}", tuple(parts))
+    return DocumentSection(f"{analysis.title}: {metric_title(analysis.metric, analysis.noun)}, {size}", tuple(parts))
 
 
 def _summary(anova: Anova) -> str:
@@ -191,8 +191,8 @@ def _difference(difference: BaselineDifference | None) -> tuple[str, ...]:
     return written(difference.mean, sign="+"), interval_text(difference.interval, "+"), *map(p_text, tests), needed
 
 
-def _queries(queries: Queries) -> str:
-    words = f"Over other test images (bootstrap over {queries.images:,} images, models held fixed): {queries.cell} "
+def _queries(queries: Queries, noun: str) -> str:
+    words = f"Over other test {noun}s (bootstrap over {queries.images:,} {noun}s, models held fixed): {queries.cell} "
     words += interval_text(queries.interval)
     if queries.difference:
         words += f", {queries.cell} minus {queries.minus} {interval_text(queries.difference, '+')}"

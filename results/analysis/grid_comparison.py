@@ -11,6 +11,7 @@ import numpy as np
 from grid.errors import UserError
 from grid.expansion import Cell, trials_of
 from grid.store.home import Home
+from results.layouts.columns import noun_of
 from results.records import provenance, record_cache
 from results.records.provenance import Now
 from results.records.scores import Score, Scores
@@ -45,6 +46,8 @@ class Side:
     cells: tuple[SideCell, ...]
     sources: Mapping[str, str]
     """Code, data, versions and device of the finished trials, each as one text."""
+    noun: str = "image"
+    """What captions describe: image or video."""
 
     @classmethod
     def read(
@@ -77,7 +80,7 @@ class Side:
         code = provenance.of_trials(cells, scores.rows, now.code) if now else {}
         done = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]
         rows = record_cache.read(home, done, list(provenance.COLUMNS)).to_pylist()
-        return cls(name, found, _sources(rows, code))
+        return cls(name, found, _sources(rows, code), noun_of(cells))
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,8 @@ class GridComparison:
     """Metric by metric, in the order of the cells."""
     alone: tuple[str, ...]
     """Sentences about cells that the other side lacks."""
+    noun: str = "image"
+    """What captions describe: image or video."""
 
 
 def compare(a: Side, b: Side, metrics: Sequence[str]) -> GridComparison:
@@ -153,7 +158,7 @@ def compare(a: Side, b: Side, metrics: Sequence[str]) -> GridComparison:
     ]
     alone = tuple(filter(None, [_alone(a, [one for one, _ in matched]), _alone(b, [other for _, other in matched])]))
     return GridComparison(
-        a.name, b.name, len(pairs), tuple(_settings(pairs)), tuple(sources), tuple(differences), alone
+        a.name, b.name, len(pairs), tuple(_settings(pairs)), tuple(sources), tuple(differences), alone, a.noun
     )
 
 

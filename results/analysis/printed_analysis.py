@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from grid import catalog
 from grid.errors import UserError
 from results.analysis.block_analysis import NATURAL_BASELINE, Analysis, BaselineDifference
 from results.analysis.claims import Entry, as_entry
@@ -27,7 +28,7 @@ def printed_analyses(table: str) -> list[Analysis]:
             if result.objective and not math.isnan(result.value.std) and result.value.n:
                 key = (result.model, result.dataset, result.protocol, result.metric)
                 blocks.setdefault(key, []).append(result)
-    found = [_analysis(f"{model} on {dataset}", protocol, metric, list(map(as_entry, results)))
+    found = [_analysis(f"{model} on {dataset}", protocol, metric, list(map(as_entry, results)), catalog.noun(dataset))
              for (model, dataset, protocol, metric), results in blocks.items() if len(results) > 1]  # fmt: skip
     if not found:
         raise UserError(
@@ -37,7 +38,7 @@ def printed_analyses(table: str) -> list[Analysis]:
     return found
 
 
-def _analysis(title: str, protocol: str, metric: str, entries: Sequence[Entry]) -> Analysis:
+def _analysis(title: str, protocol: str, metric: str, entries: Sequence[Entry], noun: str) -> Analysis:
     by_name = {entry.objective: entry for entry in entries}
     factors, order = factors_of({name: (name,) for name in by_name})
     shape, n = tuple(map(len, factors.values())), by_name[order[0]].sample.n or 0
@@ -59,6 +60,7 @@ def _analysis(title: str, protocol: str, metric: str, entries: Sequence[Entry]) 
         differences=_differences(by_name, baseline),
         queries=None,
         notes=(),
+        noun=noun,
     )
 
 

@@ -22,6 +22,7 @@ from results.figures.of_trial.attention_map import AttentionMap
 from results.figures.of_trial.retrieval_examples import RetrievalExamples
 from results.layouts import arrange, natural
 from results.layouts.captions import METRIC_NAMES
+from results.layouts.columns import noun_of
 from results.pages import page
 from results.records import record
 from results.records.provenance import Now
@@ -76,6 +77,8 @@ class Measured:
     """Examples of a model of sets."""
     no_attention: str = ""
     """Why there are no examples, where a trial could have some."""
+    noun: str = "image"
+    """What captions describe: image or video."""
     left_out: Sequence[str] = ()
     """A message for each file beside a record that cannot be read, so that a figure lacks its trial."""
 
@@ -106,6 +109,7 @@ class Measured:
             tuple(_pictures(Study.read(cells, scores, home))),
             rows,
             _provenance(rows),
+            noun=noun_of(cells),
             left_out=left_out,
         )
 

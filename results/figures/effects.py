@@ -11,7 +11,6 @@ from results.analysis.block_analysis import crossed
 from results.figures.study import FigureKind, Study
 from results.figures.style import blank, line_styles, symbol
 from results.layouts.captions import METRIC_NAMES
-from results.layouts.columns import DIRECTIONS
 from results.statistics.anova import Factor, anova
 
 NOTE = "bars: 95 % t interval over seeds; means closer than the grey bar cannot be told apart (Tukey)"
@@ -22,7 +21,7 @@ def draw(study: Study) -> Figure | None:
 
     None where fewer than two cells have trials.
     """
-    rows = {direction: _analysed(study, direction) for direction in DIRECTIONS}
+    rows = {direction: _analysed(study, direction) for direction in study.directions}
     drawn = {direction: found for direction, found in rows.items() if found}
     if not drawn:
         return None
@@ -35,7 +34,7 @@ def draw(study: Study) -> Figure | None:
             _main(axes, factor)
         if len(parts) == 2:
             _interaction(line[2], parts, means)
-        line[0].set_ylabel(f"{DIRECTIONS[direction].text}\n{METRIC_NAMES['r1']}")
+        line[0].set_ylabel(f"{study.directions[direction]}\n{METRIC_NAMES['r1']}")
         for axes in line:
             axes.grid(visible=True, axis="y")
     for axes, title in zip(every[0], [*(factor.name for factor in factors), "interaction"], strict=False):

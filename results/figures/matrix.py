@@ -12,7 +12,6 @@ from results.analysis.factors import factors_of
 from results.figures.study import FigureKind, Study
 from results.figures.style import blank, symbol
 from results.layouts.captions import METRIC_NAMES
-from results.layouts.columns import DIRECTIONS
 from results.records.scores import Score, best
 
 NOTE = "mean ± sample standard deviation over seeds; best in bold"
@@ -26,13 +25,13 @@ def draw(study: Study) -> Figure | None:
     pairs = [pair for pair in PAIR_WEIGHTS if any(name.startswith(f"{pair}_") for name in study.part.cells)]
     triplets = [triplet for triplet in TRIPLET_WEIGHTS if any(n.endswith(f"_{triplet}") for n in study.part.cells)]
     figure = blank(0.46 * len(pairs) + 1.15, study, NOTE)
-    for axes, (direction, title) in zip(figure.subplots(1, 2), DIRECTIONS.items(), strict=True):
+    for axes, (direction, title) in zip(figure.subplots(1, 2), study.directions.items(), strict=True):
         scores = [
             [study.scores.of(study.part.cells[f"{pair}_{triplet}"], f"{direction}_r1") for triplet in triplets]
             for pair in pairs
         ]
         image = _heat(axes, scores)
-        axes.set_title(title.text)
+        axes.set_title(title)
         axes.set_xticks(range(len(triplets)), [symbol("triplet weight", name) for name in triplets], fontsize=10)
         axes.set_yticks(range(len(pairs)), [symbol("pair weight", name) for name in pairs], fontsize=10)
         figure.colorbar(image, ax=axes, label=METRIC_NAMES["r1"], pad=0.02).outline.set_visible(False)

@@ -12,7 +12,6 @@ from grid.palette import FAINT
 from results.figures.study import FigureKind, Study
 from results.figures.style import PLAIN, blank, point_legend, point_looks
 from results.layouts.captions import METRIC_NAMES
-from results.layouts.columns import DIRECTIONS
 from results.reference.matching import Difference, Match, reported
 
 NOTE = "bars: ± one standard deviation over seeds and runs; dashed: equal; paper:"
@@ -20,8 +19,10 @@ NOTE = "bars: ± one standard deviation over seeds and runs; dashed: equal; pape
 
 def draw(study: Study) -> Figure | None:
     """Recall@1, a panel a direction; None where no paper reports what was trained."""
-    found = reported(list(study.part.cells.values()), study.scores, [f"{direction}_r1" for direction in DIRECTIONS])
-    panels = {direction: _pairs(study, found, f"{direction}_r1") for direction in DIRECTIONS}
+    found = reported(
+        list(study.part.cells.values()), study.scores, [f"{direction}_r1" for direction in study.directions]
+    )
+    panels = {direction: _pairs(study, found, f"{direction}_r1") for direction in study.directions}
     drawn = {direction: pairs for direction, pairs in panels.items() if pairs}
     if not drawn:
         return None
@@ -33,7 +34,7 @@ def draw(study: Study) -> Figure | None:
         for name, pair in pairs.items():
             _point(axes, pair, looks[name])
         _square(axes)
-        axes.set_title(DIRECTIONS[direction].text)
+        axes.set_title(study.directions[direction])
         axes.set_xlabel(f"paper's {METRIC_NAMES['r1']}")
         axes.set_ylabel(f"our {METRIC_NAMES['r1']}")
     handles = point_legend(names, looks)

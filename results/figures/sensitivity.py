@@ -16,13 +16,6 @@ from results.analysis.factors import GridPart
 from results.figures.study import FigureKind, Study
 from results.figures.style import blank, line_styles
 from results.layouts.captions import METRIC_NAMES, block_title
-from results.layouts.columns import DIRECTIONS
-
-METRICS = {
-    **{f"{name}_r1": f"{title.text}\n{METRIC_NAMES['r1']}" for name, title in DIRECTIONS.items()},
-    "rsum": "rsum (%)",
-}
-"""What is drawn, a row each, with its label."""
 
 Line = dict[float, Cell]
 """Cells by their value on an axis, in rising order; a cell that has no value on it is a line of its own."""
@@ -49,10 +42,12 @@ def draw(study: Study) -> Figure | None:
     if not drawn:
         return None
     styles = line_styles(list(dict.fromkeys(label for lines in drawn.values() for label in lines)))
-    figure = blank(1.75 * len(METRICS) + 0.9, study, "mean and ± one sample standard deviation over seeds")
-    every = figure.subplots(len(METRICS), len(drawn), sharex="col", sharey="row", squeeze=False)
+    metrics = {f"{name}_r1": f"{title}\n{METRIC_NAMES['r1']}" for name, title in study.directions.items()}
+    metrics["rsum"] = "rsum (%)"
+    figure = blank(1.75 * len(metrics) + 0.9, study, "mean and ± one sample standard deviation over seeds")
+    every = figure.subplots(len(metrics), len(drawn), sharex="col", sharey="row", squeeze=False)
     handles: dict[str, Any] = {}
-    for row, (metric, title) in zip(every, METRICS.items(), strict=True):
+    for row, (metric, title) in zip(every, metrics.items(), strict=True):
         for axes, lines in zip(row, drawn.values(), strict=True):
             for label, line in lines.items():
                 handles[label] = _line(axes, study, line, metric, styles[label])

@@ -12,6 +12,7 @@ from grid.expansion import Cell, trials_of
 from grid.store.home import Home
 from results.analysis.factors import GridPart, parts_of
 from results.analysis.observations import Observations
+from results.layouts.columns import directions, noun_of
 from results.records import record
 from results.records.scores import Scores
 
@@ -42,6 +43,12 @@ class Study:
     @property
     def title(self) -> str:
         return self.part.title
+
+    @property
+    def directions(self) -> dict[str, str]:
+        """The titles of both directions, `Image → Text` or `Video → Text`."""
+        found = directions(noun_of(self.part.cells.values()))
+        return {direction: title.text for direction, title in found.items()}
 
     def trials(self, name: str) -> list[str]:
         """The finished trials of a cell."""

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from grid import catalog
 from grid.errors import UserError
 from grid.expansion import Cell
 from grid.listed import members
@@ -11,7 +10,7 @@ from grid.objectives.goal_matrix import CELLS
 from results.layouts import against as beside
 from results.layouts import pivot
 from results.layouts.captions import COLUMN_NAMES, TableSource
-from results.layouts.columns import by_direction, of_videos
+from results.layouts.columns import by_direction, named, noun_of
 from results.layouts.layout import Layout
 from results.layouts.pivot import Axes
 from results.records.scores import Scores
@@ -56,11 +55,7 @@ def arrange(
         UserError: an objective or a metric has no place in the layout, or no paper reports any of these cells.
     """
     table = _arranged(cells, scores, layout, metric, against, axes)
-    return of_videos(table) if all(map(_of_videos, cells)) else table
-
-
-def _of_videos(cell: Cell) -> bool:
-    return catalog.described(cell.dataset).videos or any(trial.shared.model.image.reads for trial in cell.trials)
+    return named(table, noun_of(cells))
 
 
 def _arranged(

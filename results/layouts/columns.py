@@ -1,8 +1,9 @@
 """Columns that layouts share: the recalls of both directions and their sum."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from grid.expansion import Cell
 from results.tables.table import Group, Label, Table
 
 DIRECTIONS = {
@@ -48,11 +49,27 @@ def recalls_and_totals(metrics: Sequence[str], asked: Sequence[str]) -> tuple[li
     return recalls(metrics, list(dict.fromkeys([*(name for name in TOTALS if name in metrics), *asked])))
 
 
-def of_videos(table: Table) -> Table:
-    """The same table with Video in the titles where they say Image."""
-    return replace(table, groups=tuple(replace(group, title=_of_videos(group.title)) for group in table.groups))
+def noun_of(cells: Iterable[Cell]) -> str:
+    """What the captions of all these cells describe: `video`, or else `image`."""
+    return "video" if {cell.noun for cell in cells} == {"video"} else "image"
 
 
-def _of_videos(title: Label) -> Label:
+def directions(noun: str) -> dict[str, Label]:
+    """The titles of both directions, `Image → Text` or `Video → Text`.
+
+    >>> [title.text for title in directions("video").values()]
+    ['Video → Text', 'Text → Video']
+    """
+    return {direction: _named(title, noun) for direction, title in DIRECTIONS.items()}
+
+
+def named(table: Table, noun: str) -> Table:
+    """The same table with the noun in the titles of its columns."""
+    return replace(table, groups=tuple(replace(group, title=_named(group.title, noun)) for group in table.groups))
+
+
+def _named(title: Label, noun: str) -> Label:
+    if noun == "image":
+        return title
     text = title.text.replace("Image", "Video").replace("I→T", "V→T").replace("T→I", "T→V")
     return Label(text, title.latex.replace("Image", "Video"))

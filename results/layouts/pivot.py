@@ -9,7 +9,7 @@ from grid.errors import UserError, unknown
 from grid.expansion import Cell
 from grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from results.layouts.captions import COLUMN_NAMES, caption, entry
-from results.layouts.columns import CUTS, DIRECTIONS, TOTALS
+from results.layouts.columns import CUTS, TOTALS, directions, noun_of
 from results.layouts.goal import symbol
 from results.records.scores import Scores
 from results.renderers.latex import escape
@@ -111,7 +111,7 @@ def layout(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str], axes: 
     if "protocol" in axes.named and not scores.protocol:
         protocols = dict.fromkeys(name for cell in cells for name in catalog.protocols(cell.dataset))
         views = [replace(scores, protocol=name) for name in protocols]
-    places = PlacedEntries(_metric_labels(metrics), cells, views)
+    places = PlacedEntries(_metric_labels(metrics, directions(noun_of(cells))), cells, views)
     what = " and ".join(name for key, name in COLUMN_NAMES.items() if key in metrics)
     blocks = tuple(
         Block(places.title(axes.blocks, key) or what, places.rows(axes, key)) for key in places.keys(axes.blocks)
@@ -191,14 +191,14 @@ def _points(cell: Cell, views: Sequence[Scores], metrics: Iterable[str]) -> Iter
         yield PlacedEntry({**view.axes(cell), **values}, entry(cell, view, metric, **further))
 
 
-def _metric_labels(metrics: Sequence[str]) -> dict[str, Label]:
+def _metric_labels(metrics: Sequence[str], titles: Mapping[str, Label]) -> dict[str, Label]:
     """What each metric is called, direction by direction; a direction alone where the caption says the rest."""
     labels = {
         f"{direction}_{name}": Label(f"{title.text} {CUTS[name]}", f"{title.latex} {CUTS[name]}")
-        for direction, title in DIRECTIONS.items()
+        for direction, title in titles.items()
         for name in metrics
         if name in CUTS
     }
-    if len(labels) == len(DIRECTIONS):
-        labels = dict(zip(labels, DIRECTIONS.values(), strict=True))
+    if len(labels) == len(titles):
+        labels = dict(zip(labels, titles.values(), strict=True))
     return labels | {name: Label(TOTALS[name]) for name in metrics if name in TOTALS}

@@ -84,7 +84,7 @@ def check_protocol(pairs: Pairs, dataset: str, protocol: str) -> None:
     images, wanted = len(pairs.test.images), protocols.protocol(protocol).images
     if wanted is None or images == wanted:
         return
-    partial, noun = catalog.dataset(dataset).partial, "videos" if catalog.dataset(dataset).videos else "images"
+    partial, noun = catalog.dataset(dataset).partial, f"{catalog.noun(dataset)}s"
     missing = next((part.missing for part in partial if (part.split, part.images) == ("test", images)), "")
     check = f"See what is wrong with it: goalgrid data check {dataset} --root DIR"
     reason = f"What is missing: {missing}" if missing else check

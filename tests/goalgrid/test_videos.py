@@ -5,7 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from goalgrid.planning.overview import Overview, recall
+from goalgrid.showing import report
 from grid.store.home import Home
+from results.export.report_page import Measured
+from results.layouts.columns import noun_of
 from results.records import record
 from tests.conftest import Goalgrid
 from tests.retrieval.video import made
@@ -31,6 +35,13 @@ def test_converted_features_are_checked_trained_on_and_shown_as_videos(goalgrid:
     assert finished.returncode == 0, finished.stderr
     for title in ("Video → Text", "Text → Video"):
         assert title in finished.stdout
+    (grid,) = Home(tmp_path).grids()
+    assert "ce-tiny on mine: Video → Text, " in goalgrid("effects", grid.path.name, runs=tmp_path).stdout
+    turned = goalgrid("table", grid.path.name, "--rows", "metric", "--columns", "objective", runs=tmp_path).stdout
+    assert "Video → Text" in turned
+    overview = Overview.of(recall(grid.path.name, Home(tmp_path)), Home(tmp_path))
+    page = report.render(overview, measured=Measured(noun=noun_of(overview.cells)))
+    assert "<th>V→T R@1</th>" in page.replace(' scope="col"', "")
     [row] = record.collect(Home(tmp_path).path.glob("trials/*/record.parquet")).to_pylist()
     assert (row["recipe"], row["steps"]) == ("ce-tiny", 3), "a caption of each of 24 videos, in batches of 8"
     evaluated = goalgrid("evaluate", "--trial", row["trial_id"], runs=tmp_path)
