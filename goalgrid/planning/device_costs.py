@@ -16,6 +16,7 @@ from grid.identity import digest
 from grid.protocols import protocol
 from grid.settings.image_encoders import BackboneSettings
 from grid.settings.model import ModelSettings
+from grid.settings.text_encoders import TransformerSettings
 from grid.store.gpu_needs import RESERVED, Need
 from grid.store.speed_probes import speed_of
 from runners.gpu.cards import Card
@@ -51,7 +52,7 @@ class Taken:
         helps: what makes a trial fit that does not, with the bytes that it then takes.
         trials: that are left to train.
         seconds: of all these trials together; None: the card's rates are not known.
-        views: seconds of the frozen backbone, once for all trials.
+        views: seconds of the frozen image network, once for all trials; captions: of the frozen text network.
         ranking: seconds of ranking the training split for offline negatives, by all trials that rank it.
         assumed: what was not read from data.
     """
@@ -63,8 +64,19 @@ class Taken:
     trials: int
     seconds: Span | None
     views: Span | None = None
+    captions: Span | None = None
     ranking: Span | None = None
     assumed: str = ""
+
+    @property
+    def once(self) -> dict[str, Span]:
+        """Seconds of what is done once for all trials, by what it is."""
+        named = {
+            "its frozen backbone": self.views,
+            "its frozen text network": self.captions,
+            "ranking the training split": self.ranking,
+        }
+        return {what: span for what, span in named.items() if span}
 
     @property
     def bytes(self) -> float:
@@ -89,8 +101,7 @@ class Taken:
         if self.seconds:
             first += f"; {many(self.trials, 'trial')} {self.seconds.scaled(HOURS)} ({self.hours})"
         helps = "; ".join(f"{what}: {_gigabytes(size)} GB" for what, size in self.helps.items())
-        beside = {"its frozen backbone": self.views, "ranking the training split": self.ranking}
-        once = [f"  {what} {span.scaled(CLOCK[1:])}, once for all (estimated)" for what, span in beside.items() if span]
+        once = [f"  {what} {span.scaled(CLOCK[1:])}, once for all (estimated)" for what, span in self.once.items()]
         return [first, *([f"  what helps: {helps or 'a larger GPU'}"] if not self.fits else []), *once]
 
     def to_dict(self) -> dict[str, Any]:
@@ -104,6 +115,7 @@ class Taken:
             "seconds": self.seconds.to_list() if self.seconds else None,
             "hours_from": self.hours if self.seconds else None,
             "feature_seconds": self.views.to_list() if self.views else None,
+            "caption_feature_seconds": self.captions.to_list() if self.captions else None,
             "ranking_seconds": self.ranking.to_list() if self.ranking else None,
             "assumed": self.assumed,
         }
@@ -130,12 +142,12 @@ class DeviceCost:
         parts = [taken.seconds for taken in self.taken.values()]
         if not all(parts) or not all(taken.fits for taken in self.taken.values()):
             return None
-        once = [span for taken in self.taken.values() for span in (taken.views, taken.ranking)]
+        once = [span for taken in self.taken.values() for span in taken.once.values()]
         return sum((span for span in (*parts, *once) if span), Span(0, 0))
 
     def lines(self) -> list[str]:
         if not self.taken:
-            return ["nothing is left to train"]
+            return ["nothing is left to train or to evaluate"]
         told = [line for key, taken in self.taken.items() for line in taken.lines(key)]
         if self.seconds:
             price = (self.seconds * (self.hourly / 3600)).text(f"at {self.hourly:g} an hour") if self.hourly else ""
@@ -173,8 +185,7 @@ def device_cost(
     """
     groups = dict[Key, list[Trial]]()
     for trial in trials:
-        if trial.epochs:  # an ensemble costs an evaluation
-            groups.setdefault(Key.of(trial), []).append(trial)
+        groups.setdefault(Key.of(trial), []).append(trial)
     found = _OnCard(overview, card, frozenset(replaced), gpu_costs.measured(overview, trials))
     return DeviceCost(card, hourly, {key: found.taken(key, members) for key, members in groups.items()})
 
@@ -186,7 +197,8 @@ class _OnCard:
         self.overview, self.card, self.anew, self.measured = overview, card, anew, measured
         self.places = overview.grid.places()
         self._networks = dict[BackboneSettings, tuple[Any, tuple[int, ...]]]()
-        self._extracted = set[tuple[str, BackboneSettings]]()
+        self._text_networks = dict[tuple[TransformerSettings, int], tuple[Any, int]]()
+        self._extracted = set[tuple[str, BackboneSettings | TransformerSettings]]()
         self._footprints: dict[str, Footprint] = {}
         self._ranked = set[str]()
         shared = {id(trial.shared): trial.shared for trial in overview.trials}.values()
@@ -198,9 +210,11 @@ class _OnCard:
     def taken(self, key: Key, trials: Sequence[Trial]) -> Taken:
         from runners.gpu.estimate import kind_of
 
+        if trials[0].shared.members:
+            return self._averaged(trials)
         card, measured = self.card, self.measured.get(key)
         steps = sum(self._left(trial) for trial in trials)
-        basis = basis_of(self.overview, key)
+        basis = basis_of(self.overview, key) if trials[0].epochs else None
         name = (basis.device or (measured.device if measured else "")) if basis and basis.gpu else ""
         known = basis.step * steps if basis and card.says and card.says in name else None
         if measured and known:
@@ -225,8 +239,28 @@ class _OnCard:
             len(trials),
             known or (sum(estimated, Span(0, 0)) if estimated else None),
             self._views(trials[0].shared) if card.bandwidth else None,
+            self._captions(trials[0].shared, shapes.typical) if card.bandwidth else None,
             ranking,
             assumed,
+        )
+
+    def _averaged(self, trials: Sequence[Trial]) -> Taken:
+        """What ensembles take: all members are held, and each of them is evaluated."""
+        by_id = {trial.id: trial for trial in self.overview.trials}
+        members = [by_id[parent] for parent in trials[0].parents]
+        read = [self._shapes(member.shared) for member in members]
+        found = [self._footprint(member, shapes, epochs=0) for member, (shapes, _) in zip(members, read, strict=True)]
+        once = Span(0, 0)
+        for member, footprint in zip(members, found, strict=True):
+            once = sum(self._evaluations(member, footprint), once) if self.card.bandwidth else once
+        return Taken(
+            Need(self.card.name, self.card.bytes, CONTEXT, sum(footprint.reserved for footprint in found)),
+            "estimated",
+            "estimated",
+            {},
+            len(trials),
+            once * len(trials) if self.card.bandwidth else None,
+            assumed="; ".join(dict.fromkeys(assumed for _, assumed in read if assumed)),
         )
 
     def _left(self, trial: Trial) -> int:
@@ -238,7 +272,7 @@ class _OnCard:
 
         train = trial.shared.train.model_copy(update=changed)
         settings = trial.settings.model_copy(update={"train": train, "dataset": self.overview.trials[0].shared.dataset})
-        same = digest([speed_of(settings), kind_of(trial.shared), astuple(shapes)])
+        same = digest([speed_of(settings), kind_of(trial.shared), astuple(shapes), train.epochs > 0])
         if same not in self._footprints:
             self._footprints[same] = estimate(settings, shapes, self.places)
         return self._footprints[same]
@@ -268,12 +302,31 @@ class _OnCard:
         return found
 
     def _seconds(self, trials: Sequence[Trial], footprint: "Footprint") -> Span:
-        """Steps, a validation after every epoch, and a test of every trial."""
+        """Steps, a validation after every epoch, and a test of every trial; a trial without epochs has one of each."""
+        train, tf32 = trials[0].shared.train, trials[0].shared.train.tf32
+        left, steps = [self._left(trial) for trial in trials], epoch_steps(self.overview, trials[0].shared) or 0
+
+        def first(epochs: int) -> int:
+            """Steps that are left of the first epochs of all trials."""
+            return sum(max(0, own - steps * (train.epochs - epochs)) for own in left)
+
+        frozen = first(train.frozen_epochs)
+        warming = max(0, first(train.warmup_epochs) - frozen)
+        made = {"step": sum(left) - warming - frozen, "warming": warming, "frozen": frozen}
+        works = [getattr(footprint, kind) * count for kind, count in made.items() if count]
+        total = sum((Span(*self.card.seconds(work, tf32=tf32)) for work in works), Span(0, 0))
+        validation, tested = self._evaluations(trials[0], footprint)
+        return total + validation * sum(trial.epochs or 1 for trial in trials) + tested * len(trials)
+
+    def _evaluations(self, trial: Trial, footprint: "Footprint") -> tuple[Span, Span]:
+        """Seconds of a validation and of a test; none where the sizes of the data are not known."""
         from runners.gpu.estimate_evaluation import pairs_ranked_anew
         from runners.training.inputs import protocols_of
 
-        shared, settings = trials[0].shared, trials[0].settings
-        sizes, epochs = self.overview.data.sizes(shared), sum(trial.epochs for trial in trials)
+        shared, settings = trial.shared, trial.settings
+        sizes = self.overview.data.sizes(shared)
+        if not sizes:
+            return Span(0, 0), Span(0, 0)
 
         def seconds(work: "Work") -> Span:
             return Span(*self.card.seconds(work, tf32=shared.train.tf32))
@@ -281,12 +334,6 @@ class _OnCard:
         def embedded(images: int, captions: int) -> Span:
             return seconds(footprint.image) * images + seconds(footprint.text) * captions
 
-        left = [self._left(trial) for trial in trials]
-        others = (epoch_steps(self.overview, shared) or 0) * (shared.train.epochs - shared.train.warmup_epochs)
-        warming = sum(max(0, own - others) for own in left)
-        total = seconds(footprint.step) * (sum(left) - warming) + seconds(footprint.warming) * warming
-        if not sizes:
-            return total
         (images, captions), test = sizes["val"], sizes["test"]
         few = min(images, shared.dataset.val_images or images)
         part = captions * few // images
@@ -298,7 +345,7 @@ class _OnCard:
             least, most = pairs_ranked_anew(settings, *test, folds)
             pair = seconds(footprint.anew)
             tested += embedded(*test) + Span(pair.least * least, pair.most * most)
-        return total + validation * epochs + tested * len(trials)
+        return validation, tested
 
     def _ranking(self, trials: Sequence[Trial]) -> tuple[int, Span | None]:
         """Bytes of ranking the training split for offline negatives, and seconds of all rankings not counted yet."""
@@ -326,6 +373,22 @@ class _OnCard:
         views = views_of(network, sizes)
         return Span(*self.card.seconds(self._network(network)[0])) * views
 
+    def _captions(self, shared: Shared, typical: int) -> Span | None:
+        """Seconds of a frozen text network; None: there is none, or another recipe counts it."""
+        network, sizes = shared.model.text.feature_network, self.overview.data.sizes(shared)
+        if network is None or not sizes or (shared.dataset.name, network) in self._extracted:
+            return None
+        self._extracted.add((shared.dataset.name, network))
+        work, _ = self._text_network(network, typical)
+        return Span(*self.card.seconds(work)) * sum(captions for _, captions in sizes.values())
+
+    def _text_network(self, network: TransformerSettings, typical: int) -> tuple["Work", int]:
+        from runners.gpu.architectures import of_caption_features
+
+        if (network, typical) not in self._text_networks:
+            self._text_networks[network, typical] = of_caption_features(network, PIECES, typical, self.places)
+        return self._text_networks[network, typical]
+
     def _network(self, network: BackboneSettings) -> tuple["Work", tuple[int, ...]]:
         from runners.gpu.architectures import of_features
 
@@ -337,7 +400,6 @@ class _OnCard:
         """What a model reads of a data set, and what of it was assumed: what lies here, else what was published."""
         from retrieval.data import opening
         from retrieval.words import text_readers
-        from runners.gpu.architectures import text_width
         from runners.gpu.fake_inputs import Shapes
 
         data, image, text = shared.dataset, shared.model.image, shared.model.text
@@ -358,7 +420,7 @@ class _OnCard:
             typical, longest, words = PER_WORD * typical + 2, round(PER_WORD * longest) + 2, PIECES
         given: Any = "indices"
         if text.feature_network:
-            given, words = text.feature_network.output, text_width(text.feature_network, self.places)
+            given, words = text.feature_network.output, self._text_network(text.feature_network, round(typical))[1]
         shape: tuple[int, ...]
         if image.feature_network:
             shape = self._network(image.feature_network)[1]

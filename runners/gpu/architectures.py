@@ -13,10 +13,12 @@ from grid.settings.pretrained_networks import RANDOM, Pretrained
 from grid.settings.text_encoders import TransformerSettings
 from retrieval import features
 from retrieval.encoders.pretrained import Places
-from retrieval.encoders.text import text_network, width_of
+from retrieval.encoders.text import features_of, text_network, width_of
 from retrieval.encoders.vision import Vision
+from retrieval.model import Vse
 from runners.gpu.fake_inputs import Shapes, inputs
 from runners.gpu.trace import Trace, Unfilled, Work, emptied, without_data
+from runners.training.initial_state import model_of
 from runners.training.learner import Learner
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
@@ -87,6 +89,14 @@ def learner_of(settings: TrialSettings, shapes: Shapes, places: Places) -> Learn
     return learner
 
 
+def untrained(settings: TrialSettings, shapes: Shapes, places: Places) -> Vse:
+    """The model of a trial as it starts, whose first weights nobody reads."""
+    with Unfilled():
+        model = model_of(settings, inputs(shapes, settings, places))
+        as_resnext(model)
+    return model
+
+
 def without_weights(learner: Learner, mode: FakeTensorMode, trace: Trace) -> None:
     """Take the weights from the model, and count them."""
     for module in (learner.model, learner.objective):
@@ -117,15 +127,28 @@ def of_features(backbone: BackboneSettings, places: Places) -> tuple[Work, tuple
     return trace.work * (1 / count), tuple(found.shape[1:])
 
 
-def text_width(network: TransformerSettings, places: Places) -> int:
-    """Values of a feature vector of a frozen text network.
+def of_caption_features(network: TransformerSettings, words: int, typical: int, places: Places) -> tuple[Work, int]:
+    """The work of a frozen text network on a caption, and the values of a feature vector.
+
+    Args:
+        words: indices that captions are made of.
+        typical: tokens of a caption.
 
     Raises:
         UserError: the architecture of its weights is not known here.
     """
-    part = from_architecture(network, places)
+    part, count = from_architecture(network, places), features.BATCH["cuda"]
     with Unfilled():
-        return width_of(text_network(part, 1, places), part)
+        model = text_network(part, words, places).eval()
+    width = width_of(model, part)
+    with without_data() as mode:
+        trace = Trace()
+        emptied(model, mode, trace)
+        with mode, torch.no_grad(), torch.autocast("cpu", torch.float16):
+            ids = torch.zeros((count, typical), dtype=torch.int64)
+            with trace:
+                features_of(model, network.output, ids, torch.full((count,), typical))
+    return trace.work * (1 / count), width
 
 
 def as_resnext(model: nn.Module) -> None:

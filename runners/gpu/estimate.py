@@ -12,11 +12,11 @@ from grid.expansion import Shared
 from grid.objectives import learns_weights, reads_offline
 from grid.settings import TrialSettings
 from retrieval.encoders.pretrained import Places
-from runners.gpu.architectures import from_architecture, learner_of, without_weights
+from runners.gpu.architectures import from_architecture, learner_of, untrained, without_weights
 from runners.gpu.estimate_evaluation import evaluation, second_stage
 from runners.gpu.fake_inputs import Shapes, around, captions, images
 from runners.gpu.memory_probe import heavy
-from runners.gpu.trace import Trace, Unfilled, Work, without_data
+from runners.gpu.trace import Trace, Unfilled, Work, emptied, without_data
 from runners.training.inputs import Batch
 from runners.training.learner import Learner
 
@@ -28,8 +28,9 @@ class Footprint:
     Args:
         allocated: bytes of tensors at the peak.
         reserved: bytes that the allocator holds for them, gaps included.
-        step: work of a training step.
+        step: work of a training step; of a model that trains nothing, none.
         warming: work of a step of the warm-up epochs.
+        frozen: work of a step while the image backbone is held.
         image, text: work of embedding an image or a caption in evaluation.
         score: work of scoring an image with a caption.
         anew: work of ranking such a pair anew, by the fusion encoder; None: there is none.
@@ -39,6 +40,7 @@ class Footprint:
     reserved: int
     step: Work
     warming: Work
+    frozen: Work
     image: Work
     text: Work
     score: Work
@@ -52,35 +54,45 @@ def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footpri
         UserError: the architecture of its weights is not known here.
     """
     parts = {name: from_architecture(getattr(settings.model, name), places) for name in ("image", "text")}
-    settings = heavy(settings.model_copy(update={"model": settings.model.model_copy(update=parts)}))
+    settings = settings.model_copy(update={"model": settings.model.model_copy(update=parts)})
+    held, trains = settings.train.frozen_epochs > 0, settings.train.epochs > 0
+    settings = heavy(settings) if trains else settings
     with Unfilled():
-        learner = learner_of(settings, shapes, places)
+        learner = learner_of(settings, shapes, places) if trains else None
+    model = learner.model if learner else untrained(settings, shapes, places)
+    trace, steps = Trace(), (Work(), Work(), Work())
     with without_data() as mode:
-        trace = Trace()
-        without_weights(learner, mode, trace)
-        step, warming = rehearse(learner, shapes, mode, trace)
-        parts_of_test = evaluation(learner, shapes, mode, trace)
-        anew = second_stage(learner, shapes, mode, trace)
-    most = trace.allocator.most_allocated, trace.allocator.most_reserved
-    return Footprint(*most, step, warming, *parts_of_test, anew)
+        if learner:
+            without_weights(learner, mode, trace)
+            steps = rehearse(learner, shapes, mode, trace, held=held)
+        else:
+            emptied(model, mode, trace)
+        parts_of_test = evaluation(model, settings, shapes, mode, trace)
+        anew = second_stage(model, settings, shapes, mode, trace)
+    return Footprint(trace.allocator.most_allocated, trace.allocator.most_reserved, *steps, *parts_of_test, anew)
 
 
-def rehearse(learner: Learner, shapes: Shapes, mode: AbstractContextManager[Any], trace: Trace) -> tuple[Work, Work]:
-    """Take typical steps, and the step that uses most memory; the work of a typical step, and of one while warming up.
+def rehearse(
+    learner: Learner, shapes: Shapes, mode: AbstractContextManager[Any], trace: Trace, *, held: bool = False
+) -> tuple[Work, Work, Work]:
+    """Take typical steps, and the step that uses most memory; the work of a typical step, a warm-up and a frozen step.
 
     Args:
         mode: in which tensors are made.
+        held: whether there are epochs that hold the image backbone.
     """
     train = learner.settings.train
     typical = _batch(learner, shapes, around(shapes.typical, train.batch_size), mode, trace)
-    warming = step = _step(learner, train.epochs - 1, typical, mode, trace)
+    frozen = warming = step = _step(learner, train.epochs - 1, typical, mode, trace)
     scorer = learner.model.networks[0].scorer
     if train.warmup_epochs and scorer and scorer.by_pair:  # then the scores of all pairs have a gradient, not of three
         warming = _step(learner, 0, typical, mode, trace)
+    if held:
+        frozen = _step(learner, train.epochs - 1, typical, mode, trace, held=True)
     del typical
     longest = _batch(learner, shapes, np.full(train.batch_size, shapes.longest), mode, trace)  # for few groups of sets
     _step(learner, 0, longest, mode, trace)
-    return step, warming
+    return step, warming, frozen
 
 
 class Kind(NamedTuple):
@@ -106,9 +118,18 @@ def kind_of(shared: Shared) -> Kind:
     return Kind(reads_offline(goal.name), learns_weights(goal.name), dense)
 
 
-def _step(learner: Learner, epoch: int, batch: Batch, mode: AbstractContextManager[Any], trace: Trace) -> Work:
+def _step(
+    learner: Learner,
+    epoch: int,
+    batch: Batch,
+    mode: AbstractContextManager[Any],
+    trace: Trace,
+    *,
+    held: bool = False,
+) -> Work:
     learner.clean = learner.batch_loss.clean = None  # what it keeps of a batch is small, and is no tensor here
     learner.begin(epoch)
+    learner.model.hold_image_backbone(held)
     trace.begin()
     with mode, trace:
         learner.gradient(batch, 0.0)

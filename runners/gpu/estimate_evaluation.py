@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -13,24 +13,24 @@ from grid.settings import TrialSettings
 from grid.settings.fusion import XvlmFusionSettings
 from retrieval import offline_negatives, rerank
 from retrieval.encoders.pretrained import Places
+from retrieval.model import Vse
 from retrieval.scorers.sets import Sets
-from runners.gpu.architectures import from_architecture, learner_of, without_weights
+from runners.gpu.architectures import from_architecture, untrained
 from runners.gpu.fake_inputs import Shapes, around, captions, images
-from runners.gpu.trace import Trace, Unfilled, Work, without_data
+from runners.gpu.trace import Trace, Work, emptied, without_data
 from runners.training.embedding import EMBED_BATCH, TILE
-from runners.training.learner import Learner
 from runners.training.precision import precision
 
 
 def evaluation(
-    learner: Learner, shapes: Shapes, mode: AbstractContextManager[Any], trace: Trace
+    model: Vse, settings: TrialSettings, shapes: Shapes, mode: AbstractContextManager[Any], trace: Trace
 ) -> tuple[Work, Work, Work]:
     """The work of embedding an image, of embedding a caption, and of scoring a pair; the whole split is held."""
-    model, count = learner.model.eval(), _at_once(learner, shapes)
+    model, count = model.eval(), _at_once(settings, shapes)
     given = images(shapes, count, mode, trace)
     tokens = captions(shapes, around(shapes.typical, EMBED_BATCH), mode, trace)
     with torch.no_grad(), mode:
-        with trace, precision(learner.settings, torch.device("cpu")):
+        with trace, precision(settings, torch.device("cpu")):
             trace.begin()
             image = model.embed_images(given)
             of_image = trace.work * (1 / count)
@@ -51,19 +51,20 @@ def evaluation(
     return of_image, of_text, of_pair
 
 
-def second_stage(learner: Learner, shapes: Shapes, mode: AbstractContextManager[Any], trace: Trace) -> Work | None:
+def second_stage(
+    model: Vse, settings: TrialSettings, shapes: Shapes, mode: AbstractContextManager[Any], trace: Trace
+) -> Work | None:
     """The work of ranking a pair anew by the fusion encoder, beside embedding all a second time; None: there is none.
 
     The states of all captions are held, without padding.
     """
-    fusion, encoders = learner.model.fusion, learner.model
+    fusion, given = model.fusion, cast("Any", model)
     if fusion is None:
         return None
-    given: Any = encoders
     pixels = images(shapes, 1, mode, trace)
-    least, _ = pairs_ranked_anew(learner.settings, shapes.images, shapes.texts, [None])
+    least, _ = pairs_ranked_anew(settings, shapes.images, shapes.texts, [None])
     lengths = np.sort(around(shapes.typical, max(1, round(least / max(1, shapes.images)))))
-    with torch.no_grad(), mode, trace, precision(learner.settings, torch.device("cpu")):
+    with torch.no_grad(), mode, trace, precision(settings, torch.device("cpu")):
         tokens = given.image.tokens(pixels)
         states = given.text.states(*captions(shapes, around(shapes.typical, 2), mode, trace))
         width, size = states.shape[-1], states.element_size()
@@ -113,12 +114,11 @@ def ranking(settings: TrialSettings, shapes: Shapes, places: Places, split: tupl
     """
     parts = {name: from_architecture(getattr(settings.model, name), places) for name in ("image", "text")}
     settings = settings.model_copy(update={"model": settings.model.model_copy(update=parts)})
-    with Unfilled():
-        learner = learner_of(settings, shapes, places)
+    model = untrained(settings, shapes, places)
     with without_data() as mode:
         trace = Trace()
-        without_weights(learner, mode, trace)
-        of_image, of_text, _ = evaluation(learner, shapes, mode, trace)
+        emptied(model, mode, trace)
+        of_image, of_text, _ = evaluation(model, settings, shapes, mode, trace)
         several = [trace.allocator.allocate(4 * count * settings.model.dim) for count in (*split, *split)]
         for block in several[:2]:  # what was embedded in parts is joined by now
             trace.allocator.release(block)
@@ -140,6 +140,6 @@ def _search(anchors: int, others: int, most: int, width: int, mode: AbstractCont
     return trace.work * (anchors / rows)
 
 
-def _at_once(learner: Learner, shapes: Shapes) -> int:
+def _at_once(settings: TrialSettings, shapes: Shapes) -> int:
     """Images that an evaluation embeds at a time."""
-    return learner.settings.train.batch_size if len(shapes.image) == 3 else EMBED_BATCH
+    return settings.train.batch_size if len(shapes.image) == 3 else EMBED_BATCH

@@ -328,6 +328,25 @@ class TestDevice:
         assert plans[1]["cost"] == [pytest.approx(seconds / 1800) for seconds in plans[1]["seconds"]]
         assert "assumed captions of 12 words" in own["assumed"]
 
+    def test_what_trains_nothing_and_frozen_text_networks_are_counted(self, tmp_path: Path) -> None:
+        file = tmp_path / "grid.toml"
+        file.write_text(
+            'name = "g"\ndatasets = "flickr8k"\nrecipes = ["clip-zero-shot-tiny", "both"]\nobjectives = "con_con"\n'
+            'seeds = [0, 1]\nrecipe.both.ensemble = ["fc-bow", "fc-gru"]\n'
+        )
+        overview = Overview.of(load(str(file)), Home(tmp_path))
+        cost = device_cost(overview, overview.trials, (), card("h100"), None)
+        (untrained, *members, ensemble), sizes = cost.taken.values(), overview.data.sizes(overview.trials[0].shared)
+        assert (len(members), ensemble.trials) == (2, 2)
+        assert untrained.captions is not None
+        assert 0 < untrained.captions.least < untrained.captions.most < 0.01 * sum(texts for _, texts in sizes.values())
+        assert untrained.seconds is not None
+        assert 0 < untrained.seconds.least < untrained.seconds.most
+        assert ensemble.seconds is not None
+        assert ensemble.need.alone < sum(member.need.alone for member in members)
+        trained = [member.seconds.least for member in members if member.seconds]
+        assert 0.001 * sum(trained) < ensemble.seconds.least < 0.5 * sum(trained)
+
     def test_what_was_measured_counts_before_what_is_estimated(self, tmp_path: Path) -> None:
         home, found = Home(tmp_path), load("flickr8k", [word for word in self.SMALL if word != "--set"])
         trials = Overview.of(found, home).trials

@@ -19,9 +19,16 @@ from grid.gridfile import load
 from grid.settings import TrialSettings
 from grid.settings.pretrained_networks import RANDOM
 from retrieval import rerank
+from retrieval.encoders.text import features_of, text_network
 from retrieval.offline_negatives import SCORES
 from runners.gpu.allocator import CachingAllocator
-from runners.gpu.architectures import ARCHITECTURES, from_architecture, learner_of, without_weights
+from runners.gpu.architectures import (
+    ARCHITECTURES,
+    from_architecture,
+    learner_of,
+    of_caption_features,
+    without_weights,
+)
 from runners.gpu.cards import CARDS, card
 from runners.gpu.estimate import rehearse
 from runners.gpu.estimate_evaluation import pairs_ranked_anew, ranking, second_stage
@@ -138,6 +145,25 @@ def test_an_estimate_counts_what_an_objective_reads_beside_its_batch(objective: 
     assert estimated_peak(settings, shapes) > 1.2 * estimated_peak(settings_of(recipe, *SMALL), shapes)
 
 
+def test_a_step_that_holds_the_backbone_only_runs_it_forwards() -> None:
+    learner, trace = built(settings_of("vsepp-r152-tiny-ft", *SMALL, "model.dim=8"), PIXELS), Trace()
+    with without_data() as mode:
+        without_weights(learner, mode, trace)
+        step, _, frozen = rehearse(learner, PIXELS, mode, trace, held=True)
+    assert 0.3 < frozen.flops / step.flops < 0.5  # forwards is a third
+
+
+def test_a_caption_costs_a_frozen_text_network_what_it_takes_with_data() -> None:
+    network = settings_of("clip-zero-shot-tiny").model.text.feature_network
+    assert network is not None
+    work, width = of_caption_features(network, 50, 8, {})
+    model = text_network(network, 50, {}).eval()
+    with torch.no_grad(), FlopCounterMode(display=False) as real, sdpa_kernel(SDPBackend.MATH):
+        found = features_of(model, network.output, torch.zeros((1, 8), dtype=torch.int64), torch.tensor([8]))
+    assert found.shape == (1, width)
+    assert work.flops == pytest.approx(real.get_total_flops(), rel=0.05)
+
+
 def test_a_training_split_is_ranked_by_two_products_and_held_twice() -> None:
     images, texts, width = 1000, 5000, 64
     size, work = ranking(settings_of("fc-bow", *SMALL), VECTORS, {}, (images, texts))
@@ -160,7 +186,7 @@ def test_the_work_of_a_pair_that_is_ranked_anew_is_the_real_work() -> None:
             rerank.scores_of_image(model.fusion, packed, tokens, packed.place)
     with without_data() as mode:
         without_weights(learner, mode, trace)
-        found = second_stage(learner, shapes, mode, trace)
+        found = second_stage(learner.model, learner.settings, shapes, mode, trace)
     assert found is not None
     assert found.flops * 50 == pytest.approx(real.get_total_flops(), rel=0.05)
 
