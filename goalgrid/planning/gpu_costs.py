@@ -6,6 +6,7 @@ from typing import NamedTuple
 from goalgrid.planning.overview import Overview
 from grid import catalog
 from grid.expansion import Trial
+from grid.objectives import learns_weights, reads_offline
 from grid.store import gpu_needs
 from grid.store.gpu_needs import Need
 from grid.store.speed_probes import speed_of
@@ -26,8 +27,14 @@ class Key(NamedTuple):
 
 
 def alike(trials: Iterable[Trial]) -> Iterable[Trial]:
-    """A trial for every combination of data set, model and training settings."""
-    return {(id(t.shared.dataset), id(t.shared.model), id(t.shared.train)): t for t in trials}.values()
+    """A trial for every combination of data set, model, training settings and kind of objective."""
+
+    def settings(t: Trial) -> tuple[int | bool, ...]:
+        objective = t.shared.objective.name
+        parts = (t.shared.dataset, t.shared.model, t.shared.train)
+        return *map(id, parts), reads_offline(objective), learns_weights(objective)
+
+    return {settings(trial): trial for trial in trials}.values()
 
 
 def shares(overview: Overview, trials: Sequence[Trial]) -> dict[Key, float]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from grid.identity import canonical, digest
+from grid.objectives import learns_weights, reads_offline
 from grid.settings import TrialSettings
 from grid.store.files import write_json
 from grid.store.home import GridFolder
@@ -36,12 +37,16 @@ class Probe:
 
 
 def speed_of(settings: TrialSettings) -> str:
-    """A word that trials share whose steps cost the same: it stands for all settings but objective, seed and epochs."""
-    content = canonical(settings)
+    """A word that trials share whose steps cost the same: it stands for all settings but objective, seed and epochs.
+
+    Of the objective, it stands for whether a step reads pairs beside its batch.
+    """
+    content, objective = canonical(settings), settings.objective.name
     content["train"].pop("epochs", None)
-    for name in ("objective", "seed", "starts_from"):
+    for name in ("objective", "seed", "starts_from", "ranker"):
         content.pop(name, None)
-    return digest(content)[:16]
+    beside = {"offline": reads_offline(objective), "meta": learns_weights(objective)}
+    return digest(content | {name: True for name, reads in beside.items() if reads})[:16]
 
 
 def read(folder: GridFolder) -> list[Probe]:

@@ -12,18 +12,20 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.functional import normalize
 
 import objectives
 from grid.errors import UserError
-from grid.objectives import OURS
+from grid.objectives import OURS, learns_weights, reads_offline
 from grid.settings import ObjectiveSettings, TrialSettings
 from grid.store import gpu_needs
 from grid.store.gpu_needs import Need
 from grid.store.home import Home, TrialFolder
 from grid.store.speed_probes import speed_of
 from grid.uses import activate, uses_of
+from retrieval.offline_negatives import OfflineNegatives
 from runners.training.inputs import Inputs, prepare, protocols_of
 from runners.training.machine import Machine, is_out_of_memory
 from runners.training.trainer import Trainer
@@ -102,8 +104,8 @@ def probe(samples: Sequence[Sample], home: Home) -> Probed:
 def _measure(sample: Sample) -> Need:
     sample.machine.begin()
     settings = heavy(sample.settings)
-    settings = settings.model_copy(update={"objective": _heaviest_objective(settings, sample.machine.device)})
-    inputs = longest(prepare(settings, sample.machine), STEPS * settings.train.batch_size)
+    settings = settings.model_copy(update={"objective": heaviest_objective(settings, sample.machine.device)})
+    inputs = with_negatives(settings, longest(prepare(settings, sample.machine), STEPS * settings.train.batch_size))
     alone = peak_of(partial(train, settings, inputs))
     free, total = torch.cuda.mem_get_info()
     context = max(0, min(total - free - torch.cuda.memory_reserved(), CONTEXT))
@@ -143,6 +145,21 @@ def longest(inputs: Inputs, count: int) -> Inputs:
     return replace(inputs, pairs=replace(inputs.pairs, train=train), tokens={**inputs.tokens, "train": whole})
 
 
+def with_negatives(settings: TrialSettings, inputs: Inputs) -> Inputs:
+    """The inputs with an offline negative for each image and caption, where the objective reads any.
+
+    The negatives are as long as the captions, and no model has to rank them.
+    """
+    if not reads_offline(settings.objective.name):
+        return inputs
+    split = inputs.pairs.train
+    others = np.roll(np.arange(len(split.captions), dtype=np.int32), 1)
+    captions = np.zeros((len(split.images), 1), dtype=np.int32)
+    captions[split.image_of_text, 0] = others
+    images = split.image_of_text[others].astype(np.int32)[:, None]
+    return replace(inputs, offline=OfflineNegatives(captions, images, split.image_of_text, ""))
+
+
 def train(settings: TrialSettings, inputs: Inputs) -> None:
     """Train and test a trial in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="goalgrid-memory-") as name:
@@ -151,11 +168,17 @@ def train(settings: TrialSettings, inputs: Inputs) -> None:
         trainer.by_protocols(protocols_of(settings))
 
 
-def _heaviest_objective(settings: TrialSettings, device: torch.device) -> ObjectiveSettings:
-    """The objective that takes the most memory: a kind's need then covers all its trials.
+def heaviest_objective(settings: TrialSettings, device: torch.device) -> ObjectiveSettings:
+    """The objective of its kind that takes the most memory: the kind's need then covers all its trials.
 
-    Where a scorer reads sets, an objective on all negatives: its scores need a graph.
+    Where a scorer reads sets, an objective on all negatives: its scores need a graph. An objective that reads pairs
+    beside its batch is of another kind.
     """
+    own = settings.objective.name
+    beside = reads_offline(own), learns_weights(own)
+    others = [name for name in OURS if name != own and (reads_offline(name), learns_weights(name)) == beside]
+    if not others:
+        return settings.objective
 
     def cost(goal: ObjectiveSettings) -> tuple[bool, int]:
         objective = objectives.build(goal.name, variant=goal.variant, **goal.parameters).to(device)
@@ -164,4 +187,4 @@ def _heaviest_objective(settings: TrialSettings, device: torch.device) -> Object
         dense = settings.model.of_sets and not objective.learns_from_few
         return dense, peak_of(lambda: objective(image, text, owners.to(device)).backward())
 
-    return max([settings.objective, *(ObjectiveSettings(name=name) for name in OURS)], key=cost)
+    return max([settings.objective, *(ObjectiveSettings(name=name) for name in others)], key=cost)

@@ -18,7 +18,7 @@ from grid.settings import TrialSettings
 from grid.store.home import Home, TrialFolder
 from grid.store.speed_probes import Probe, speed_of
 from runners.gpu import gpu_shares
-from runners.gpu.memory_probe import apart
+from runners.gpu.memory_probe import apart, with_negatives
 from runners.launch.feature_extraction import check_inputs, compute_features
 from runners.launch.jobs import jobs_for, samples
 from runners.training import checkpoints
@@ -65,7 +65,9 @@ def probe_memory(grid: Grid, trials: Sequence[Trial], home: Home, console: Conso
 def measure(settings: TrialSettings, machine: Machine) -> Probe:
     """Train a few steps, validate once, and measure the size of the files."""
     machine.begin()
-    inputs, times = prepare(settings, machine), list[float]()
+    inputs, times = with_negatives(settings, prepare(settings, machine)), list[float]()
+    train = settings.train.model_copy(update={"frozen_epochs": 0})  # as in most epochs
+    probed = settings.model_copy(update={"train": train})
 
     def beat(step: int) -> bool:
         if step >= len(times):
@@ -73,9 +75,9 @@ def measure(settings: TrialSettings, machine: Machine) -> Probe:
         return step >= STEPS + WARMING
 
     hooks = Hooks(begin=lambda step: times.append(time.monotonic()), beat=beat)
-    with tempfile.TemporaryDirectory(prefix="goalgrid-probe-") as name, Replicas(settings, machine) as replicas:
+    with tempfile.TemporaryDirectory(prefix="goalgrid-probe-") as name, Replicas(probed, machine) as replicas:
         folder = TrialFolder(Path(name))
-        trainer = Trainer(settings, inputs, folder, hooks=hooks, replicas=replicas)
+        trainer = Trainer(probed, inputs, folder, hooks=hooks, replicas=replicas)
         with suppress(Preempted):
             trainer.fit()
         started = time.monotonic()

@@ -10,7 +10,19 @@ from grid.gridfile import load
 from grid.settings import TrialSettings
 from grid.store import gpu_needs
 from grid.store.home import Home
-from runners.gpu.memory_probe import STEPS, Sample, apart, heavy, longest, peak_of, probe, train
+from grid.store.speed_probes import speed_of
+from runners.gpu.memory_probe import (
+    STEPS,
+    Sample,
+    apart,
+    heaviest_objective,
+    heavy,
+    longest,
+    peak_of,
+    probe,
+    train,
+    with_negatives,
+)
 from runners.training.inputs import batches, prepare
 from runners.training.machine import Machine
 
@@ -19,7 +31,10 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="measures a
 
 
 def settings(*overrides: str) -> TrialSettings:
-    return trials_of(expand(load("demo", [*TINY, *overrides])))[0].settings
+    return trials_of(expand(load("demo", [*TINY, *overrides])))[-1].settings
+
+
+OFFLINE = ("objectives=aoq", 'train.ranker="cnn-bow"')
 
 
 def test_it_trains_on_the_longest_captions_as_they_are() -> None:
@@ -35,17 +50,37 @@ def test_it_trains_on_the_longest_captions_as_they_are() -> None:
     assert few.pairs.val is inputs.pairs.val
 
 
+def test_objectives_that_read_pairs_beside_the_batch_are_measured_with_them() -> None:
+    plain, other = (settings("objectives=infonce", f"seeds=[{seed}]") for seed in (0, 1))
+    aoq, again = (settings(*OFFLINE, f"seeds=[{seed}]") for seed in (0, 1))
+    meta = settings("objectives=meta-spn")
+    assert speed_of(plain) == speed_of(other)
+    assert speed_of(aoq) == speed_of(again)
+    assert len({speed_of(plain), speed_of(aoq), speed_of(meta)}) == 3
+    for one in (aoq, meta):
+        assert heaviest_objective(one, torch.device("cpu")) == one.objective
+    few = longest(prepare(aoq, Machine()), STEPS * 100)
+    (_, batch), *_ = batches(aoq, with_negatives(aoq, few), 0).since(0)
+    assert len(batch.images) == len(batch.tokens[0]) == 3 * len(batch.owners) == 300
+    assert min(batch.tokens[1]) >= few.tokens["train"].lengths.min()
+    (_, batch), *_ = batches(meta, few, 0).since(0)
+    assert batch.meta is not None
+    assert len(batch.meta.owners) == 100
+
+
 def test_it_trains_all_that_learns_and_on_all_negatives_if_ever() -> None:
     short = heavy(settings("train.warmup_epochs=2", "train.frozen_epochs=3", "train.ramp_epochs=1", "train.epochs=30"))
     assert (short.train.epochs, short.train.warmup_epochs, short.train.frozen_epochs) == (2, 1, 0)
     assert heavy(settings()).train.epochs == 1
 
 
-def test_a_trial_runs_to_its_test_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("further", [("model.text.encoder=gru", "train.warmup_epochs=1"), OFFLINE], ids=str)
+def test_a_trial_runs_to_its_test_and_leaves_nothing(
+    further: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    one = heavy(settings("model.text.encoder=gru", "train.warmup_epochs=1"))
-    inputs = longest(prepare(one, Machine()), STEPS * 100)
-    train(one, inputs)
+    one = heavy(settings(*further))
+    train(one, with_negatives(one, longest(prepare(one, Machine()), STEPS * 100)))
     assert list(tmp_path.glob("goalgrid-*")) == []
 
 
