@@ -1,7 +1,7 @@
 """What a grid takes of a GPU that need not be here: memory and hours of each recipe, measured, else estimated."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +54,7 @@ class Taken:
         seconds: of all these trials together; None: the card's rates are not known.
         views: seconds of the frozen image network, once for all trials; captions: of the frozen text network.
         ranking: seconds of ranking the training split for offline negatives, by all trials that rank it.
-        assumed: what was not read from data.
+        assumed: what was not read from data, by data set.
     """
 
     need: Need
@@ -66,7 +66,7 @@ class Taken:
     views: Span | None = None
     captions: Span | None = None
     ranking: Span | None = None
-    assumed: str = ""
+    assumed: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def once(self) -> dict[str, Span]:
@@ -117,7 +117,7 @@ class Taken:
             "feature_seconds": self.views.to_list() if self.views else None,
             "caption_feature_seconds": self.captions.to_list() if self.captions else None,
             "ranking_seconds": self.ranking.to_list() if self.ranking else None,
-            "assumed": self.assumed,
+            "assumed": "; ".join(_assumed([self.assumed])),
         }
 
 
@@ -159,7 +159,7 @@ class DeviceCost:
                 "estimated hours: from a GPU that never waits to one that waits for the start of every operation;"
             )
             told.append("reading and decoding images is not counted")
-        return [*told, *dict.fromkeys(taken.assumed for taken in self.taken.values() if taken.assumed)]
+        return [*told, *_assumed([taken.assumed for taken in self.taken.values()])]
 
     def to_dict(self) -> dict[str, Any]:
         seconds = self.seconds
@@ -260,7 +260,7 @@ class _OnCard:
             {},
             len(trials),
             once * len(trials) if self.card.bandwidth else None,
-            assumed="; ".join(dict.fromkeys(assumed for _, assumed in read if assumed)),
+            assumed={name: [what for _, part in read for what in part[name]] for name in read[0][1]},
         )
 
     def _left(self, trial: Trial) -> int:
@@ -396,7 +396,7 @@ class _OnCard:
             self._networks[network] = of_features(network, self.places)
         return self._networks[network]
 
-    def _shapes(self, shared: Shared) -> tuple["Shapes", str]:
+    def _shapes(self, shared: Shared) -> tuple["Shapes", dict[str, list[str]]]:
         """What a model reads of a data set, and what of it was assumed: what lies here, else what was published."""
         from retrieval.data import opening
         from retrieval.words import text_readers
@@ -433,15 +433,24 @@ class _OnCard:
         else:
             shape = REGIONS if reads_regions(shared.model) else VECTOR
             assumed.append(f"features of {' x '.join(map(str, shape))} values an image")
-        where = f"{data.name} is not here (--root): assumed {' and '.join(assumed)}" if assumed else ""
         longest = min(longest, data.max_words + 2)
-        return Shapes(shape, words, round(typical), longest, *self._largest, given), where
+        return Shapes(shape, words, round(typical), longest, *self._largest, given), {
+            data.name: assumed
+        } if assumed else {}
 
 
 def reads_regions(model: ModelSettings) -> bool:
     """Whether a recipe on features is made for several vectors an image: it pools or drops them, or its scorer does."""
     image = model.image
     return model.of_sets or getattr(image, "pooling", "mean") != "mean" or getattr(image, "drop", 0.0) > 0
+
+
+def _assumed(parts: Iterable[Mapping[str, Sequence[str]]]) -> list[str]:
+    """A line for each data set that is not here."""
+    found = dict[str, dict[str, None]]()
+    for dataset, assumed in (entry for part in parts for entry in part.items()):
+        found.setdefault(dataset, {}).update(dict.fromkeys(assumed))
+    return [f"{dataset} is not here (--root): assumed {' and '.join(assumed)}" for dataset, assumed in found.items()]
 
 
 def _fits(need: Need) -> bool:

@@ -342,6 +342,8 @@ class TestDevice:
         assert 0 < untrained.captions.least < untrained.captions.most < 0.01 * sum(texts for _, texts in sizes.values())
         assert untrained.seconds is not None
         assert 0 < untrained.seconds.least < untrained.seconds.most
+        (told,) = (line for line in cost.lines() if "is not here" in line)
+        assert told.endswith("captions of 12 words, at most 40 and features of 2048 values an image")
         assert ensemble.seconds is not None
         assert ensemble.need.alone < sum(member.need.alone for member in members)
         trained = [member.seconds.least for member in members if member.seconds]
