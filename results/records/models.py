@@ -4,11 +4,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
 
-from grid.expansion import Cell
+from grid.expansion import Cell, Trial
 from grid.store.files import written_aside
 from grid.store.home import Home
 from results.records import record, sealed
@@ -88,7 +89,10 @@ class Models:
     leave: Leave = refuse
 
     def of(self, cell: Cell, metric: str) -> tuple[float, tuple[str, ...]]:
-        """`parameters` in millions, or `kpps`; and the trials that say so. NaN: no trial says so."""
+        """`parameters` in millions, or `kpps`; and the trials that say so. NaN: no trial says so.
+
+        The parameters of an ensemble are those of its members together.
+        """
         found = (self._parameters if metric == "parameters" else self._kpps).get(_model(cell), {})
         return (sum(found.values()) / len(found) if found else math.nan), tuple(found)
 
@@ -110,14 +114,20 @@ class Models:
     @cached_property
     def _parameters(self) -> dict[ModelKey, dict[str, float]]:
         trials = dict(self._trials())
-        paths = [self.home.trial(trial).record for trial in trials.values()]
-        rows = record.collect(paths, ["trial_id", "parameters"]).to_pylist()
+        parts = {key: trial.parents if trial.shared.members else (trial.id,) for key, trial in trials.items()}
+        paths = [self.home.trial(part).record for part in dict.fromkeys(chain.from_iterable(parts.values()))]
+        rows = record.collect(paths, ["trial_id", "parameters"], {}).to_pylist()  # `Scores` names what is unreadable
         sizes = {row["trial_id"]: row["parameters"] for row in rows if row["parameters"] is not None}
-        return {key: {trial: sizes[trial] / 1e6} for key, trial in trials.items() if trial in sizes}
+        return {
+            key: {trial.id: sum(sizes[part] for part in parts[key]) / 1e6}
+            for key, trial in trials.items()
+            if sizes.keys() >= set(parts[key])
+        }
 
     @cached_property
     def _speeds(self) -> list[tuple[ModelKey, str, Speed]]:
-        read = ((key, trial, Speed.read(self.home.trial(trial).speed, self.leave)) for key, trial in self._trials())
+        trials = ((key, trial.id) for key, trial in self._trials())
+        read = ((key, trial, Speed.read(self.home.trial(trial).speed, self.leave)) for key, trial in trials)
         return [(key, trial, speed) for key, trial, speed in read if speed]
 
     @cached_property
@@ -127,9 +137,9 @@ class Models:
             found.setdefault(key, {})[trial] = speed.pairs / 1000
         return found
 
-    def _trials(self) -> Iterator[tuple[ModelKey, str]]:
+    def _trials(self) -> Iterator[tuple[ModelKey, Trial]]:
         for cell in self.cells:
-            yield from ((_model(cell), trial.id) for trial in cell.trials if trial.id in self.done)
+            yield from ((_model(cell), trial) for trial in cell.trials if trial.id in self.done)
 
 
 def _model(cell: Cell) -> ModelKey:

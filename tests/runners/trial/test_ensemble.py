@@ -1,5 +1,6 @@
 """Ensembles: their numbers are those of the mean of the members' scores; they wait, go on, and name who failed."""
 
+import csv
 import shutil
 from pathlib import Path
 
@@ -99,7 +100,9 @@ def test_every_verb_takes_it(runs: Path, goalgrid: Goalgrid) -> None:
     assert "1 x both on shapes, each after its words and cells: trains nothing" in planned.stdout
     assert "cells on shapes: from 1 finished trial" in planned.stdout
     assert "both on shapes: not known" not in planned.stdout
-    assert "both" in goalgrid("table", "pair", runs=runs).stdout
+    shown = goalgrid("table", "pair", "--metric", "parameters", "--format", "csv", runs=runs).stdout
+    sizes = {row["recipe"]: float(row["mean"]) for row in csv.DictReader(shown.splitlines())}
+    assert sizes["both"] == pytest.approx(sizes["words"] + sizes["cells"])
     alone = goalgrid("evaluate", "--trial", of_recipe(runs, "both").trial_id, runs=runs)
     assert f"is an ensemble: it has no weights. Evaluate its members: --trial {of_recipe(runs, 'words').trial_id}" in (
         alone.stderr
