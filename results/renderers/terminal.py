@@ -1,10 +1,11 @@
 """A table for the terminal, by Rich."""
 
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from rich.box import HORIZONTALS
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.console import Group as Stack
-from rich.console import RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -14,7 +15,7 @@ from results.tables.table import Block, Label, Row, Table
 def render(table: Table) -> RenderableType:
     """One Rich table a block, the caption below; a matrix with few cells as a list."""
     table = as_list(table) if mostly_empty(table) else table
-    return Stack(*(_block(table, block) for block in table.blocks), Text(table.caption, style="italic"))
+    return Stack(*(_FittedBlock(table, block) for block in table.blocks), Text(table.caption, style="italic"))
 
 
 def mostly_empty(table: Table) -> bool:
@@ -40,13 +41,54 @@ def as_list(table: Table) -> Table:
     return replace(table, groups=tuple(replace(group, columns=(Label(""),)) for group in table.groups), blocks=blocks)
 
 
-def _block(table: Table, block: Block) -> RichTable:
-    drawn = RichTable(title=block.title, title_justify="left", title_style="bold", box=HORIZONTALS, pad_edge=False)
-    drawn.add_column(table.corner.text, no_wrap=True)
-    for group in table.groups:
-        for place, column in enumerate(group.columns):
-            title = group.title.text if place == 0 else ""
-            drawn.add_column(f"{title}\n{column.text}".rstrip("\n"), justify="right", no_wrap=True)
-    for label, entries in table.lines(block):
-        drawn.add_row(label.text, *(Text(text, style="bold" if bold else "") for text, bold in entries))
-    return drawn
+@dataclass(frozen=True)
+class _FittedBlock:
+    """A block that fits the terminal: where it is too wide, closer columns; then groups under one another."""
+
+    table: Table
+    block: Block
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        columns = range(len(self.table.heads))
+        for padding in (1, 0):
+            if self._fits(console, options, columns, padding):
+                yield self._drawn(columns, padding)
+                return
+        parts = self._parts(console, options)
+        airy = all(self._fits(console, options, part, padding=1) for part in parts)
+        for part in parts:
+            yield self._drawn(part, padding=int(airy))
+
+    def _fits(self, console: Console, options: ConsoleOptions, columns: Sequence[int], padding: int) -> bool:
+        drawn = self._drawn(columns, padding)
+        return console.measure(drawn, options=options.update(max_width=10_000)).maximum <= options.max_width
+
+    def _parts(self, console: Console, options: ConsoleOptions) -> list[list[int]]:
+        """The columns of each part: whole groups side by side where they fit, else as many columns as fit."""
+        parts, first = list[list[int]](), 0
+        for group in self.table.groups:
+            columns = list(range(first, first + len(group.columns)))
+            first += len(columns)
+            whole = self._fits(console, options, columns, padding=0)
+            for piece in [columns] if whole else [[column] for column in columns]:
+                if parts and self._fits(console, options, [*parts[-1], *piece], padding=0):
+                    parts[-1] += piece
+                else:
+                    parts.append(piece)
+        return parts
+
+    def _drawn(self, columns: Sequence[int], padding: int) -> RichTable:
+        title = self.block.title if 0 in columns else None
+        drawn = RichTable(title=title, title_justify="left", title_style="bold", box=HORIZONTALS, pad_edge=False)
+        drawn.padding = (0, padding)
+        drawn.add_column(self.table.corner.text, overflow="fold")
+        heads = [(group.title.text, column.text) for group in self.table.groups for column in group.columns]
+        starts = {sum(len(group.columns) for group in self.table.groups[:place]) for place in range(len(heads))}
+        for column in columns:
+            above, head = heads[column]
+            above = above if column in starts or column == columns[0] else ""
+            drawn.add_column(f"{above}\n{head}".rstrip("\n"), justify="right", overflow="fold")
+        for label, entries in self.table.lines(self.block):
+            shown = [entries[column] for column in columns]
+            drawn.add_row(label.text, *(Text(text, style="bold" if bold else "") for text, bold in shown))
+        return drawn

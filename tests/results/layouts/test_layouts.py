@@ -234,12 +234,15 @@ def test_latex_compiles(layout: str, cells: list[Cell], scores: Scores, tmp_path
     assert (layout == "synthetic") or "Overfull" not in finished.stdout
 
 
-def test_the_terminal_shows_every_number_unbroken(cells: list[Cell], scores: Scores) -> None:
-    console = Console(width=120, record=True, file=io.StringIO())
-    table = arrange(cells, scores)
-    console.print(terminal.render(table))
-    text = console.export_text()
-    assert all(entry.score.text in text for entry in table.entries())
+@pytest.mark.parametrize("layout", ["goal", "listing", "methods"])
+def test_the_terminal_shows_every_number_unbroken_at_any_width(layout: str, cells: list[Cell], scores: Scores) -> None:
+    table = arrange(cells, scores, layout=layout)
+    for width in (120, 80, 60, 40):
+        console = Console(width=width, record=True, file=io.StringIO())
+        console.print(terminal.render(table))
+        text = console.export_text()
+        assert text.count("±") == sum("±" in entry.text for entry in table.entries()) + table.caption.count("±")
+        assert all(entry.score.text in text for entry in table.entries())
 
 
 def test_every_column_of_a_record_says_what_it_is() -> None:
