@@ -145,13 +145,20 @@ def kept(overview: Overview) -> "Table | None":
 
 
 def deliver(drawn: "Table", kind: str, output: Path | None, folder: Path) -> None:
-    """Print a table, or write it to `output`; a Parquet table without `output` goes into the folder."""
+    """Print a table, or write it to `output`; a Parquet table without `output` goes into the folder.
+
+    Args:
+        kind: the format; "terminal": of a file, the format that its ending names.
+    """
     from results import renderers
 
+    if output and kind == "terminal":
+        kind = renderers.format_of(output) or kind
     if kind == "terminal" and output is None:
         show_table(drawn)
     elif kind == "terminal":
-        raise UserError(f"--output {output} needs a --format: {', '.join(renderers.ENDINGS)}.")
+        endings = ", ".join(f".{ending}" for ending in renderers.ENDINGS.values())
+        raise UserError(f"--output {output}: its ending says no format. Known: {endings}; or give --format.")
     elif output or kind == "parquet":
         path = output or folder / f"{drawn.name}.parquet"
         renderers.write(drawn, kind, path)
@@ -171,6 +178,7 @@ def check(request: "TableRequest", kind: str, path: Path, home: Home, *, trials:
     Raises:
         UserError: neither the file nor the command line says how the table is made.
     """
+    from results import renderers
     from results.checks import table_check as checking
 
     made = checking.made_by(path)
@@ -184,7 +192,7 @@ def check(request: "TableRequest", kind: str, path: Path, home: Home, *, trials:
             raise UserError(f"{path} says its own options; to check it by others, give the grid, too.")
         request, kind = made
     elif kind == "terminal":
-        kind = (made[1] if made else None) or checking.kind_of(path) or ""
+        kind = (made[1] if made else None) or renderers.format_of(path) or ""
         if not kind:
             raise UserError(f"in which format is {path}? Give --format.")
     drawn = draw(request, home)

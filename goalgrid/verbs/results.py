@@ -85,7 +85,9 @@ def table(
     format_: Annotated[
         str, typer.Option("--format", help="E.g. latex or markdown, a wrong name lists all.")
     ] = "terminal",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of the screen.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file instead of the screen; its ending may say the format.")
+    ] = None,
     check: Annotated[
         Path | None,
         typer.Option(

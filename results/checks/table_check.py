@@ -53,11 +53,6 @@ def made_by(path: Path) -> tuple[TableRequest, str] | None:
     return TableRequest.parse(command) if command else None
 
 
-def kind_of(path: Path) -> str | None:
-    """The format that belongs to a file's ending; None if no format does."""
-    return next((kind for kind, ending in renderers.ENDINGS.items() if path.suffix == f".{ending}"), None)
-
-
 def compare(table: Table, kind: str, path: Path) -> CheckOutcome:
     """Compare a file with the table as it is now.
 

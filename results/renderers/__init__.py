@@ -14,6 +14,11 @@ ENDINGS = {**{kind: text.ending for kind, text in TEXT.items()}, "parquet": "par
 FORMATS = ("terminal", *ENDINGS)
 
 
+def format_of(path: Path) -> str | None:
+    """The format that belongs to a file's ending; None if no format does."""
+    return next((kind for kind, ending in ENDINGS.items() if path.suffix == f".{ending}"), None)
+
+
 def text(table: Table, kind: str) -> str:
     """The table in a format that is text, after the command that prints it, where there is one."""
     made = TEXT[kind].comment.format(f"{table.command} --format {kind}") if table.command else ""

@@ -230,7 +230,7 @@ class Cells(HTMLParser):
 
 def test_its_numbers_are_those_of_the_tables(verb: Verb, trained: Home, tmp_path: Path) -> None:
     page = tmp_path / "table.html"
-    verb("table", "demo", "--format", "html", "--layout", "listing", "--output", str(page), runs=trained)
+    verb("table", "demo", "--layout", "listing", "--output", str(page), runs=trained)
     seen = overview(trained)
     table = arrange(seen.cells, Scores.read(seen.cells, trained), layout="listing")
     assert Cells(page.read_text()).cells == [entry.text for entry in table.entries()]

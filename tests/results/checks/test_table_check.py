@@ -71,7 +71,7 @@ def test_a_file_says_how_it_was_made(kind: str, tmp_path: Path) -> None:
     renderers.write(table(request), kind, path)
     says = kind == "parquet" or renderers.TEXT[kind].comment
     assert table_check.made_by(path) == ((request, kind) if says else None)
-    assert table_check.kind_of(path) == kind
+    assert renderers.format_of(path) == kind
 
 
 def test_a_file_that_nothing_changed_is_the_same(kind: str, tmp_path: Path) -> None:
@@ -146,4 +146,4 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         table_check.made_by(tmp_path / "torn.parquet")
     (tmp_path / "other.tex").write_text("\\begin{table}\n")
     assert table_check.made_by(tmp_path / "other.tex") is None
-    assert table_check.kind_of(tmp_path / "other.doc") is None
+    assert renderers.format_of(tmp_path / "other.doc") is None

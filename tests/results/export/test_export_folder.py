@@ -11,6 +11,7 @@ import pytest
 from grid.expansion import Cell, expand, select
 from grid.gridfile import Grid, load
 from grid.store.home import Home
+from results import renderers
 from results.checks import table_check
 from results.export import export_readme
 from results.export.export_folder import _tables, export
@@ -44,7 +45,7 @@ def folder(grid: Grid, cells: list[Cell], trained: Home, tmp_path_factory: pytes
 def test_every_table_is_what_its_command_prints(cells: list[Cell], trained: Home, folder: Path) -> None:
     scores = Scores.read(cells, trained)
     for path in (folder / "tables").iterdir():
-        request, kind = table_check.made_by(path) or (TableRequest("demo"), table_check.kind_of(path) or "")
+        request, kind = table_check.made_by(path) or (TableRequest("demo"), renderers.format_of(path) or "")
         assert table_check.compare(request.draw(cells, scores), kind, path) == table_check.CheckOutcome(())
 
 
