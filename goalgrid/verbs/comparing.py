@@ -11,7 +11,7 @@ from goalgrid.showing.comparison import compared
 from goalgrid.terminal import INCOMPLETE, completion
 from goalgrid.terminal.options import RUNS, Json, OtherRuns, Root, Runs, all_known
 from goalgrid.terminal.views import say, show, show_for, show_json
-from grid.errors import UserError
+from grid.errors import UserError, user_path
 from grid.store.files import write_text
 from grid.store.home import Home
 
@@ -36,15 +36,20 @@ def compare(
     direction: Annotated[str, typer.Option(help="i2t, t2i or both.")] = "both",
     protocol: Annotated[str | None, typer.Option(help="Another protocol of the data set, e.g. coco-5x1k.")] = None,
     format_: Annotated[str, typer.Option("--format", help="terminal, markdown, latex, csv or parquet.")] = "terminal",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of the screen.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file instead of the screen; its ending may say the format.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Set two grids side by side, and say what differs.
 
     B minus A, cell by cell, paired by seed where seeds pair; two versions of code or two runs folders, too.
     """
+    from results import renderers
     from results.analysis import comparison_text
 
+    if output and format_ == "terminal":
+        format_ = renderers.format_of(output) or format_
     all_known(("format", format_, comparison_text.FORMATS))
     if format_ == "parquet" and output is None:
         raise UserError("--format parquet writes a file: name it by --output FILE.")
@@ -77,7 +82,7 @@ def merge(
 
     Each is verified; trials of other data or code are refused, and no trial that is done here is replaced.
     """
-    there, outcomes, told = Home(other.expanduser()), [], []
+    there, outcomes, told = Home(user_path(other)), [], []
     for found in merging.grids_of(there, home, grid, root):
         merged = merging.merge(found, there, home, stale=stale, take=not dry_run)
         outcomes += merged
