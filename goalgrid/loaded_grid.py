@@ -15,7 +15,7 @@ from goalgrid.showing.effects import analysed
 from goalgrid.showing.tables import draw, kept, measured, start
 from goalgrid.terminal.options import all_known
 from goalgrid.terminal.views import say
-from grid.errors import UserError, unknown
+from grid.errors import UserError, unknown, user_path
 from grid.gridfile import Grid
 from grid.store.home import Home
 
@@ -50,7 +50,7 @@ def load(
     overrides = (changes,) if isinstance(changes, str) else tuple(changes)
     named = [f"{name}={folder}" for name, folder in root.items()] if isinstance(root, Mapping) else [str(root)]
     places = [f"{name}={folder}" for name, folder in weights.items()]
-    home = Home(Path(runs).expanduser())
+    home = Home(user_path(runs))
     found = recall(str(grid), home, overrides, roots=filter(None, named), weights=places)
     named_tables_exist(found)
     return LoadedGrid(str(grid), overrides, found, home)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from goalgrid.terminal.characters import plain
 from goalgrid.terminal.options import all_known
-from grid.errors import UserError
+from grid.errors import UserError, user_path
 from grid.store.files import written_aside
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class FigureOutput:
         """
         from results.figures import FORMATS, encoded
 
-        target = Path(path).expanduser()
+        target = user_path(path)
         ending = target.suffix.removeprefix(".")
         if ending not in FORMATS:
             raise UserError(f"cannot draw into {target}: it must end in {', '.join(f'.{name}' for name in FORMATS)}.")

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, Field, PositiveInt, ValidationError
 
-from grid.errors import UserError, several, toml_of, unknown
+from grid.errors import UserError, several, toml_of, unknown, user_path
 from grid.listed import toml, toml_names
 from grid.settings import TrainSettings
 from grid.settings.base import CHOICES, WHOLE, Settings, check_name
@@ -203,7 +203,7 @@ class OwnRecipes:
 
     def _read(self, text: str, folder: Path, before: tuple[str, ...]) -> tuple[str, dict[str, Any]]:
         """Name and whole content."""
-        path = (folder / Path(text).expanduser()).absolute()
+        path = (folder / user_path(text)).absolute()
         in_grid = not before or before[-1].startswith("[")
         if text.endswith(".toml"):
             own = toml_of(path, f"recipe {text!r}", "A path begins at the folder of its file.")

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, Field, NonNegativeInt, PlainVali
 
 from grid import catalog, uses
 from grid.catalog import explain
-from grid.errors import UserError, several, unknown
+from grid.errors import UserError, several, unknown, user_path
 from grid.forms import TABLES, Scalar, extended, normal, parse
 from grid.objectives import OBJECTIVES, known_parameters, unknown_objective
 from grid.objectives.goal_matrix import GOAL
@@ -123,11 +124,11 @@ class Grid(Settings):
 
     def places(self) -> dict[str, Path]:
         """The folders of pretrained weights on this machine, by the weights' name."""
-        return {name: Path(folder).expanduser() for name, folder in self.weights.items()}
+        return {name: user_path(folder) for name, folder in self.weights.items()}
 
     def root(self, dataset: str) -> Path | None:
         """The folder of this data set, if the grid names it."""
-        return Path(self.data[dataset].root).expanduser() if dataset in self.data else None
+        return user_path(self.data[dataset].root) if dataset in self.data else None
 
 
 def load(source: str, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()) -> Grid:
@@ -172,8 +173,8 @@ def _whole(source: str, folder: Path, before: tuple[str, ...] = ()) -> dict[str,
     Raises:
         UserError: a grid is missing, no TOML, or extends itself; or a file that it names cannot be read.
     """
-    where, path = f"grid {source!r}", folder / Path(source).expanduser()
-    place = str(path.resolve()) if path.suffix == ".toml" else source
+    where, path = f"grid {source!r}", folder / user_path(source)
+    place = os.path.realpath(path) if path.suffix == ".toml" else source
     if place in before:
         circle = [*before[before.index(place) :], place]
         raise UserError(f"it extends itself: {' -> '.join(Path(each).name for each in circle)}.")
@@ -279,7 +280,7 @@ def _hashed(content: dict[str, Any], folder: Path) -> dict[str, Any]:
     def kept(value: Any) -> Any:
         if not isinstance(value, str) or not value.startswith(FILE):
             return value
-        path = (folder / Path(value.removeprefix(FILE)).expanduser()).absolute()
+        path = (folder / user_path(value.removeprefix(FILE))).absolute()
         try:
             with path.open("rb") as file:
                 digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"

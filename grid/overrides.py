@@ -4,11 +4,10 @@ import hashlib
 import re
 import tomllib
 from collections.abc import Container, Iterable
-from pathlib import Path
 from typing import Any
 
 from grid import catalog
-from grid.errors import UserError, unknown
+from grid.errors import UserError, unknown, user_path
 
 NO_TRIALS = ("name", "tables", "trackers", "data", "weights", "checkpoints", "resources", "reliability")
 """Fields of a grid file that change no trial."""
@@ -95,7 +94,7 @@ def name_and_folder(place: str) -> tuple[str, str]:
     name, separator, folder = place.partition("=")
     if not separator:
         raise UserError(f"--weights {place!r} is not NAME=DIR, the name as in the recipe.")
-    return name, str(Path(folder).expanduser().absolute())
+    return name, str(user_path(folder).absolute())
 
 
 def place_data(content: dict[str, Any], root: str) -> None:
@@ -114,4 +113,4 @@ def place_data(content: dict[str, Any], root: str) -> None:
             raise UserError(f"--root {root}: the grid has {len(named)} data sets; say which: --root NAME={root}.")
         dataset, folder = named[0], root
     catalog.has_folder(dataset, f"--root {root}")
-    content["data"] = {**content.get("data", {}), dataset: {"root": str(Path(folder).expanduser().absolute())}}
+    content["data"] = {**content.get("data", {}), dataset: {"root": str(user_path(folder).absolute())}}

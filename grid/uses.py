@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any, get_args
 
 from grid import objectives
-from grid.errors import UserError, text_of, unknown
+from grid.errors import UserError, text_of, unknown, user_path
 from grid.offers import PREFIX, Kind, Offer, offered
 from grid.settings.base import Settings
 from grid.settings.own_parts import own_parts
@@ -72,7 +72,7 @@ def read(text: str, folder: Path) -> Use:
     """
     if not text.endswith(".py"):
         return Use(path=text, source=_digest(text))
-    path = (folder / Path(text).expanduser()).absolute()
+    path = (folder / user_path(text)).absolute()
     return Use(path=str(path), source=text_of(path, f"uses {text!r}", "A path begins at the grid file's folder."))
 
 

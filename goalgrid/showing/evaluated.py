@@ -10,7 +10,7 @@ from goalgrid.planning.overview import many, recall
 from goalgrid.terminal.options import all_known, runs_option
 from goalgrid.terminal.views import say
 from grid import catalog
-from grid.errors import UserError, unknown
+from grid.errors import UserError, unknown, user_path
 from grid.expansion import expand, trials_of
 from grid.gridfile import Grid, make_known
 from grid.objectives import OBJECTIVES, unknown_objective
@@ -381,7 +381,7 @@ def _pair(option: str, entry: str) -> tuple[str, str]:
     name, separator, folder = entry.partition("=")
     if not separator:
         raise UserError(f"{option} {entry!r} is not NAME=DIR.")
-    return name, str(Path(folder).expanduser().absolute())
+    return name, str(user_path(folder).absolute())
 
 
 def _recorded(folder: TrialFolder, settings: TrialSettings, split: str, protocol: str | None) -> dict[str, float]:

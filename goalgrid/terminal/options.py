@@ -10,7 +10,7 @@ import typer
 
 from goalgrid.terminal import completion
 from grid import uses
-from grid.errors import UserError, unknown
+from grid.errors import UserError, unknown, user_path
 from grid.objectives import known_parameters
 from grid.overrides import key_and_value
 from grid.store.home import Home
@@ -32,7 +32,7 @@ GridNames = Annotated[
 
 
 def _home(folder: str) -> Home:
-    return Home(Path(folder).expanduser())
+    return Home(user_path(folder))
 
 
 Runs = Annotated[
@@ -118,7 +118,7 @@ Json = Annotated[bool, typer.Option("--json", help="For programs.")]
 def runs_option(home: Home) -> str:
     """The option that names the runs folder; empty for the default folder."""
     default = Path(os.environ.get("GOALGRID_RUNS", RUNS))
-    return "" if home.path == default.expanduser() else f" --runs {shlex.quote(str(home.path))}"
+    return "" if home.path == user_path(default) else f" --runs {shlex.quote(str(home.path))}"
 
 
 def use(files: Iterable[str]) -> None:

@@ -13,7 +13,7 @@ from goalgrid.terminal import completion
 from goalgrid.terminal.options import RUNS, GridName, Json, Override, Root, Runs, WeightPlaces
 from goalgrid.terminal.views import err, say, show, show_for
 from grid import catalog
-from grid.errors import UserError, unknown
+from grid.errors import UserError, unknown, user_path
 from grid.expansion import expand
 from grid.settings.base import check_name
 
@@ -93,7 +93,7 @@ def check(
                 tasks[what] = bar.add_task(what, total=of)
             bar.update(tasks[what], completed=done)
 
-        report = look(name, root.expanduser(), fast=fast, workers=workers or os.cpu_count() or 1, progress=progress)
+        report = look(name, user_path(root), fast=fast, workers=workers or os.cpu_count() or 1, progress=progress)
     show_for(as_json, lambda: data_copy.to_dict(report), lambda: data_copy.lines(report))
     raise typer.Exit(PROBLEMS if report.problems else 0)
 
@@ -115,7 +115,7 @@ def convert(
     """
     from retrieval.video.convert import convert as write
 
-    for name, videos in write(sources, to.expanduser(), lambda source: say(f"reading {source}")).items():
+    for name, videos in write(sources, user_path(to), lambda source: say(f"reading {source}")).items():
         show(f"{to / 'experts' / name}  {videos:,} videos")
 
 
@@ -162,7 +162,7 @@ def backbone(
     """
     from retrieval.published.backbones import BUTD, convert
 
-    name, count = convert(source.expanduser(), folder.expanduser())
+    name, count = convert(user_path(source), user_path(folder))
     beside = "" if name == BUTD else f" Put the files of the tokenizer of {name} beside them: no checkpoint has it."
     show(f"{folder}: {count:,} tensors.{beside} Train with them: --weights {name}={folder}")
 

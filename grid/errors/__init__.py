@@ -25,7 +25,7 @@ def unknown(what: str, name: object, known: Collection[str], *, where: str = "",
     unknown pair weight 'sigg' in objectives[2]. Did you mean 'sig'? Known: con, lin, sig.
     """
     close = nearest(str(name), known)
-    listed, more = list(known), ""
+    listed, more = list(known) or ["none"], ""
     if len(", ".join(known)) > LISTED:
         listed = nearest(str(name), known, count=8, cutoff=0.0)
         more = f" and {len(known) - len(listed)} more"
@@ -54,6 +54,18 @@ def nearest(name: str, known: Iterable[str], *, count: int = 1, cutoff: float = 
             standing_for.setdefault(part, []).append(other)
     alike = get_close_matches(name, standing_for, n=2 * count, cutoff=cutoff)
     return list(dict.fromkeys(other for part in alike for other in standing_for[part]))[:count]
+
+
+def user_path(path: str | Path) -> Path:
+    """The path that a user gives, with `~` and `~NAME` replaced by home folders.
+
+    Raises:
+        UserError: this machine knows no home folder of that name.
+    """
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise UserError(f"{str(path)!r}: this machine knows no home folder of {Path(path).parts[0]!r}.") from None
 
 
 def text_of(path: Path, what: str, hint: str) -> str:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from grid.errors import UserError
 from grid.store.attempts import Attempt, attempts_in, live_in, names_in
 from grid.store.failures import Failure
 from grid.store.files import json_lines, readable_text
@@ -180,12 +181,18 @@ class Home:
         return [self.trial(trial_id) for trial_id in sorted(self.standing())]
 
     def standing(self) -> set[str]:
-        """Ids of the trials of all grids that have a folder; the folder of trials is listed once."""
+        """Ids of the trials of all grids that have a folder; the folder of trials is listed once.
+
+        Raises:
+            UserError: the folder cannot be read.
+        """
         try:
             with os.scandir(self.trials_folder) as entries:
                 return {entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")}
-        except (FileNotFoundError, NotADirectoryError):
+        except FileNotFoundError:
             return set()
+        except OSError as error:
+            raise UserError(f"cannot read {self.trials_folder}: {error.strerror}. --runs DIR names another.") from error
 
     def stop_request(self, launch: str) -> Path:
         """A file; while it stands, the trials of this launch write a checkpoint and end."""

@@ -16,6 +16,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.lib import format as npy
 
+from grid.errors import user_path
 from grid.settings.base import check_name
 from grid.store.files import write_text, written_aside
 from retrieval.splits.pairs import DataError
@@ -160,7 +161,7 @@ class _Writer:
 def _read(source: str) -> Iterator[Seen]:
     name, equals, text = source.partition("=")
     if not (equals and text):
-        folder = Path(source).expanduser()
+        folder = user_path(source)
         if next(folder.rglob(f"*{H5}"), None) is None:
             raise DataError(
                 f"{source}: neither EXPERT=PATH nor a folder with {H5} files. Name the expert of a pickle or a folder "
@@ -172,7 +173,7 @@ def _read(source: str) -> Iterator[Seen]:
         check_name(name)
     except ValueError as error:
         raise DataError(f"{source}: expert {name!r} is to be the name of a folder: {error}.") from error
-    path = Path(text).expanduser()
+    path = user_path(text)
     if path.is_dir():
         yield from _of_folder(name, path)
     elif path.suffix in PICKLES:

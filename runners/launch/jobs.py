@@ -5,12 +5,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from pathlib import Path
 
 from pydantic import TypeAdapter
 
 from grid import catalog
-from grid.errors import UserError
+from grid.errors import UserError, user_path
 from grid.expansion import Trial, chains
 from grid.gridfile import Grid
 from grid.resources import Resources
@@ -148,7 +147,7 @@ def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
     roots = tuple((name, str(grid.root(name))) for name in grid.datasets if grid.root(name))
     weights = tuple((name, str(folder.absolute())) for name, folder in grid.places().items())
     uses = tuple((use.path, use.source) for use in grid.uses)
-    features = Path(resources.features or home.features).expanduser().absolute()
+    features = user_path(resources.features or home.features).absolute()
     return Machine(
         resources.cpu,
         resources.workers,

@@ -33,6 +33,8 @@ WRONG = [
         ("plan", "demo", "--set", "data.shapes.root=/x"),
         "data.shapes.root = '/x': data set 'shapes' is made on the spot",
     ),
+    (("plan", "flickr8k", "--root", "~nobodyhere/f8k"), "'~nobodyhere/f8k': this machine knows no home folder of"),
+    (("data", "negatives", "demo", "--by", "nothing"), "unknown trial 'nothing' in --by. Known: none."),
     (("table", "demo", "--layout", "gaol"), "Did you mean 'goal'?"),
     (("table", "demo", "--metric", "r2"), "unknown metric 'r2'"),
     (("table", "demo", "--format", "latx"), "Did you mean 'latex'?"),
@@ -72,15 +74,16 @@ def test_a_mistake_is_one_message_and_exit_2(
     assert finished.stdout == ""
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, goalgrid: Goalgrid) -> None:
+def test_a_file_where_a_folder_has_to_be_is_named(tmp_path: Path, goalgrid: Goalgrid) -> None:
     (tmp_path / "file").write_text("")
-    finished = goalgrid("run", "demo", "--here", runs=tmp_path / "file")
-    assert finished.returncode == 2
-    assert "a file stands where its folder has to be" in finished.stderr
-    assert "choose another folder, of trials with --runs" in finished.stderr
+    for verb in ("plan", "run"):
+        finished = goalgrid(verb, "demo", runs=tmp_path / "file")
+        assert finished.returncode == 2
+        assert "file/trials: Not a directory. --runs DIR names another." in finished.stderr
     drawn = goalgrid("diagrams", "-o", str(tmp_path / "file"), runs=tmp_path)
     assert drawn.returncode == 2
     assert "a file stands where its folder has to be" in drawn.stderr
+    assert "choose another folder, of trials with --runs" in drawn.stderr
 
 
 @pytest.mark.parametrize("verb", ["table", "effects", "figures"])

@@ -74,6 +74,7 @@ def test_a_papers_table_can_be_checked_too(tmp_path: Path, verb: Verb) -> None:
         (("demo", "--rows", "seed", "--metric", "r1,r2"), "unknown metric 'r2'"),
         (("goal-table3-coco", "--reference", "--rows", "pair"), "leave --rows, --columns and --blocks out"),
         (("demo", "--averages", "--against", "paper"), "no paper reports"),
+        (("demo", "-o", "table.doc"), "its ending says no format. Known: .csv, .html, .tex, .md, .parquet; or give"),
     ],
 )
 def test_options_that_do_not_fit_are_named(
