@@ -18,14 +18,16 @@ from grid.store.home import Home
 GridName = Annotated[
     str,
     typer.Argument(
-        metavar="GRID", help="A shipped grid's name or the path of a grid file.", autocompletion=completion.grids
+        metavar="GRID",
+        help="The name of a shipped grid or of a grid that ran, or the path of a grid file.",
+        autocompletion=completion.grids,
     ),
 ]
 GridNames = Annotated[
     list[str],
     typer.Argument(
-        metavar="GRID...",
-        help="Shipped grids by name or by a pattern in quotes ('unified-*'), or paths of grid files.",
+        metavar="GRID",
+        help="Shipped grids or grids that ran, by name or a pattern in quotes ('unified-*'); or paths of grid files.",
         autocompletion=completion.grids,
     ),
 ]
@@ -42,7 +44,7 @@ Runs = Annotated[
         metavar="DIR",
         envvar="GOALGRID_RUNS",
         parser=_home,
-        help="Where trials and tables are kept.",
+        help="The runs folder, which holds trials, tables and reports.",
     ),
 ]
 RUNS: Any = "runs"
@@ -60,59 +62,73 @@ Override = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Change the grid, e.g. train.epochs=2 or 'seeds=[0,1]'; all: goalgrid settings.",
+        help="Change a setting of the grid, e.g. train.epochs=2 or 'seeds=[0,1]'; goalgrid settings lists them.",
         autocompletion=completion.overrides,
     ),
 ]
 Root = Annotated[
-    list[str], typer.Option("--root", metavar="[DATASET=]DIR", help="Where a data set lies on this machine.")
+    list[str], typer.Option("--root", metavar="[DATASET=]DIR", help="The folder of a data set on this machine.")
 ]
 WeightPlaces = Annotated[
     list[str],
-    typer.Option("--weights", metavar="NAME=DIR", help="Where pretrained weights lie on this machine."),
+    typer.Option("--weights", metavar="NAME=DIR", help="The folder of pretrained weights on this machine."),
 ]
 Only = Annotated[
     str,
     typer.Option(
         "--only",
         metavar="FILTER",
-        help="Some trials, e.g. 'objective=*_cir seed=0' or 'failure=out-of-memory'.",
+        help="Only trials that fit, e.g. 'objective=*_cir seed=0' or 'failure=out-of-memory'.",
         autocompletion=completion.conditions,
     ),
 ]
 Force = Annotated[
-    bool, typer.Option("--force", help="From the beginning, with what starts from them; old folders are kept aside.")
+    bool,
+    typer.Option(
+        "--force",
+        help="Train from the beginning, also what starts from these trials; old folders move to DIR/replaced.",
+    ),
 ]
 OnlyStale = Annotated[
-    bool, typer.Option("--stale", help="From the beginning, but only what other code, versions or data trained.")
+    bool,
+    typer.Option(
+        "--stale", help="Train from the beginning, but only the trials that other code, versions or data trained."
+    ),
 ]
 AllowLeak = Annotated[
-    bool, typer.Option("--allow-leak", help="Even if test images stand in the training split; records say it.")
+    bool, typer.Option("--allow-leak", help="Train even if test images stand in the training split; records say so.")
 ]
 InProcess = Annotated[bool, typer.Option("--here", help="Train in this process, without Ray.")]
 Address = Annotated[
     str | None,
     typer.Option(
-        "--address", metavar="HOST:PORT", envvar="RAY_ADDRESS", help="A Ray cluster; default: a Ray for this launch."
+        "--address",
+        metavar="HOST:PORT",
+        envvar="RAY_ADDRESS",
+        help="A Ray cluster to train on; default: Ray is started for this launch.",
     ),
 ]
-Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Trials at a time; default: what fits.")]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", "-j", min=1, help="How many trials train at a time; default: as many as fit.")
+]
 MlflowUri = Annotated[
     str | None,
-    typer.Option("--mlflow-uri", metavar="URI", help="MLflow to copy trials to; default: DIR/mlflow.db; '' for none."),
+    typer.Option(
+        "--mlflow-uri", metavar="URI", help="The MLflow that trials are copied to; default: DIR/mlflow.db; '' for none."
+    ),
 ]
 NotifyCommand = Annotated[
     str,
     typer.Option(
         "--notify",
         metavar="COMMAND",
-        help="A shell command, run at the first failure and at the end; GOALGRID_* say what.",
+        help="A shell command to run at the first failure and at the end; variables GOALGRID_* say what happened.",
     ),
 ]
 Uses = Annotated[
-    list[str], typer.Option("--uses", metavar="FILE", help="A file of your own, with your objectives: docs/own.md.")
+    list[str], typer.Option("--uses", metavar="FILE", help="A file of your own that defines objectives: docs/own.md.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="For programs.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 def runs_option(home: Home) -> str:

@@ -70,10 +70,12 @@ def compare(
 def merge(
     other: Annotated[Path, typer.Argument(metavar="OTHER_RUNS", help="The runs folder to take trials from.")],
     home: Runs = RUNS,
-    grid: Annotated[str | None, typer.Option(metavar="GRID", help="Only this grid's; default: all there.")] = None,
+    grid: Annotated[
+        str | None, typer.Option(metavar="GRID", help="Only the trials of this grid; default: of all grids there.")
+    ] = None,
     root: Root = [],
     stale: Annotated[
-        bool, typer.Option("--stale", help="Trials that other code trained, too; tables say so under them.")
+        bool, typer.Option("--stale", help="Take trials that other code trained, too; tables then say so.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be taken.")] = False,
     as_json: Json = False,

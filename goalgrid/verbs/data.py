@@ -103,7 +103,7 @@ def convert(
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="SOURCE...",
+            metavar="SOURCE",
             help="EXPERT=PATH: a pickle of CE, or a folder with a .npy or .npz a video; or a folder with MMT's .h5.",
         ),
     ],

@@ -94,15 +94,16 @@ def _check_options(file: Path | None, trial: str, *, of_file: bool, into: str, a
 @verbs.command()
 def gradients(
     trial: Annotated[
-        list[str], typer.Option("--trial", metavar="ID", help="A finished trial; again for a row of another.")
+        list[str],
+        typer.Option("--trial", metavar="ID", help="A finished trial; give the option again for more trials."),
     ] = [],
     home: Runs = RUNS,
     as_json: Json = False,
 ) -> None:
     """Measure a trial's gradients on the unit sphere.
 
-    On its first training batch, with the weights that it keeps: what of the gradient moves anchor, positive and
-    negatives, what normalisation takes away, and whether the two texts' gradients cancel, beside |s_neg - s_pos|.
+    On its first training batch, with its best weights. The columns say how much of the gradient moves anchor, positive
+    and negatives, how much normalisation takes away, and whether the gradients of the two texts cancel.
     """
     from goalgrid.showing import gradients as measured
 

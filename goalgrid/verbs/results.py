@@ -43,7 +43,9 @@ def table(
     grid: Annotated[
         str | None,
         typer.Argument(
-            metavar="GRID", help="A grid, or with --reference a table or a paper.", autocompletion=completion.grids
+            metavar="GRID",
+            help="A grid; with --reference, a paper or a table of a paper.",
+            autocompletion=completion.grids,
         ),
     ] = None,
     home: Runs = RUNS,
@@ -53,13 +55,16 @@ def table(
         typer.Option(help="E.g. goal, listing or methods, a wrong name lists all; default: what suits the grid."),
     ] = None,
     rows: Annotated[
-        str | None, typer.Option(metavar="AXIS,...", help="Any axes as rows, e.g. objective or pair; seed: no mean.")
+        str | None,
+        typer.Option(
+            metavar="AXIS,...", help="Axes as rows, e.g. objective or pair; with seed, each seed stands for itself."
+        ),
     ] = None,
     columns: Annotated[
-        str | None, typer.Option(metavar="AXIS,...", help="Any axes as columns, e.g. dataset,metric.")
+        str | None, typer.Option(metavar="AXIS,...", help="Axes as columns, e.g. dataset,metric.")
     ] = None,
     blocks: Annotated[
-        str | None, typer.Option(metavar="AXIS,...", help="Any axes as blocks; all that is named nowhere is one too.")
+        str | None, typer.Option(metavar="AXIS,...", help="Axes as blocks; axes that no option names are blocks, too.")
     ] = None,
     metric: Annotated[
         str,
@@ -67,20 +72,26 @@ def table(
     ] = "r1",
     protocol: OtherProtocol = None,
     reference: Annotated[
-        bool, typer.Option("--reference", help="A paper's own table, as printed; without a name: which there are.")
+        bool, typer.Option("--reference", help="Print a paper's own table; without GRID, list these tables.")
     ] = False,
-    against: Annotated[str | None, typer.Option(help="paper: ours, theirs and the difference.")] = None,
+    against: Annotated[
+        str | None, typer.Option(help="paper: show our number, the paper's, and the difference.")
+    ] = None,
     marks: Annotated[
-        bool, typer.Option("--marks", help="Mark what cannot be told from the best; the caption says by which test.")
+        bool,
+        typer.Option("--marks", help="Mark cells that cannot be told from the best; the caption says by which test."),
     ] = False,
     interval: Annotated[
-        bool, typer.Option("--interval", help="± is half the 95 % t interval of the mean, not the standard deviation.")
+        bool,
+        typer.Option(
+            "--interval", help="Print half the 95 % t interval of the mean after ±, not the standard deviation."
+        ),
     ] = False,
     averages: Annotated[
-        bool, typer.Option("--averages", help="A last row and column with the mean over cells, as the caption says.")
+        bool, typer.Option("--averages", help="Add a row and a column with means over cells, as the caption says.")
     ] = False,
     allow_partial: Annotated[
-        bool, typer.Option("--allow-partial", help="Averages over cells that lack seeds, too.")
+        bool, typer.Option("--allow-partial", help="With --averages: over cells that lack seeds, too.")
     ] = False,
     format_: Annotated[
         str, typer.Option("--format", help="E.g. latex or markdown, a wrong name lists all.")
@@ -91,12 +102,12 @@ def table(
     check: Annotated[
         Path | None,
         typer.Option(
-            "--check", metavar="FILE", help="Is this written table still what the records say? Exit 5 if not."
+            "--check",
+            metavar="FILE",
+            help="Say whether this written table is still what the records say; exit code 5 if not.",
         ),
     ] = None,
-    trials: Annotated[
-        bool, typer.Option("--trials", help="With --check: from which trials each number comes.")
-    ] = False,
+    trials: Annotated[bool, typer.Option("--trials", help="With --check: name the trials behind each number.")] = False,
 ) -> None:
     """Print the paper's table of what is done so far.
 
@@ -134,13 +145,14 @@ def effects(
     direction: Annotated[str, typer.Option(help="i2t, t2i or both.")] = "both",
     protocol: OtherProtocol = None,
     baseline: Annotated[
-        str | None, typer.Option(metavar="OBJECTIVE", help="Compare with this; default: con_con, else the first.")
+        str | None,
+        typer.Option(metavar="OBJECTIVE", help="Compare with this objective; default: con_con, else the first."),
     ] = None,
     across: Annotated[
         list[str], typer.Option("--across", metavar="AXIS", help="Make this axis a factor too, e.g. objective.tau.")
     ] = [],
     reference: Annotated[
-        bool, typer.Option("--reference", help="GRID is a paper's table: from its printed means and deviations.")
+        bool, typer.Option("--reference", help="GRID is a table of a paper: analyse its printed means and deviations.")
     ] = False,
     format_: Annotated[str, typer.Option("--format", help="terminal, markdown, latex or csv.")] = "terminal",
     as_json: Json = False,
@@ -176,12 +188,15 @@ def claims(
         str | None, typer.Argument(metavar="PAPER", help="goal, selhn, unified or 2ad; default: all.")
     ] = None,
     grid: Annotated[
-        str | None, typer.Argument(metavar="GRID", help="Trials to hold them against.", autocompletion=completion.grids)
+        str | None,
+        typer.Argument(
+            metavar="GRID", help="A grid whose trials test the sentences, too.", autocompletion=completion.grids
+        ),
     ] = None,
     home: Runs = RUNS,
     set_: Override = [],
     comparisons: Annotated[
-        bool, typer.Option("--comparisons", help="With every comparison, its difference and its p.")
+        bool, typer.Option("--comparisons", help="Show every comparison with its difference and its p.")
     ] = False,
     format_: Annotated[str, typer.Option("--format", help="terminal, markdown or latex.")] = "terminal",
     as_json: Json = False,
@@ -293,16 +308,16 @@ def report(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Default: DIR/grids/NAME/report.html.")
     ] = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Write it again and again until no trial is left; the page follows.")
+        bool, typer.Option("--watch", help="Write it again and again until no trial is left; an open page follows.")
     ] = False,
-    every: Annotated[int, typer.Option(metavar="SECONDS", min=1, help="How often, with --watch.")] = 10,
+    every: Annotated[int, typer.Option(metavar="SECONDS", min=1, help="Time between two writings, with --watch.")] = 10,
     beside: Annotated[
         str | None,
-        typer.Option("--compare", metavar="GRID", help="With a section on this grid minus GRID, cell by cell."),
+        typer.Option("--compare", metavar="GRID", help="Add a section: the report's grid minus GRID, cell by cell."),
     ] = None,
     other: OtherRuns = None,
     examples_of: Annotated[
-        str, typer.Option("--examples", metavar="ID", help="With a section on what this trial finds and misses.")
+        str, typer.Option("--examples", metavar="ID", help="Add a section: what this trial finds and misses.")
     ] = "",
 ) -> None:
     """Write the whole grid as one HTML page.

@@ -51,11 +51,14 @@ def recipes(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME", help="All settings of this one, or of a file.", autocompletion=completion.recipes
+            metavar="NAME", help="A recipe or a recipe file: show all its settings.", autocompletion=completion.recipes
         ),
     ] = None,
     parameters: Annotated[
-        bool, typer.Option("--parameters", help="The number of weights instead; takes half a minute for all.")
+        bool,
+        typer.Option(
+            "--parameters", help="Show the number of weights instead; for all recipes, this takes half a minute."
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help=shipped.JSON_RECIPES)] = False,
 ) -> None:
@@ -113,7 +116,8 @@ def datasets(
 @verbs.command()
 def objectives(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Explain this one.", autocompletion=completion.objectives)
+        str | None,
+        typer.Argument(metavar="NAME", help="An objective to explain.", autocompletion=completion.objectives),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help=shipped.JSON_OBJECTIVES)] = False,
     files: Uses = [],
@@ -218,7 +222,7 @@ def diagrams(
         list[str],
         typer.Argument(
             metavar="CELL",
-            help="Draw how triplets move under these, e.g. sig-ms_cir.",
+            help="Objectives whose update fields are drawn, e.g. sig-ms_cir.",
             autocompletion=completion.objectives,
         ),
     ] = [],

@@ -45,7 +45,7 @@ def plan(
     stale: options.OnlyStale = False,
     jobs: options.Jobs = None,
     probe: Annotated[
-        bool, typer.Option("--probe", help="Train a few steps of each recipe first, to know what they cost.")
+        bool, typer.Option("--probe", help="Train a few steps of each recipe first, to measure what they cost.")
     ] = False,
     device: Annotated[
         str,
@@ -56,14 +56,22 @@ def plan(
         ),
     ] = "",
     hourly: Annotated[
-        float | None, typer.Option("--hourly", metavar="PRICE", min=0.0, help="Of an hour on --device.")
+        float | None,
+        typer.Option(
+            "--hourly",
+            metavar="PRICE",
+            min=0.0,
+            help="The price of an hour on that GPU; the plan then says what the grid costs.",
+        ),
     ] = None,
-    trials: Annotated[bool, typer.Option("--trials", help="A line a trial: why it would be trained, or not.")] = False,
+    trials: Annotated[
+        bool, typer.Option("--trials", help="Print a line for each trial: why it would be trained, or not.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Count trials, say why each would be trained, and the cost.
 
-    It trains nothing, but a few steps with --probe.
+    It trains nothing, except with --probe a few steps.
     """
     if hourly is not None and not device:
         raise UserError("--hourly is the price of an hour on a GPU: say which, e.g. --device h100.")
@@ -127,7 +135,7 @@ def resume(
 ) -> None:
     """Run again what failed or was cut off.
 
-    The grid is as it was last run.
+    The grid stays as it was last run; --set names the overrides that it ran with.
     """
     found = several.as_last_run(grids, home, set_, ran=True)
     for grid in found:
@@ -146,9 +154,9 @@ def slurm(
     root: options.Root = [],
     weights: options.WeightPlaces = [],
     only: options.Only = "",
-    time: Annotated[str, typer.Option("--time", metavar="H:M:S", help="Time limit of a job; it then queues again.")] = (
-        "24:00:00"
-    ),
+    time: Annotated[
+        str, typer.Option("--time", metavar="H:M:S", help="Time limit of a job; after it, the job queues again.")
+    ] = ("24:00:00"),
     nodes: Annotated[int, typer.Option("--nodes", min=1, help="Hosts that train together, connected by Ray.")] = 1,
     sbatch: Annotated[
         list[str], typer.Option("--sbatch", metavar="NAME=VALUE", help="An option of sbatch, e.g. partition=gpu.")
@@ -200,14 +208,14 @@ def status(
 @verbs.command()
 def prune(
     home: options.Runs = options.RUNS,
-    done: Annotated[bool, typer.Option("--done", help="Take finished trials that no grid names, too.")] = False,
-    empty: Annotated[bool, typer.Option("--empty", help="Delete what lies in the trash.")] = False,
+    done: Annotated[bool, typer.Option("--done", help="Move finished trials that no grid names, too.")] = False,
+    empty: Annotated[bool, typer.Option("--empty", help="Delete for good what lies in the trash.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
     as_json: options.Json = False,
 ) -> None:
     """Move trials that no grid names to the trash, after asking.
 
-    The trash is DIR/trash. What broken runs left is deleted. --json only shows.
+    The trash is DIR/trash. Half-written files of broken runs are deleted. --json only shows what would go.
     """
     if done and empty:
         raise UserError(

@@ -84,10 +84,11 @@ class _FittedBlock:
         drawn.add_column(self.table.corner.text, overflow="fold")
         heads = [(group.title.text, column.text) for group in self.table.groups for column in group.columns]
         starts = {sum(len(group.columns) for group in self.table.groups[:place]) for place in range(len(heads))}
+        titled = any(heads[column][0] for column in columns)
         for column in columns:
             above, head = heads[column]
             above = above if column in starts or column == columns[0] else ""
-            drawn.add_column(f"{above}\n{head}".rstrip("\n"), justify="right", overflow="fold")
+            drawn.add_column(f"{above}\n{head}".rstrip("\n") if titled else head, justify="right", overflow="fold")
         for label, entries in self.table.lines(self.block):
             shown = [entries[column] for column in columns]
             drawn.add_row(label.text, *(Text(text, style="bold" if bold else "") for text, bold in shown))
