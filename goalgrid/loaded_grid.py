@@ -14,7 +14,7 @@ from goalgrid.showing import status
 from goalgrid.showing.effects import analysed
 from goalgrid.showing.tables import draw, kept, measured, start
 from goalgrid.terminal.options import all_known
-from goalgrid.terminal.views import say
+from goalgrid.terminal.views import say_left_out
 from grid.errors import UserError, unknown, user_path
 from grid.gridfile import Grid
 from grid.store.home import Home
@@ -94,7 +94,7 @@ class LoadedGrid:
         overview, unreadable = self._overview(), dict[Path, str]()
         frame = data_frame(self._home, [row["trial_id"] for row in overview.records], unreadable)
         for message in [*overview.unreadable.values(), *unreadable.values()]:
-            say(f"left out: {message}")
+            say_left_out(message)
         reasons = {own: ", ".join(reason.what for reason in reasons) for own, reasons in overview.stale.items()}
         frame["stale"] = [reasons.get(str(trial_id), "") for trial_id in frame.index]
         return frame

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from goalgrid.planning.data_at_hand import DataAtHand, now
 from goalgrid.planning.overview import cells_of, named_tables_exist, recall
 from goalgrid.terminal.options import all_known, runs_option
+from goalgrid.terminal.views import say_left_out
 from grid.errors import UserError
 from grid.store.home import BeforeReplacement, Home, State
 
@@ -71,7 +72,8 @@ def _side(name: str, home: Home, metrics: list[str], protocol: str | None) -> "S
             f"no trial of grid {grid.name!r} is done under {home.path}. "
             f"Start it: goalgrid run {name}{runs_option(home)}"
         )
-    return Side.read(grid.name, cells, home, metrics, protocol=protocol, now=now(DataAtHand(grid, home)))
+    data = now(DataAtHand(grid, home))
+    return Side.read(grid.name, cells, home, metrics, protocol=protocol, now=data, leave=say_left_out)
 
 
 def _told_apart(a: "Side", b: "Side", of_a: Home, of_b: Home) -> "tuple[Side, Side]":

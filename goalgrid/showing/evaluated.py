@@ -72,16 +72,22 @@ class Wanted:
             raise UserError(unknown("protocol", self.protocol, known, where=f"of data set {settings.dataset.name!r}"))
         return settings.dataset.protocol if self.protocol == ECCV else self.protocol
 
+    @property
+    def data(self) -> tuple[str, str]:
+        """The data set that --root names, else empty, and the folder."""
+        name, named, folder = self.root.partition("=")
+        return (name, folder) if named else ("", self.root)
+
     def moved(self, settings: TrialSettings) -> TrialSettings:
         """The settings with the data set that --root names.
 
         Raises:
             UserError: this data set has no folder.
         """
-        name, named, _ = self.root.rpartition("=")
+        name, _ = self.data
         if self.root:
             catalog.has_folder(name or settings.dataset.name, f"--root {self.root}")
-        if not named or name == settings.dataset.name:
+        if name in ("", settings.dataset.name):
             return settings
         dataset = {"name": name, "protocol": catalog.protocols(name)[0], "vocabulary": None}
         return settings.model_copy(update={"dataset": settings.dataset.model_copy(update=dataset)})
@@ -265,7 +271,7 @@ def published(
     words = vocabulary_files.read(vocabulary) if vocabulary else []
     places = {name: Path(folder) for name, folder in (_pair("--weights", entry) for entry in wanted.weights)}
     model = PublishedModel.of(file, family, words, places)
-    name, folder = _data_of(model, wanted.root)
+    name, folder = _data_of(model, wanted)
     settings = model.trial(name, beside.objective) if beside else model.trial(name)
     protocol = wanted.protocol_of(settings)
     grid, imported = beside.read(home, name) if beside else None, None
@@ -283,18 +289,18 @@ def published(
     return _evaluated(loaded, str(path), wanted, protocol, said, folder=imported)
 
 
-def _data_of(model: "PublishedModel", root: str) -> tuple[str, str]:
+def _data_of(model: "PublishedModel", wanted: Wanted) -> tuple[str, str]:
     """Name and folder of the data: the name that --root has, else what the checkpoint was trained on.
 
     Raises:
         UserError: no folder is given, nothing says which data set it is, or the data set has no folder.
     """
-    name, _, folder = root.rpartition("=")
+    name, folder = wanted.data
     name = name or model.dataset
-    if not root or not name:
+    if not wanted.root or not name:
         known = ", ".join(catalog.names("datasets"))
         raise UserError(f"which data? --root DATASET=DIR, the data set as the protocols know it: {known}, or your own.")
-    catalog.has_folder(name, f"--root {root}")
+    catalog.has_folder(name, f"--root {wanted.root}")
     return name, folder
 
 
@@ -348,7 +354,8 @@ def _finished(trial_id: str, home: Home) -> TrialFolder:
 def _machine(folder: TrialFolder, home: Home, wanted: Wanted) -> "Machine":
     """Where the trial's grid has its data and weights, after what the command line says of that."""
     dataset = str(read_json(folder.settings).get("dataset", {}).get("name", ""))
-    roots = [wanted.root if "=" in wanted.root else f"{dataset}={wanted.root}"] if wanted.root else []
+    name, folder_of_data = wanted.data
+    roots = [f"{name or dataset}={folder_of_data}"] if wanted.root else []
     named = [grid.path.name for grid in home.grids() if folder.trial_id in grid.ids()]
     grids = list[Grid]()
     for name in named:

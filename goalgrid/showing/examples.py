@@ -19,24 +19,39 @@ def retrieved(overview: Overview, trial_id: str) -> "RetrievalExamples":
     Raises:
         UserError: no such trial, or it is not done or has no weights; or its data are others now.
     """
-    known = {trial.id: trial for trial in able(overview)}
-    which = f"Trials with weights: {', '.join(known) or 'none is done'}."
+    known, shown = {trial.id: trial for trial in overview.trials}, [trial.id for trial in able(overview)]
+    which = f"Trials that have examples: {', '.join(shown) or 'none is done'}."
     if not trial_id:
         raise UserError(f"examples of which trial? Give --trial ID. {which}")
     if trial_id not in known:
-        hint = "It is in the grid, but not done, or it has no weights." if trial_id in overview.states else ""
-        raise UserError(unknown("trial", trial_id, list(known), where=f"of grid {overview.grid.name!r}", hint=hint))
+        raise UserError(unknown("trial", trial_id, shown, where=f"of grid {overview.grid.name!r}"))
+    if not _has_weights(known[trial_id]):
+        raise UserError(f"{trial_id} trains no model of its own, so it has no weights to search with. {which}")
+    if known[trial_id].shared.model.fusion.kind != "none":
+        raise UserError(f"{trial_id} ranks the best answers anew by its fusion encoder, which is not shown. {which}")
+    if (state := overview.states[trial_id]) is not State.DONE:
+        raise UserError(f"{trial_id} is {state.value}, and examples are drawn of a trial that is done. {which}")
     from runners.launch.jobs import machine_for
     from runners.trial.inspection.retrieving import Retrieving
 
     make_known(overview.grid)
     found = Retrieving(overview.folder(known[trial_id]), machine_for(overview.grid, overview.home, gpu=False))
-    return found.examples(queries(overview, trial_id))
+    if not (chosen := queries(overview, trial_id)):
+        raise UserError(
+            f"{trial_id} has no query to show: its record cannot be read, or every seed finds no query first and "
+            "misses none."
+        )
+    return found.examples(chosen)
 
 
 def able(overview: Overview) -> list[Trial]:
-    """The finished trials that have weights."""
-    return [trial for trial in overview.having(State.DONE) if not (trial.shared.members or trial.shared.published)]
+    """The finished trials that have weights and rank all answers by one scorer: a fusion encoder ranks few of them."""
+    done = overview.having(State.DONE)
+    return [trial for trial in done if _has_weights(trial) and trial.shared.model.fusion.kind == "none"]
+
+
+def _has_weights(trial: Trial) -> bool:
+    return not (trial.shared.members or trial.shared.published)
 
 
 def queries(overview: Overview, trial_id: str) -> "list[ExampleQuery]":
@@ -51,11 +66,12 @@ def queries(overview: Overview, trial_id: str) -> "list[ExampleQuery]":
         if (cell.dataset, cell.recipe, cell.swept) == (own.dataset, own.recipe, own.swept)
     ]
     ranks = QueryRanks.read(block, overview.home)
+    shown = ranks.by_trial.keys() - overview.of_other_data  # other data have other queries
 
     def of(cell: Cell) -> "dict[str, Ranks]":
         import numpy as np
 
-        done = [ranks.by_trial[trial.id] for trial in cell.trials if trial.id in ranks.by_trial]
+        done = [ranks.by_trial[trial.id] for trial in cell.trials if trial.id in shown]
         return {direction: np.stack([each[direction] for each in done]) for direction in ("i2t", "t2i") if done}
 
     others = {cell.objective: found for cell in block if cell is not own and (found := of(cell))}

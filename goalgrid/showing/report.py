@@ -11,7 +11,7 @@ from goalgrid.showing import status
 from goalgrid.showing.attention import examples
 from goalgrid.showing.examples import retrieved
 from goalgrid.terminal.options import runs_option
-from goalgrid.terminal.views import say
+from goalgrid.terminal.views import say_left_out
 from grid.errors import UserError
 from grid.store.files import write_text
 from grid.store.home import State
@@ -73,7 +73,7 @@ def read(overview: Overview) -> Measured:
     """
     found = Measured.read(overview.cells, overview.home, overview.now)
     for message in found.left_out:
-        say(f"left out: {message}")
+        say_left_out(message)
     try:
         return replace(found, attention=attention_pictures(examples(overview)))
     except UserError as error:

@@ -13,7 +13,7 @@ from goalgrid.planning.overview import Overview, cells_of, many, named_tables_ex
 from goalgrid.showing.status import seed_lines
 from goalgrid.terminal import DIFFERENT
 from goalgrid.terminal.options import all_known, runs_option
-from goalgrid.terminal.views import say, show, show_table
+from goalgrid.terminal.views import say, say_left_out, show, show_table
 from grid import catalog
 from grid.errors import UserError, unknown
 from grid.expansion import Cell
@@ -110,14 +110,10 @@ def scores_of(
     if protocol is not None and protocol not in protocols:
         raise UserError(unknown("protocol", protocol, protocols, where=f"of grid {grid.name!r}"))
     data = now(DataAtHand(grid, home))
-    scores = Scores.read(cells, home, protocol=protocol, interval=interval, now=data, leave=_left_out)
+    scores = Scores.read(cells, home, protocol=protocol, interval=interval, now=data, leave=say_left_out)
     for message in scores.unreadable:
-        _left_out(message)
+        say_left_out(message)
     return scores
-
-
-def _left_out(message: str) -> None:
-    say(f"left out: {message}")
 
 
 def kept(overview: Overview) -> "Table | None":

@@ -39,6 +39,11 @@ def say(message: str) -> None:
     err.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
+def say_left_out(message: str) -> None:
+    """Say why a file is not read, and that all else is."""
+    say(f"left out: {message}")
+
+
 def show_for(program: bool, content: Callable[[], Any], lines: Callable[[], Iterable[str]]) -> None:
     """Print the product as JSON for a program, or in lines for a reader."""
     if program:

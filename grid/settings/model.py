@@ -75,8 +75,11 @@ class ModelSettings(Settings):
                 raise ValueError(f"{name}.pooling = none needs a scorer that reads sets, e.g. scan")
             if self.of_sets and not sets:
                 raise ValueError(f"scorer {self.scorer.kind} reads sets of vectors: set model.{name}.pooling = none")
-            if sets and getattr(part, "output", "grid") != "grid":
-                raise ValueError(f"scorer {self.scorer.kind} reads sets of vectors: set model.{name}.output = grid")
+            several = "grid" if name == "image" else "states"
+            if sets and getattr(part, "output", several) != several:
+                raise ValueError(
+                    f"scorer {self.scorer.kind} reads sets of vectors: set model.{name}.output = {several}"
+                )
         if isinstance(self.scorer, SgrafSettings) and getattr(self.image, "drop", 0.0) > 0:
             raise ValueError(f"scorer {self.scorer.kind} needs all regions of an image: set model.image.drop = 0")
         return self

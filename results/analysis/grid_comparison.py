@@ -15,6 +15,7 @@ from results.layouts.columns import noun_of
 from results.records import provenance, record_cache
 from results.records.provenance import Now
 from results.records.scores import Score, Scores
+from results.records.steps import Leave, refuse
 from results.statistics.significance import Interval, holm, paired_t, t_interval, welch
 
 OF_A_TRIAL = ("schema_version", "seed", "starts_from", "ensemble")
@@ -59,16 +60,21 @@ class Side:
         *,
         protocol: str | None = None,
         now: Now | None = None,
+        leave: Leave = refuse,
     ) -> "Side":
         """Read the finished trials, those of other code and data than are here now included.
 
         Args:
             now: the code that the records are compared with.
+            leave: of records that cannot be read.
 
         Raises:
-            UserError: a record cannot be read, or trials of one data set and recipe saw different data.
+            UserError: a record cannot be read and is not left out, or trials of one data set and recipe saw different
+                data.
         """
         scores = Scores.read(cells, home, protocol=protocol)
+        for message in scores.unreadable:
+            leave(message)
         found = tuple(
             SideCell(
                 {axis: _text(value) for axis, value in cell.axes.items()},

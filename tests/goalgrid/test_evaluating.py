@@ -1,6 +1,7 @@
 """`goalgrid evaluate`: a checkpoint gives its record's numbers again, and other data only where they fit."""
 
 import json
+import math
 import re
 import shutil
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from goalgrid.showing import gradients
 from grid.errors import UserError
 from grid.store.home import Home
 from results.records import record
@@ -80,8 +82,8 @@ def test_other_data_are_read_with_the_words_of_the_trial(
     trained_pair: Home, verb: Verb, few_of_flickr8k: Path, tmp_path: Path
 ) -> None:
     trial = of_objective(trained_pair, "con_con")
-    shutil.copytree(few_of_flickr8k, tmp_path / "mine")
-    shown = verb("evaluate", "--trial", trial, "--root", f"mine={tmp_path / 'mine'}", runs=trained_pair)
+    shutil.copytree(few_of_flickr8k, tmp_path / "mine=1")
+    shown = verb("evaluate", "--trial", trial, "--root", f"mine={tmp_path / 'mine=1'}", runs=trained_pair)
     assert "test split of mine, protocol mine-test: 12 images, 60 captions" in shown.stdout
     assert "record" not in shown.stdout
 
@@ -285,3 +287,7 @@ def test_a_model_of_x_vlm_is_ranked_in_two_stages(verb: Verb, few_of_flickr8k: P
     found = json.loads(verb(*published, runs=home).stdout)
     assert "i2t_medr" not in found["metrics"]
     assert len(found["ranks"]["t2i"]) == len(row["test_t2i_ranks"])
+
+
+def test_a_mean_of_no_anchor_is_null_for_programs() -> None:
+    assert gradients.for_programs([{"trial": "t", "cosine": math.nan}]) == [{"trial": "t", "cosine": None}]

@@ -1,5 +1,7 @@
 """What a trained model of sets attends to: the attention between a caption's words and an image's regions."""
 
+import re
+
 import numpy as np
 import torch
 
@@ -59,25 +61,27 @@ class Attending:
     def _read(self, text: str) -> tuple[list[int], torch.Tensor]:
         """The words of a caption as indices, and as the scorer reads them."""
         member, reader = self.member, self.member.inputs.reader
-        tokens = reader.encode([text], max_words=member.settings.dataset.max_words)
-        if isinstance(reader, Vocabulary) and not bool((tokens.ids >= reader.first).any()):
+        prompt = getattr(member.settings.model.text, "prompt", "")
+        read = [f"{prompt} {text}" if prompt else text, text]
+        whole, alone = (reader.encode([words], max_words=member.settings.dataset.max_words) for words in read)
+        if isinstance(reader, Vocabulary) and not bool((alone.ids >= reader.first).any()):
             raise UserError(
                 f"caption {text!r} has no word that {self.trial} knows: they stand in its vocabulary.json. Give other "
                 "words, or the number of a caption of the image."
             )
         with torch.inference_mode(), precision(member.settings, member.inputs.device):
-            ids = tokens.ids.to(member.inputs.device)
+            ids = whole.ids.to(member.inputs.device)
             if network := member.settings.model.text.feature_network:
                 backbone = text_network(network, len(reader), member.inputs.places).eval().to(ids.device)
-                ids = features_of(backbone, network.output, ids, tokens.lengths)
-            sets = member.model.networks[0].embed_texts(ids, tokens.lengths)
+                ids = features_of(backbone, network.output, ids, whole.lengths)
+            sets = member.model.networks[0].embed_texts(ids, whole.lengths)
         assert isinstance(sets, Sets)
-        return tokens.ids[0].tolist(), sets.full().vectors[0]
+        return whole.ids[0].tolist(), sets.full().vectors[0]
 
 
 def _chosen(photograph: Photograph, caption: str) -> str:
     """The text of a caption by its number among those of the image, or the text itself."""
-    if not caption.lstrip("-").isdigit():
+    if not re.fullmatch(r"-?\d+", caption):
         return caption
     number, captions = int(caption), photograph.captions
     if not 1 <= number <= len(captions):

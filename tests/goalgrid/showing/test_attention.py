@@ -18,11 +18,24 @@ from tests.conftest import Goalgrid
 GRID = """
 name = "looking"
 datasets = "few"
-recipes = ["scan-t2i", "fc-bow", "scan"]
+recipes = ["scan-t2i", "fc-bow", "scan", "read"]
 objectives = "infonce"
 seeds = [0, 1]
 set = { "model.dim" = 8, "train.epochs" = 1, "train.batch_size" = 200 }
 data.few.root = "ROOT"
+[recipe.read]
+extends = "scan-t2i"
+[recipe.read.model.text]
+encoder = "transformer"
+pooling = "none"
+weights = "random"
+prompt = "a dog in"
+[recipe.read.model.text.architecture]
+model_type = "bert"
+hidden_size = 8
+num_hidden_layers = 1
+num_attention_heads = 2
+intermediate_size = 8
 """
 
 
@@ -33,7 +46,7 @@ def runs(few_of_flickr8k: Path, tmp_path_factory: pytest.TempPathFactory, goalgr
     root = Path(shutil.copytree(few_of_flickr8k, folder / "few"))
     np.save(root / "precomp" / "test_boxes.npy", np.tile(cells(9), (12, 1, 1)).astype(np.float32))
     (folder / "looking.toml").write_text(GRID.replace("ROOT", str(root)))
-    for recipe in ("scan-t2i", "fc-bow"):
+    for recipe in ("scan-t2i", "fc-bow", "read"):
         only = f"recipe={recipe} seed=0"
         finished = goalgrid(
             "run", str(folder / "looking.toml"), "--only", only, "--here", "--mlflow-uri", "", runs=folder
@@ -53,6 +66,7 @@ def test_a_figure_shows_the_photograph_its_boxes_and_the_weights_of_the_words(ru
     found = drawn(overview, trial, "", "2")
     names = sorted(path.name for path in (runs / "few" / "images").iterdir())
     assert found.image in names
+    assert drawn(overview, trial_of(runs, "read"), "", "2").words[1:4] == ("a", "dog", "in")
     assert (found.words[0], found.words[-1]) == ("<start>", "<end>")
     assert found.weights["t2i"].shape == (len(found.words), 9)
     assert found.weights["t2i"].sum(1) == pytest.approx(1, abs=1e-5)
@@ -70,7 +84,7 @@ def test_a_figure_shows_the_photograph_its_boxes_and_the_weights_of_the_words(ru
 def test_what_cannot_be_drawn_is_one_message(runs: Path, goalgrid: Goalgrid) -> None:
     trial, vectors, later = trial_of(runs, "scan-t2i"), trial_of(runs, "fc-bow"), trial_of(runs, "scan-t2i", 1)
     for words, message in (
-        ((), f"the attention of which trial? Give --trial ID. Trials that attend: {trial}."),
+        ((), f"the attention of which trial? Give --trial ID. Trials that attend: {trial}, {trial_of(runs, 'read')}."),
         (("--trial", trial[:-1]), f"Did you mean '{trial}'?"),
         (("--trial", vectors), "scores single vectors, so that no word looks at a region"),
         (("--trial", later), "is planned, and attention is drawn of a trial that is done"),
@@ -78,6 +92,8 @@ def test_what_cannot_be_drawn_is_one_message(runs: Path, goalgrid: Goalgrid) -> 
         (("--trial", trial, "--image", "dog.jpg"), "unknown image 'dog.jpg'"),
         (("--trial", trial, "--caption", "7"), "has no caption 7. Its captions: 1: "),
         (("--trial", trial, "--caption", "zzz qqq"), "caption 'zzz qqq' has no word that "),
+        (("--trial", trial, "--caption=--5"), "caption '--5' has no word that "),
+        (("--trial", trial, "--caption", "²"), "caption '²' has no word that "),
     ):
         finished = goalgrid("figures", "looking", "attention", *words, runs=runs)
         assert finished.returncode == 2
@@ -133,8 +149,18 @@ def test_examples_are_a_figure_and_a_section_of_the_report(runs: Path, goalgrid:
     assert '<section id="examples">' in page
     assert f"queries of {trial} with their first answers" in page
     for words, message in (
-        ((), f"examples of which trial? Give --trial ID. Trials with weights: {trial_of(runs, 'scan-t2i')}, {trial}."),
-        (("--trial", trial_of(runs, "fc-bow", 1)), "but not done, or it has no weights"),
+        (
+            (),
+            f"examples of which trial? Give --trial ID. Trials that have examples: {trial_of(runs, 'scan-t2i')}, {trial}, ",
+        ),
+        (("--trial", trial_of(runs, "fc-bow", 1)), "is planned, and examples are drawn of a trial that is done"),
+        (("--trial", trial_of(runs, "scan")), "trains no model of its own, so it has no weights"),
     ):
         wrong = goalgrid("figures", "looking", "examples", *words, runs=runs)
         assert (wrong.returncode, message in wrong.stderr) == (2, True), wrong.stderr
+    record = Home(runs).trial(trial).record
+    whole = record.read_bytes()
+    record.write_bytes(whole[:300])
+    wrong = goalgrid("figures", "looking", "examples", "--trial", trial, runs=runs)
+    assert (wrong.returncode, f"{trial} has no query to show" in wrong.stderr) == (2, True), wrong.stderr
+    record.write_bytes(whole)

@@ -91,6 +91,9 @@ def test_another_runs_folder_tells_the_same_trials_and_other_code(
     assert [(d["name"], d["a"], d["b"]) for d in found["sources"]] == [
         ("code", "of now", "other than now in 1 of 3 trials")
     ]
+    first.record.write_bytes(b"PAR1 cut off")
+    told = goalgrid("compare", "demo", "--other-runs", str(other.path), runs=runs)
+    assert (told.returncode, f"left out: the record {first.record} cannot be read" in told.stderr) == (0, True)
 
 
 def test_trials_trained_anew_are_compared_with_those_before(runs: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
