@@ -151,7 +151,7 @@ def test_examples_are_a_figure_and_a_section_of_the_report(runs: Path, goalgrid:
     for words, message in (
         (
             (),
-            f"examples of which trial? Give --trial ID. Trials that have examples: {trial_of(runs, 'scan-t2i')}, {trial}, ",
+            f"Give --trial ID. Trials that have examples: {trial_of(runs, 'scan-t2i')}, {trial}, ",
         ),
         (("--trial", trial_of(runs, "fc-bow", 1)), "is planned, and examples are drawn of a trial that is done"),
         (("--trial", trial_of(runs, "scan")), "trains no model of its own, so it has no weights"),
