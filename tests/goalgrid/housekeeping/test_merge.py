@@ -128,13 +128,16 @@ def test_a_killed_merge_leaves_whole_trials_and_goes_on(pair: Home, here: Home, 
         ("nothing", [], "no grid was run under"),
         ("runs", ["--grid", "dem"], "unknown grid 'dem' in .* Did you mean 'demo'"),
         ("runs", ["--runs", "."], "is the runs folder itself"),
-        ("runs", ["--root", "shapes=/nowhere"], "no folder /nowhere, which --root names"),
+        ("runs", ["--root", "mine=/nowhere"], "no folder /nowhere, which --root names"),
+        ("runs", ["--root", "shapes=/nowhere"], "data set 'shapes' is made on the spot and has no folder"),
     ],
 )
 def test_a_wrong_merge_is_one_message(
     pair: Home, here: Home, verb: Verb, place: str, words: list[str], message: str
 ) -> None:
-    home = pair if "--runs" in words else here
+    home, grid = pair if "--runs" in words else here, pair.grid("demo").grid
+    if "mine=/nowhere" in words:
+        grid.write_text(grid.read_text().replace('"shapes"', '"mine"') + '[data.mine]\nroot = "/x"\n')
     with pytest.raises(UserError, match=message):
         verb(
             "merge", str(pair.path.parent / place), *[word for word in words if word not in ("--runs", ".")], runs=home
