@@ -223,6 +223,7 @@ def spread(image: Rows, text: Rows, score: Scoring | None = None, *, sample: int
 
 
 def product(image: Float[Tensor, "i d"], text: Float[Tensor, "t d"]) -> Float[Tensor, "i t"]:
+    """Cosine similarity, of unit vectors."""
     return image @ text.T
 
 

@@ -27,15 +27,18 @@ PIPED_WIDTH = 200
 
 
 def show(text: str) -> None:
+    """Print a part of the product, on stdout."""
     print(plain(text), flush=True)
 
 
 def show_list(lines: Mapping[str, str]) -> None:
+    """Print a line for each name, the texts one below the other."""
     width = max(map(len, lines))
     show("\n".join(f"{name:{width}}  {text}" for name, text in lines.items()))
 
 
 def say(message: str) -> None:
+    """Tell the user, on stderr."""
     err.print(message, markup=False, highlight=False, soft_wrap=True)
 
 

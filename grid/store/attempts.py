@@ -101,6 +101,7 @@ class Attempt:
 
 
 def attempts_in(folder: Path) -> list[Attempt]:
+    """The attempts in this folder, the first one first."""
     return [Attempt(folder, number) for number in sorted(_numbers(names_in(folder)))]
 
 

@@ -74,6 +74,7 @@ def written_aside(path: Path, *, durable: bool = True, previous: Path | None = N
 
 
 def write_text(path: Path, text: str, *, durable: bool = True) -> None:
+    """Replace the file's content, in UTF-8."""
     with written_aside(path, durable=durable) as aside:
         aside.write_text(text, encoding="utf-8")
 

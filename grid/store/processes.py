@@ -41,6 +41,7 @@ def started(pid: int) -> float | None:
 
 
 def own_start() -> float:
+    """When this process began, as `started` tells it."""
     return started(os.getpid()) or 0.0
 
 

@@ -81,11 +81,13 @@ def p_text(p: float) -> str:
 
 
 def interval_text(interval: Interval, sign: str = "") -> str:
+    """`[-0.2, 1.3]`; `--` for an interval that does not exist."""
     low, high = (written(bound, sign=sign) for bound in (interval.low, interval.high))
     return NONE if math.isnan(interval.low) else f"[{low}, {high}]"
 
 
 def number_text(value: float, digits: int = SHOWN_DIGITS, sign: str = "") -> str:
+    """The rounded number; `--` for NaN."""
     return NONE if math.isnan(value) else written(value, digits, sign)
 
 

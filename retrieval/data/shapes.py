@@ -39,7 +39,9 @@ _CANVAS = 96
 
 
 @dataclass(frozen=True)
-class Thing:
+class SceneObject:
+    """A drawn shape."""
+
     colour: str
     shape: str
     size: str
@@ -47,10 +49,10 @@ class Thing:
 
 @dataclass(frozen=True)
 class Scene:
-    """The first thing stands left of, or above, the second."""
+    """The first object stands left of, or above, the second."""
 
-    first: Thing
-    second: Thing
+    first: SceneObject
+    second: SceneObject
     relation: str
     ground: str
     jitter: tuple[float, ...]
@@ -93,18 +95,20 @@ def _split(seed: int, count: int, view: View) -> Split:
 
 def _scene(rng: np.random.Generator) -> Scene:
     colours = rng.choice(list(COLOURS), size=2, replace=False)
-    things = [Thing(str(colour), str(rng.choice(list(SHAPES))), str(rng.choice(list(SIZES)))) for colour in colours]
+    first, second = (
+        SceneObject(str(colour), str(rng.choice(list(SHAPES))), str(rng.choice(list(SIZES)))) for colour in colours
+    )
     jitter = tuple(rng.uniform(-0.07, 0.07, size=4))
     relation, ground = str(rng.choice(list(RELATIONS))), str(rng.choice(list(GROUNDS)))
-    return Scene(things[0], things[1], relation, ground, jitter)
+    return Scene(first, second, relation, ground, jitter)
 
 
 def describe(scene: Scene, rng: np.random.Generator) -> list[str]:
     """Five different captions, each with some of the facts."""
     a, b = scene.first, scene.second
     forward, backward = RELATIONS[scene.relation]
-    nouns = {thing: str(rng.choice([thing.shape, SHAPES[thing.shape]])) for thing in (a, b)}
-    sizes = {thing: str(rng.choice([thing.size, SIZES[thing.size]])) for thing in (a, b)}
+    nouns = {shown: str(rng.choice([shown.shape, SHAPES[shown.shape]])) for shown in (a, b)}
+    sizes = {shown: str(rng.choice([shown.size, SIZES[shown.size]])) for shown in (a, b)}
     return [
         f"a {sizes[a]} {a.colour} {nouns[a]} {forward} a {sizes[b]} {b.colour} {nouns[b]}",
         f"there is a {b.colour} {nouns[b]} {backward} a {a.colour} {nouns[a]}",
@@ -124,20 +128,20 @@ def _canvas(scene: Scene) -> Image.Image:
     return canvas
 
 
-def _draw(draw: ImageDraw.ImageDraw, thing: Thing, x: float, y: float) -> None:
+def _draw(draw: ImageDraw.ImageDraw, shown: SceneObject, x: float, y: float) -> None:
     x, y = x * _CANVAS, y * _CANVAS
-    r = _CANVAS * (0.20 if thing.size == "large" else 0.11)
+    r = _CANVAS * (0.20 if shown.size == "large" else 0.11)
     arm = r * 0.4
     outlines = {
         "square": [(x - r, y - r), (x + r, y - r), (x + r, y + r), (x - r, y + r)],
         "triangle": [(x, y - r), (x + r, y + r), (x - r, y + r)],
         "diamond": [(x, y - r), (x + r, y), (x, y + r), (x - r, y)],
     }
-    fill = COLOURS[thing.colour]
-    if thing.shape == "circle":
+    fill = COLOURS[shown.colour]
+    if shown.shape == "circle":
         draw.ellipse([x - r, y - r, x + r, y + r], fill=fill)
-    elif thing.shape == "cross":
+    elif shown.shape == "cross":
         draw.rectangle([x - r, y - arm, x + r, y + arm], fill=fill)
         draw.rectangle([x - arm, y - r, x + arm, y + r], fill=fill)
     else:
-        draw.polygon(outlines[thing.shape], fill=fill)
+        draw.polygon(outlines[shown.shape], fill=fill)

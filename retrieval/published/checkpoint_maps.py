@@ -198,6 +198,7 @@ def maps() -> dict[str, CheckpointMap]:
 
 
 def families() -> list[str]:
+    """The families that have a map: names that `--as` takes."""
     return list(dict.fromkeys(found.family for found in maps().values()))
 
 

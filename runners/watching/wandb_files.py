@@ -32,10 +32,12 @@ class Wandb(RunFiles):
             mode="offline", dir=str(path), project=self.experiment, id=trial_id, name=trial_id,
             config=dict(settings), reinit="create_new", settings=quiet,
         )  # fmt: skip
-        return _Run(run)
+        return _OfflineRun(run)
 
 
-class _Run:
+class _OfflineRun:
+    """A run that W&B writes to the disk alone."""
+
     def __init__(self, run: Any) -> None:
         self.run = run
 
