@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from grid.errors import UserError
 from grid.settings import TrialSettings
-from grid.store.files import written_aside
+from grid.store.files import make_durable, write_text, written_aside
 from grid.store.home import TrialFolder
 from results.records import sealed
 from results.records.history import LOGGED, unit_of
@@ -175,7 +175,7 @@ class Trained:
             "data_fingerprint": self.data_fingerprint,
             "code_fingerprint": self.code_fingerprint,
             "environment": json.dumps(self.environment, sort_keys=True),
-            "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "finished_at": _now(),
         }
 
 
@@ -190,6 +190,21 @@ def write(path: Path, values: Mapping[str, Any]) -> None:
     content = sealed.dumped(pa.Table.from_batches([row], SCHEMA), **options)
     with written_aside(path, durable=False) as aside:
         aside.write_bytes(content)
+
+
+def finish(folder: TrialFolder, trained: Trained) -> None:
+    """Write the record of a trial, and then that the trial is done.
+
+    Raises:
+        UserError: the disk is full or read-only.
+    """
+    write(folder.record, trained.values())
+    make_durable(folder.path)  # before `done` says so
+    write_text(folder.done, _now() + "\n", durable=False)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 Unreadable = dict[Path, str]

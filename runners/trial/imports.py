@@ -1,13 +1,11 @@
 """The record of a published checkpoint, as a finished trial has one: without a seed, an attempt or a training."""
 
-from datetime import UTC, datetime
-
 import torch
 
 from grid.identity import digest
 from grid.settings import TrialSettings
 from grid.store import imported
-from grid.store.files import make_durable, write_json, write_text
+from grid.store.files import write_json
 from grid.store.home import Home, TrialFolder
 from results.records import provenance, record
 from retrieval.published.published_model import PublishedModel
@@ -52,7 +50,5 @@ def write_record(loaded: LoadedModel, model: PublishedModel, home: Home, machine
     write_json(folder.environment, environment, durable=False)
     told = {"file": model.file.path.name, "sha256": model.file.digest, "description": model.map.description}
     imported.note(folder, {**told, **model.said})
-    record.write(folder.record, written.values())
-    make_durable(folder.path)  # before `done` says so
-    write_text(folder.done, datetime.now(UTC).isoformat(timespec="seconds") + "\n", durable=False)
+    record.finish(folder, written)
     return folder

@@ -5,7 +5,6 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import Any
 
@@ -16,7 +15,7 @@ from grid.protocols import protocol
 from grid.settings import TrialSettings
 from grid.store.attempts import DONE
 from grid.store.failures import Failure
-from grid.store.files import make_durable, write_json, write_text
+from grid.store.files import make_durable, write_json
 from grid.store.home import State, TrialFolder
 from results.records import provenance, record, steps
 from retrieval.encoders import pretrained
@@ -305,9 +304,7 @@ class TrialRun:
             environment=self.environment | self._noted(inputs),
             parameters=parameters,
         )
-        record.write(folder.record, trained.values())
-        make_durable(folder.path)  # before `done` says so
-        write_text(folder.done, datetime.now(UTC).isoformat(timespec="seconds") + "\n", durable=False)
+        record.finish(folder, trained)
         self._drop_checkpoints()
         self.hold.end(DONE)
         self._tell("done", metrics={f"test_{name}": value for name, value in metrics[own].items()})
