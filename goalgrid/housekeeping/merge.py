@@ -161,8 +161,7 @@ def _merged(
     if here.state() is State.RUNNING:
         return Merged(trial.id, "kept", "it is being trained here")
     for parent in trial.parents:
-        fits = before[parent].outcome in ("taken", "same") if parent in before else False
-        if not fits:
+        if parent not in before or before[parent].outcome not in ("taken", "same"):
             return Merged(trial.id, "refused", f"what it comes from is not taken: {parent}")
     if on is None or here.done.exists():
         if problem := _problem(trial, there, expected):
