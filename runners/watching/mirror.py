@@ -7,9 +7,9 @@ a tracker that is down costs a warning and never a trial.
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from grid.store.files import readable_text
 from grid.store.home import TrialFolder
@@ -139,3 +139,18 @@ def final_metrics(folder: TrialFolder) -> dict[str, float]:
     names = [*(f"test_{name}" for name in record.METRICS), "selected_epoch"]
     (row,) = record.collect([folder.record], names).to_pylist()
     return {name: value for name, value in row.items() if value is not None}
+
+
+def dotted(settings: Mapping[str, Any], prefix: str = "") -> dict[str, bool | float | str]:
+    """A trial's settings by dotted names, as numbers and texts.
+
+    >>> dotted({"train": {"lr": 0.1, "decay": None}, "seed": 0})
+    {'train.lr': 0.1, 'train.decay': 'None', 'seed': 0}
+    """
+    flat: dict[str, bool | float | str] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= dotted(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value if isinstance(value, bool | int | float | str) else str(value)
+    return flat

@@ -1,6 +1,5 @@
 """MLflow, and the only file that imports it: a run for each trial in the experiment of its grid."""
 
-import json
 import logging
 import os
 from collections.abc import Iterable
@@ -10,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from grid.errors import UserError
-from grid.store.files import read_json, readable_text, write_json
+from grid.store.files import read_json, write_json
 from grid.store.home import Home, State, TrialFolder
-from runners.watching.mirror import begun, final_metrics, when_done
+from runners.watching.mirror import begun, dotted, final_metrics, when_done
 
 TAG = "goalgrid.trial"
 """Tag of a run: the id of the trial that it mirrors."""
@@ -100,10 +99,8 @@ class Mlflow:
 
 def _held(file: Path, uri: str) -> dict[str, str]:
     """When the trials that this MLflow holds were done, by id; empty without a readable note."""
-    with suppress(OSError, ValueError, AttributeError):
-        note = json.loads(readable_text(file))
-        return dict(note["done"]) if note.get("uri") == uri else {}
-    return {}
+    note = read_json(file)
+    return note["done"] if note.get("uri") == uri and isinstance(note.get("done"), dict) else {}
 
 
 def _database(uri: str) -> Path | None:
@@ -180,11 +177,7 @@ class _Experiment:
                 return
 
     def _params(self, folder: TrialFolder) -> list[Any]:
-        """The settings, by dotted names."""
-        from pandas import json_normalize  # MLflow has imported pandas; a launch without MLflow does not
-
-        settings = json_normalize(read_json(folder.settings), sep=".").to_dict("records")
-        return [self.param(str(name), str(value)) for name, value in settings[0].items()]
+        return [self.param(name, str(value)) for name, value in dotted(read_json(folder.settings)).items()]
 
     def _metrics(self, rows: list[dict[str, Any]]) -> list[Any]:
         """The numbers of these epochs."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from runners.watching.mirror import dotted
 from runners.watching.run_files import OpenRun, RunFiles
 
 
@@ -23,7 +24,7 @@ class _Events:
         from tensorboardX import SummaryWriter
 
         self.writer = SummaryWriter(str(path))
-        self.settings = _flat(settings)
+        self.settings = dotted(settings)
 
     def write(self, metrics: Mapping[str, float], epoch: int, when: float) -> None:
         for name, value in metrics.items():
@@ -37,18 +38,3 @@ class _Events:
             for summary in hparams(self.settings, {"test_rsum": 0.0, "test_i2t_r1": 0.0, "test_t2i_r1": 0.0}):
                 self.writer.file_writer.add_summary(summary)
         self.writer.close()
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, bool | float | str]:
-    """The settings by dotted names.
-
-    >>> _flat({"train": {"lr": 0.1, "decay": None}, "seed": 0})
-    {'train.lr': 0.1, 'train.decay': 'None', 'seed': 0}
-    """
-    flat: dict[str, bool | float | str] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
-        else:
-            flat[prefix + name] = value if isinstance(value, bool | int | float | str) else str(value)
-    return flat
