@@ -193,9 +193,8 @@ class _Stamp:
         key = str(file.relative_to(self.root))
         try:
             status = _status(file)
-            known = self.before.get(key)
-            same = known is not None and tuple(known[:2]) == status and known[2]
-            self.files[key] = (*status, known[2] if known is not None and same else summed(file))
+            size, time, known = self.before.get(key, (-1, -1, ""))
+            self.files[key] = (*status, known if known and (size, time) == status else summed(file))
         except OSError as error:
             raise DataError(f"{file} cannot be read: {error.strerror or error}. Fetch this file again.") from error
         return str(self.files[key][2])
@@ -251,13 +250,11 @@ def _videos(name: str, root: Path, stamp: _Stamp) -> Content:
     refuse(problems, str(root))
     arrays = [expert.folder / expert_files.FEATURES for expert in experts if expert]
     sums = stamp.digests(arrays, _finite_sum)
+    times = [None if expert.times is None else _sum(expert.folder / expert_files.TIMES) for expert in experts if expert]
     marks, sizes, listed = dict[str, str](), dict[str, tuple[int, int]](), dict[str, Any]()
     for split, listing in listings.items():
         sizes[split] = len(listing.videos), len(listing.texts)
         spans = [[expert.folder.name, expert.spans_of(listing.videos).tolist()] for expert in experts if expert]
-        times = [
-            None if expert.times is None else _sum(expert.folder / expert_files.TIMES) for expert in experts if expert
-        ]
         marks[split] = digest([sums, times, spans])
         listed[split] = [listing.texts, listing.video_of_text]
     names = {split: listing.videos for split, listing in listings.items()}
