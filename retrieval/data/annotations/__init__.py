@@ -13,6 +13,7 @@ from retrieval.data.annotations import (
     csv_captions,
     flickr_tokens,
     karpathy,
+    split_files,
     vse_infinity,
     xvlm_json,
 )
@@ -46,12 +47,12 @@ FORMATS = {
     "COCO captions with id files": Format(coco_captions.find, coco_captions.entries, coco_captions.files),
     "captions by id, VSE-infinity": Format(vse_infinity.find, vse_infinity.entries, vse_infinity.files),
     "COCO captions in one file": Format(
-        coco_one_file.find, coco_one_file.entries, coco_one_file.files, coco_one_file.TREE
+        coco_one_file.find, coco_one_file.entries, split_files.files, coco_one_file.TREE
     ),
     "X-VLM's JSON": Format(xvlm_json.find, xvlm_json.entries, xvlm_json.files, xvlm_json.TREE),
-    "CSV": Format(csv_captions.find_with_splits, csv_captions.entries, csv_captions.files, csv_captions.TREE),
-    "CSV, split by a hash of the images' names": Format(csv_captions.find, csv_captions.entries, csv_captions.files),
-    "Flickr's token file": Format(flickr_tokens.find, flickr_tokens.entries, flickr_tokens.files, flickr_tokens.TREE),
+    "CSV": Format(csv_captions.find_with_splits, csv_captions.entries, split_files.files, csv_captions.TREE),
+    "CSV, split by a hash of the images' names": Format(csv_captions.find, csv_captions.entries, split_files.files),
+    "Flickr's token file": Format(flickr_tokens.find, flickr_tokens.entries, split_files.files, flickr_tokens.TREE),
 }
 """The first format found counts."""
 EXPECTED = (

@@ -20,11 +20,6 @@ def find(name: str, root: Path) -> Path | None:
     return next((path for folder in (root, root / "annotations") if (path := folder / "captions.json").exists()), None)
 
 
-def files(path: Path, root: Path) -> list[Path]:
-    """The caption file, and the files of splits."""
-    return [path, *split_files.files(path.parent)]
-
-
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
     """Every image that the splits name, with its captions in their order."""
     captions = captions_of(path, problems).values()

@@ -33,12 +33,7 @@ def find(name: str, root: Path) -> Path | None:
 def find_with_splits(name: str, root: Path) -> Path | None:
     """As `find`, if a column or a file says the splits."""
     path = find(name, root)
-    return path if path and (split_files.given(path.parent) or "split" in _columns(path)) else None
-
-
-def files(path: Path, root: Path) -> list[Path]:
-    """The CSV file, and the files of splits."""
-    return [path, *split_files.files(path.parent)]
+    return path if path and (split_files.given(path, root) or "split" in _columns(path)) else None
 
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
@@ -51,7 +46,7 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
     captions = [" ".join(row["caption"].splitlines()) for _, row in rows]
     if rows and "split" in rows[0][1]:
         splits = [split_files.split_of(row["split"], f"{path}, line {line}", problems) for line, row in rows]
-    elif split_files.given(path.parent):
+    elif split_files.given(path, root):
         return split_files.entries(grouped(captions, images), path, problems)
     else:
         splits = [split_files.by_hash(image) for image in images]

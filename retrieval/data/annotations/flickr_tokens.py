@@ -23,11 +23,6 @@ def find(name: str, root: Path) -> Path | None:
     return next((min(paths, key=lambda path: len(path.name)) for paths in found if paths), None)
 
 
-def files(path: Path, root: Path) -> list[Path]:
-    """The token file, and the files of splits."""
-    return [path, *split_files.files(path.parent)]
-
-
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
     """Every image that the splits name, with its captions in their order."""
     images, captions = [], []

@@ -19,14 +19,15 @@ TABLE = "splits.csv"
 EXPECTED = f"{TABLE} with the columns image,split, or train.txt, val.txt and test.txt with a file name a line"
 
 
-def files(folder: Path) -> list[Path]:
-    """The files that may say the splits."""
-    return [folder / TABLE, *(folder / name for names in LISTS.values() for name in names)]
+def files(path: Path, root: Path) -> list[Path]:
+    """The file of captions, and the files beside it that may say the splits."""
+    names = [TABLE, *(name for names in LISTS.values() for name in names)]
+    return [path, *(path.with_name(name) for name in names)]
 
 
-def given(folder: Path) -> bool:
-    """Whether any of these files is there."""
-    return any(file.exists() for file in files(folder))
+def given(path: Path, root: Path) -> bool:
+    """Whether a file beside the file of captions says the splits."""
+    return any(file.exists() for file in files(path, root)[1:])
 
 
 def entries(captions: Mapping[str, Sequence[str]], path: Path, problems: list[Problem]) -> list[Annotation]:
