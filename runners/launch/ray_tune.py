@@ -218,14 +218,7 @@ class RayTune:
 
 
 def _start(grace: float, **quiet: Any) -> None:
-    """Start a Ray on this machine.
-
-    Args:
-        grace: seconds that running trials have for their checkpoint once the head is dead.
-
-    Raises:
-        UserError: it does not start.
-    """
+    """Start a Ray on this machine; its processes outlive a dead head while trials write their checkpoints."""
     seconds = HEAD_SECONDS[True] + grace + 5
     os.environ |= {
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
@@ -244,11 +237,7 @@ def _start(grace: float, **quiet: Any) -> None:
 
 
 def _join(address: str, **quiet: Any) -> None:
-    """Join the Ray cluster at an address.
-
-    Raises:
-        UserError: no cluster answers there, it refuses this host's token, or this host is no node of it.
-    """
+    """Join the Ray cluster at an address, as a process of a host that is its node."""
     try:
         if address != "auto":
             check_node(address)
