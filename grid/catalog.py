@@ -390,7 +390,7 @@ def _fields_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
             models = [each for each in models if len(models) == 1 or part in _chosen_by(each)]
             continue
         kinds = [each.model_fields[part].annotation for each in models if part in each.model_fields]
-        models = [inner for kind in kinds for inner in _models_in(kind)]
+        models = [inner for kind in kinds for inner in models_in(kind)]
     return list(models[0].model_fields) if len(models) == 1 else []
 
 
@@ -401,7 +401,8 @@ def _chosen_by(model: type[BaseModel]) -> tuple[str, ...]:
     )
 
 
-def _models_in(kind: Any) -> list[type[BaseModel]]:
+def models_in(kind: Any) -> list[type[BaseModel]]:
+    """The models that a value of this type may be or hold."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return [kind]
-    return [model for part in get_args(kind) for model in _models_in(part)]
+    return [model for part in get_args(kind) for model in models_in(part)]

@@ -230,10 +230,7 @@ class _Excluded:
                     hint = "It leaves out cells with all their seeds." if axis == "seed" else ""
                     problems.append(unknown("axis", axis, list(self._axes), where=f"in exclude[{place}]", hint=hint))
                 elif not any(_fits(value, wanted) for value in self._axes[axis]):
-                    known, hint = (
-                        [str(value) for value in self._axes[axis]],
-                        "To leave out nothing: --set 'exclude=[]'.",
-                    )
+                    known, hint = list(map(str, self._axes[axis])), "To leave out nothing: --set 'exclude=[]'."
                     problems.append(unknown(axis, wanted, known, where=where, hint=hint))
         if not problems and self._entries and not self._left:
             problems.append("exclude leaves out every cell of the grid")

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, TypeVar
 
 import tomli_w
 from pydantic import AfterValidator, BaseModel, Field, NonNegativeInt, PlainValidator, ValidationError
@@ -358,9 +358,8 @@ def _fields(prefix: str, model: type[BaseModel]) -> list[str]:
     """The dotted names of a model's fields; for a field that holds a model, the names of that model's fields."""
     names: list[str] = []
     for name, field in model.model_fields.items():
-        kinds = get_args(field.annotation) or [field.annotation]
-        models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
-        inner = [dotted for kind in models for dotted in _fields(f"{prefix}.{name}", kind)]
+        models = catalog.models_in(field.annotation)
+        inner = [dotted for model in models for dotted in _fields(f"{prefix}.{name}", model)]
         names += inner or [f"{prefix}.{name}"]
     return list(dict.fromkeys(names))
 

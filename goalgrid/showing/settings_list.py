@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from grid import catalog
 from grid.errors import UserError, unknown
 from grid.gridfile import SECTIONS, Location
 from grid.objectives import CATALOGUE
@@ -150,8 +151,7 @@ read it; a setting that no trial of a grid reads is refused. Settings of `[data.
 def _of_model(prefix: str, model: type[BaseModel], place: str, of: tuple[str, ...] = ()) -> Iterator[Setting]:
     schema = model.model_json_schema()
     for name, field in model.model_fields.items():
-        kinds = get_args(field.annotation) or [field.annotation]
-        inner = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+        inner = catalog.models_in(field.annotation)
         for kind in inner:
             choices = [kind.model_fields[choice] for choice in CHOICES if choice in kind.model_fields]
             values = [value for choice in choices for value in get_args(choice.annotation)]

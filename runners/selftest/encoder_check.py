@@ -123,10 +123,8 @@ def _read(name: str) -> tuple[Tensor, ...]:
     """What the encoder reads: images; or ids of captions, 0 behind their ends, and lengths."""
     random = torch.Generator().manual_seed(SEED)
     if name not in own_parts["image encoder"]:
-        ids, lengths = (
-            torch.randint(1, VOCABULARY, (len(LENGTHS), max(LENGTHS)), generator=random),
-            torch.tensor(LENGTHS),
-        )
+        lengths = torch.tensor(LENGTHS)
+        ids = torch.randint(1, VOCABULARY, (len(LENGTHS), max(LENGTHS)), generator=random)
         return ids * (torch.arange(max(LENGTHS)) < lengths[:, None]), lengths
     on = own_parts["image encoder"][name].on
     shape = len(LENGTHS), *IMAGES[on]
