@@ -101,25 +101,22 @@ def made_once(name: str, tmp_path_factory: pytest.TempPathFactory, make: Callabl
 @pytest.fixture(scope="session")
 def trained(goalgrid: Goalgrid, tmp_path_factory: pytest.TempPathFactory) -> Home:
     """A runs folder in which a 2 x 2 grid was trained; tests read it and leave it as it is."""
-    axes = ("--set", 'objectives=["con_con","sig-ms_cir"]', "--set", "seeds=[0,1]")
-
-    def train(folder: Path) -> None:
-        finished = goalgrid("run", "demo", "--here", *axes, *SMALL, runs=folder)
-        assert finished.returncode == 0, finished.stderr
-
-    return Home(made_once("trained", tmp_path_factory, train))
+    return _two_by_two("trained", tmp_path_factory, goalgrid)
 
 
 @pytest.fixture(scope="session")
 def traced(goalgrid: Goalgrid, tmp_path_factory: pytest.TempPathFactory) -> Home:
     """The grid of `trained`, with the values of every fifth step."""
-    axes = ("--set", 'objectives=["con_con","sig-ms_cir"]', "--set", "seeds=[0,1]", "--set", "train.trace_every=5")
+    return _two_by_two("traced", tmp_path_factory, goalgrid, "--set", "train.trace_every=5")
 
+
+def _two_by_two(name: str, factory: pytest.TempPathFactory, goalgrid: Goalgrid, *more: str) -> Home:
     def train(folder: Path) -> None:
-        finished = goalgrid("run", "demo", "--here", *axes, *SMALL, runs=folder)
+        axes = ("--set", 'objectives=["con_con","sig-ms_cir"]', "--set", "seeds=[0,1]")
+        finished = goalgrid("run", "demo", "--here", *axes, *more, *SMALL, runs=folder)
         assert finished.returncode == 0, finished.stderr
 
-    return Home(made_once("traced", tmp_path_factory, train))
+    return Home(made_once(name, factory, train))
 
 
 @pytest.fixture
