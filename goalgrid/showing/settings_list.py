@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from goalgrid.terminal.views import setting_text
 from grid import catalog
 from grid.errors import UserError, unknown
 from grid.gridfile import SECTIONS, Location
@@ -26,7 +27,9 @@ TABLES: dict[str, type[BaseModel]] = {
 """The tables of a grid file whose settings change no trial."""
 SWEEPABLE = "[set] or [sweep]"
 FORMATS = ("terminal", "markdown")
-JSON = "For programs: name, place, of, type, default, required, released, unit, meaning, allowed, read_with."
+JSON = (
+    "Print JSON, for programs: name, place, of, type, default, required, released, unit, meaning, allowed, read_with."
+)
 TYPES = {"number": "float", "object": "table", "array": "list"}
 """Types as TOML calls them, where JSON has another word."""
 
@@ -61,8 +64,8 @@ class Setting:
         """The default for a reader, with that of the released variant where it is another."""
         if self.required:
             return {"dataset": "the data set's", "data": "required"}.get(self.name.split(".")[0], "the recipe's")
-        other = f" (released: {_shown(self.released)})" if self.released != self.default else ""
-        return _shown(self.default) + other
+        other = f" (released: {setting_text(self.released)})" if self.released != self.default else ""
+        return setting_text(self.default) + other
 
 
 def settings() -> list[Setting]:
@@ -258,13 +261,6 @@ def _allowed(told: Mapping[str, Any]) -> str:
         if key in told
     ]
     return ", ".join(words)
-
-
-def _shown(value: Any) -> str:
-    """A value as TOML has it; none where there is no value."""
-    if value is None or value == {}:
-        return "none"
-    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _details(setting: Setting) -> Iterator[str]:

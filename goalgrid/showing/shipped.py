@@ -9,12 +9,18 @@ from grid.gridfile import load
 from grid.objectives import CATALOGUE, unknown_objective
 from grid.objectives.goal_matrix import GOAL, of_a_loss
 
-JSON_GRIDS = "For programs: name, datasets, recipes, objectives, seeds and sweep of each grid."
-JSON_RECIPES = "For programs: name, description, gpu, starts_from, ensemble; with NAME also words and settings."
-JSON_OBJECTIVES = "For programs: name, family, known_as, source, of_a_loss; with NAME also formula, parameters."
-JSON_TABLES = "For programs: table, block, label, origin, grids, recipe, objectives, quoted and why of each row."
-JSON_EQUATIONS = "For programs: paper and equations, each with number, says, code, test, verdict and why."
-JSON_DATASETS = "For programs: name, description, protocols, embedded and splits of each data set."
+JSON_GRIDS = "Print JSON, for programs: name, datasets, recipes, objectives, seeds and sweep of each grid."
+JSON_RECIPES = (
+    "Print JSON, for programs: name, description, gpu, starts_from, ensemble; with NAME also words and settings."
+)
+JSON_OBJECTIVES = (
+    "Print JSON, for programs: name, family, known_as, source, of_a_loss; with NAME also formula, parameters."
+)
+JSON_TABLES = (
+    "Print JSON, for programs: table, block, label, origin, grids, recipe, objectives, quoted and why of each row."
+)
+JSON_EQUATIONS = "Print JSON, for programs: paper and equations, each with number, says, code, test, verdict and why."
+JSON_DATASETS = "Print JSON, for programs: name, description, protocols, embedded and splits of each data set."
 
 
 def grids() -> list[dict[str, Any]]:

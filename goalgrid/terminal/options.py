@@ -1,5 +1,6 @@
 """The arguments and options that verbs share, each said once."""
 
+import math
 import os
 import shlex
 from collections.abc import Collection, Iterable
@@ -11,7 +12,7 @@ import typer
 from goalgrid.terminal import completion
 from grid import uses
 from grid.errors import UserError, unknown, user_path
-from grid.objectives import known_parameters
+from grid.objectives import OBJECTIVES, known_parameters, unknown_objective
 from grid.overrides import key_and_value
 from grid.store.home import Home
 
@@ -157,15 +158,25 @@ def all_known(*choices: tuple[str, str, Collection[str]]) -> None:
             raise UserError(unknown(what, name, list(known)))
 
 
-def objective_settings(words: list[str]) -> dict[str, Any]:
+def objective_settings(words: list[str], names: Collection[str]) -> dict[str, Any]:
     """Parameters of objectives, and the variant, from KEY=VALUE; the values as in a grid file.
 
+    Args:
+        names: the objectives; none: all.
+
     Raises:
-        UserError: a word without "=", or a name that no objective has.
+        UserError: a word without "=", a name that none of the objectives has, or a number that is not finite.
     """
     settings = dict(map(key_and_value, words))
-    known = ["variant", *sorted(known_parameters())]
+    if strange := [name for name in names if name not in OBJECTIVES]:
+        raise UserError(unknown_objective(strange[0]))
+    own = {key for name in names for key in OBJECTIVES[name]}
+    known = ["variant", *sorted(own or known_parameters())]
     for key, value in settings.items():
+        where = f"in --set '{key}={value}'"
         if key not in known:
-            raise UserError(unknown("parameter", key, known, where=f"in --set '{key}={value}'"))
+            of = f"of {', '.join(names)} " if names else ""
+            raise UserError(unknown("parameter", key, known, where=of + where))
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"--set '{key}={value}': it should be finite.")
     return settings

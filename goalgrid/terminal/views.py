@@ -3,7 +3,9 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from goalgrid.terminal.characters import PlainConsole, plain
@@ -22,6 +24,9 @@ _TERMINAL = False if "ipykernel" in sys.modules else None
 out = PlainConsole(force_terminal=_TERMINAL, force_jupyter=False, emoji=False)
 err = PlainConsole(force_terminal=_TERMINAL, force_jupyter=False, emoji=False, stderr=True)
 
+LEAST_TEXT = 20
+"""Columns of a text beside its name, however narrow the terminal is."""
+
 PIPED_WIDTH = 200
 """Columns of a table where stdout is no terminal."""
 
@@ -31,10 +36,31 @@ def show(text: str) -> None:
     print(plain(text), flush=True)
 
 
+def setting_text(value: Any) -> str:
+    """The value of a setting as TOML has it; none where there is no value."""
+    if value is None or value == {}:
+        return "none"
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def show_list(lines: Mapping[str, str]) -> None:
-    """Print a line for each name, the texts one below the other."""
-    width = max(map(len, lines))
-    show("\n".join(f"{name:{width}}  {text}" for name, text in lines.items()))
+    """Print names with their texts, in a terminal no wider than it is."""
+    show("\n".join(_beside(lines, out.width if out.is_terminal else None)))
+
+
+def _beside(texts: Mapping[str, str], columns: int | None) -> list[str]:
+    """Names with their texts beside them; a text that is too long for the columns goes on under its beginning.
+
+    >>> _beside({"demo": "frozen-bow on shapes, 45 trials", "mine": ""}, 28)
+    ['demo  frozen-bow on shapes,', '      45 trials', 'mine']
+    """
+    width = max(map(len, texts))
+    room = max(columns - width - 2, LEAST_TEXT) if columns else None
+    rows = list[str]()
+    for name, text in texts.items():
+        parts = wrap(text, room, break_on_hyphens=False) if room else [text]
+        rows += [f"{title:{width}}  {part}".rstrip() for title, part in zip_longest([name], parts, fillvalue="")]
+    return rows
 
 
 def say(message: str) -> None:
@@ -100,7 +126,7 @@ def explain_objective(name: str) -> None:
     show(f"family: {entry.family}; source: {entry.source}{integral}\n")
     show(f"  {'parameter':18} {'paper':>9} {'released':>9}  meaning")
     for key, parameter in entry.parameters.items():
-        values = ["none" if value is None else str(value) for value in (parameter.paper, parameter.released)]
+        values = list(map(setting_text, (parameter.paper, parameter.released)))
         choices = f" ({', '.join(parameter.choices)})" if parameter.choices else ""
         only = f" [only with {parameter.only_with[0]} = {parameter.only_with[1]}]" if parameter.only_with else ""
         show(f"  {key:18} {values[0]:>9} {values[1]:>9}  {parameter.meaning}{choices}{only}")

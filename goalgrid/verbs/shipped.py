@@ -14,6 +14,7 @@ from goalgrid.terminal.views import (
     explain_objective,
     list_objectives,
     say,
+    setting_text,
     show,
     show_for,
     show_json,
@@ -94,7 +95,7 @@ def recipes(
     if recipe.ensemble:
         show(f"The mean of the scores of {' and '.join(recipe.ensemble)}, of the same data set, objective and seed.")
         return
-    show_list({f"  {setting}": str(value) for setting, value in catalog.settings(name).items()})
+    show_list({f"  {setting}": setting_text(value) for setting, value in catalog.settings(name).items()})
     if recipe.words:
         show(f"\nWords of the published setting: {recipe.words}")
 
@@ -240,7 +241,7 @@ def diagrams(
     """
     all_known(("format", format_, PICTURES))
     use(files)
-    settings = objective_settings(set_)
+    settings = objective_settings(set_, cells)
     from objectives import diagrams as draw
 
     try:

@@ -76,7 +76,7 @@ class CheckpointFile:
                     f"the checkpoint {path} is a program of TorchScript, which is not run. If you trust the file, save "
                     f"its weights alone: torch.save(torch.jit.load({str(path)!r}, 'cpu').state_dict(), 'weights.pt')."
                 ) from error
-            why = "" if isinstance(error, EOFError) or "zip archive" in str(error) else f" ({_short(error)})"
+            why = "" if isinstance(error, EOFError | KeyError) or "zip archive" in str(error) else f" ({_short(error)})"
             raise UserError(f"the checkpoint {path} {_cut(path)}{why}.") from error
         held = content if isinstance(content, dict) else {}
         weights = _flat(held.get("model", held.get("state_dict", content)))

@@ -49,6 +49,8 @@ WRONG = [
     (("objectives", "slehn"), "Did you mean 'selhn'?"),
     (("diagrams", "--format", "jpg"), "unknown format 'jpg'"),
     (("diagrams", "--set", "taau=3"), "Did you mean 'tau'?"),
+    (("diagrams", "con_con", "--set", "tau=3"), "unknown parameter 'tau' of con_con in --set 'tau=3'. Known: variant,"),
+    (("diagrams", "--set", "tau=nan"), "--set 'tau=nan': it should be finite."),
     (("gradients",), "of which trial?"),
     (("gradients", "--trial", "nothing"), "no trial has run"),
     (("diagrams", "infonec"), "Did you mean 'infonce'?"),
@@ -139,7 +141,7 @@ def test_every_option_says_what_it_does() -> None:
 def test_a_recipe_shows_all_its_settings(tmp_path: Path, goalgrid: Goalgrid) -> None:
     text = goalgrid("recipes", "vse-fc", runs=tmp_path).stdout
     assert all(f"\n  {setting} " in text for setting in catalog.settings("vse-fc"))
-    assert re.search(r"train.drop_last +True", text)
+    assert re.search(r"train.drop_last +true", text)
     assert "--set dataset.words=nltk" in text
     sizes = goalgrid("recipes", "sgraf-tiny", "--parameters", runs=tmp_path).stdout
     parts = [json.loads(goalgrid("recipes", name, "--parameters", "--json", runs=tmp_path).stdout)[0]["learning"]
