@@ -71,12 +71,13 @@ class Plan:
         """The plan for a reader; with `each`, a line for every trial, too."""
         overview, decisions = self.overview, self.decisions
         axes = overview.grid.axes().items()
+        width = max(LABEL, *(len(name) + 1 for name, _ in axes))
         tables = [line for table in paper_coverage.fills(overview) for line in paper_coverage.lines(table)]
         trials = starting(decisions)
         work = _work(overview, trials)
         return [
             f"{overview.grid.name}: {overview.headline()}",
-            *(f"  {name:{LABEL}}{len(values):3}  {', '.join(ranges(values))}" for name, values in axes),
+            *(f"  {name:{width}}{len(values):3}  {', '.join(ranges(values))}" for name, values in axes),
             *_labelled("budget", _budget(overview)),
             *_labelled("trains", _grouped([decision for decision in decisions if decision.starts])),
             *_labelled(

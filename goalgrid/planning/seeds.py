@@ -58,11 +58,11 @@ def lines(found: Mapping[str, Resolution], budget: Budget) -> list[str]:
 
 
 def _counted(block: Resolution, names: Sequence[str]) -> str:
-    """`3 seeds con_con, lin_con; 5 seeds sig_cir`."""
+    """`con_con, lin_con (3 seeds); sig_cir (5 seeds)`."""
     groups: dict[int, list[str]] = {}
     for name in names:
         groups.setdefault(block.seeds[name], []).append(name)
-    return "; ".join(f"{number} seeds {', '.join(members)}" for number, members in sorted(groups.items()))
+    return "; ".join(f"{', '.join(members)} ({number} seeds)" for number, members in sorted(groups.items()))
 
 
 def _contests(budget: Budget, cells: Sequence[Cell], home: Home) -> list[tuple[GridPart, Resolution]]:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from grid.palette import BLUE, FAINT
 from results.analysis.block_analysis import crossed
 from results.figures.study import FigureKind, Study
-from results.figures.style import blank, line_styles, symbol
+from results.figures.style import blank, legend_below, line_styles, symbol
 from results.layouts.captions import METRIC_NAMES
 from results.statistics.anova import Factor, anova
 
@@ -41,7 +41,7 @@ def draw(study: Study) -> Figure | None:
         axes.set_title(title)
     if len(factors) == 2:
         handles, labels = every[0][2].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower right", ncols=len(labels))
+        legend_below(figure, handles, labels, most=len(labels), loc="lower right")
     return figure
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from results.figures.study import FigureKind, Study
-from results.figures.style import PLAIN, blank, point_legend, point_looks
+from results.figures.style import PLAIN, blank, legend_below, point_legend, point_looks
 
 QUANTITIES = {
     "val_s_pos": "alignment: mean $s_{pos}$",
@@ -36,7 +36,7 @@ def draw(study: Study) -> Figure | None:
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel("val. rsum (%)")
     handles = point_legend(names, looks)
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 8), handlelength=1.2)
+    legend_below(figure, handles, [str(handle.get_label()) for handle in handles], most=8, handlelength=1.2)
     return figure
 
 

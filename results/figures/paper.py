@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from grid.palette import FAINT
 from results.figures.study import FigureKind, Study
-from results.figures.style import PLAIN, blank, point_legend, point_looks
+from results.figures.style import PLAIN, blank, legend_below, point_legend, point_looks
 from results.layouts.captions import METRIC_NAMES
 from results.reference.matching import Difference, Match, reported
 
@@ -38,7 +38,7 @@ def draw(study: Study) -> Figure | None:
         axes.set_xlabel(f"paper's {METRIC_NAMES['r1']}")
         axes.set_ylabel(f"our {METRIC_NAMES['r1']}")
     handles = point_legend(names, looks)
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 8), handlelength=1.2)
+    legend_below(figure, handles, [str(handle.get_label()) for handle in handles], most=8, handlelength=1.2)
     return figure
 
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from results.figures.study import FigureKind, Study, by_dataset
-from results.figures.style import blank, curve, line_styles
+from results.figures.style import blank, curve, legend_below, line_styles
 from results.records import steps
 
 MODALITIES = {"image": "image regions", "text": "tokens of a caption"}
@@ -40,7 +40,7 @@ def draw(study: Study) -> Figure | None:
         axes.grid(visible=True)
     panels[0].set_ylabel(r"mean weight $\theta$")
     _balances(balances, study, names, styles)
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 3))
+    legend_below(figure, handles.values(), handles, most=3)
     return figure
 
 

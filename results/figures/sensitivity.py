@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from grid.expansion import Cell
 from results.analysis.factors import GridPart
 from results.figures.study import FigureKind, Study
-from results.figures.style import blank, line_styles
+from results.figures.style import blank, legend_below, line_styles
 from results.layouts.captions import METRIC_NAMES, block_title
 
 Line = dict[float, Cell]
@@ -57,7 +57,7 @@ def draw(study: Study) -> Figure | None:
     for axes, axis in zip(every[-1], drawn, strict=True):
         axes.set_xlabel(axis)
     figure.align_ylabels()
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 3))
+    legend_below(figure, handles.values(), handles, most=3)
     return figure
 
 

@@ -10,7 +10,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from grid.expansion import Cell
 from results.figures.study import FigureKind, Study, by_dataset
-from results.figures.style import blank, line_styles
+from results.figures.style import blank, legend_below, line_styles
 
 
 def draw(study: Study) -> Figure | None:
@@ -38,7 +38,7 @@ def draw(study: Study) -> Figure | None:
     axes.set(xlabel=f"thousands of pairs scored a second, on {devices}", ylabel="rsum (%)")
     axes.margins(0.12)
     axes.grid(visible=True)
-    figure.legend(loc="outside lower center", ncols=2 if len(cells) < 9 else 3)
+    legend_below(figure, *axes.get_legend_handles_labels(), most=2 if len(cells) < 9 else 3)
     return figure
 
 

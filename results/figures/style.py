@@ -1,12 +1,13 @@
 """How figures look: one palette, the papers' notation, and files equal to the byte."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BytesIO
 from itertools import cycle
 from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -104,6 +105,24 @@ def point_looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     return {name: {"color": colours[pair], "marker": marks[triplet]} for name, (pair, triplet) in split.items()}
 
 
+def legend_below(
+    figure: Figure,
+    handles: Iterable[Artist],
+    labels: Iterable[str],
+    most: int,
+    *,
+    loc: str = "lower center",
+    **look: Any,
+) -> None:
+    """Draw a legend below the axes, in at most so many columns, or as many as the figure is wide enough for."""
+    handles, labels = list(handles), list(labels)
+    for columns in range(min(len(handles), most), 0, -1):
+        legend = figure.legend(handles, labels, loc=f"outside {loc}", ncols=columns, **look)
+        if legend.get_window_extent().width <= figure.bbox.width or columns == 1:
+            return
+        legend.remove()
+
+
 def point_legend(names: Sequence[str], looks: Mapping[str, Mapping[str, Any]]) -> list[Line2D]:
     """The meaning of colours and marks for GOAL's cells; else the names."""
     if not set(names) <= set(GOAL):
@@ -182,7 +201,7 @@ def over_epochs(
         axes.set_xlabel(along)
         axes.xaxis.get_major_locator().set_params(integer=True)
     figure.align_ylabels()
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(handles), 5))
+    legend_below(figure, handles.values(), handles, most=5)
     return figure
 
 

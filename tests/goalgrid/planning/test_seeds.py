@@ -72,7 +72,7 @@ def test_cells_that_compete_get_seeds_until_the_budget_is_spent(known: Home, ver
     ran = verb("run", "demo", *PAIR, *BUDGET, "--here", "--mlflow-uri", "", runs=known)
     assert ran.exit_code == 0
     assert "training 2" in ran.stderr
-    spent = "seeds of cnn-bow on shapes: the budget of 4 seeds is spent; competing: 4 seeds con_con, sig-ms_cir"
+    spent = "seeds of cnn-bow on shapes: the budget of 4 seeds is spent; competing: con_con, sig-ms_cir (4 seeds)"
     assert spent in verb("status", "contest", runs=known).stdout
     assert "nothing is left" in verb("plan", "contest", runs=known).stdout
 
@@ -85,7 +85,7 @@ def test_a_cell_that_is_out_gets_no_more_seeds(trained_pair: Home, tmp_path: Pat
     assert "contest: 6 trials: 6 done" in status.stdout
     assert "resolved" in status.stdout
     caption = " ".join(verb("table", "contest", "--format", "html", runs=home).stdout.split())
-    assert "competing: 3 seeds sig-ms_cir; out: 3 seeds con_con." in caption
+    assert "competing: sig-ms_cir (3 seeds); out: con_con (3 seeds)." in caption
     found = json.loads(verb("status", "contest", "--json", runs=home).stdout)["seeds"]["cnn-bow on shapes"]
     assert (found["state"], found["out"]) == ("resolved", ["con_con"])
 
@@ -95,5 +95,5 @@ def test_a_cell_with_a_failed_trial_takes_no_part_until_that_is_done(known: Home
     fail(folder, Failure.BUG, "wrong")
     assert folder.state() is State.FAILED
     said = verb("plan", "demo", *PAIR, *BUDGET, runs=known).stdout
-    assert "competing: 3 seeds sig-ms_cir; left out until its failed trial is done: con_con" in said
+    assert "competing: sig-ms_cir (3 seeds); left out until its failed trial is done: con_con" in said
     assert "6 trials now" in said
