@@ -299,6 +299,5 @@ def _stands_with(trial_id: str, path: Path) -> bool:
 
 def cannot_be_read(path: Path, error: Exception) -> UserError:
     """The error that tells a user which record cannot be read, why, and what to do."""
-    return UserError(
-        f"the record {path} cannot be read: {error}. Train its trial anew by goalgrid resume GRID --stale."
-    )
+    why = str(error).rstrip(".")
+    return UserError(f"the record {path} cannot be read: {why}. Train its trial anew by goalgrid resume GRID --stale.")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Int
+from pydantic import ValidationError
 from torch import Tensor
 
 from grid.errors import UserError
@@ -210,8 +211,16 @@ def sizes_of(model: Vse) -> tuple[int, int]:
 
 
 def settings_of(folder: TrialFolder) -> TrialSettings:
-    """The settings with which a trial was trained."""
-    return TrialSettings.model_validate(read_json(folder.settings))
+    """The settings with which a trial was trained.
+
+    Raises:
+        UserError: they are missing or damaged.
+    """
+    try:
+        return TrialSettings.model_validate(read_json(folder.settings))
+    except ValidationError as error:
+        anew = "Train its trial anew by goalgrid run GRID --force --only FILTER."
+        raise UserError(f"the settings {folder.settings} are missing or damaged. {anew}") from error
 
 
 def _words(folder: TrialFolder) -> tuple[str, ...]:

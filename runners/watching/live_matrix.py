@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console, Group, RenderableType
@@ -60,6 +60,8 @@ class TrialProgress:
     """Best validation Recall@1 so far, by direction."""
     reports: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=PACE))
     """The latest steps that this attempt reached, with the time in seconds."""
+    wanted: bool = True
+    """Whether this launch trains it."""
 
     @property
     def step(self) -> int:
@@ -80,17 +82,23 @@ class TrialProgress:
 
     @property
     def ahead(self) -> float:
-        """Epochs to train."""
-        return 0 if self.state in (State.DONE, State.FAILED) else max(0, self.epochs - self.behind)
+        """Epochs that this launch has to train."""
+        return 0 if not self.wanted or self.state in (State.DONE, State.FAILED) else max(0, self.epochs - self.behind)
 
 
 class Board:
     """The state of all trials of a grid, in text: `line` for an event, `render` for the whole.
 
     The sums are updated by each event, so that its cost does not grow with the number of trials.
+
+    Args:
+        states: of each trial, by id.
+        wanted: ids of the trials that this launch trains; None: all.
     """
 
-    def __init__(self, cells: Sequence[Cell], states: dict[str, State]) -> None:
+    def __init__(
+        self, cells: Sequence[Cell], states: Mapping[str, State], wanted: Collection[str] | None = None
+    ) -> None:
         self.cells = cells
         self.started = time.monotonic()
         self.phase = ""
@@ -100,7 +108,9 @@ class Board:
         self._first: float | None = None
         """When the first trial reported."""
         self.trials: dict[str, TrialProgress] = {
-            trial.id: TrialProgress(states[trial.id], trial.epochs) for cell in cells for trial in cell.trials
+            trial.id: TrialProgress(states[trial.id], trial.epochs, wanted=wanted is None or trial.id in wanted)
+            for cell in cells
+            for trial in cell.trials
         }
         self.blocks: dict[MatrixKey, dict[str, Cell]] = {}
         """The cells of each matrix, by objective."""

@@ -53,6 +53,17 @@ def test_without_a_terminal_it_prints_a_line_a_finished_trial() -> None:
     assert lines[1].endswith("the loss became nan")
 
 
+def test_the_time_to_go_is_that_of_the_trials_of_the_launch() -> None:
+    whole = board()
+    names = list(whole.trials)
+    part = Board(whole.cells, dict.fromkeys(names, State.PLANNED), names[:1])
+    for live in (whole, part):
+        live.update(Event(names[0], "done"))
+        assert live.summary().startswith("1/45 done")
+    assert "to go" in whole.summary()
+    assert "to go" not in part.summary()
+
+
 def test_what_was_done_before_does_not_count_for_the_pace() -> None:
     cells = expand(load("demo"))
     states = {trial.id: State.DONE for cell in cells for trial in cell.trials}
