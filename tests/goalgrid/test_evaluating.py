@@ -231,8 +231,13 @@ def test_a_mistake_is_a_message(options: tuple[str, ...], said: str, trained_pai
         verb("evaluate", *[own if option == "OWN" else option for option in options], runs=trained_pair)
 
 
-def test_a_trial_that_is_not_done_is_refused(pair: Home, verb: Verb) -> None:
+def test_a_trial_that_is_damaged_or_not_done_is_refused(pair: Home, verb: Verb) -> None:
     trial = of_objective(pair, "con_con")
+    settings = pair.trial(trial).settings.read_bytes()
+    pair.trial(trial).settings.write_text("{}")
+    with pytest.raises(UserError, match=rf"the settings .*{trial}/settings.json are missing or damaged"):
+        verb("evaluate", "--trial", trial, runs=pair)
+    pair.trial(trial).settings.write_bytes(settings)
     pair.trial(trial).done.unlink()
     with pytest.raises(UserError, match=rf"trial {trial} is interrupted, not done: .* goalgrid resume demo"):
         verb("evaluate", "--trial", trial, runs=pair)
