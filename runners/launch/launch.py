@@ -124,7 +124,7 @@ class Launch:
                 interrupts.soften()
                 display.phase("starting the first worker")
                 with Watchdog(self.home, 60 * grid.reliability.stall_minutes, driver.kill) as watchdog:
-                    report = _PassedOn(self.home, display, watchdog, mirrors, self.notify)
+                    report = _Audience(self.home, display, watchdog, mirrors, self.notify)
                     _rounds(driver, jobs, report, stop, grid.resources.concurrency)
         finally:
             for mirror in mirrors:
@@ -155,7 +155,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class _PassedOn:
+class _Audience:
     """Passes an event on to all who want it; that another process holds a trial is said once."""
 
     home: Home

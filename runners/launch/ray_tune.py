@@ -172,19 +172,19 @@ class RayTune:
 
     def run(self, jobs: Sequence[Job], report: Listener, *, limit: int | None) -> None:
         scratch = tempfile.mkdtemp(prefix="goalgrid-ray-")
-        ending = _Ending(self.stop, jobs, self.grace)
-        passing = _Passing(jobs, report, ending)
+        stopper = _Stopper(self.stop, jobs, self.grace)
+        reporter = _Reporter(jobs, report, stopper)
         try:
             watched = head_watched(
                 ray.get_runtime_context().gcs_address,
                 self.stop,
                 patience=HEAD_SECONDS[self.address is None],
                 grace=self.grace,
-                live=ending.live,
+                live=stopper.live,
                 warn=self.warn,
             )
             with watched, _inherited_environment() if self.address is None else nullcontext():
-                _tuner(jobs, [passing, *self.callbacks], scratch, limit, ending).fit()
+                _tuner(jobs, [reporter, *self.callbacks], scratch, limit, stopper).fit()
         except Exception as error:
             if not self.stop.asked():
                 raise UserError(
@@ -192,8 +192,8 @@ class RayTune:
                 ) from error
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-        if ending.hopeless:
-            raise UserError(f"Ray failed: {ending.hopeless}. The same command goes on.")
+        if stopper.hopeless:
+            raise UserError(f"Ray failed: {stopper.hopeless}. The same command goes on.")
 
     def kill(self, attempt: Attempt) -> None:
         """Kill the process that makes this attempt, on any node; it writes its traceback if it can."""
@@ -284,7 +284,7 @@ def _inherited_environment() -> Iterator[None]:
 
 
 def _tuner(
-    jobs: Sequence[Job], callbacks: list[tune.Callback], scratch: str, limit: int | None, ending: "_Ending"
+    jobs: Sequence[Job], callbacks: list[tune.Callback], scratch: str, limit: int | None, stopper: "_Stopper"
 ) -> tune.Tuner:
     """A tuner with a trial for each job; jobs of different resources take turns, so that they run side by side."""
     os.environ["TUNE_MAX_PENDING_TRIALS_PG"] = str(max(PENDING, 2 * len({job.request for job in jobs})))
@@ -298,7 +298,7 @@ def _tuner(
         return str(trial.config["job"])
 
     def resources(config: dict[str, Any]) -> tune.PlacementGroupFactory:
-        return _Placed([json.loads(config["resources"])])
+        return _WillingNodes([json.loads(config["resources"])])
 
     return tune.Tuner(
         tune.with_resources(_Process, resources),
@@ -315,15 +315,15 @@ def _tuner(
             storage_path=scratch,
             verbose=0,
             progress_reporter=tune.CLIReporter(),  # says nothing; that of notebooks wipes out what we print
-            stop=ending,
+            stop=stopper,
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
-            failure_config=tune.FailureConfig(max_failures=-1),  # bounded by the tries of trials, and by `_Passing`
+            failure_config=tune.FailureConfig(max_failures=-1),  # bounded by the tries of trials, and by `_Reporter`
             callbacks=callbacks,
         ),
     )
 
 
-class _Placed(tune.PlacementGroupFactory):
+class _WillingNodes(tune.PlacementGroupFactory):
     """Resources of a job on any node but those that refused a job, as they are known when Ray is asked for them."""
 
     def to_placement_group(self) -> Any:
@@ -360,7 +360,7 @@ class _Unpickled:
         return {}
 
 
-class _Ending(_Unpickled, tune.Stopper):
+class _Stopper(_Unpickled, tune.Stopper):
     """Ends a `Tuner` that was asked to end, once no trial is running or the time for checkpoints is over."""
 
     def __init__(self, stop: Stop, jobs: Sequence[Job], grace: float) -> None:
@@ -382,11 +382,11 @@ class _Ending(_Unpickled, tune.Stopper):
         return any(map(worker.live, self.jobs))
 
 
-class _Passing(_Unpickled, tune.Callback):
+class _Reporter(_Unpickled, tune.Callback):
     """Passes the events of all trials to the launch, in the driver's process, and ends attempts of dead processes."""
 
-    def __init__(self, jobs: Sequence[Job], report: Listener, ending: _Ending) -> None:
-        self.ending, self._report = ending, report
+    def __init__(self, jobs: Sequence[Job], report: Listener, stopper: _Stopper) -> None:
+        self.stopper, self._report = stopper, report
         self.deaths = Deaths(report, alive=_is_alive, gone=_is_gone)
         self.jobs = {job.id: job for job in jobs}
         self.refused = set[str]()
@@ -417,7 +417,7 @@ class _Passing(_Unpickled, tune.Callback):
         self._report(Event(trial.config["job"], "warning", message=f"node {name} takes no job: {why}"))
         rest = Capacity(tuple(found["Resources"] for found in nodes if found["NodeID"] not in REFUSING))
         if not any(rest.fits(job.request) for job in self.jobs.values()):
-            self.ending.hopeless = f"no node is left for the jobs; node {name}: {why}"
+            self.stopper.hopeless = f"no node is left for the jobs; node {name}: {why}"
 
     def _bury(self, trial: Any) -> None:
         """Handle the death of a job's process; Ray calls this before it starts the job in another process."""
@@ -426,7 +426,7 @@ class _Passing(_Unpickled, tune.Callback):
             self.refused.discard(job.id)
             return
         error = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
-        self.ending.hopeless = self.deaths.bury(job, error) or self.ending.hopeless
+        self.stopper.hopeless = self.deaths.bury(job, error) or self.stopper.hopeless
 
 
 def _nodes(resources: Collection[str] = ()) -> list[dict[str, Any]]:
