@@ -41,7 +41,7 @@ def draw(study: Study) -> Figure | None:
         axes.set_title(title)
     if len(factors) == 2:
         handles, labels = every[0][2].get_legend_handles_labels()
-        legend_below(figure, handles, labels, most=len(labels), loc="lower right")
+        legend_below(figure, handles, labels, most=len(labels), loc="outside lower right")
     return figure
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BytesIO
 from itertools import cycle
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib import rc_context
@@ -105,19 +105,22 @@ def point_looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     return {name: {"color": colours[pair], "marker": marks[triplet]} for name, (pair, triplet) in split.items()}
 
 
+Corner = Literal["outside lower center", "outside lower right"]
+
+
 def legend_below(
     figure: Figure,
     handles: Iterable[Artist],
     labels: Iterable[str],
     most: int,
     *,
-    loc: str = "lower center",
+    loc: Corner = "outside lower center",
     **look: Any,
 ) -> None:
     """Draw a legend below the axes, in at most so many columns, or as many as the figure is wide enough for."""
     handles, labels = list(handles), list(labels)
     for columns in range(min(len(handles), most), 0, -1):
-        legend = figure.legend(handles, labels, loc=f"outside {loc}", ncols=columns, **look)
+        legend = figure.legend(handles, labels, loc=loc, ncols=columns, **look)
         if legend.get_window_extent().width <= figure.bbox.width or columns == 1:
             return
         legend.remove()
