@@ -10,7 +10,7 @@ from grid.store.home import State
 
 if TYPE_CHECKING:
     from results.figures.of_trial.attention_map import AttentionMap
-    from runners.trial.inspection.attending import Attending
+    from runners.trial.inspection.attending import TrialAttention
 
 EXAMPLES = 3
 """The first test images whose attention a report shows, each with its first caption."""
@@ -70,9 +70,9 @@ def _attends(trial: Trial) -> bool:
     return trained and model.of_sets and model.scorer.kind != "own"  # a scorer of the user's gives scores alone
 
 
-def _loaded(overview: Overview, trial: Trial) -> "Attending":
+def _loaded(overview: Overview, trial: Trial) -> "TrialAttention":
     from runners.launch.jobs import machine_for
-    from runners.trial.inspection.attending import Attending
+    from runners.trial.inspection.attending import TrialAttention
 
     make_known(overview.grid)
-    return Attending(overview.folder(trial), machine_for(overview.grid, overview.home, gpu=False))
+    return TrialAttention(overview.folder(trial), machine_for(overview.grid, overview.home, gpu=False))

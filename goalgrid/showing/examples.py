@@ -32,10 +32,10 @@ def retrieved(overview: Overview, trial_id: str) -> "RetrievalExamples":
     if (state := overview.states[trial_id]) is not State.DONE:
         raise UserError(f"{trial_id} is {state.value}, and examples are drawn of a trial that is done. {which}")
     from runners.launch.jobs import machine_for
-    from runners.trial.inspection.retrieving import Retrieving
+    from runners.trial.inspection.retrieving import TrialRetrieval
 
     make_known(overview.grid)
-    found = Retrieving(overview.folder(known[trial_id]), machine_for(overview.grid, overview.home, gpu=False))
+    found = TrialRetrieval(overview.folder(known[trial_id]), machine_for(overview.grid, overview.home, gpu=False))
     if not (chosen := queries(overview, trial_id)):
         raise UserError(
             f"{trial_id} has no query to show: its record cannot be read, or every seed finds no query first and "

@@ -68,7 +68,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedClaim:
     """A claim, held against the values of one source."""
 
     paper: str
@@ -137,23 +137,23 @@ def measured(claim: Claim, cells: Sequence[Cell], scores: Scores) -> list[Entry]
     return entries
 
 
-def judge(paper: str, claim: Claim, entries: Sequence[Entry]) -> Judged:
+def judge(paper: str, claim: Claim, entries: Sequence[Entry]) -> JudgedClaim:
     """The claim, held against these values."""
     sizes = {entry.sample.n for entry in entries}
     n = sizes.pop() if len(sizes) == 1 else None
     if claim.kind == "same order":
-        return Judged(paper, claim, agreements=tuple(_agreements(entries)), n=n)
+        return JudgedClaim(paper, claim, agreements=tuple(_agreements(entries)), n=n)
     found = list(_comparisons(claim, entries))
     adjusted = holm([each.p for each in found]).tolist()
-    return Judged(paper, claim, tuple(replace(each, holm=p) for each, p in zip(found, adjusted, strict=True)), n=n)
+    return JudgedClaim(paper, claim, tuple(replace(each, holm=p) for each, p in zip(found, adjusted, strict=True)), n=n)
 
 
-def judged_by_print(names: Iterable[str]) -> list[Judged]:
+def judged_by_print(names: Iterable[str]) -> list[JudgedClaim]:
     """All claims of these papers, held against their own tables."""
     return [judge(own.paper, claim, printed(claim)) for own in map(reference.claims, names) for claim in own.claims]
 
 
-def judged_by_trials(names: Iterable[str], cells: Sequence[Cell], scores: Scores) -> list[Judged]:
+def judged_by_trials(names: Iterable[str], cells: Sequence[Cell], scores: Scores) -> list[JudgedClaim]:
     """All claims of these papers, held against finished trials."""
     papers = [reference.claims(name) for name in names]
     return [judge(own.paper, claim, measured(claim, cells, scores)) for own in papers for claim in own.claims]

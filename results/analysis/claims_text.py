@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from results.analysis.claims import ABSENT, FAILS, HOLDS, Comparison, Judged
+from results.analysis.claims import ABSENT, FAILS, HOLDS, Comparison, JudgedClaim
 from results.analysis.documents import Document, DocumentSection, Sheet, interval_text, p_text
 from results.analysis.effects_text import finite
 from results.records.rounding import written
@@ -14,7 +14,7 @@ MOST = 3
 """Contradicting comparisons that a line names."""
 
 
-def document(sources: Sequence[tuple[str, Sequence[Judged]]], *, comparisons: bool = False) -> Document:
+def document(sources: Sequence[tuple[str, Sequence[JudgedClaim]]], *, comparisons: bool = False) -> Document:
     """A section for every claim, with a line for each source: `printed`, or the name of a grid.
 
     Args:
@@ -31,7 +31,7 @@ def document(sources: Sequence[tuple[str, Sequence[Judged]]], *, comparisons: bo
     return Document(tuple(sections), FOOTER)
 
 
-def line(source: str, judged: Judged) -> str:
+def line(source: str, judged: JudgedClaim) -> str:
     """The verdict by tests, and by the means alone."""
     if judged.verdict == ABSENT:
         return f"{source}: {ABSENT}."
@@ -53,7 +53,7 @@ def line(source: str, judged: Judged) -> str:
     return f"{source}: {judged.verdict}; {tests}. In the means it {judged.in_means}: {right} of {many}{contradicted}."
 
 
-def for_programs(sources: Sequence[tuple[str, Sequence[Judged]]]) -> list[dict[str, Any]]:
+def for_programs(sources: Sequence[tuple[str, Sequence[JudgedClaim]]]) -> list[dict[str, Any]]:
     """The verdicts for JSON, unrounded."""
     every = [(source, own) for source, judged in sources for own in judged]
     told = [{"source": source, "verdict": own.verdict, "in_means": own.in_means} for source, own in every]
@@ -71,7 +71,7 @@ def _minus(comparison: Comparison) -> str:
     return f"{comparison.better} minus {comparison.than}"
 
 
-def _counted(judged: Judged) -> str:
+def _counted(judged: JudgedClaim) -> str:
     reversed_ = judged.verdicts.count(FAILS)
     return f"{judged.verdicts.count(HOLDS)} hold and {reversed_ or 'none'} {'are' if reversed_ > 1 else 'is'} reversed"
 
@@ -84,7 +84,7 @@ def _pair(blocks: tuple[str, str]) -> str:
     return " and ".join(blocks)
 
 
-def _sheets(source: str, judged: Judged) -> Iterator[Sheet]:
+def _sheets(source: str, judged: JudgedClaim) -> Iterator[Sheet]:
     if judged.comparisons:
         head = ("better minus worse", "block", "metric", "difference", "p", "Holm", "")
         rows = tuple(

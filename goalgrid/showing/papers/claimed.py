@@ -12,12 +12,12 @@ from grid.store.home import Home
 from results.reference.reading import PAPERS
 
 if TYPE_CHECKING:
-    from results.analysis.claims import Judged
+    from results.analysis.claims import JudgedClaim
 
 
 def sources(
     paper: str | None, grid: str | None, home: Home, overrides: Sequence[str] = ()
-) -> "list[tuple[str, list[Judged]]]":
+) -> "list[tuple[str, list[JudgedClaim]]]":
     """Which claims hold in the papers' own tables, and which hold in the finished trials of a grid.
 
     Args:

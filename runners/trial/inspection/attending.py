@@ -17,7 +17,7 @@ from runners.training.precision import precision
 from runners.trial.loaded_model import LoadedModel
 
 
-class Attending:
+class TrialAttention:
     """The model of a finished trial with the images of its test split.
 
     Raises:

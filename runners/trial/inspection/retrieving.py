@@ -12,7 +12,7 @@ from runners.training.machine import Machine
 from runners.trial.loaded_model import LoadedModel
 
 
-class Retrieving:
+class TrialRetrieval:
     """The model of a finished trial with its test split, embedded.
 
     Raises:

@@ -115,11 +115,11 @@ def test_what_cannot_be_drawn_is_one_message(runs: Path, goalgrid: Goalgrid) -> 
 def test_first_answers_hold_the_right_one_where_the_recorded_rank_says_so(runs: Path, recipe: str) -> None:
     from results.records import record
     from runners.launch.jobs import machine_for
-    from runners.trial.inspection.retrieving import Retrieving
+    from runners.trial.inspection.retrieving import TrialRetrieval
 
     overview = Overview.of(recall("looking", Home(runs)), Home(runs))
     trial = next(trial for trial in overview.trials if trial.id == trial_of(runs, recipe))
-    found = Retrieving(overview.folder(trial), machine_for(overview.grid, overview.home, gpu=False))
+    found = TrialRetrieval(overview.folder(trial), machine_for(overview.grid, overview.home, gpu=False))
     (row,) = record.collect([overview.folder(trial).record]).to_pylist()
     for image, rank in enumerate(row["test_i2t_ranks"]):
         hits = [row["test_image_of_text"][text] == image for text in found.first("i2t", image)]

@@ -11,7 +11,7 @@ from scipy import stats
 from goalgrid.showing.papers import claimed
 from grid.store.home import Home
 from results.analysis import claims_text
-from results.analysis.claims import ABSENT, FAILS, HOLDS, UNTOLD, Entry, Judged, judge, judged_by_print, printed
+from results.analysis.claims import ABSENT, FAILS, HOLDS, UNTOLD, Entry, JudgedClaim, judge, judged_by_print, printed
 from results.analysis.documents import as_markdown
 from results.reference.claims import Claim, claims
 from results.reference.reading import PAPERS
@@ -27,7 +27,7 @@ RNG = np.random.default_rng(5)
 
 
 @pytest.fixture(scope="module")
-def by_print() -> list[Judged]:
+def by_print() -> list[JudgedClaim]:
     return judged_by_print(PAPERS)
 
 
@@ -67,7 +67,7 @@ def test_a_claim_holds_where_it_is_right_and_fails_on_a_counter_example(name: st
     assert judge("", claim, []).verdict == ABSENT
 
 
-def test_printed_means_are_compared_by_welchs_test_and_holm(by_print: list[Judged]) -> None:
+def test_printed_means_are_compared_by_welchs_test_and_holm(by_print: list[JudgedClaim]) -> None:
     found = next(each for each in by_print if each.claim.name == "pair weights")
     own = [each for each in found.comparisons if (each.better, each.metric) == ("vsepp-r152:sig-ms_con", "i2t_r1")]
     expected = stats.ttest_ind_from_stats(35.6, 0.1, 3, 33.9, 0.9, 3, equal_var=False).pvalue
@@ -111,7 +111,7 @@ def test_tau_is_kendalls_and_its_interval_is_over_seeds() -> None:
     assert agreement(("a", "b"), "rsum", turned).verdict == "fails"
 
 
-def test_the_page_is_what_the_tables_say(by_print: list[Judged]) -> None:
+def test_the_page_is_what_the_tables_say(by_print: list[JudgedClaim]) -> None:
     now = claimed.PAGE + "\n" + as_markdown(claims_text.document([("printed", by_print)]))
     assert (ROOT / "docs" / "claims.md").read_text(encoding="utf-8") == now, f"docs/claims.md is old; write it: {WRITE}"
     assert all(each.comparisons or each.agreements for each in by_print)
