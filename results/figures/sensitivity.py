@@ -4,7 +4,6 @@ As Unified Fig. 5 and SelHN Fig. 6 draw it: an objective without the parameter i
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from grid.expansion import Cell
-from results.analysis.factors import GridPart
-from results.figures.study import FigureKind, Study
+from results.figures.study import FigureKind, Study, grouped
 from results.figures.style import blank, legend_below, line_styles
 from results.layouts.captions import METRIC_NAMES, block_title
 
@@ -23,15 +21,7 @@ Line = dict[float, Cell]
 
 def together(studies: Sequence[Study]) -> list[Study]:
     """A study for every data set and recipe, with all swept values."""
-    blocks: dict[tuple[str, str], dict[str, Cell]] = {}
-    for study in studies:
-        for cell in study.part.cells.values():
-            block = blocks.setdefault((cell.dataset, cell.recipe), {})
-            block[", ".join([cell.objective, *(f"{axis} = {value}" for axis, value in cell.swept)])] = cell
-    return [
-        replace(studies[0], part=GridPart(block_title((*block, ())), cells, {name: (name,) for name in cells}))
-        for block, cells in blocks.items()
-    ]
+    return grouped(studies, lambda cell: block_title((cell.dataset, cell.recipe, ())), lambda cell: cell.objective)
 
 
 def draw(study: Study) -> Figure | None:

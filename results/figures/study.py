@@ -84,14 +84,19 @@ class FigureKind:
 
 def by_dataset(studies: Sequence[Study]) -> list[Study]:
     """A study for every data set, with the cells of all recipes, named by recipe, objective and swept values."""
-    datasets: dict[str, dict[str, Cell]] = {}
+    return grouped(studies, lambda cell: cell.dataset, lambda cell: f"{cell.recipe} {cell.objective}")
+
+
+def grouped(studies: Sequence[Study], title: Callable[[Cell], str], name: Callable[[Cell], str]) -> list[Study]:
+    """A study for every title, with the cells that have it, named by their swept values, too."""
+    groups: dict[str, dict[str, Cell]] = {}
     for study in studies:
         for cell in study.part.cells.values():
-            words = [f"{cell.recipe} {cell.objective}", *(f"{axis} = {value}" for axis, value in cell.swept)]
-            datasets.setdefault(cell.dataset, {})[", ".join(words)] = cell
+            words = [name(cell), *(f"{axis} = {value}" for axis, value in cell.swept)]
+            groups.setdefault(title(cell), {})[", ".join(words)] = cell
     return [
-        replace(studies[0], part=GridPart(dataset, cells, {name: (name,) for name in cells}))
-        for dataset, cells in datasets.items()
+        replace(studies[0], part=GridPart(shown, cells, {known: (known,) for known in cells}))
+        for shown, cells in groups.items()
     ]
 
 
