@@ -1,5 +1,6 @@
 """What a grid takes of a GPU that need not be here: memory and hours of each recipe, measured, else estimated."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from statistics import mean
@@ -247,19 +248,17 @@ class _OnCard:
     def _averaged(self, trials: Sequence[Trial]) -> Taken:
         """What ensembles take: all members are held, and each of them is evaluated."""
         by_id = {trial.id: trial for trial in self.overview.trials}
-        members = [by_id[parent] for parent in trials[0].parents]
+        members, rates = [by_id[parent] for parent in trials[0].parents], self.card.bandwidth > 0
         read = [self._shapes(member.shared) for member in members]
         found = [self._footprint(member, shapes, epochs=0) for member, (shapes, _) in zip(members, read, strict=True)]
-        once = Span(0, 0)
-        for member, footprint in zip(members, found, strict=True):
-            once = sum(self._evaluations(member, footprint), once) if self.card.bandwidth else once
+        once = [span for pair in zip(members, found, strict=True) for span in self._evaluations(*pair)] if rates else []
         return Taken(
             Need(self.card.name, self.card.bytes, CONTEXT, sum(footprint.reserved for footprint in found)),
             "estimated",
             "estimated",
             {},
             len(trials),
-            once * len(trials) if self.card.bandwidth else None,
+            sum(once, Span(0, 0)) * len(trials) if rates else None,
             assumed={name: [what for _, part in read for what in part[name]] for name in read[0][1]},
         )
 
@@ -303,17 +302,17 @@ class _OnCard:
 
     def _seconds(self, trials: Sequence[Trial], footprint: "Footprint") -> Span:
         """Steps, a validation after every epoch, and a test of every trial; a trial without epochs has one of each."""
-        train, tf32 = trials[0].shared.train, trials[0].shared.train.tf32
-        left, steps = [self._left(trial) for trial in trials], epoch_steps(self.overview, trials[0].shared) or 0
-
-        def first(epochs: int) -> int:
-            """Steps that are left of the first epochs of all trials."""
-            return sum(max(0, own - steps * (train.epochs - epochs)) for own in left)
-
-        frozen = first(train.frozen_epochs)
-        warming = max(0, first(train.warmup_epochs) - frozen)
-        made = {"step": sum(left) - warming - frozen, "warming": warming, "frozen": frozen}
+        made = Counter[str]()
+        for trial in trials:
+            train, left = trial.shared.train, self._left(trial)
+            steps = epoch_steps(self.overview, trial.shared) or 0
+            frozen, first = (
+                max(0, left - steps * (train.epochs - epochs))
+                for epochs in (train.frozen_epochs, max(train.frozen_epochs, train.warmup_epochs))
+            )
+            made.update(frozen=frozen, warming=first - frozen, step=left - first)
         works = [getattr(footprint, kind) * count for kind, count in made.items() if count]
+        tf32 = trials[0].shared.train.tf32
         total = sum((Span(*self.card.seconds(work, tf32=tf32)) for work in works), Span(0, 0))
         validation, tested = self._evaluations(trials[0], footprint)
         return total + validation * sum(trial.epochs or 1 for trial in trials) + tested * len(trials)

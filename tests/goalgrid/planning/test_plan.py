@@ -10,8 +10,9 @@ import pytest
 from goalgrid.planning import gpu_costs
 from goalgrid.planning.costs import RUNNING, Span, cost_of
 from goalgrid.planning.decisions import Choice, TrialDecision, decide, to_replace, to_train
-from goalgrid.planning.device_costs import device_cost
+from goalgrid.planning.device_costs import _OnCard, device_cost
 from goalgrid.planning.overview import Overview
+from goalgrid.planning.work import epoch_steps
 from grid.errors import UserError
 from grid.gridfile import Grid, load
 from grid.store import gpu_needs, speed_probes
@@ -20,6 +21,8 @@ from grid.store.gpu_needs import Need
 from grid.store.home import Home, State, TrialFolder
 from results.records import record
 from runners.gpu.cards import card
+from runners.gpu.estimate import Footprint
+from runners.gpu.trace import Work
 from runners.trial.move_aside import replace
 
 from ...states import attempt, fail, interrupt
@@ -348,6 +351,23 @@ class TestDevice:
         assert ensemble.need.alone < sum(member.need.alone for member in members)
         trained = [member.seconds.least for member in members if member.seconds]
         assert 0.001 * sum(trained) < ensemble.seconds.least < 0.5 * sum(trained)
+
+    def test_frozen_and_warm_up_epochs_count_as_such(self, tmp_path: Path) -> None:
+        words = [
+            "sweep.train.epochs=[5, 8]",
+            "train.frozen_epochs=2",
+            "train.warmup_epochs=3",
+            "model.image.frozen=false",
+        ]
+        overview = Overview.of(
+            load("demo", ['recipes=["frozen-bow"]', "objectives=con_con", "seeds=[0]", *words]), Home(tmp_path)
+        )
+        nothing, unit = Work(), Work({"float32": [(1e12, 0.0)]})
+        footprint = Footprint(0, 0, unit, unit * 10, unit * 100, nothing, nothing, nothing, None)
+        gpu, steps = card("h100"), epoch_steps(overview, overview.trials[0].shared)
+        found = _OnCard(overview, gpu, frozenset(), {})._seconds(overview.trials, footprint)
+        assert steps is not None
+        assert found.least / gpu.seconds(unit)[0] == pytest.approx(steps * (2 + 5 + 2 * (10 + 2 * 100)))
 
     def test_what_was_measured_counts_before_what_is_estimated(self, tmp_path: Path) -> None:
         home, found = Home(tmp_path), load("flickr8k", [word for word in self.SMALL if word != "--set"])
