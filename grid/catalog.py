@@ -362,6 +362,24 @@ def protocols(name: str) -> list[str]:
     return described(name).protocols
 
 
+_PROBLEMS = {
+    "missing": "it is missing",
+    **dict.fromkeys(["int_type", "int_parsing", "int_parsing_size", "int_from_float"], "it should be a whole number"),
+    **dict.fromkeys(["float_type", "float_parsing"], "it should be a number"),
+    **dict.fromkeys(["bool_type", "bool_parsing"], "it should be true or false"),
+    **dict.fromkeys(["dict_type", "model_type"], "it should be a table"),
+    "string_type": "it should be a text",
+    "list_type": "it should be a list",
+    "literal_error": "it should be {expected}",
+    "too_short": "it needs {min_length} or more entries",
+    "greater_than": "it should be above {gt:g}",
+    "greater_than_equal": "it should be at least {ge:g}",
+    "less_than": "it should be below {lt:g}",
+    "less_than_equal": "it should be at most {le:g}",
+}
+"""What is wrong, by the name that pydantic gives to a problem; of other problems, pydantic's own words count."""
+
+
 def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") -> list[str]:
     """Every problem that pydantic found, a line each: where, what, and the wrong value; of a wrong key, the nearest."""
     lines = []
@@ -373,8 +391,15 @@ def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") ->
             within = f"{prefix}{'.'.join(path)}".rstrip(".")
             lines.append(unknown("key", last, fields, where=f"in {within}" if within else ""))
             continue
+        if problem["type"] == "union_tag_invalid":  # which of several models: of encoders, of scorers
+            what, tag, known = (problem["ctx"][key] for key in ("discriminator", "tag", "expected_tags"))
+            names = [name.strip("'") for name in known.split(", ")]
+            lines.append(unknown(what.strip("'"), tag, names, where=f"in {prefix}{place}"))
+            continue
         value = "" if problem["type"] == "missing" else f" (got {shorten(repr(problem['input']))})"
-        lines.append(f"{prefix}{place}{': ' if place else ''}{problem['msg'].removeprefix('Value error, ')}{value}")
+        said = problem["msg"].removeprefix("Value error, ")
+        said = _PROBLEMS.get(problem["type"], "{said}").format(said=said, **problem.get("ctx", {}))
+        lines.append(f"{prefix}{place}{': ' if place else ''}{said}{value}")
     return lines
 
 

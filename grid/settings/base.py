@@ -40,7 +40,7 @@ def told_once(allowed: str) -> WrapValidator:
         try:
             return handler(value)
         except ValidationError:
-            raise ValueError(f"Input should be {allowed}") from None
+            raise ValueError(f"it should be {allowed}") from None
 
     return WrapValidator(check)
 

@@ -20,7 +20,7 @@ WRONG = [
     (("run", "none.toml"), "grid 'none.toml': no file none.toml"),
     (("run", "demo", "--set", "train.epoch=1"), "Did you mean 'train.epochs'?"),
     (("run", "demo", "--set", "train.epochs"), "is not KEY=VALUE"),
-    (("run", "demo", "--set", "train.batch_size=1"), "train.batch_size: Input should be greater than or equal to 2"),
+    (("run", "demo", "--set", "train.batch_size=1"), "train.batch_size: it should be at least 2"),
     (("run", "demo", "--only", "seeed=0"), "unknown axis 'seeed'"),
     (("run", "demo", "--set", "resources.cpu=999"), "a job asks for 999 CPU"),
     (("run", "flickr8k"), "no root for data set 'flickr8k'"),

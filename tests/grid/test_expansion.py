@@ -91,7 +91,7 @@ def test_a_value_that_stands_there_anyway_may_be_set() -> None:
 
 
 def test_a_share_of_noise_is_refused_from_1_on() -> None:
-    with pytest.raises(UserError, match=r"dataset\.noise.*less than 1.*1\.0"):
+    with pytest.raises(UserError, match=r"dataset\.noise: it should be below 1.*1\.0"):
         expand(load("flickr8k", ["dataset.noise=1.0"]))
     plain, noisy = (expand(load("flickr8k", [f"dataset.noise={share}"])) for share in (0.0, 0.4))
     assert [trial.id for trial in trials_of(plain)] == [trial.id for trial in trials_of(expand(load("flickr8k")))]

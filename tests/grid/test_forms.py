@@ -74,7 +74,7 @@ WRONG = {
     ),
     "an unknown name": (('"base.toml"', '"dmeo"'), r"extends 'dmeo': unknown grid 'dmeo'. Did you mean 'demo'\?"),
     "itself": (('"base.toml"', '"rates.toml"'), r"extends itself: rates.toml -> rates.toml\."),
-    "no name": (('name = "rates"', ""), "name: Field required"),
+    "no name": (('name = "rates"', ""), "name: it is missing"),
     "no text": (('"base.toml" ', "3 "), "extends = 3 should be the path of a grid file, or a shipped grid's name"),
     "an unknown axis": (
         ('{ objective = "lin', '{ objectve = "lin'),

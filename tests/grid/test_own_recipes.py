@@ -99,7 +99,7 @@ WRONG = {
     ),
     "a wrong value": (
         'recipes = "x"\n[recipe.x]\nextends = "cnn-bow"\ntrain.epochs = -3\n',
-        r"recipe \[recipe.x\]: train.epochs: Input should be greater than or equal to 0 \(got -3\)",
+        r"recipe \[recipe.x\]: train.epochs: it should be at least 0 \(got -3\)",
     ),
     "an unknown base": (
         'recipes = "x"\n[recipe.x]\nextends = "cnn-bwo"\n',
@@ -113,7 +113,7 @@ WRONG = {
         'recipes = ["./short.toml"]\n[recipe.short]\nextends = "cnn-bow"\n',
         "short.toml has the name 'short', too, and other content: train.epochs 10 and 3. Give yours another name",
     ),
-    "no recipe": ("recipes = 'x'\n[recipe]\nx = 3\n", "recipe.x: Input should be a valid dictionary"),
+    "no recipe": ("recipes = 'x'\n[recipe]\nx = 3\n", "recipe.x: it should be a table"),
 }
 
 

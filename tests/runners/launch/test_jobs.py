@@ -61,7 +61,7 @@ def test_replicas_share_no_gpu_and_leave_none_idle(gpu: float) -> None:
 
 @pytest.mark.parametrize("setting", ["cpu=0", "gpu=-1", "concurrency=0", "workers=0", "replicas=0"])
 def test_less_than_nothing_is_an_error(setting: str) -> None:
-    with pytest.raises(UserError, match=rf"resources\.{setting.split('=')[0]}.*: Input should be greater"):
+    with pytest.raises(UserError, match=rf"resources\.{setting.split('=')[0]}.*: it should be a"):
         load("demo", [f"resources.{setting}"])
 
 
