@@ -330,6 +330,8 @@ def check(content: Mapping[str, Any], *, where: str) -> Grid:
 def _budgeted(content: dict[str, Any]) -> list[str]:
     """Write all seeds that a budget allows in place of "until resolved"; what is wrong with seeds and budget."""
     if content.get("seeds") != [UNTIL_RESOLVED]:
+        if any(isinstance(seed, str) for seed in _given(content, "seeds", list)):
+            return [f'seeds: the only text that stands there is "{UNTIL_RESOLVED}"']
         wrong = "seeds" in content and "budget" in content
         return [f'[budget] goes with seeds = "{UNTIL_RESOLVED}", not with a list of seeds'] if wrong else []
     content.setdefault("budget", {})

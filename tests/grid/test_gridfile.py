@@ -72,6 +72,7 @@ def test_a_wrong_type_of_an_objective_parameter_is_an_error() -> None:
     [
         ("train.lr=-1", "train.lr: it should be above 0"),
         ("train.batch_size=1", "train.batch_size: it should be at least 2"),
+        ('seeds="until resolvd"', 'seeds: the only text that stands there is "until resolved"'),
         (
             "model.image.encoder=linaer",
             "unknown encoder 'linaer' in recipe 'frozen-bow': model.image. Did you mean 'linear'?",
