@@ -266,6 +266,8 @@ def figures(
             "--trial, --image and --caption belong to attention: goalgrid figures GRID attention --trial ID; "
             "--trial also belongs to examples."
         )
+    if (quantity and not {"training", "steps"} & {*kinds}) or (reference and "training" not in kinds):
+        raise UserError("--quantity and --reference belong to training: goalgrid figures GRID training --quantity NAME")
     if of_trial:
         overview = Overview.of(recall(grid, home, set_), home)
         for name, picture in _figures_of_trial(overview, of_trial, trial, image, caption):
@@ -273,8 +275,6 @@ def figures(
         kinds = [kind for kind in kinds if kind not in of_trial]
         if not kinds:
             return
-    if (quantity and not {"training", "steps"} & {*kinds}) or (reference and "training" not in kinds):
-        raise UserError("--quantity and --reference belong to training: goalgrid figures GRID training --quantity NAME")
     with _incomplete_without_trials():
         cells, scores = measured(recall(grid, home, set_), home, anew=start(grid, home, set_))
     studies = draw.Study.read(cells, scores, home)

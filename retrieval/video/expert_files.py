@@ -106,7 +106,10 @@ def _array(path: Path, problems: list[Problem]) -> np.ndarray | None:
     except (OSError, ValueError, EOFError) as error:
         problems.append(torn(path, error))
         return None
-    return array if isinstance(array, np.ndarray) else None
+    if not isinstance(array, np.ndarray):
+        problems.append(Problem(str(path), "holds several arrays, as an .npz file, not one", CONVERT))
+        return None
+    return array
 
 
 def _spans(path: Path, problems: list[Problem]) -> dict[str, tuple[int, int]]:

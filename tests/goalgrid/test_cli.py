@@ -229,5 +229,6 @@ def test_figures_are_drawn_by_name(trained: Home, tmp_path: Path, goalgrid: Goal
     assert "Did you mean 'val_s_pos'?" in wrong.stderr
     nothing = goalgrid("figures", "demo", "paper", runs=trained.path)
     assert (nothing.returncode, "nothing to draw for paper" in nothing.stderr) == (0, True)
-    wrong = goalgrid("figures", "demo", "matrix", "--reference", "2ad-figureA1", runs=trained.path)
-    assert "belong to training" in wrong.stderr
+    for words in (("matrix", "--reference", "2ad-figureA1"), ("attention", "--trial", "any", "--quantity", "loss")):
+        wrong = goalgrid("figures", "demo", *words, runs=trained.path)
+        assert "belong to training" in wrong.stderr

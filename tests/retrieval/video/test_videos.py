@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -123,6 +124,14 @@ def test_an_expert_that_a_recipe_does_not_read_so_is_one_message(
 ) -> None:
     with pytest.raises(DataError, match=said):
         load("mine", root, None, reads=tuple(reads))
+
+
+def test_several_arrays_in_a_file_of_one_are_one_message(root: Path, tmp_path: Path) -> None:
+    copytree(root, tmp_path, dirs_exist_ok=True)
+    with (tmp_path / "experts" / "face" / "features.npy").open("wb") as file:
+        np.savez(file, one=np.zeros(2), two=np.ones(2))
+    with pytest.raises(DataError, match=r"features.npy: holds several arrays, as an .npz file, not one"):
+        load("mine", tmp_path, None, reads=READS)
 
 
 def test_a_video_without_a_caption_is_one_message(root: Path, tmp_path: Path) -> None:
