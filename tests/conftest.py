@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -26,6 +27,11 @@ torch.set_num_threads(1)
 os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112
 settings.register_profile("goalgrid", deadline=None, max_examples=25)  # no test asserts how long something takes
 settings.load_profile("goalgrid")
+
+os.environ.setdefault("MPLCONFIGDIR", str(Path.home() / ".cache" / "matplotlib"))  # where its list of fonts is
+if "PYTEST_XDIST_WORKER" not in os.environ:  # else the first process set it
+    CACHE = TemporaryDirectory(prefix="goalgrid-cache-")
+    os.environ["XDG_CACHE_HOME"] = CACHE.name
 
 ROOT = Path(__file__).parent.parent
 FLICKR8K = Path(os.environ.get("GOALGRID_FLICKR8K", ROOT.parent / "shared" / "flickr8k"))

@@ -9,12 +9,14 @@ from pydantic import BaseModel
 
 from grid import catalog, uses
 from grid.expansion import Shared
+from grid.identity import digest
 from grid.objectives import CATALOGUE, reads_offline
 from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.protocols import PROTOCOLS
 from grid.settings import TrialSettings
 from grid.settings.model import ModelSettings
 from results.records import provenance
+from results.records.known_fingerprints import known_or_found
 from results.records.sources import Sources
 
 ROOTS = (
@@ -40,7 +42,8 @@ def code_fingerprint(settings: Shared | TrialSettings, members: Sequence[ModelSe
         members: the models of an ensemble's members, which `Shared` holds itself.
     """
     packages = sorted({own.source for name in _chosen(settings, members) if (own := uses.package_of(name))})
-    return _fingerprint(sources(), *begun_by(settings, members), " ".join(packages))
+    present = tuple((use.module, use.source) for use in uses.present())
+    return _fingerprint(present, *begun_by(settings, members), " ".join(packages))
 
 
 def begun_by(
@@ -90,9 +93,16 @@ def names() -> frozenset[str]:
 
 
 @cache
-def _fingerprint(sources: Sources, roots: frozenset[str], named: frozenset[str], packages: str) -> str:
-    """Of the code that is followed and, of installed packages that are not ours, of all their sources."""
-    found = sources.fingerprint(roots, named)
+def _fingerprint(
+    present: tuple[tuple[str, str], ...], roots: frozenset[str], named: frozenset[str], packages: str
+) -> str:
+    """Of the code that is followed and, of installed packages that are not ours, of all their sources.
+
+    Args:
+        present: what the present grid uses of the user's own, with its source.
+    """
+    everything = digest([provenance.program_fingerprint(), present, sorted(PROTOCOLS)])
+    found = known_or_found(everything, [sorted(roots), sorted(named)], lambda: sources().fingerprint(roots, named))
     return provenance.versioned(sha256(f"{found} {packages}".encode()).hexdigest() if packages else found)
 
 

@@ -1,5 +1,6 @@
 """The code of a trial: what it holds of the real sources, told by editing copies of them and by watching a training."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -18,8 +19,9 @@ from grid.gridfile import load
 from grid.settings import TrialSettings
 from grid.store.home import TrialFolder
 from grid.uses import ROOMS
-from results.records import provenance
+from results.records import known_fingerprints, provenance
 from results.records.sources import Sources, texts_of
+from runners.training import fingerprint as fingerprints
 from runners.training.fingerprint import begun_by, code_fingerprint, names, sources
 from runners.training.inputs import prepare
 from runners.training.machine import Machine
@@ -212,6 +214,22 @@ def test_seeds_share_their_code_and_objectives_do_not() -> None:
     first, second = (settings_of(f"seeds=[{seed}]") for seed in (0, 1))
     assert code_fingerprint(first) == code_fingerprint(second)
     assert code_fingerprint(first) != code_fingerprint(settings_of('objectives=["lin_con"]'))
+
+
+def test_what_another_process_found_is_not_looked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_of()
+    first = code_fingerprint(settings)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    told = list[str]()
+    for change in (str, str.upper):
+        fingerprints._fingerprint.cache_clear()
+        told.append(code_fingerprint(settings))
+        (file,) = known_fingerprints.folder().iterdir()
+        file.write_text(json.dumps({key: change(value) for key, value in json.loads(file.read_text()).items()}))
+    assert told == [first, first]
+    fingerprints._fingerprint.cache_clear()
+    assert code_fingerprint(settings) == provenance.versioned(first.removeprefix(provenance.CODE_VERSION).upper())
+    fingerprints._fingerprint.cache_clear()
 
 
 def test_telling_it_imports_none_of_what_it_reads() -> None:
