@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from goalgrid.housekeeping.prune import MERGED
 from goalgrid.planning.data_at_hand import DataAtHand, now
-from goalgrid.planning.overview import many
 from grid.errors import UserError, unknown
+from grid.errors.wording import counted
 from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import Grid, make_known
 from grid.identity import trial_id
@@ -138,9 +138,9 @@ def lines(grid: Grid, found: Sequence[Merged], other: Home, home: Home, *, took:
             reasons.setdefault(f"{merged.outcome}: {merged.why}", []).append(merged.trial)
     named = {*home.grid(grid.name).ids(), *home.grid(grid.name).imported_ids()}
     unnamed = {m.trial for m in found if m.outcome == "taken"} - named
-    add = f"{many(len(unnamed), 'trial')} taken that grid {grid.name!r} here does not name; run it with their axes"
+    add = f"{counted(len(unnamed), 'trial')} taken that grid {grid.name!r} here does not name; run it with their axes"
     return [
-        f"{grid.name}: {many(len(found), 'trial')} done in {other.path}{f': {told}' if told else ''}",
+        f"{grid.name}: {counted(len(found), 'trial')} done in {other.path}{f': {told}' if told else ''}",
         *(f"  {reason} ({len(ids)}: {', '.join(ids)})" for reason, ids in reasons.items()),
         *([f"  {add}"] if took and unnamed else []),
     ]

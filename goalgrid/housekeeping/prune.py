@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from goalgrid.planning.overview import many
 from goalgrid.terminal.options import runs_option
 from grid.errors import UserError
+from grid.errors.wording import counted
 from grid.store.files import bytes_below, readable_text
 from grid.store.home import Home, State, TrialFolder
 
@@ -84,11 +84,11 @@ class Rubbish:
             f"{item.what:12}  {path:{width}}  {size(item.bytes):>9}  {item.detail}".rstrip()
             for path, item in zip(shown, self.items, strict=True)
         ]
-        total = [f"{many(len(self.items), 'thing')}, {size(self.bytes)}"] if self.items else ["nothing to remove"]
+        total = [f"{counted(len(self.items), 'thing')}, {size(self.bytes)}"] if self.items else ["nothing to remove"]
         left = [f"left: {path.relative_to(home.path)}: {why}" for path, why in self.left.items()]
         ask = f"goalgrid prune --done{runs_option(home)}"
         finished = [
-            f"left: {many(self.finished, 'finished trial')} that no grid names; {ask} takes finished trials, too"
+            f"left: {counted(self.finished, 'finished trial')} that no grid names; {ask} takes finished trials, too"
         ]
         return [*told, *total, *left, *(finished if self.finished else [])]
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from goalgrid.planning import gpu_costs
 from goalgrid.planning.gpu_costs import Key, alike
-from goalgrid.planning.overview import Overview, many
+from goalgrid.planning.overview import Overview
 from goalgrid.planning.work import epoch_steps, reached
+from grid.errors.wording import counted
 from grid.expansion import Trial, chains
 from grid.resources import Resources
 from grid.store import gpu_needs, speed_probes
@@ -181,7 +182,7 @@ def _from_records(overview: Overview, key: Key) -> Basis | None:
         Span.of(folder.best_checkpoint.stat().st_size for folder in folders if folder.best_checkpoint.exists()),
         Span.of(bytes_below(folder.path) for folder in folders),
         any(environment.get("device_type") == "cuda" for environment in environments),
-        many(len(rows), "finished trial"),
+        counted(len(rows), "finished trial"),
         environments[-1].get("device", ""),
     )
 
@@ -198,7 +199,7 @@ def _from_probe(overview: Overview, key: Key) -> Basis | None:
     validation = probe.evaluation / probe.epoch_steps
     step = Span(probe.least + validation, probe.most + validation)
     best, kept = Span(probe.best, probe.best), Span(probe.best + probe.rest, probe.best + probe.rest)
-    return Basis(step, probe.epoch_steps, best, kept, probe.gpu, f"a probe of {many(probe.steps, 'step')}")
+    return Basis(step, probe.epoch_steps, best, kept, probe.gpu, f"a probe of {counted(probe.steps, 'step')}")
 
 
 def steps_left(overview: Overview, trial: Trial, known: int, anew: bool) -> int:

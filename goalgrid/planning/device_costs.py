@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from goalgrid.planning import gpu_costs
 from goalgrid.planning.costs import CLOCK, Basis, Span, basis_of, steps_left
 from goalgrid.planning.gpu_costs import Key
-from goalgrid.planning.overview import Overview, many
+from goalgrid.planning.overview import Overview
 from goalgrid.planning.work import epoch_steps, views_of
 from grid import catalog
+from grid.errors.wording import counted
 from grid.expansion import Shared, Trial
 from grid.identity import digest
 from grid.protocols import protocol
@@ -100,7 +101,7 @@ class Taken:
             room = f"{card}, does not fit"
         first = f"{key}: {room}"
         if self.seconds:
-            first += f"; {many(self.trials, 'trial')} {self.seconds.scaled(HOURS)} ({self.hours})"
+            first += f"; {counted(self.trials, 'trial')} {self.seconds.scaled(HOURS)} ({self.hours})"
         helps = "; ".join(f"{what}: {_gigabytes(size)} GB" for what, size in self.helps.items())
         once = [f"  {what} {span.scaled(CLOCK[1:])}, once for all (estimated)" for what, span in self.once.items()]
         return [first, *([f"  what helps: {helps or 'a larger GPU'}"] if not self.fits else []), *once]

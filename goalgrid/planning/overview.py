@@ -11,6 +11,7 @@ from goalgrid.planning.data_at_hand import DataAtHand, now
 from goalgrid.terminal.views import say
 from grid import catalog
 from grid.errors import UserError, unknown
+from grid.errors.wording import counted
 from grid.expansion import Cell, Trial, chains, expand, select, trials_of
 from grid.gridfile import Grid, load, make_known
 from grid.overrides import changed_name, key_and_value
@@ -84,8 +85,8 @@ class Overview:
         """`45 trials: 40 done, 1 running, 1 failed, 3 planned`."""
         counts = ", ".join(f"{self.counts[state]:,} {state}" for state in ORDER if self.counts[state])
         together = len(chains(self.trials)) if any(trial.parents for trial in self.trials) else len(self.trials)
-        chained = f" in {many(together, 'chain')}" if together < len(self.trials) else ""
-        return f"{many(len(self.trials), 'trial')}{chained}: {counts}"
+        chained = f" in {counted(together, 'chain')}" if together < len(self.trials) else ""
+        return f"{counted(len(self.trials), 'trial')}{chained}: {counts}"
 
     def sums(self) -> dict[str, int]:
         """How many trials there are, and how many are done and failed."""
@@ -183,11 +184,6 @@ def cells_of(grid: Grid, home: Home) -> list[Cell]:
 
         cells = seeds.so_far(grid.budget, cells, home)
     return [*cells, *imported_cells(grid, home)]
-
-
-def many(number: int, what: str) -> str:
-    """`1 trial`, `2 trials`."""
-    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def ranges(values: Iterable[object]) -> list[str]:

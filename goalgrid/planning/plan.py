@@ -8,8 +8,9 @@ from goalgrid.planning import gpu_costs, paper_coverage
 from goalgrid.planning.costs import GridCost, cost_of
 from goalgrid.planning.decisions import Choice, TrialDecision, decide, starting, to_replace, to_train
 from goalgrid.planning.device_costs import DeviceCost, device_cost
-from goalgrid.planning.overview import Overview, many, ranges
+from goalgrid.planning.overview import Overview, ranges
 from goalgrid.planning.work import work_of
+from grid.errors.wording import counted
 from grid.expansion import Trial, expand, trials_of
 from runners.gpu.cards import Card
 
@@ -105,7 +106,7 @@ def _budget(overview: Overview) -> list[str]:
     from goalgrid.planning import seeds
 
     most = len(trials_of(expand(overview.grid)))
-    now = f"{many(len(overview.trials), 'trial')} now, at most {most:,}: seeds are added until resolved"
+    now = f"{counted(len(overview.trials), 'trial')} now, at most {most:,}: seeds are added until resolved"
     return [now, *seeds.lines(overview.contests, overview.grid.budget)]
 
 
@@ -120,7 +121,7 @@ def _nothing(overview: Overview) -> str:
     other = len(overview.of_other_data)
     if not other:
         return "nothing: nothing is left to train"
-    return f"nothing without --stale: {many(other, 'trial')} trained on other data than are here now"
+    return f"nothing without --stale: {counted(other, 'trial')} trained on other data than are here now"
 
 
 def _grouped(decisions: Sequence[TrialDecision]) -> list[str]:

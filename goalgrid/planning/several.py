@@ -4,9 +4,10 @@ import fnmatch
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
-from goalgrid.planning.overview import Overview, many, named_tables_exist, recall, wanted
+from goalgrid.planning.overview import Overview, named_tables_exist, recall, wanted
 from grid import catalog
 from grid.errors import UserError, unknown
+from grid.errors.wording import counted
 from grid.gridfile import Grid, datasets_named
 from grid.store.home import Home, State
 
@@ -123,5 +124,5 @@ def together(overviews: Sequence[Overview]) -> list[str]:
         states |= overview.states
     shared = sum(len(overview.states) for overview in overviews) - len(states)
     done = sum(state is State.DONE for state in states.values())
-    also = f"; {many(shared, 'trial')} that another grid has, too" if shared else ""
-    return [f"together: {many(len(states), 'trial')}, {done:,} done{also}"]
+    also = f"; {counted(shared, 'trial')} that another grid has, too" if shared else ""
+    return [f"together: {counted(len(states), 'trial')}, {done:,} done{also}"]

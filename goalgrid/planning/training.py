@@ -5,8 +5,9 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from goalgrid.planning.decisions import Choice, TrialDecision, decide, to_replace, to_train
-from goalgrid.planning.overview import Overview, many
+from goalgrid.planning.overview import Overview
 from goalgrid.terminal.views import err, out, say
+from grid.errors.wording import counted
 from grid.store.home import State
 from grid.store.saved_grid import save_grid
 
@@ -105,7 +106,7 @@ def _copy_late(overview: Overview, trackers: "Sequence[Tracker]") -> None:
     trained = [trial for trial in overview.trials if not trial.shared.published]
     for tracker in trackers:
         if late := tracker.lacking(map(overview.folder, trained)):
-            say(f"{overview.grid.name}: copying {many(len(late), 'trial')} to {tracker.name}")
+            say(f"{overview.grid.name}: copying {counted(len(late), 'trial')} to {tracker.name}")
             mirror = Mirror(tracker, lambda message: say(f"warning: {message}"))
             for folder in late:
                 mirror.sync(folder)

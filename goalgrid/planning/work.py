@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from goalgrid.planning.overview import Overview, many
+from goalgrid.planning.overview import Overview
 from grid import catalog
+from grid.errors.wording import counted
 from grid.expansion import Shared, Trial
 from grid.settings.image_encoders import BackboneSettings
 from grid.store.failures import Failure
@@ -44,7 +45,7 @@ class RecipeWork:
         after = f", each after its {names}" if names else ""
         if not self.epochs:
             return f"{self.trials} x {self.recipe} on {self.dataset}{after}: trains nothing"
-        epochs = many(self.epochs, "epoch")
+        epochs = counted(self.epochs, "epoch")
         steps = f" of {self.steps:,} steps, {self.all_steps:,} together" if self.steps is not None else ""
         views = f"; its backbone sees {self.views:,} views, once for all" if self.views else ""
         return f"{self.trials} x {self.recipe} on {self.dataset}{after}: {epochs}{steps}{views}"

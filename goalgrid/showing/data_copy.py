@@ -3,8 +3,8 @@
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from goalgrid.planning.overview import many
 from grid import catalog
+from grid.errors.wording import counted
 from grid.protocols import protocol
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def lines(report: "DataReport") -> list[str]:
     place = f"{report.name} under {report.root}"
     if not report.problems:
         return [f"{place}: no problems", *parts]
-    told = [f"{place}: {many(len(report.problems), 'problem')}", ""]
+    told = [f"{place}: {counted(len(report.problems), 'problem')}", ""]
     by_fix: dict[str, list[Problem]] = {}
     for problem in report.problems:
         by_fix.setdefault(problem.fix, []).append(problem)

@@ -6,11 +6,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from goalgrid.planning.overview import many, recall
+from goalgrid.planning.overview import recall
 from goalgrid.terminal.options import all_known, runs_option
 from goalgrid.terminal.views import say
 from grid import catalog
 from grid.errors import UserError, unknown, user_path
+from grid.errors.wording import counted
 from grid.expansion import expand, trials_of
 from grid.gridfile import Grid, make_known
 from grid.objectives import OBJECTIVES, unknown_objective
@@ -155,7 +156,7 @@ class Evaluated:
         """The metrics in percent, and whether the record has the same."""
         metrics, ranks = self.metrics, self.found.ranks
         by = f", protocol {shown(self.protocol)}" if self.protocol else ""
-        sizes = f"{many(len(ranks.i2t), self.noun)}, {many(len(ranks.t2i), 'caption')}"
+        sizes = f"{counted(len(ranks.i2t), self.noun)}, {counted(len(ranks.t2i), 'caption')}"
         told = "".join(f", {name} {value}" for name, value in self.said.items())
         lines = [
             f"{self.subject}{told}",

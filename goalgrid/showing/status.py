@@ -8,9 +8,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from goalgrid.planning.overview import Overview, many, variants
+from goalgrid.planning.overview import Overview, variants
 from goalgrid.planning.work import epoch_steps
 from goalgrid.terminal.options import runs_option
+from grid.errors.wording import counted
 from grid.expansion import Trial
 from grid.store.failures import Failure
 from grid.store.files import read_json
@@ -161,7 +162,7 @@ def note_lines(overview: Overview) -> list[str]:
         *(f"imported: {trial.id}: {trial.shared.published}" for trial in overview.imported),
         *_stale_lines(overview),
         *(
-            f"merged: {many(count, 'trial')} from {place}"
+            f"merged: {counted(count, 'trial')} from {place}"
             for place, count in Counter(merged(overview).values()).items()
         ),
         *_former_lines(overview),
@@ -187,7 +188,7 @@ def failure_lines(overview: Overview) -> list[str]:
         groups = list(members)
         count, attempts = sum(len(group.trials) for group in groups), sum(group.attempts for group in groups)
         advice = groups[0].advice[0].upper() + groups[0].advice[1:]
-        told.append(f"failed: {count} x {failure} ({many(attempts, 'attempt')}). {advice}.")
+        told.append(f"failed: {count} x {failure} ({counted(attempts, 'attempt')}). {advice}.")
         for group in groups:
             told += [f"  {len(group.trials)} x {group.message}", f"    log:   {group.log}", f"    alone: {group.alone}"]
     waits = [f"{trial} ({', '.join(failed)})" for trial, failed in waiting(overview).items()]
@@ -210,7 +211,7 @@ def other_data_lines(overview: Overview) -> list[str]:
     lines = [f"data of {name} cannot be compared: {why}" for name, why in overview.data.unreadable.items()]
     if other := overview.of_other_data:
         anew = f"goalgrid resume {overview.grid.name} --stale{runs_option(overview.home)}"
-        lines += [f"{many(len(other), 'trial')} done on other data than are here now, and not shown; anew: {anew}"]
+        lines += [f"{counted(len(other), 'trial')} done on other data than are here now, and not shown; anew: {anew}"]
     return lines
 
 
@@ -218,7 +219,7 @@ def _former_lines(overview: Overview) -> list[str]:
     former = overview.former()
     if not former:
         return []
-    left = f"{many(len(former), 'trial')} left the grid: {listed(former)}"
+    left = f"{counted(len(former), 'trial')} left the grid: {listed(former)}"
     return [left, f"  move what no grid names to the trash: goalgrid prune --done{runs_option(overview.home)}"]
 
 

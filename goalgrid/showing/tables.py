@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from goalgrid.planning.data_at_hand import DataAtHand, now
-from goalgrid.planning.overview import Overview, cells_of, many, named_tables_exist, recall, variants
+from goalgrid.planning.overview import Overview, cells_of, named_tables_exist, recall, variants
 from goalgrid.showing.status import seed_lines
 from goalgrid.terminal import DIFFERENT
 from goalgrid.terminal.options import all_known, runs_option
 from goalgrid.terminal.views import say, say_left_out, show, show_table
 from grid import catalog
 from grid.errors import UserError, unknown
+from grid.errors.wording import counted
 from grid.expansion import Cell
 from grid.gridfile import Grid
 from grid.store.home import Home, State
@@ -81,7 +82,7 @@ def measured(
     scores = scores_of(grid, cells, home, protocol, interval=interval)
     if not scores.rows:
         other = sum(reason == OTHER_DATA for reason in scores.absent.values())
-        done = f"all {many(other, 'trial')} that are done were {OTHER_DATA}" if other else "no trial is done"
+        done = f"all {counted(other, 'trial')} that are done were {OTHER_DATA}" if other else "no trial is done"
         if other:
             anew = f"Train them anew: goalgrid resume {grid.name} --stale{runs_option(home)}"
         raise NothingDone(f"grid {grid.name!r} under {home.path}: {done}. {anew}")
@@ -206,7 +207,8 @@ def check(request: "TableRequest", kind: str, path: Path, home: Home, *, trials:
     behind = {trial for ids in numbers for trial in ids}
     note = f" ({found.note})" if found.note else ""
     same = "holds the same" if note else "is the same, byte for byte,"
-    show(f"{path} {same} as `{command}` now{note}: {many(len(numbers), 'number')} from {many(len(behind), 'trial')}")
+    sizes = f"{counted(len(numbers), 'number')} from {counted(len(behind), 'trial')}"
+    show(f"{path} {same} as `{command}` now{note}: {sizes}")
 
 
 def _printed(request: "TableRequest") -> "Table":

@@ -21,6 +21,7 @@ from goalgrid.terminal.views import (
     show_list,
 )
 from grid import catalog, uses
+from grid.errors.wording import counted
 from grid.gridfile import load
 from grid.store.files import cannot_write
 from grid.store.home import State
@@ -42,7 +43,7 @@ def grids(
     lines = {}
     for name in catalog.names("presets"):
         grid = load(name)
-        sizes = " x ".join(f"{len(values)} {axis}{'s' * (len(values) != 1)}" for axis, values in grid.axes().items())
+        sizes = " x ".join(counted(len(values), axis) for axis, values in grid.axes().items())
         lines[name] = f"{sizes}: {', '.join(grid.recipes)} on {', '.join(grid.datasets)}"
     show_list(lines)
 

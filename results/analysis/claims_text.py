@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from grid.errors.wording import counted
 from results.analysis.claims import ABSENT, FAILS, HOLDS, Comparison, JudgedClaim
 from results.analysis.documents import Document, DocumentSection, Sheet, interval_text, p_text
 from results.analysis.effects_text import finite
@@ -38,13 +39,13 @@ def line(source: str, judged: JudgedClaim) -> str:
     if judged.agreements:
         agreements = judged.agreements
         low = min(agreements, key=lambda each: each.tau)
-        counted = f"{_counted(judged)} of {len(agreements)} pairs of blocks; least tau {written(low.tau, 2)} "
-        return f"{source}: {judged.verdict}; {counted}{interval_text(low.interval)}, {_pair(low.blocks)}, {low.metric}."
+        said = f"{_verdicts(judged)} of {len(agreements)} pairs of blocks; least tau {written(low.tau, 2)} "
+        return f"{source}: {judged.verdict}; {said}{interval_text(low.interval)}, {_pair(low.blocks)}, {low.metric}."
     many, right = len(judged.comparisons), sum(each.difference > 0 for each in judged.comparisons)
     runs = f", n = {judged.n}" if judged.n else ""
-    tests = f"{_counted(judged)} of {_comparisons(many)}{runs}"
+    tests = f"{_verdicts(judged)} of {counted(many, 'comparison')}{runs}"
     if all(math.isnan(each.p) for each in judged.comparisons):
-        tests = f"{_comparisons(many)} without a spread to test by{runs}"
+        tests = f"{counted(many, 'comparison')} without a spread to test by{runs}"
     against = "; ".join(
         f"{_minus(each)}, {each.block}, {each.metric}: {written(each.difference, sign='+')}"
         for each in judged.against[:MOST]
@@ -71,13 +72,9 @@ def _minus(comparison: Comparison) -> str:
     return f"{comparison.better} minus {comparison.than}"
 
 
-def _counted(judged: JudgedClaim) -> str:
+def _verdicts(judged: JudgedClaim) -> str:
     reversed_ = judged.verdicts.count(FAILS)
     return f"{judged.verdicts.count(HOLDS)} hold and {reversed_ or 'none'} {'are' if reversed_ > 1 else 'is'} reversed"
-
-
-def _comparisons(many: int) -> str:
-    return f"{many} comparison{'s' * (many != 1)}"
 
 
 def _pair(blocks: tuple[str, str]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from grid.errors.wording import counted
 from grid.store.files import written_aside
 from results.analysis.documents import TEXT, Document, DocumentSection, Sheet, interval_text, number_text, p_text
 from results.analysis.effects_text import finite, metric_title
@@ -24,7 +25,9 @@ SHOWN = 48
 def document(found: GridComparison) -> Document:
     """What differs, then a section for every metric."""
     metrics = dict.fromkeys(difference.metric for difference in found.differences)
-    what = DocumentSection(f"{found.a} (A) and {found.b} (B): {_cells(found.cells)} compared", tuple(_what(found)))
+    what = DocumentSection(
+        f"{found.a} (A) and {found.b} (B): {counted(found.cells, 'cell')} compared", tuple(_what(found))
+    )
     sections = (
         DocumentSection(
             metric_title(metric, found.noun), tuple(_metric([d for d in found.differences if d.metric == metric]))
@@ -92,10 +95,10 @@ def _metric(differences: list[CellDifference]) -> Iterator[str | Sheet]:
     untested = len(differences) - len(tested)
     if not tested:
         yield f"No cell is tested: {'; '.join(dict.fromkeys(found.how for found in differences))}."
-    words = f"B differs from A in {len(real)} of {_cells(len(tested))} tested at {100 * LEVEL:.0f} % (Holm): higher in "
-    words += f"{higher}, lower in {len(real) - higher}."
+    words = f"B differs from A in {len(real)} of {counted(len(tested), 'cell')} tested at {100 * LEVEL:.0f} % (Holm): "
+    words += f"higher in {higher}, lower in {len(real) - higher}."
     if tested:
-        yield words + (f" {_cells(untested)} without a test." if untested else "")
+        yield words + (f" {counted(untested, 'cell')} without a test." if untested else "")
     rows = tuple(
         (d.name, number_text(d.a), number_text(d.b), _seeds(d), number_text(d.mean, sign="+"),
          interval_text(d.interval, "+"), p_text(d.p), p_text(d.holm), d.how)
@@ -107,10 +110,6 @@ def _metric(differences: list[CellDifference]) -> Iterator[str | Sheet]:
 
 def _seeds(d: CellDifference) -> str:
     return str(d.pairs) if d.pairs else f"{d.n_a} | {d.n_b}"
-
-
-def _cells(number: int) -> str:
-    return f"{number} cell{'s' * (number != 1)}"
 
 
 def _footer(found: GridComparison) -> Iterator[str]:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from grid.errors.wording import counted
 from grid.expansion import Cell
 from grid.protocols import shown
 from results.analysis.block_analysis import WORTH_FINDING, Analysis, BaselineDifference, Queries
@@ -94,7 +95,7 @@ def found(analysis: Analysis) -> str:
 
 def _section(analysis: Analysis) -> DocumentSection:
     cells, seeds = len(analysis.names), len(analysis.seeds)
-    size = f"{cells} cell{'s' * (cells != 1)} x {seeds} seed{'s' * (seeds != 1)}"
+    size = f"{counted(cells, 'cell')} x {counted(seeds, 'seed')}"
     parts: list[str | Sheet] = []
     if analysis.anova:
         parts += [_summary(analysis.anova), _anova_sheet(analysis.anova), _margins(analysis.anova)]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from grid.errors import UserError
+from grid.errors.wording import counted
 from grid.expansion import Cell, trials_of
 from grid.store.home import Home
 from results.layouts.columns import noun_of
@@ -273,7 +274,7 @@ def _alone(side: Side, matched: Sequence[SideCell]) -> str:
     names = dict.fromkeys(_full_name(cell) for cell in side.cells if id(cell) not in held)
     if not names:
         return ""
-    return f"Only {side.name} has {len(names)} cell{'s' * (len(names) > 1)}: {'; '.join(names)}."
+    return f"Only {side.name} has {counted(len(names), 'cell')}: {'; '.join(names)}."
 
 
 def _full_name(cell: SideCell) -> str:

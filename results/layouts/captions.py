@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from grid.expansion import Cell
 from grid.protocols import shown
-from results.records.missing import counted
+from results.records.missing import counted_reasons
 from results.records.scores import Scores
 from results.reference.paper_source import Paper
 from results.tables.table import Block, Row, TableEntry
@@ -122,4 +122,4 @@ def _missing(cells: Sequence[Cell], views: Sequence[Scores]) -> str:
     }
     parts = [f"{count} of {len(found)} cells {what}" for what, count in counts.items() if count]
     why = dict(missing for score in found for missing in score.missing)  # cells may share a trial
-    return f"{'; '.join(parts)}: {counted(why.values())}." if parts else ""
+    return f"{'; '.join(parts)}: {counted_reasons(why.values())}." if parts else ""

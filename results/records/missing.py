@@ -27,10 +27,10 @@ def reason(folder: TrialFolder, state: State) -> str:
     return f"{state} ({failure})" if failure else str(state)
 
 
-def counted(reasons: Iterable[str]) -> str:
+def counted_reasons(reasons: Iterable[str]) -> str:
     """How often each reason holds, the most frequent first.
 
-    >>> counted(["failed (killed)", NEVER_RUN, "failed (killed)"])
+    >>> counted_reasons(["failed (killed)", NEVER_RUN, "failed (killed)"])
     '2 trials failed (killed), 1 never run'
     """
     counts = Counter(reasons).most_common()

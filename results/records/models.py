@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from grid.errors.wording import counted
 from grid.expansion import Cell, Trial
 from grid.store.files import written_aside
 from grid.store.home import Home
@@ -46,7 +47,7 @@ class Speed:
 
     @property
     def where(self) -> str:
-        return f"{self.device}, {self.threads} thread{'s' * (self.threads != 1)}"
+        return f"{self.device}, {counted(self.threads, 'thread')}"
 
     def write(self, path: Path) -> None:
         """Keep it beside a record, in the place of an earlier measurement.

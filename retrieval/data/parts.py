@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Int
 
 from grid.catalog import Dataset
-from retrieval.splits.problems import Problem, counted
+from grid.errors.wording import counted
+from retrieval.splits.problems import Problem
 
 CheckProgress = Callable[[str, int, int], None]
 """Called with what is being done, how much is done, and how much there is to do."""

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from PIL import Image
 
+from grid.errors.wording import counted
 from retrieval.data import annotations
 from retrieval.data.annotations.annotation import Annotation, owners
 from retrieval.data.annotations.locate import located
 from retrieval.data.parts import CheckProgress, Part, SplitSize, overlaps
-from retrieval.splits.problems import Problem, counted, faults_of_captions, repeated
+from retrieval.splits.problems import Problem, faults_of_captions, repeated
 
 STEP = 100
 """Images between two reports of progress."""

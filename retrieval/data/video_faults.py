@@ -5,8 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from grid.catalog import Dataset
+from grid.errors.wording import counted
 from retrieval.data.parts import CheckProgress, Part, SplitSize, overlaps
-from retrieval.splits.problems import Problem, counted, faults_of_captions
+from retrieval.splits.problems import Problem, faults_of_captions
 from retrieval.video import expert_files, msr_vtt
 
 FORMAT = "features of videos by experts"

@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from grid.errors.wording import counted
 from retrieval.splits.pairs import DataError
 
 SHOWN = 5
@@ -42,15 +43,6 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.place}: {self.what}. {self.fix}"
-
-
-def counted(number: int, noun: str) -> str:
-    """A number with its noun.
-
-    >>> counted(1, "id"), counted(1200, "id")
-    ('1 id', '1,200 ids')
-    """
-    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def repeated(keys: Iterable[Key]) -> list[Key]:

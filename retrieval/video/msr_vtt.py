@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from retrieval.splits.problems import Problem, counted, lines_of, object_of, rows_of, shortened
+from grid.errors.wording import counted
+from retrieval.splits.problems import Problem, lines_of, object_of, rows_of, shortened
 from retrieval.video import expert_files
 
 JSON = "MSRVTT_data.json"

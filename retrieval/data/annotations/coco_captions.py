@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from grid.errors.wording import counted
 from retrieval.data.annotations.annotation import Annotation, grouped
-from retrieval.splits.problems import Problem, counted, object_of, shortened, torn
+from retrieval.splits.problems import Problem, object_of, shortened, torn
 
 PARTS = {"train": ("train", "train2014"), "restval": ("train", "val2014")}
 PARTS |= {"dev": ("val", "val2014"), "test": ("test", "val2014")}

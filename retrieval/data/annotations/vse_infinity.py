@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from grid.errors.wording import counted
 from retrieval.data.annotations.annotation import Annotation, grouped
-from retrieval.splits.problems import Problem, counted, faults_of_ids, lines_of, object_of, shortened
+from retrieval.splits.problems import Problem, faults_of_ids, lines_of, object_of, shortened
 
 LAYOUT = '{"391895": "val2014/COCO_val2014_000000391895.jpg", ...}'
 
