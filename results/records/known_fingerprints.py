@@ -37,7 +37,7 @@ def known_or_found(sources: str, key: object, find: Callable[[], str]) -> str:
     if entry not in known:
         known[entry] = find()
         with suppress(UserError, OSError):
-            write_json(path, known, durable=False)
+            write_json(path, {"found": known, "sha256": digest(known)}, durable=False)
             latest = sorted(path.parent.glob("*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
             for file in latest[KEPT:]:
                 file.unlink(missing_ok=True)
@@ -54,8 +54,9 @@ def folder() -> Path:
 
 
 def _read(path: Path) -> dict[str, str]:
-    with suppress(OSError, ValueError):
+    """What the file holds; nothing if it is not as it was written."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
         content = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(content, dict) and all(isinstance(value, str) for value in content.values()):
-            return content
+        if content["sha256"] == digest(content["found"]):
+            return dict(content["found"])
     return {}

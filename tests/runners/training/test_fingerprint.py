@@ -16,6 +16,7 @@ import pytest
 
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
+from grid.identity import digest
 from grid.settings import TrialSettings
 from grid.store.home import TrialFolder
 from grid.uses import ROOMS
@@ -225,7 +226,8 @@ def test_what_another_process_found_is_not_looked_for_again(tmp_path: Path, monk
         fingerprints._fingerprint.cache_clear()
         told.append(code_fingerprint(settings))
         (file,) = known_fingerprints.folder().iterdir()
-        file.write_text(json.dumps({key: change(value) for key, value in json.loads(file.read_text()).items()}))
+        found = {key: change(value) for key, value in json.loads(file.read_text())["found"].items()}
+        file.write_text(json.dumps({"found": found, "sha256": digest(found)}))
     assert told == [first, first]
     fingerprints._fingerprint.cache_clear()
     assert code_fingerprint(settings) == provenance.versioned(first.removeprefix(provenance.CODE_VERSION).upper())
