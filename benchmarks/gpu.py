@@ -65,7 +65,7 @@ class Block:
 
 
 BLOCKS = {
-    "tests": Block(lambda device, chosen: agreement.test_rows(), 600, needs_gpu=True),
+    "tests": Block(lambda device, chosen: agreement.rows_of_tests(), 600, needs_gpu=True),
     "recipes": Block(lambda device, chosen: agreement.recipe_rows(device, chosen["steps"]), 300),
     "recurrent": Block(lambda device, chosen: agreement.recurrent_rows(device, chosen["size"]), 60),
     "repeat": Block(lambda device, chosen: agreement.repeat_rows(*one_of(chosen["size"], device)), 120),

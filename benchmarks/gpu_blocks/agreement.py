@@ -26,7 +26,7 @@ from runners.training.replicas import Replicas
 from runners.training.trainer import Hooks, Preempted, Trainer
 
 
-def test_rows() -> list[str]:
+def rows_of_tests() -> list[str]:
     """The last line of the tests that need a GPU."""
     command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "tests/runners/gpu", "tests/runners/training"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=measuring.ROOT)

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
-from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from goalgrid.planning import gpu_costs
@@ -11,17 +10,16 @@ from goalgrid.planning.costs import CLOCK, Basis, Span, basis_of, steps_left
 from goalgrid.planning.gpu_costs import Key
 from goalgrid.planning.overview import Overview
 from goalgrid.planning.work import epoch_steps, views_of
-from grid import catalog
 from grid.errors.wording import counted
 from grid.expansion import Shared, Trial
 from grid.identity import digest
 from grid.protocols import protocol
 from grid.settings.image_encoders import BackboneSettings
-from grid.settings.model import ModelSettings
 from grid.settings.text_encoders import TransformerSettings
 from grid.store.gpu_needs import RESERVED, Need
 from grid.store.speed_probes import speed_of
 from runners.gpu.cards import Card
+from runners.gpu.shapes_of_data import PIECES, shapes_of
 
 if TYPE_CHECKING:  # a plan without a GPU loads no torch
     from runners.gpu.estimate import Footprint
@@ -30,16 +28,6 @@ if TYPE_CHECKING:  # a plan without a GPU loads no torch
 
 CONTEXT = 0.8e9
 """Bytes of a process beside its tensors: CUDA's context, and workspaces of cuBLAS and cuDNN."""
-REGIONS, VECTOR = (36, 2048), (2048,)
-"""Of an image whose features are not here: BUTD regions, else a vector."""
-WORDS = {"coco": 11_353, "flickr30k": 8_481}
-"""Indices of the published vocabularies. SCAN."""
-PIECES = 30_522
-"""Indices of BERT's word pieces."""
-PER_WORD = 1.2
-"""Word pieces a word, beside two special tokens."""
-TYPICAL, LONGEST = 12, 40
-"""Words of a caption where none are here: the mean, and in the batch of the longest. COCO, Flickr30K."""
 SMALLER = (2, 4, 8)
 """Parts of a batch that are tried where the batch does not fit."""
 
@@ -397,52 +385,13 @@ class _OnCard:
         return self._networks[network]
 
     def _shapes(self, shared: Shared) -> tuple["Shapes", dict[str, list[str]]]:
-        """What a model reads of a data set, and what of it was assumed: what lies here, else what was published."""
-        from retrieval.data import opening
-        from retrieval.words import text_readers
-        from runners.gpu.fake_inputs import Shapes
-
-        data, image, text = shared.dataset, shared.model.image, shared.model.text
-        root = self.overview.grid.root(data.name)
-        here = root is not None or catalog.described(data.name).embedded
-        typical, longest, words = float(TYPICAL), LONGEST, WORDS.get(data.name, 10_000)
-        assumed = [] if here else [f"captions of {TYPICAL} words, at most {LONGEST}"]
-        if here:
-            pairs = opening.load(data.name, root, image.view, reads=image.reads, keep=False)
-            split = text_readers.SPLITTERS["plain"]
-            captions = pairs.train.captions
-            lengths = sorted(min(len(split(caption)), data.max_words) for caption in captions)
-            typical, longest = mean(lengths), round(mean(lengths[-shared.train.batch_size :]))
-            if text.tokenizer is None:
-                counted = text_readers.build(text, captions, places={}, min_count=data.min_count)
-                words = len(counted)
-        if text.tokenizer is not None:
-            typical, longest, words = PER_WORD * typical + 2, round(PER_WORD * longest) + 2, PIECES
-        given: Any = "indices"
-        if text.feature_network:
-            given, words = text.feature_network.output, self._text_network(text.feature_network, round(typical))[1]
-        shape: tuple[int, ...]
-        if image.feature_network:
-            shape = self._network(image.feature_network)[1]
-        elif image.reads:
-            shape = (sum(read.values for read in image.reads),)
-        elif image.view:
-            shape = (3, image.view.size, image.view.size)
-        elif here:
-            shape = tuple(pairs.train.images.shape)
-        else:
-            shape = REGIONS if reads_regions(shared.model) else VECTOR
-            assumed.append(f"features of {' x '.join(map(str, shape))} values an image")
-        longest = min(longest, data.max_words + 2)
-        return Shapes(shape, words, round(typical), longest, *self._largest, given), {
-            data.name: assumed
-        } if assumed else {}
-
-
-def reads_regions(model: ModelSettings) -> bool:
-    """Whether a recipe on features is made for several vectors an image: it pools or drops them, or its scorer does."""
-    image = model.image
-    return model.of_sets or getattr(image, "pooling", "mean") != "mean" or getattr(image, "drop", 0.0) > 0
+        return shapes_of(
+            shared,
+            self.overview.grid.root(shared.dataset.name),
+            self._largest,
+            lambda network: self._network(network)[1],
+            lambda network, typical: self._text_network(network, typical)[1],
+        )
 
 
 def _assumed(parts: Iterable[Mapping[str, Sequence[str]]]) -> list[str]:

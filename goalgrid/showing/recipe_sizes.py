@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from goalgrid.planning.device_costs import REGIONS, VECTOR, WORDS, reads_regions
 from grid import catalog
+from runners.gpu.shapes_of_data import REGIONS, VECTOR, WORDS, reads_regions
 
 if TYPE_CHECKING:
     from runners.gpu.model_sizes import ModelSize

@@ -1,0 +1,88 @@
+"""What models read of a data set, for an estimate: of data that lie here, else of data as they were published."""
+
+from collections.abc import Callable
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+from grid import catalog
+from grid.expansion import Shared
+from grid.settings.image_encoders import BackboneSettings
+from grid.settings.model import ModelSettings
+from grid.settings.text_encoders import TransformerSettings
+
+if TYPE_CHECKING:  # a plan without a GPU loads no torch
+    from runners.gpu.fake_inputs import Shapes
+
+REGIONS, VECTOR = (36, 2048), (2048,)
+"""Of an image whose features are not here: BUTD regions, else a vector."""
+WORDS = {"coco": 11_353, "flickr30k": 8_481}
+"""Indices of the published vocabularies. SCAN."""
+PIECES = 30_522
+"""Indices of BERT's word pieces."""
+PER_WORD = 1.2
+"""Word pieces a word, beside two special tokens."""
+TYPICAL, LONGEST = 12, 40
+"""Words of a caption where none are here: the mean, and in the batch of the longest. COCO, Flickr30K."""
+
+
+def shapes_of(
+    shared: Shared,
+    root: Path | None,
+    largest: tuple[int, int],
+    of_image: Callable[[BackboneSettings], tuple[int, ...]],
+    of_caption: Callable[[TransformerSettings, int], int],
+) -> tuple["Shapes", dict[str, list[str]]]:
+    """What a model reads of a data set, and what of it was assumed: what lies here, else what was published.
+
+    Args:
+        root: the data set's folder; None: it is not here, or needs none.
+        largest: images and captions of the largest split that is evaluated.
+        of_image: the shape of an image's features from a frozen network.
+        of_caption: their width of a caption with so many indices.
+
+    Raises:
+        UserError: data cannot be read, or the architecture of weights is not known here.
+    """
+    from retrieval.data import opening
+    from retrieval.words import text_readers
+    from runners.gpu.fake_inputs import Shapes
+
+    data, image, text = shared.dataset, shared.model.image, shared.model.text
+    here = root is not None or catalog.described(data.name).embedded
+    typical, longest, words = float(TYPICAL), LONGEST, WORDS.get(data.name, 10_000)
+    assumed = [] if here else [f"captions of {TYPICAL} words, at most {LONGEST}"]
+    if here:
+        pairs = opening.load(data.name, root, image.view, reads=image.reads, keep=False)
+        split = text_readers.SPLITTERS["plain"]
+        captions = pairs.train.captions
+        lengths = sorted(min(len(split(caption)), data.max_words) for caption in captions)
+        typical, longest = mean(lengths), round(mean(lengths[-shared.train.batch_size :]))
+        if text.tokenizer is None:
+            words = len(text_readers.build(text, captions, places={}, min_count=data.min_count))
+    if text.tokenizer is not None:
+        typical, longest, words = PER_WORD * typical + 2, round(PER_WORD * longest) + 2, PIECES
+    given: Any = "indices"
+    if text.feature_network:
+        given, words = text.feature_network.output, of_caption(text.feature_network, round(typical))
+    shape: tuple[int, ...]
+    if image.feature_network:
+        shape = of_image(image.feature_network)
+    elif image.reads:
+        shape = (sum(read.values for read in image.reads),)
+    elif image.view:
+        shape = (3, image.view.size, image.view.size)
+    elif here:
+        shape = tuple(pairs.train.images.shape)
+    else:
+        shape = REGIONS if reads_regions(shared.model) else VECTOR
+        assumed.append(f"features of {' x '.join(map(str, shape))} values an image")
+    longest = min(longest, data.max_words + 2)
+    found = Shapes(shape, words, round(typical), longest, *largest, given)
+    return found, {data.name: assumed} if assumed else {}
+
+
+def reads_regions(model: ModelSettings) -> bool:
+    """Whether a recipe on features is made for several vectors an image: it pools or drops them, or its scorer does."""
+    image = model.image
+    return model.of_sets or getattr(image, "pooling", "mean") != "mean" or getattr(image, "drop", 0.0) > 0
