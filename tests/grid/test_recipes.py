@@ -87,6 +87,47 @@ def test_published_numbers_survive_inheritance(name: str, setting: str, value: o
     assert found == value
 
 
+BRANCHES = {
+    ("rnn", "project"): ("vse-2ad-bigru", 1e-2, 1.0, 1.0),
+    ("rnn", "butd"): ("vse-2ad-grid-bigru", 1e-4, 1.0, 0.05),
+    ("rnn", "vit"): ("vse-2ad-patch-bigru", 1e-2, 1.0, 0.05),
+    ("bert", "project"): ("vse-2ad", 1e-4, 0.05, 1.0),
+    ("bert", "butd"): ("vse-2ad-grid", 1e-4, 0.1, 0.05),
+    ("bert", "vit"): ("vse-2ad-patch", 1e-4, 0.1, 0.05),
+}
+"""The six optimisers of VSE+2AD's train.py, by text and image encoder, with the commands of its README: the recipe, the
+weight decay (1e-2 is AdamW's default), and the factors on the learning rate of BERT and of the image backbone."""
+
+OF_PRETRAINED = 0.1
+"""The factor of pre-trained modules by appendix B of VSE+2AD, which decides where its code has another."""
+
+
+@pytest.mark.parametrize(("text", "image"), BRANCHES)
+def test_every_branch_of_vse_2ad_trains_as_its_code_but_for_the_rates_that_its_paper_prints(
+    text: str, image: str
+) -> None:
+    name, decay, text_factor, image_factor = BRANCHES[text, image]
+    recipe = catalog.recipe(name)
+    train, model = recipe.train, recipe.model
+    assert train.weight_decay == decay
+    assert train.text_lr_factor == (text_factor if text_factor == 1 else OF_PRETRAINED)
+    assert train.image_lr_factor == (image_factor if image_factor == 1 else OF_PRETRAINED) or image == "project"
+    assert (train.optimizer, train.lr, train.epochs, train.batch_size) == ("adamw", 5e-4, 25, 128)
+    assert (train.clip_norm, train.decay_every, train.decay_factor) == (2.0, 15, 0.1)
+    assert (train.frozen_epochs, train.drop_last) == (int(image == "butd"), image == "project")
+    assert model.text.encoder == {"rnn": "bigru", "bert": "transformer"}[text]
+    if isinstance(model.image, FeatureSettings):
+        assert (image, model.image.encoder, model.image.normalize) == ("project", "linear-mlp", False)
+    else:
+        assert isinstance(model.image, BackboneSettings)
+        assert (model.image.head, model.image.output, model.image.normalize) == ("linear", "grid", False)
+
+
+@pytest.mark.parametrize("name", [name for name in catalog.names("recipes") if name.startswith("vse-2ad-fc")])
+def test_the_ablations_of_vse_2ad_are_of_its_branch_of_bigru_on_regions(name: str) -> None:
+    assert catalog.recipe(name).train == catalog.recipe(BRANCHES["rnn", "project"][0]).train
+
+
 @pytest.mark.parametrize(
     ("recipe", "other"),
     [("clip-zero-shot", "clip-vit-l14-336"), ("clip-zero-shot-tiny", "clip-tiny"), ("xvlm-zero-shot", "xvlm")],
