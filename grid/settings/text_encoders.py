@@ -23,6 +23,13 @@ class TextEncoderSettings(Settings):
         description="captions as a model's own code prepares them: x-vlm: lower case, no punctuation, 30 words; mmt: "
         "lower case, a full stop at the end, 30 words",
     )
+    max_words: Annotated[PositiveInt | None, Unit("words or word pieces"), IdentityDefault(None)] = Field(
+        default=None, description="longer captions are cut, where dataset.max_words is not less; none: by that alone"
+    )
+
+    def longest(self, dataset_words: int) -> int:
+        """Words or word pieces at which captions are cut, on a data set with this `max_words`."""
+        return min(dataset_words, self.max_words or dataset_words)
 
     @property
     def tokenizer(self) -> Pretrained | None:

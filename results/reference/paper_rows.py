@@ -20,7 +20,7 @@ class PaperRow:
     Args:
         block: the title above the row; empty without a title.
         grids: the grids whose cells together fill all numbers of the row; none if a number stays empty.
-        recipe: ours, if the table's file names it; so are the objectives.
+        recipe: ours, if the table's file names it, or ours of each data set; so are the objectives.
         quoted: where the paper has the numbers from; empty: it trained them itself.
         why: why no grid fills the row.
     """
@@ -51,14 +51,14 @@ def paper_rows(name: str, grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> Itera
     plain = [(grid, cells) for grid, cells in grids if name not in grid.tables and _plain(grid)]
     plain.sort(key=lambda pair: (not pair[0].name.startswith(f"{paper}-"), not pair[0].tables))
     for line, results in paper_table(name).rows(name):
-        first = results[0]
+        first, recipes = results[0], dict.fromkeys(result.recipe for result in results if result.recipe)
         grids_of_row = _filling(results, naming + plain)
         yield PaperRow(
             table=name,
             block=first.block,
             label=_label(line, first),
             grids=grids_of_row,
-            recipe=first.recipe,
+            recipe=", ".join(recipes) or None,
             objectives=tuple(dict.fromkeys(result.objective for result in results if result.objective)),
             quoted=line.quoted,
             why="" if grids_of_row else line.not_possible,

@@ -122,7 +122,8 @@ class Line(Settings):
     loss: str = ""
     pair: str | None = None
     note: str = ""
-    recipe: str | None = None
+    recipe: str | dict[str, str] | None = None
+    """Ours; a table where the data sets, by which it names the recipes, have one each."""
     objective: str | None = None
     quoted: str = ""
     """Where the paper has the numbers from, in its words; empty: it trained them itself."""
@@ -183,16 +184,18 @@ class PaperTable(Settings):
         metric, _, triplet = column.partition(":")
         cell = f"{row.pair}_{triplet}" if row.pair else None
         named = f"{block.title} {row.model or block.model} {cell or row.loss}".strip()
+        dataset = block.dataset or part.dataset
+        recipe = row.recipe[dataset] if isinstance(row.recipe, dict) else row.recipe
         return Result(
             name=name,
             block=block.title,
             model=row.model or block.model,
             loss=cell or row.loss,
             note=row.note,
-            dataset=block.dataset or part.dataset,
+            dataset=dataset,
             protocol=block.protocol or part.protocol,
             metric=metric,
-            recipe=row.recipe or block.recipe,
+            recipe=recipe or block.recipe,
             objective=cell or row.objective,
             value=Printed(printed, row.runs or (self.runs if "±" in printed else None)),
             doubt="; ".join(doubt.text for doubt in self.doubts if doubt.of(named, part.dataset, metric)),

@@ -49,6 +49,7 @@ def shapes_of(
     from runners.gpu.fake_inputs import Shapes
 
     data, image, text = shared.dataset, shared.model.image, shared.model.text
+    cut = text.longest(data.max_words)
     here = root is not None or catalog.described(data.name).embedded
     typical, longest, words = float(TYPICAL), LONGEST, WORDS.get(data.name, 10_000)
     assumed = [] if here else [f"captions of {TYPICAL} words, at most {LONGEST}"]
@@ -56,7 +57,7 @@ def shapes_of(
         pairs = opening.load(data.name, root, image.view, reads=image.reads, keep=False)
         split = text_readers.SPLITTERS["plain"]
         captions = pairs.train.captions
-        lengths = sorted(min(len(split(caption)), data.max_words) for caption in captions)
+        lengths = sorted(min(len(split(caption)), cut) for caption in captions)
         typical, longest = mean(lengths), round(mean(lengths[-shared.train.batch_size :]))
         if text.tokenizer is None:
             words = len(text_readers.build(text, captions, places={}, min_count=data.min_count))
@@ -77,7 +78,7 @@ def shapes_of(
     else:
         shape = REGIONS if reads_regions(shared.model) else VECTOR
         assumed.append(f"features of {' x '.join(map(str, shape))} values an image")
-    longest = min(longest, data.max_words + 2)
+    longest = min(longest, cut + 2)
     found = Shapes(shape, words, round(typical), longest, *largest, given)
     return found, {data.name: assumed} if assumed else {}
 

@@ -123,7 +123,7 @@ def read_captions(
     tokens = {
         name: reader.encode(
             [before + caption for caption in split.captions],
-            max_words=dataset.max_words,
+            max_words=text.longest(dataset.max_words),
             drop=text.word_drop if name == "train" else 0.0,
         )
         for name, split in pairs.splits.items()

@@ -44,7 +44,9 @@ BY_OTHERS = {
 STANDS_FOR = {
     "ce-tiny": ["ce"],
     "mmt-tiny": ["mmt"],
-    "xvlm-tiny": ["xvlm", "xvlm-zero-shot"],
+    "xvlm-tiny": ["xvlm", "xvlm-f30k", "xvlm-zero-shot"],
+    "scan": ["scan-coco"],
+    "scan-avg": ["scan-avg-coco"],
     "bfan": ["bfan-coco"],
     "sgraf": ["sgraf-coco"],
 }

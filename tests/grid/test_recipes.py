@@ -1,6 +1,8 @@
 """Recipes and presets: each loads, each published number says where it is from, and chains are part of identity."""
 
+from fnmatch import fnmatchcase
 from importlib import resources
+from operator import attrgetter
 
 import pytest
 
@@ -73,6 +75,16 @@ def test_all_published_recipes_are_shipped() -> None:
         ("scan-i2t", "model.scorer.sharpness", 4.0),
         ("scan-i2t", "model.scorer.lse_sharpness", 5.0),
         ("scan-i2t", "train.lr", 2e-4),
+        ("scan-i2t-coco", "model.scorer.lse_sharpness", 20.0),
+        ("scan-i2t-coco", "model.scorer.sharpness", 4.0),
+        *((f"scan-{own}-coco", "train.lr", 5e-4) for own in ("t2i", "i2t", "i2t-avg")),
+        *((f"scan-{own}-coco", "train.epochs", 20) for own in ("t2i", "i2t", "i2t-avg")),
+        *((f"scan-{own}-coco", "train.decay_every", 10) for own in ("t2i", "i2t", "i2t-avg")),
+        ("scan-coco", "ensemble", ("scan-t2i-coco", "scan-i2t-coco")),
+        ("scan-avg-coco", "ensemble", ("scan-t2i-coco", "scan-i2t-avg-coco")),
+        ("xvlm", "model.fusion.candidates", 256),
+        ("xvlm-f30k", "model.fusion.candidates", 128),
+        ("mmt", "model.text.max_words", 30),
         ("bfan-prob", "model.scorer.sharpness", 20.0),
         ("bfan-prob", "train.epochs", 15),
         *((name, "model.text.init", "torch") for name in ("vse-inf-butd", "vse-inf-wsl", "rvsepp", "vse-2ad")),
@@ -176,6 +188,31 @@ def test_presets_have_the_papers_counts(data: str, table: int, recipes: int, cou
     assert len({cell.recipe for cell in cells}) == recipes
     assert len(trials_of(cells)) == count
     assert all(len(cell.trials) == 3 for cell in cells)
+
+
+@pytest.mark.parametrize(
+    ("preset", "setting", "recipes", "values"),
+    [
+        ("unified-table1", "model.scorer.lse_sharpness", "scan-i2t*", {"flickr30k": 5.0, "coco": 20.0}),
+        ("goal-table6", "model.fusion.candidates", "xvlm*", {"flickr30k": 128, "coco": 256}),
+        ("unified-table2-f30k", "dataset.val_images", "*", {"flickr30k": 1000}),
+        ("unified-table2-coco", "dataset.val_images", "*", {"coco": None}),
+    ],
+)
+def test_a_setting_that_is_published_by_data_set_has_each_ones_value(
+    preset: str, setting: str, recipes: str, values: dict[str, object]
+) -> None:
+    found: dict[str, set[object]] = {}
+    for cell in expand(load(preset)):
+        if fnmatchcase(cell.recipe, recipes):
+            found.setdefault(cell.dataset, set()).add(attrgetter(setting)(cell.trials[0].settings))
+    assert found == {dataset: {value} for dataset, value in values.items()}
+
+
+def test_ce_and_mmt_cut_captions_where_their_codes_do() -> None:
+    cells = expand(load("unified-table4"))
+    every = [(cell.recipe, cell.trials[0].settings) for cell in cells]
+    assert {name: own.model.text.longest(own.dataset.max_words) for name, own in every} == {"ce": 37, "mmt": 30}
 
 
 class TestChains:

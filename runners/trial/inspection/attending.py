@@ -61,9 +61,10 @@ class TrialAttention:
     def _read(self, text: str) -> tuple[list[int], torch.Tensor]:
         """The words of a caption as indices, and as the scorer reads them."""
         member, reader = self.member, self.member.inputs.reader
-        prompt = getattr(member.settings.model.text, "prompt", "")
+        encoder = member.settings.model.text
+        prompt, cut = getattr(encoder, "prompt", ""), encoder.longest(member.settings.dataset.max_words)
         read = [f"{prompt} {text}" if prompt else text, text]
-        whole, alone = (reader.encode([words], max_words=member.settings.dataset.max_words) for words in read)
+        whole, alone = (reader.encode([words], max_words=cut) for words in read)
         if isinstance(reader, Vocabulary) and not bool((alone.ids >= reader.first).any()):
             raise UserError(
                 f"caption {text!r} has no word that {self.trial} knows: they stand in its vocabulary.json. Give other "

@@ -76,3 +76,14 @@ def test_a_row_that_a_grid_fills_in_part_is_not_trained(grids: Grids) -> None:
     assert before["VSE∞ (WSL) ours"].grids == ("goal-table5-coco", "goal-table5-f30k")
     assert after["VSE∞ (WSL) ours"].grids == ()
     assert after["VSE∞ (WSL) [2]"].origin == QUOTED
+
+
+def test_a_row_of_two_data_sets_may_have_a_recipe_of_each(grids: Grids) -> None:
+    for table, model, recipes in (
+        ("unified-table1", "SCAN*", {"flickr30k": "scan", "coco": "scan-coco"}),
+        ("goal-table6", "X-VLM ours", {"coco": "xvlm", "flickr30k": "xvlm-f30k"}),
+    ):
+        (row,) = (row for row in paper_rows(table, grids) if row.label.startswith(model))
+        (numbers,) = (own for line, own in paper_table(table).rows(table) if (line.model or "").startswith(model))
+        assert {number.dataset: number.recipe for number in numbers} == recipes
+        assert (row.recipe, row.grids) == (", ".join(recipes.values()), (table,))

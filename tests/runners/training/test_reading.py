@@ -85,7 +85,7 @@ OTHER = {
     "size": 24, "channels": 5, "layers": 3, "dropout": 0.3, "crops": 3,
     "framing": "square", "augmentation": "side-crop", "statistics": "half", "prompt": "blue dog",
     "word_drop": 0.4, "word_dim": 5, "dim": 12,
-    "train_images": 7, "min_count": 9, "max_words": 3, "words": "nltk", "vocabulary": "peer.json",
+    "train_images": 7, "min_count": 9, "max_words": 1, "words": "nltk", "vocabulary": "peer.json",
     "batch_size": 7, "optimizer": "adamw", "lr": 0.02, "weight_decay": 0.3, "decay_every": 2, "decay_factor": 0.7,
     "warmup_epochs": 1, "text_lr_factor": 0.3, "image_lr_factor": 0.3, "frozen_epochs": 1, "ramp_epochs": 2,
     "clip_norm": 0.1, "width": 16, "depths": 2, "heads": 4, "window": 2, "drop_path": 0.5, "noise": 0.9,
