@@ -38,6 +38,7 @@ def compared(
     from results.analysis.block_analysis import DIRECTION_NAMES, metrics_of
     from results.analysis.grid_comparison import compare
     from results.layouts.captions import METRIC_NAMES
+    from results.reference.usual_protocol import usual_protocol
 
     all_known(("metric", metric, METRIC_NAMES), ("direction", direction, DIRECTION_NAMES))
     if b is None and other is None and not replaced:
@@ -49,11 +50,12 @@ def compared(
         raise UserError(f"--other-runs {other.path}: there is no such folder.")
     metrics = metrics_of(metric, direction)
     first, second = BeforeReplacement(home.path) if replaced else home, other or home
-    one, another = _side(a, first, metrics, protocol), _side(b or a, second, metrics, protocol)
+    usual = usual_protocol(recall(a, first))  # of both sides, so that values of one protocol are compared
+    one, another = (_side(name, side, metrics, protocol, usual) for name, side in ((a, first), (b or a, second)))
     return compare(*_told_apart(one, another, first, second), metrics)
 
 
-def _side(name: str, home: Home, metrics: list[str], protocol: str | None) -> "Side":
+def _side(name: str, home: Home, metrics: list[str], protocol: str | None, usual: str | None) -> "Side":
     """The side as it stands on the disk.
 
     Raises:
@@ -73,7 +75,7 @@ def _side(name: str, home: Home, metrics: list[str], protocol: str | None) -> "S
             f"Start it: goalgrid run {name}{runs_option(home)}"
         )
     data = now(DataAtHand(grid, home))
-    return Side.read(grid.name, cells, home, metrics, protocol=protocol, now=data, leave=say_left_out)
+    return Side.read(grid.name, cells, home, metrics, protocol=protocol, usual=usual, now=data, leave=say_left_out)
 
 
 def _told_apart(a: "Side", b: "Side", of_a: Home, of_b: Home) -> "tuple[Side, Side]":

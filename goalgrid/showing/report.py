@@ -71,7 +71,7 @@ def read(overview: Overview) -> Measured:
     Raises:
         UserError: records cannot be read.
     """
-    found = Measured.read(overview.cells, overview.home, overview.now)
+    found = Measured.read(overview.grid, overview.cells, overview.home, overview.now)
     for message in found.left_out:
         say_left_out(message)
     try:

@@ -100,18 +100,20 @@ def start(name: str, home: Home, overrides: Sequence[str] = ()) -> str:
 def scores_of(
     grid: Grid, cells: Sequence[Cell], home: Home, protocol: str | None = None, *, interval: bool = False
 ) -> "Scores":
-    """What the finished trials of a grid measured, by another protocol if the user names it.
+    """What the finished trials of a grid measured, by another protocol than the usual one if the user names it.
 
     Raises:
         UserError: no data set of the grid has this protocol, or records cannot be read.
     """
     from results.records.scores import Scores
+    from results.reference.usual_protocol import usual_protocol
 
     protocols = [name for dataset in grid.datasets for name in catalog.protocols(dataset)]
     if protocol is not None and protocol not in protocols:
         raise UserError(unknown("protocol", protocol, protocols, where=f"of grid {grid.name!r}"))
     data = now(DataAtHand(grid, home))
-    scores = Scores.read(cells, home, protocol=protocol, interval=interval, now=data, leave=say_left_out)
+    usual = usual_protocol(grid)
+    scores = Scores.read(cells, home, protocol=protocol, usual=usual, interval=interval, now=data, leave=say_left_out)
     for message in scores.unreadable:
         say_left_out(message)
     return scores

@@ -33,7 +33,8 @@ ATTENTION, EXAMPLES = "attention", "examples"
 """Figures of one trial, beside those of a whole grid."""
 
 OtherProtocol = Annotated[
-    str | None, typer.Option(help="Another protocol of the data set, e.g. coco-5x1k; nothing is trained anew.")
+    str | None,
+    typer.Option(help="A protocol of the data set, e.g. coco-5x1k; else that of the first table that the grid names."),
 ]
 
 

@@ -60,12 +60,14 @@ class Side:
         metrics: Sequence[str],
         *,
         protocol: str | None = None,
+        usual: str | None = None,
         now: Now | None = None,
         leave: Leave = refuse,
     ) -> "Side":
         """Read the finished trials, those of other code and data than are here now included.
 
         Args:
+            usual: the protocol, unless `protocol` names another.
             now: the code that the records are compared with.
             leave: of records that cannot be read.
 
@@ -73,7 +75,7 @@ class Side:
             UserError: a record cannot be read and is not left out, or trials of one data set and recipe saw different
                 data.
         """
-        scores = Scores.read(cells, home, protocol=protocol)
+        scores = Scores.read(cells, home, protocol=protocol, usual=usual)
         for message in scores.unreadable:
             leave(message)
         found = tuple(

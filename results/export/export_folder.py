@@ -21,6 +21,7 @@ from results.records import record
 from results.records.provenance import Now
 from results.records.scores import Scores
 from results.reference.matching import reported
+from results.reference.usual_protocol import usual_protocol
 from results.renderers import write_all
 from results.tables.table import Table
 
@@ -45,7 +46,10 @@ def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path, *, repor
     Raises:
         UserError: the target cannot be written, or records cannot be read.
     """
-    scores = Scores.read(cells, home, now=now, leave=lambda message: None)  # the report says what is left out
+    usual = usual_protocol(grid)
+    scores = Scores.read(
+        cells, home, usual=usual, now=now, leave=lambda message: None
+    )  # the report says what is left out
     write_records(scores.rows, home, target / "records.parquet")
     tables = dict(_tables(grid, cells, scores))
     for path, table in tables.items():

@@ -10,6 +10,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from grid.expansion import Cell, trials_of
+from grid.gridfile import Grid
 from grid.store.home import Home
 from results import figures
 from results.analysis.block_analysis import analyse, metrics_of
@@ -28,6 +29,7 @@ from results.records import record
 from results.records.provenance import Now
 from results.records.scores import Scores
 from results.reference.matching import reported
+from results.reference.usual_protocol import usual_protocol
 from results.tables.table import Table
 
 SHORT_METRICS = {"r1": "Recall@1", "r5": "Recall@5", "r10": "Recall@10", "medr": "median rank", "rsum": "rsum"}
@@ -83,7 +85,7 @@ class Measured:
     """A message for each file beside a record that cannot be read, so that a figure lacks its trial."""
 
     @classmethod
-    def read(cls, cells: Sequence[Cell], home: Home, now: Now | None = None) -> "Measured":
+    def read(cls, grid: Grid, cells: Sequence[Cell], home: Home, now: Now | None = None) -> "Measured":
         """Tables, effects and figures of the finished trials.
 
         Args:
@@ -93,7 +95,7 @@ class Measured:
             UserError: a record cannot be read, or trials of one data set and recipe saw different data.
         """
         left_out = list[str]()
-        scores = Scores.read(cells, home, now=now, leave=left_out.append)
+        scores = Scores.read(cells, home, usual=usual_protocol(grid), now=now, leave=left_out.append)
         if not scores.rows:
             return cls()
         done = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]

@@ -6,7 +6,7 @@ A score knows how many seeds it has and should have, the trials behind it, and w
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
@@ -169,7 +169,9 @@ class Scores:
     rows: Mapping[str, Mapping[str, Any]]
     """Columns of a record, by trial id."""
     protocol: str | None = None
-    """The evaluation protocol to show, where a data set has it; None: the protocol in the trial's settings."""
+    """The evaluation protocol that the user asks for, which is shown where a data set has it; None: `usual`."""
+    usual: str | None = None
+    """The protocol that is shown unless another is asked for; None: the protocol in the trial's settings."""
     metrics: tuple[str, ...] = record.METRICS
     """Metrics that every record has."""
     interval: bool = False
@@ -191,6 +193,7 @@ class Scores:
         home: Home,
         *,
         protocol: str | None = None,
+        usual: str | None = None,
         interval: bool = False,
         now: Now | None = None,
         leave: Leave = refuse,
@@ -200,6 +203,7 @@ class Scores:
         Trials that were trained on other data than are here now are left out, with that reason.
 
         Args:
+            usual: shown unless the records are older than that protocol.
             leave: of files that tables and figures read later, beside the records.
 
         Raises:
@@ -232,6 +236,7 @@ class Scores:
         return cls(
             by_trial,
             protocol,
+            usual if _evaluated(usual, rows) else None,
             interval=interval,
             absent=absent,
             now=now,
@@ -273,10 +278,9 @@ class Scores:
 
     def protocol_of(self, cell: Cell) -> str:
         """The protocol by which this cell is shown."""
-        swept = "dataset.protocol" in dict(cell.swept)
-        if self.protocol is None or swept or self.protocol not in catalog.protocols(cell.dataset):
-            return cell.trials[0].settings.dataset.protocol
-        return self.protocol
+        known = [] if "dataset.protocol" in dict(cell.swept) else catalog.protocols(cell.dataset)
+        chosen = next((name for name in (self.protocol, self.usual) if name in known), None)
+        return chosen or cell.trials[0].settings.dataset.protocol
 
     def section(self, cell: Cell) -> str:
         """What the rows of a block share in a layout that compares methods: the protocol."""
@@ -294,9 +298,9 @@ class Scores:
     def others(self, cells: Iterable[Cell]) -> list[str]:
         """Protocols that are not shown, by which trials of these cells were evaluated too."""
         cells = list(cells)
-        keys = (key for row in self.rows.values() for key, _ in row["other_metrics"] or ())
         shown = {self.protocol_of(cell) for cell in cells}
-        return [name for name in dict.fromkeys(key.rpartition("/")[0] for key in keys) if name not in shown]
+        every = dict.fromkeys(name for row in self.rows.values() for name in _protocols(row))
+        return [name for name in every if name not in shown]
 
 
 def by_protocol(row: Mapping[str, Any], protocol: str, metric: str) -> float | None:
@@ -305,6 +309,13 @@ def by_protocol(row: Mapping[str, Any], protocol: str, metric: str) -> float | N
         value = row[f"test_{metric}"]
         return None if value is None else float(value)
     return dict(row["other_metrics"] or ()).get(f"{protocol}/{metric}")
+
+
+def _protocols(row: Mapping[str, Any]) -> Iterator[str]:
+    """The protocols by which a trial was evaluated, its own first."""
+    yield row["protocol"]
+    for key, _ in row["other_metrics"] or ():
+        yield key.rpartition("/")[0]
 
 
 def best(values: Sequence[TableValue], *, lowest: bool = False) -> set[int]:
@@ -333,11 +344,14 @@ def _refuse_mixed_data(rows: Iterable[Mapping[str, Any]]) -> None:
 
 def _refuse_older_than(protocol: str | None, rows: Iterable[Mapping[str, Any]]) -> None:
     """Raise where no trial on a data set of this protocol was evaluated by it."""
-    if protocol is None:
-        return
-    candidates = [row for row in rows if protocol in catalog.protocols(row["dataset"])]
-    if candidates and all(by_protocol(row, protocol, "rsum") is None for row in candidates):
+    if protocol is not None and not _evaluated(protocol, rows):
         raise UserError(
             f"no finished trial was evaluated by protocol {protocol!r}: the records are older than that. "
             f"Train anew, with --set dataset.protocol={protocol} or into another --runs folder."
         )
+
+
+def _evaluated(protocol: str | None, rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether trials on the data sets of this protocol were evaluated by it, if there are any."""
+    candidates = [row for row in rows if protocol in catalog.protocols(row["dataset"])]
+    return not candidates or any(by_protocol(row, protocol or "", "rsum") is not None for row in candidates)

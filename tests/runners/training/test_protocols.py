@@ -8,11 +8,15 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from goalgrid.planning.overview import Overview
+from goalgrid.showing.comparison import compared
+from goalgrid.showing.tables import kept, scores_of
 from grid.errors import UserError
 from grid.expansion import Cell, expand
 from grid.gridfile import Grid, check
 from grid.store.home import Home, State
 from results.export.export_folder import export
+from results.export.report_page import Measured
 from results.layouts import LAYOUTS, arrange
 from results.records import record
 from results.records.scores import Scores
@@ -122,6 +126,28 @@ def test_an_export_holds_the_tables_of_all_protocols(
     assert FIVE in (tmp_path / "tables" / "coco-5x1k" / "goal.md").read_text()
 
 
+def test_a_grid_that_names_a_table_is_shown_by_its_protocol_everywhere(
+    root: Path, swept: tuple[Home, list[Cell]], tmp_path: Path
+) -> None:
+    """SelHN Table 8 is MS-COCO 1K, Table 9 5K: the first named decides, the other protocol stands beside it."""
+    home, (_, folds) = swept
+    grid = grid_of(root, tables=["selhn-table8", "selhn-table9"])
+    cells = expand(grid)
+    scores = scores_of(grid, cells, home)
+    assert scores.of(cells[0], "rsum").mean == Scores.read([folds], home).of(folds, "rsum").mean
+    assert scores_of(grid, cells, home, "coco-5k").protocol_of(cells[0]) == "coco-5k"
+    export(grid, cells, home, tmp_path, report="<!doctype html>")
+    assert FIVE in (tmp_path / "tables" / "goal.md").read_text()
+    assert FIVE not in (tmp_path / "tables" / "coco-5k" / "goal.md").read_text()
+    assert [shown.protocol for shown in Measured.read(grid, cells, home).tables] == ["coco-5x1k", "coco-5k"]
+    drawn = kept(Overview.of(grid, home))
+    assert drawn is not None
+    assert FIVE in drawn.caption
+    (tmp_path / "named.toml").write_text(grid.to_toml())
+    side = compared(str(tmp_path / "named.toml"), None, home, other=Home(home.path), metric="rsum")
+    assert {each.a for each in side.differences} == {scores.of(cells[0], "rsum").mean}
+
+
 def test_records_older_than_the_column_show_their_own_protocol(swept: tuple[Home, list[Cell]], tmp_path: Path) -> None:
     home, cells = swept
     old, cell = Home(tmp_path), Cell("coco", "fc-bow", "con_con", (), cells[0].trials)
@@ -132,6 +158,7 @@ def test_records_older_than_the_column_show_their_own_protocol(swept: tuple[Home
     folder.done.write_text("")
     assert Scores.read([cell], old).of(cell, "rsum") == Scores.read([cell], home).of(cell, "rsum")
     assert Scores.read([cell], old).others([cell]) == []
+    assert Scores.read([cell], old, usual="coco-5x1k").protocol_of(cell) == "coco-5k"
     with pytest.raises(UserError, match=r"no finished trial was evaluated by protocol 'coco-5x1k'"):
         Scores.read([cell], old, protocol="coco-5x1k")
 

@@ -1,0 +1,27 @@
+"""The protocol by which a grid that names a paper's table is shown: the table's."""
+
+from grid import catalog
+from grid.gridfile import Grid
+from results.reference.reading import paper_table, table_names
+
+_SET = "dataset.protocol"
+
+
+def usual_protocol(grid: Grid) -> str | None:
+    """The protocol of the first table that the grid names; None: each trial's own.
+
+    Only data sets with several protocols leave a choice. A protocol that the grid itself sets or sweeps stands.
+
+    >>> from grid.gridfile import load
+    >>> usual_protocol(load("selhn-table8")), usual_protocol(load("selhn-table9")), usual_protocol(load("demo"))
+    ('coco-5x1k', 'coco-5k', None)
+    """
+    if _SET in grid.set or _SET in grid.sweep:
+        return None
+    parts = (part for name in grid.tables if name in table_names() for part in paper_table(name).parts)
+    open_to_choice = (part for part in parts if part.dataset in grid.datasets and _choice(part.dataset))
+    return next((part.protocol for part in open_to_choice), None)
+
+
+def _choice(dataset: str) -> bool:
+    return len(catalog.protocols(dataset)) > 1
