@@ -17,7 +17,7 @@ from typer.main import get_command
 from goalgrid.app import app
 from grid import catalog
 from grid.expansion import expand, trials_of
-from grid.gridfile import load
+from grid.gridfile import Grid, load
 from grid.resources import Reliability, Resources
 from runners.trial.retries import POLICY
 
@@ -88,6 +88,12 @@ def parse(given: list[str]) -> tuple[str, dict[str, Any]]:
         name, *rest = rest
 
 
+def shipped_grids(read: dict[str, Any]) -> list[Grid]:
+    """The shipped grids that a command names, with its changes."""
+    names = [name for name in (read.get("grid"), *read.get("grids", ())) if name in catalog.names("presets")]
+    return [load(name, read.get("set_", []), roots=read.get("root", [])) for name in names]
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_command_shown_is_a_command_of_this_version(path: Path) -> None:
     """Unknown verbs and options, missing arguments and wrong values fail; shipped grids are made with their changes."""
@@ -96,11 +102,33 @@ def test_every_command_shown_is_a_command_of_this_version(path: Path) -> None:
         try:
             _, read = parse(given)
             own = any(change.startswith("uses=") for change in read.get("set_", []))  # files of the reader's
-            if read.get("grid") in catalog.names("presets") and not read.get("reference") and not own:
-                load(read["grid"], read.get("set_", []), roots=read.get("root", []))
+            if not read.get("reference") and not own:
+                shipped_grids(read)
         except Exception as error:  # the class of its errors has another home in other versions of Typer
             wrong.append(f"goalgrid {shlex.join(given)}: {getattr(error, 'message', error)}")
     assert wrong == []
+
+
+def gammas_of(grid: Grid, objective: str) -> dict[tuple[str, str], set[object]]:
+    """The values of gamma that an objective is trained with, by data set and recipe."""
+    found: dict[tuple[str, str], set[object]] = {}
+    for cell in expand(grid):
+        if cell.objective == objective:
+            parameters = cell.trials[0].shared.objective.parameters
+            found.setdefault((cell.dataset, cell.recipe), set()).add(parameters["gamma"])
+    return found
+
+
+def test_vlc_and_the_unified_loss_are_compared_at_one_gamma() -> None:
+    """As in Unified §4.4 and §4.5. Where a grid sweeps gamma, VLC has one of the values of the Unified loss."""
+    shipped = [grid for grid in map(load, catalog.names("presets")) if "infonce" in grid.objectives]
+    read = [parse(given)[1] for path in DOCUMENTS for given in commands(path) if "infonce" in " ".join(given)]
+    shown = [grid for each in read for grid in shipped_grids(each)]
+    compared = [grid for grid in (*shipped, *shown) if "unified" in grid.objectives]
+    assert len(compared) > 4
+    for grid in compared:
+        vlc, unified = gammas_of(grid, "infonce"), gammas_of(grid, "unified")
+        assert all(vlc[place] <= unified[place] for place in vlc.keys() & unified.keys()), grid.name
 
 
 def test_every_shipped_recipe_is_named() -> None:

@@ -1,8 +1,8 @@
 """Whether a paper's sentence holds: its inequalities tested on printed means and spreads, or on one's own trials."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import combinations
 
@@ -27,6 +27,7 @@ class Entry:
     Args:
         block: what both sides of a comparison share: data set, protocol and swept values.
         seeds: of `sample.values`, where these are known.
+        parameters: of the objective; empty: the source does not say them.
     """
 
     recipe: str
@@ -35,6 +36,7 @@ class Entry:
     metric: str
     sample: Sample
     seeds: tuple[int, ...] = ()
+    parameters: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -133,7 +135,8 @@ def measured(claim: Claim, cells: Sequence[Cell], scores: Scores) -> list[Entry]
             score = scores.of(cell, metric)
             if score.n:
                 sample = Sample.of(score.values)
-                entries.append(Entry(cell.recipe, cell.objective, block, metric, sample, score.seeds))
+                parameters = cell.trials[0].shared.objective.parameters
+                entries.append(Entry(cell.recipe, cell.objective, block, metric, sample, score.seeds, parameters))
     return entries
 
 
@@ -167,6 +170,7 @@ def _comparisons(claim: Claim, entries: Sequence[Entry]) -> Iterable[Comparison]
     for one in better:
         for other in worse:
             shared = (one.block, one.metric) == (other.block, other.metric)
+            shared &= all(one.parameters.get(name) == other.parameters.get(name) for name in claim.equal)
             if shared and one.name != other.name and all(one.axis(name) == other.axis(name) for name in claim.same):
                 difference, p = _difference(one, other)
                 yield Comparison(one.name, other.name, one.block, one.metric, difference, p)

@@ -35,7 +35,8 @@ def document(sources: Sequence[tuple[str, Sequence[JudgedClaim]]], *, comparison
 def line(source: str, judged: JudgedClaim) -> str:
     """The verdict by tests, and by the means alone."""
     if judged.verdict == ABSENT:
-        return f"{source}: {ABSENT}."
+        at_one = f" with the same {' and '.join(judged.claim.equal)}" if judged.claim.equal else ""
+        return f"{source}: {ABSENT}{at_one}."
     if judged.agreements:
         agreements = judged.agreements
         low = min(agreements, key=lambda each: each.tau)

@@ -25,6 +25,8 @@ class Claim(Settings):
     than: tuple[str, ...] = ()
     same: tuple[Literal["recipe", "objective", "pair", "triplet"], ...] = ("recipe",)
     """What two compared cells have in common, beside data set, protocol and swept values."""
+    equal: tuple[str, ...] = ()
+    """Parameters of the objectives that the paper gives both cells the same value of."""
     metrics: tuple[str, ...] = ("rsum",)
     tables: tuple[str, ...]
     """The paper's tables that print the cells."""

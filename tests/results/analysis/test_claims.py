@@ -9,10 +9,24 @@ import pytest
 from scipy import stats
 
 from goalgrid.showing.papers import claimed
+from grid.expansion import expand
+from grid.gridfile import load
 from grid.store.home import Home
 from results.analysis import claims_text
-from results.analysis.claims import ABSENT, FAILS, HOLDS, UNTOLD, Entry, JudgedClaim, judge, judged_by_print, printed
+from results.analysis.claims import (
+    ABSENT,
+    FAILS,
+    HOLDS,
+    UNTOLD,
+    Entry,
+    JudgedClaim,
+    judge,
+    judged_by_print,
+    measured,
+    printed,
+)
 from results.analysis.documents import as_markdown
+from results.records.scores import Scores
 from results.reference.claims import Claim, claims
 from results.reference.reading import PAPERS
 from results.statistics.agreement import agreement
@@ -126,3 +140,21 @@ def test_ones_own_trials_stand_beside_the_printed_numbers(goalgrid: Goalgrid, tr
     assert (wrong.returncode, "Did you mean 'goal'?" in wrong.stderr) == (2, True)
     assert "Did you mean 'unified'?" in goalgrid("claims", "unifid", runs=trained.path).stderr
     assert goalgrid("claims", "goal", "demo", runs=tmp_path).returncode == 3
+
+
+def test_cells_with_two_values_of_what_the_paper_holds_equal_are_no_comparison() -> None:
+    """Unified §4.5 compares the loss with VLC at one gamma; their defaults here are 60 and 50."""
+    claim = CLAIMS["unified against VLC"]
+
+    def judged(*overrides: str) -> JudgedClaim:
+        cells = expand(load("flickr8k", ['objectives=["unified", "infonce"]', "seeds=[0, 1, 2]", *overrides]))
+        rows = {
+            trial.id: {"protocol": "flickr8k-1k", "test_rsum": 100 + 10 * (cell.objective == "unified") + trial.seed}
+            for cell in cells
+            for trial in cell.trials
+        }
+        return judge("", claim, measured(claim, cells, Scores(rows)))
+
+    assert judged().verdict == ABSENT
+    assert claims_text.line("mine", judged()) == "mine: no such cells with the same gamma."
+    assert [each.difference for each in judged("objective.gamma=60").comparisons] == [10]
