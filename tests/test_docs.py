@@ -131,6 +131,17 @@ def test_vlc_and_the_unified_loss_are_compared_at_one_gamma() -> None:
         assert all(vlc[place] <= unified[place] for place in vlc.keys() & unified.keys()), grid.name
 
 
+def test_selhn_figure_1_is_of_the_three_models_that_the_paper_names() -> None:
+    (row,) = re.findall(
+        r"^\| SelHN Fig\. 1 .*$", (ROOT / "docs" / "papers.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    (name,) = (name for name in catalog.names("presets") if f"`{name}`" in row)
+    grid = load(name)
+    said = [catalog.recipe(recipe).description for recipe in grid.recipes]
+    assert [any(model in each for each in said) for model in ("VSE++", "SCAN", "SGRAF")] == [True] * len(said)
+    assert (grid.datasets, grid.objectives) == (["flickr30k"], ["triplet-hn"])
+
+
 def test_every_shipped_recipe_is_named() -> None:
     page = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
     assert [name for name in catalog.names("recipes") if f"`{name}`" not in page] == []
