@@ -1,9 +1,11 @@
 """Sensitivity: test metrics over the swept numbers, one picture for all values.
 
-As Unified Fig. 5 and SelHN Fig. 6 draw it: an objective without the parameter is a horizontal line.
+As Unified Fig. 5 and SelHN Fig. 6 draw it: an objective without the parameter is a horizontal line. An objective with
+the parameter that has finished trials at a single value is a point there.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,8 +17,20 @@ from results.figures.study import FigureKind, Study, grouped
 from results.figures.style import blank, legend_below, line_styles
 from results.layouts.captions import METRIC_NAMES, block_title
 
-Line = dict[float, Cell]
-"""Cells by their value on an axis, in rising order; a cell that has no value on it is a line of its own."""
+
+@dataclass(frozen=True)
+class Line:
+    """What is drawn of an objective over an axis."""
+
+    cells: Mapping[float, Cell]
+    """By their value on the axis, in rising order; of a horizontal line, the first."""
+    horizontal: bool
+    """Its trials do not read the axis."""
+
+    @property
+    def trials(self) -> set[str]:
+        """The id of a trial of each cell: cells that share it show the same numbers."""
+        return {cell.trials[0].id for cell in self.cells.values()}
 
 
 def together(studies: Sequence[Study]) -> list[Study]:
@@ -28,7 +42,7 @@ def draw(study: Study) -> Figure | None:
     """A column for each numeric axis, a row for each metric; None where no swept setting has several numbers."""
     cells = [cell for cell in study.part.cells.values() if study.scores.of(cell, "rsum").n]
     columns = {axis: lines_over(axis, cells) for axis in numeric_axes(cells)}
-    drawn = {axis: lines for axis, lines in columns.items() if any(len(line) > 1 for line in lines.values())}
+    drawn = {axis: lines for axis, lines in columns.items() if any(len(line.cells) > 1 for line in lines.values())}
     if not drawn:
         return None
     styles = line_styles(list(dict.fromkeys(label for lines in drawn.values() for label in lines)))
@@ -42,7 +56,7 @@ def draw(study: Study) -> Figure | None:
             for label, line in lines.items():
                 handles[label] = _line(axes, study, line, metric, styles[label])
             axes.grid(visible=True)
-            _scale(axes, sorted({value for line in lines.values() if len(line) > 1 for value in line}))
+            _scale(axes, sorted({value for line in lines.values() if not line.horizontal for value in line.cells}))
         row[0].set_ylabel(title)
     for axes, axis in zip(every[-1], drawn, strict=True):
         axes.set_xlabel(axis)
@@ -67,39 +81,53 @@ def numeric_axes(cells: Sequence[Cell]) -> list[str]:
 def lines_over(axis: str, cells: Sequence[Cell]) -> dict[str, Line]:
     """The lines over an axis by label: a line an objective and values on the other axes that its trials read.
 
-    An objective that has a line of several values has no horizontal lines beside it.
+    An objective that has a line of several values has no horizontal lines beside it, and no line whose trials another
+    line has, too.
     """
-    grouped: dict[tuple[str, tuple[Any, ...]], Line] = {}
+    grouped: dict[tuple[str, tuple[Any, ...]], dict[float, Cell]] = {}
     for cell in cells:
         others = tuple(pair for pair in cell.swept if pair[0] != axis)
         grouped.setdefault((cell.objective, others), {})[float(dict(cell.swept)[axis])] = cell
-    found: dict[tuple[str, ...], tuple[tuple[str, tuple[Any, ...]], Line]] = {}
-    for key, line in grouped.items():
-        if len({cell.trials[0].id for cell in line.values()}) == 1:  # the objective does not read the axis
-            line = dict(list(line.items())[:1])
-        found.setdefault(tuple(cell.trials[0].id for cell in line.values()), (key, line))
-    curved = {objective for (objective, _), line in found.values() if len(line) > 1}
-    kept = [entry for entry in found.values() if len(entry[1]) > 1 or entry[0][0] not in curved]
-    return {_label(key, kept): dict(sorted(line.items())) for key, line in kept}
+    lines: dict[tuple[str, tuple[Any, ...]], Line] = {}
+    for key, by_value in sorted(grouped.items(), key=lambda entry: -len(entry[1])):
+        line = _line_of(axis, dict(sorted(by_value.items())))
+        if not any(name == key[0] and line.trials <= other.trials for (name, _), other in lines.items()):
+            lines[key] = line
+    lines = {key: lines[key] for key in grouped if key in lines}
+    curved = {objective for (objective, _), line in lines.items() if len(line.cells) > 1}
+    kept = {key: line for key, line in lines.items() if not line.horizontal or key[0] not in curved}
+    return {_label(key, list(kept)): line for key, line in kept.items()}
 
 
-def _label(key: tuple[str, tuple[Any, ...]], kept: Sequence[tuple[tuple[str, tuple[Any, ...]], Line]]) -> str:
+def _line_of(axis: str, cells: dict[float, Cell]) -> Line:
+    """The cells of an objective as a line: horizontal if all share a trial, or a single one has no such parameter."""
+    section, _, name = axis.partition(".")
+    first, *others = (cell.trials[0] for cell in cells.values())
+    horizontal = all(trial.id == first.id for trial in others)
+    if not others:
+        horizontal = section == "objective" and name not in first.shared.objective.parameters
+    return Line(dict(list(cells.items())[:1]) if horizontal else cells, horizontal)
+
+
+def _label(key: tuple[str, tuple[Any, ...]], kept: Sequence[tuple[str, tuple[Any, ...]]]) -> str:
     """The objective, with the values of the other axes where it has several lines."""
     objective, others = key
-    rivals = [other for (name, other), _ in kept if name == objective]
+    rivals = [other for name, other in kept if name == objective]
     told = [pair for place, pair in enumerate(others) if len({rival[place] for rival in rivals}) > 1]
     return ", ".join([objective, *(f"{axis.rpartition('.')[2]} = {value}" for axis, value in told)])
 
 
-def _line(axes: Axes, study: Study, line: Mapping[float, Cell], metric: str, style: dict[str, Any]) -> Any:
-    scores = [study.scores.of(cell, metric) for cell in line.values()]
+def _line(axes: Axes, study: Study, line: Line, metric: str, style: dict[str, Any]) -> Any:
+    scores = [study.scores.of(cell, metric) for cell in line.cells.values()]
     means, spreads = (np.array([getattr(score, name) for score in scores]) for name in ("mean", "std"))
-    if len(line) == 1:
+    if line.horizontal:
         (mean,), (spread,) = means, spreads
         if np.isfinite(spread):
             axes.axhspan(mean - spread, mean + spread, color=style["color"], alpha=0.08, linewidth=0)
         return axes.axhline(mean, color=style["color"], linestyle=style["linestyle"], linewidth=1.2)
-    places = list(line)
+    places = list(line.cells)
+    if len(places) == 1:  # a band has no width there
+        axes.vlines(places, means - spreads, means + spreads, color=style["color"], alpha=0.4, linewidth=1.4)
     axes.fill_between(places, means - spreads, means + spreads, color=style["color"], alpha=0.12, linewidth=0)
     return axes.plot(places, means, markersize=4, linewidth=1.4, **style)[0]
 

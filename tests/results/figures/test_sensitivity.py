@@ -1,5 +1,6 @@
 """Sensitivity: what is drawn, and the limits in which a loss is another."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,8 @@ def test_points_equal_the_table_over_the_axis(study: Study) -> None:
             shown = []
             for line, of_line in zip(axes.lines, lines_over(axis, cells).values(), strict=True):
                 keys = [
-                    (cell.objective, *(str(dict(cell.swept)[name]) for name in columns)) for cell in of_line.values()
+                    (cell.objective, *(str(dict(cell.swept)[name]) for name in columns))
+                    for cell in of_line.cells.values()
                 ]
                 expected = [score.mean for key in keys if isinstance(score := means[*key, metric], Score)]
                 heights = list(line.get_ydata())
@@ -74,3 +76,21 @@ def test_at_its_limit_a_loss_gives_the_numbers_of_triplet_hn(study: Study) -> No
 def test_one_picture_shows_all_values(study: Study, tmp_path: Path) -> None:
     (drawn,) = write([study], tmp_path, kinds=["sensitivity"], formats=["png"])
     assert drawn.name == "sensitivity-cnn-bow-on-shapes.png"
+
+
+def test_a_single_value_of_a_swept_parameter_is_a_point_at_its_place(study: Study) -> None:
+    """As where its other cells are excluded, or not yet trained. Objectives without the parameter stay horizontal."""
+    cells = dict(study.part.cells)
+    (name,) = (name for name in cells if name.startswith("selhn") and "0.5" in name and "5.0" in name)
+    cells["other"] = replace(cells[name], objective="other")
+    cells["flat"] = replace(next(cell for cell in cells.values() if cell.objective == "triplet-hn"), objective="flat")
+    drawn = FIGURES["sensitivity"].draw(replace(study, part=replace(study.part, cells=cells)))
+    assert drawn
+    lines = lines_over("objective.epsilon", list(cells.values()))
+    place = list(lines).index("other")
+    assert (list(lines["other"].cells), lines["other"].horizontal, lines["flat"].horizontal) == ([0.5], False, True)
+    for axes, metric in zip(drawn.axes[::2], ("i2t_r1", "t2i_r1", "rsum"), strict=True):
+        point, mean = axes.lines[place], study.scores.of(cells[name], metric).mean
+        assert (list(point.get_xdata()), list(point.get_ydata())) == ([0.5], [mean])
+        assert point.get_marker() not in ("None", "")
+        assert list(axes.lines[list(lines).index("flat")].get_xdata()) == [0, 1]  # of the width of the axes
