@@ -1,35 +1,29 @@
 """Seeds until resolved: which cells still compete for the best, and how many seeds each of them needs now.
 
 All cells get `FIRST` seeds. Then there are looks, at n = FIRST, ..., budget seeds. At a look, every two cells that
-compete get an interval of their difference, seed by seed: the narrower of
+compete get an interval of their difference over their n seeds (`half_widths`), and a cell is out once another one is
+better beyond their interval.
 
-* their own paired t interval over n seeds; all looks and all pairs of cells share the part `PAIRED` of LEVEL, and
-* Tukey's interval for all pairs at once; all looks share the part `TUKEY` of LEVEL. Its error is pooled over all cells
-  in their first `FIRST` seeds alone, so that it does not depend on which cells stay (Stein, 1945). It assumes, as
-  Tukey's test in tables does, that the differences between cells vary alike; where a pair's own spread is larger, that
-  counts.
-
-A cell is out once another one is better beyond their interval. The looks are fixed beforehand, and the bounds hold for
-all of them and all pairs at once: with a chance of 1 - LEVEL no cell is ever out that is not worse, however often one
-looks and whatever decides when to stop.
+All looks share LEVEL equally, and at a look all pairs of cells that still compete share the look's part. Cells that are
+out need no part, as in Holm's (1979) procedure: until the first cell is out that is as good as any, all such cells
+compete, so that their pairs never share too much. So for normal errors, no cell is ever out that is not worse, with a
+chance of at least 1 - LEVEL, however often one looks and whatever decides when to stop. `benchmarks/seeds.py` simulates
+it.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from results.statistics.significance import LEVEL, error_of_blocks
+from results.statistics.significance import LEVEL
 
 FIRST = 3
 """Seeds of every cell before the first look."""
-PAIRED, TUKEY = 0.75, 0.25
-"""Parts of LEVEL. Tukey's gets less: it is the interval that rests on an assumption about the spread."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +55,7 @@ def resolve(values: Mapping[str, Sequence[float]], *, budget: int, difference: f
     seeds, out = dict.fromkeys(values, FIRST), list[str]()
     if any(len(own) < FIRST for own in values.values()):
         return Resolution("open", seeds, ())
-    first = np.array([own[:FIRST] for own in values.values()], dtype=float)
-    pooled = _seen(math.sqrt(error_of_blocks(first)[0]) if len(values) > 1 else 0.0, first)
+    looks = budget - FIRST + 1
     competing = list(values)
     for n in range(FIRST, budget + 1):
         seeds |= dict.fromkeys(competing, n)
@@ -70,11 +63,7 @@ def resolve(values: Mapping[str, Sequence[float]], *, budget: int, difference: f
             return Resolution("open", seeds, tuple(out))
         y = np.array([values[name][:n] for name in competing], dtype=float)
         distance = y.mean(1)[:, None] - y.mean(1)
-        own = _seen((y[:, None] - y[None]).std(axis=2, ddof=1), y)
-        of_pairs = own * _student(n, len(values), budget)
-        at_once = np.maximum(own / math.sqrt(2), pooled) * _tukey(len(values), budget)
-        width = np.minimum(of_pairs, at_once) / math.sqrt(n)
-        np.fill_diagonal(width, 0.0)
+        width = half_widths(y, LEVEL / looks)
         worse = (distance > width).any(axis=0)
         best = int(y.mean(1).argmax())
         near = distance[best] + width[best] <= difference
@@ -86,27 +75,34 @@ def resolve(values: Mapping[str, Sequence[float]], *, budget: int, difference: f
     return Resolution("spent", seeds, tuple(out))
 
 
-def _student(n: int, cells: int, budget: int) -> float:
-    """Quantile of t for n seeds, at the level of all looks and all pairs of as many cells."""
-    tail = PAIRED * LEVEL / _looks(budget) / max(cells * (cells - 1) / 2, 1) / 2
-    return float(special.stdtrit(n - 1, 1 - tail))
+def half_widths(values: NDArray[np.float64], level: float) -> NDArray[np.float64]:
+    """Half widths of the intervals of all differences between cells; all pairs share the level (Bonferroni).
 
+    t(1 - level/pairs/2, f) s / sqrt(n). As in Games and Howell (1976), s^2 = v_i + v_j: each cell has a variance of its
+    own, so that a cell that spreads more widens its own intervals alone. What a seed adds to all cells is subtracted
+    first: v_i = k/(k - 1) times the variance of y_is - mean_s. For k cells with independent errors, f is
 
-@cache
-def _tukey(cells: int, budget: int) -> float:
-    """Quantile of the studentized range of all cells, with the freedom of the error in their first seeds."""
-    from scipy import stats
+        (n - 1) (v_i + v_j)^2 / (v_i^2 + v_j^2 + 2 v_i v_j / (k - 1)^2),
 
-    if cells < 2:
-        return math.inf
-    freedom = (cells - 1) * (FIRST - 1)
-    return float(stats.studentized_range.ppf(1 - TUKEY * LEVEL / _looks(budget), cells, freedom))
+    Satterthwaite's degrees of freedom with the correlation -1/(k - 1) that the subtraction brings; Box (1954). For two
+    cells this is the paired t interval. Where the differences of a pair spread more than s, as errors that go against
+    one another do, their own spread counts. Infinite where no spread is seen: a few seeds may agree by chance.
 
-
-def _seen(spread: NDArray[np.float64] | float, values: NDArray[np.float64]) -> Any:
-    """The spread, or infinity where only rounding is seen: a few seeds may agree by chance, which proves nothing."""
-    return np.where(np.asarray(spread) <= 1e-12 * np.abs(values).max(), math.inf, spread)
-
-
-def _looks(budget: int) -> int:
-    return budget - FIRST + 1
+    Args:
+        values: k cells by n seeds, (k, n).
+        level: of all pairs together.
+    """
+    k, n = values.shape
+    i, j = np.triu_indices(k, 1)
+    rest = values - values.mean(1, keepdims=True) - values.mean(0) + values.mean()
+    variance = (rest**2).sum(1) / (n - 1) * k / max(k - 1, 1)
+    one, other = variance[i], variance[j]
+    apart = (values[i] - values[j]).var(axis=1, ddof=1)
+    spread = np.sqrt(np.maximum(one + other, apart))
+    seen = spread > 1e-12 * np.abs(values).max()
+    parts = one**2 + other**2 + 2 * one * other / max(k - 1, 1) ** 2
+    freedom = (n - 1) * np.divide((one + other) ** 2, parts, out=np.ones_like(parts), where=seen)
+    t = special.stdtrit(freedom, 1 - level / max(len(i), 1) / 2)
+    width = np.zeros((k, k))
+    width[i, j] = width[j, i] = np.where(seen, t * spread / math.sqrt(n), math.inf)
+    return width
