@@ -26,7 +26,8 @@ SHORT: dict[str, list[str]] = {
     "orchestration": ["--trials", "2000", "6000"],
     "scale": [],
     "aggregate": ["--trials", "9000"],
-    "seeds": ["--draws", "300"],
+    "seeds": ["--draws", "200"],
+    "claims": ["--draws", "400"],
     "features": ["--trials", "3"],
     "chaos": ["--trials", "6", "--kills", "3"],
 }

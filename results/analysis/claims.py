@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import combinations
+from typing import TypeVar
 
 from grid.expansion import Cell
 from results.layouts.captions import block_title
@@ -12,7 +13,7 @@ from results.records.scores import Scores
 from results.reference import claims as reference
 from results.reference.claims import Claim
 from results.reference.reading import Result, results_of
-from results.statistics.agreement import Agreement, agreement
+from results.statistics.rank_correlation import kendall, kendall_p
 from results.statistics.significance import LEVEL, Sample, holm, paired_t, welch_of
 
 HOLDS, FAILS, UNTOLD, ABSENT = "holds", "fails", "cannot be told", "no such cells"
@@ -64,9 +65,33 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        if not self.holm < LEVEL:
-            return UNTOLD
-        return HOLDS if self.difference > 0 else FAILS
+        return _verdict(self.difference, self.holm)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How alike two blocks order the same cells by their means."""
+
+    blocks: tuple[str, str]
+    metric: str
+    cells: int
+    tau: float
+    """Kendall's tau-b of the means."""
+    p: float
+    """Chance that orders with nothing in common are as alike, or as opposite; NaN: all means of a block are equal."""
+    holm: float = math.nan
+    """p, adjusted for all pairs of blocks of the claim."""
+
+    @property
+    def verdict(self) -> str:
+        return _verdict(self.tau, self.holm)
+
+
+Tested = TypeVar("Tested", Comparison, Agreement)
+
+
+def _verdict(amount: float, p: float) -> str:
+    return UNTOLD if not p < LEVEL else HOLDS if amount > 0 else FAILS
 
 
 @dataclass(frozen=True)
@@ -145,10 +170,15 @@ def judge(paper: str, claim: Claim, entries: Sequence[Entry]) -> JudgedClaim:
     sizes = {entry.sample.n for entry in entries}
     n = sizes.pop() if len(sizes) == 1 else None
     if claim.kind == "same order":
-        return JudgedClaim(paper, claim, agreements=tuple(_agreements(entries)), n=n)
-    found = list(_comparisons(claim, entries))
-    adjusted = holm([each.p for each in found]).tolist()
-    return JudgedClaim(paper, claim, tuple(replace(each, holm=p) for each, p in zip(found, adjusted, strict=True)), n=n)
+        return JudgedClaim(paper, claim, agreements=_adjusted(_agreements(entries)), n=n)
+    return JudgedClaim(paper, claim, _adjusted(_comparisons(claim, entries)), n=n)
+
+
+def _adjusted(found: Iterable[Tested]) -> tuple[Tested, ...]:
+    """The tests with their p adjusted for all of them."""
+    tests = list(found)
+    adjusted = holm([each.p for each in tests]).tolist()
+    return tuple(replace(each, holm=p) for each, p in zip(tests, adjusted, strict=True))
 
 
 def judged_by_print(names: Iterable[str]) -> list[JudgedClaim]:
@@ -195,5 +225,5 @@ def _agreements(entries: Sequence[Entry]) -> Iterable[Agreement]:
         shared = [name for name in mine if name in theirs]
         if key[0] == other[0] and len(shared) > 2:
             titles = (f"{key[1]} on {key[2]}", f"{other[1]} on {other[2]}")
-            pairs = [(mine[name].sample, theirs[name].sample) for name in shared]
-            yield agreement(titles, key[0], pairs)
+            means = [[block[name].sample.mean for name in shared] for block in (mine, theirs)]
+            yield Agreement(titles, key[0], len(shared), kendall(*means), kendall_p(*means))

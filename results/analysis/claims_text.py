@@ -7,7 +7,7 @@ from typing import Any
 
 from grid.errors.wording import counted
 from results.analysis.claims import ABSENT, FAILS, HOLDS, Comparison, JudgedClaim
-from results.analysis.documents import Document, DocumentSection, Sheet, interval_text, p_text
+from results.analysis.documents import GLUE, Document, DocumentSection, Sheet, p_text
 from results.analysis.effects_text import finite
 from results.records.rounding import written
 
@@ -40,8 +40,9 @@ def line(source: str, judged: JudgedClaim) -> str:
     if judged.agreements:
         agreements = judged.agreements
         low = min(agreements, key=lambda each: each.tau)
-        said = f"{_verdicts(judged)} of {len(agreements)} pairs of blocks; least tau {written(low.tau, 2)} "
-        return f"{source}: {judged.verdict}; {said}{interval_text(low.interval)}, {_pair(low.blocks)}, {low.metric}."
+        said = f"{_verdicts(judged)} of {len(agreements)} pairs of blocks; least tau {written(low.tau, 2)}"
+        p = f" (p{GLUE}{p_text(low.holm)} after Holm)"
+        return f"{source}: {judged.verdict}; {said}{p}, {_pair(low.blocks)}, {low.metric}."
     many, right = len(judged.comparisons), sum(each.difference > 0 for each in judged.comparisons)
     runs = f", n = {judged.n}" if judged.n else ""
     tests = f"{_verdicts(judged)} of {counted(many, 'comparison')}{runs}"
@@ -93,11 +94,11 @@ def _sheets(source: str, judged: JudgedClaim) -> Iterator[Sheet]:
         yield Sheet(source, head, rows)
     if judged.agreements:
         alike = tuple(
-            (_pair(each.blocks), each.metric, str(each.cells), written(each.tau, 2), interval_text(each.interval),
-             each.verdict)
+            (_pair(each.blocks), each.metric, str(each.cells), written(each.tau, 2), p_text(each.p),
+             p_text(each.holm), each.verdict)
             for each in judged.agreements
         )  # fmt: skip
-        yield Sheet(source, ("blocks", "metric", "cells", "tau", "95 % interval", ""), alike)
+        yield Sheet(source, ("blocks", "metric", "cells", "tau", "p", "Holm", ""), alike)
 
 
 FOOTER = (
@@ -105,5 +106,7 @@ FOOTER = (
     'a comparison is significantly reversed; cannot be told: neither. For a sentence with "generally" or "most", '
     "more than half of the comparisons decide.",
     "Test: paired t by seed for trials of one recipe, Welch's t elsewhere. A printed ±0.0 counts as ±0.05.",
-    "Same order: Kendall's tau-b of the cells of two blocks; holds if its 95 % interval over seeds lies above 0.",
+    "Same order: Kendall's tau-b of the means of the same cells in two blocks. Significant: orders with nothing in "
+    "common are as alike, or as opposite, in less than 5 % of cases (exact test, Holm). There is no interval of tau: "
+    "after a few seeds, the true means of close cells have too many possible orders.",
 )

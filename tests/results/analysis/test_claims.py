@@ -1,11 +1,14 @@
 """The papers' claims: each holds on values that bear it out, and fails on values that contradict it."""
 
+import itertools
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from goalgrid.showing.papers import claimed
@@ -29,9 +32,8 @@ from results.analysis.documents import as_markdown
 from results.records.scores import Scores
 from results.reference.claims import Claim, claims
 from results.reference.reading import PAPERS
-from results.statistics.agreement import agreement
-from results.statistics.rank_correlation import kendall
-from results.statistics.significance import Sample
+from results.statistics.rank_correlation import kendall, kendall_p
+from results.statistics.significance import Sample, holm
 
 from ...conftest import ROOT, Goalgrid
 
@@ -76,8 +78,17 @@ def test_a_claim_holds_where_it_is_right_and_fails_on_a_counter_example(name: st
         better = next(entry for entry in entries if entry.name == compared)
         one = [replace(entry, sample=Sample(40, 0.1, 3)) if entry is better else entry for entry in entries]
         assert judge("", claim, one).verdict == judge("", claim, one).in_means == FAILS
-    spread = [replace(entry, sample=replace(entry.sample, std=200.0)) for entry in entries]
-    assert judge("", claim, spread).verdict == UNTOLD
+    if claim.kind == "better":
+        unclear = [replace(entry, sample=replace(entry.sample, std=200.0)) for entry in entries]
+    else:  # an order that has nothing in common with the others
+        turned = {50.0 + place: 50.0 + 7 * place % 15 for place in range(15)}
+        unclear = [
+            replace(entry, sample=replace(entry.sample, mean=turned[entry.sample.mean]))
+            if (entry.recipe, entry.block, entry.metric) == block
+            else entry
+            for entry in entries
+        ]
+    assert judge("", claim, unclear).verdict == UNTOLD
     assert judge("", claim, []).verdict == ABSENT
 
 
@@ -108,21 +119,38 @@ def test_trials_of_one_recipe_are_compared_by_seed_and_others_are_not() -> None:
     assert unpaired.p == pytest.approx(stats.ttest_ind(one, other, equal_var=False).pvalue)
 
 
-def test_tau_is_kendalls_and_its_interval_is_over_seeds() -> None:
-    x, y = RNG.integers(0, 5, 12).astype(float), RNG.integers(0, 5, 12).astype(float)
+@given(st.integers(2, 12), st.integers(0, 2**32 - 1))
+def test_tau_and_its_p_are_scipys(cells: int, seed: int) -> None:
+    x, y = np.random.default_rng(seed).permuted(np.tile(np.arange(cells), (2, 1)), axis=1)
+    exact = stats.kendalltau(x, y, method="exact")
+    assert (kendall(x, y), kendall_p(x, y)) == pytest.approx((exact.statistic, exact.pvalue))
+
+
+def test_a_tie_counts_for_neither_order() -> None:
+    x, y = RNG.integers(0, 3, 6), RNG.integers(0, 3, 6)
     assert kendall(x, y) == pytest.approx(stats.kendalltau(x, y).statistic)
-    base = np.arange(8.0)
-    runs = [base[:, None] + RNG.normal(0, 1, (8, 4)) for _ in range(2)]
-    known = [tuple(Sample.of(values.tolist()) for values in pair) for pair in zip(*runs, strict=True)]
-    told = [tuple(Sample(each.mean, each.std, each.n) for each in pair) for pair in known]
-    taus = np.arctanh([kendall(runs[0][:, s], runs[1][:, s]) for s in range(4)])
-    low, high = np.tanh(stats.t.interval(0.95, 3, taus.mean(), stats.sem(taus)))
-    found = agreement(("a", "b"), "rsum", known)  # type: ignore[arg-type]
-    assert (found.interval.low, found.interval.high) == pytest.approx((low, high))
-    assert found.verdict == "holds"
-    assert agreement(("a", "b"), "rsum", told).verdict == "holds"  # type: ignore[arg-type]
-    turned = [(one, replace(other, mean=-other.mean)) for one, other in told]
-    assert agreement(("a", "b"), "rsum", turned).verdict == "fails"
+    orders = [kendall(np.arange(6), order) for order in itertools.permutations(range(6))]
+    excess = sum(np.sign((x[i] - x[j]) * (y[i] - y[j])) for i, j in itertools.combinations(range(6), 2)) / 15
+    assert kendall_p(x, y) == pytest.approx(np.mean(np.abs(orders) >= abs(excess) - 1e-9))
+    assert np.isnan([kendall([1, 1], [1, 2]), kendall_p([1, 1], [1, 2])]).all()
+
+
+def test_orders_are_compared_by_means_and_tested_together() -> None:
+    claim = CLAIMS["goal same pattern on every backbone"]
+    means = {"a": [1, 2, 3, 4, 5, 6, 7], "b": [2, 1, 3, 4, 5, 7, 6], "c": [7, 1, 6, 2, 5, 3, 4]}
+    entries = [
+        Entry(recipe, f"cell {place}", "block", "i2t_r1", Sample.of([mean - 10.0, mean + 10.0]), (0, 1))
+        for recipe, row in means.items()
+        for place, mean in enumerate(row)
+    ]
+    found = judge("", claim, entries)
+    expected = [stats.kendalltau(means[one], means[other]) for one, other in (("a", "b"), ("a", "c"), ("b", "c"))]
+    assert [each.tau for each in found.agreements] == pytest.approx([each.statistic for each in expected])
+    assert [each.p for each in found.agreements] == pytest.approx([each.pvalue for each in expected])
+    assert [each.holm for each in found.agreements] == pytest.approx(holm([each.pvalue for each in expected]))
+    assert found.verdicts == [HOLDS, UNTOLD, UNTOLD]
+    (said,) = claims_text.document([("mine", [found])], comparisons=True).sections[0].parts[1:2]
+    assert "1 hold and none is reversed of 3 pairs of blocks; least tau" in said
 
 
 def test_the_page_is_what_the_tables_say(by_print: list[JudgedClaim]) -> None:
