@@ -91,7 +91,7 @@ def _sheets(source: str, judged: JudgedClaim) -> Iterator[Sheet]:
              p_text(each.p), p_text(each.holm), each.verdict)
             for each in judged.comparisons
         )  # fmt: skip
-        yield Sheet(source, head, rows)
+        yield Sheet.telling(source, head, rows)
     if judged.agreements:
         alike = tuple(
             (_pair(each.blocks), each.metric, str(each.cells), written(each.tau, 2), p_text(each.p),

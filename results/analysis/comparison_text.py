@@ -105,7 +105,7 @@ def _metric(differences: list[CellDifference]) -> Iterator[str | Sheet]:
         for d in differences
     )  # fmt: skip
     head = ("cell", "A", "B", "seeds", "B - A", "95 % interval", "p", "Holm", "compared")
-    yield Sheet("", head, rows)
+    yield Sheet.telling("", head, rows)
 
 
 def _seeds(d: CellDifference) -> str:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import compress
 from typing import Any
 
 from grid.errors.wording import counted
@@ -174,13 +175,15 @@ def _cells(analysis: Analysis) -> Sheet:
     differences = {difference.name: difference for difference in analysis.differences}
     order = sorted(zip(analysis.means, analysis.names, strict=True), reverse=not analysis.metric.endswith("medr"))
     names = {name: f"{name} {LIKE_BEST}" if name in analysis.like_best else name for name in analysis.names}
-    rows = [(names[name], written(mean), *_difference(differences.get(name))) for mean, name in order]
     if not differences:
-        return Sheet("", ("cell", "mean"), tuple(row[:2] for row in rows))
+        return Sheet("", ("cell", "mean"), tuple((names[name], written(mean)) for mean, name in order))
+    rows = [(names[name], written(mean), *_difference(differences.get(name))) for mean, name in order]
     head = ("cell", "mean", "difference", "95 % interval", "p (t)", "Holm", "p (flips)", "Holm", "seeds for 0.5")
-    if all(math.isnan(difference.p_flip) for difference in analysis.differences):  # printed: there are no seeds
-        return Sheet(f"Differences from {analysis.baseline}", head[:6], tuple(row[:6] for row in rows))
-    return Sheet(f"Differences from {analysis.baseline}, seed by seed", head, tuple(rows))
+    by_seed = not all(math.isnan(difference.p_flip) for difference in analysis.differences)
+    least = smallest_p(len(analysis.seeds))
+    told = [*[True] * 6, least <= LEVEL, least * len(differences) <= LEVEL, True] if by_seed else [True] * 6
+    title = f"Differences from {analysis.baseline}" + (", seed by seed" if by_seed else "")  # printed: not by seed
+    return Sheet(title, tuple(compress(head, told)), tuple(tuple(compress(row, told)) for row in rows))
 
 
 def _difference(difference: BaselineDifference | None) -> tuple[str, ...]:
@@ -230,8 +233,8 @@ def _caveats(n: int, comparisons: int) -> Iterator[str]:
     words = f"With {n} seeds the exact sign-flip test reaches p{GLUE}={GLUE}{least:.3g} at best"
     words += f", {adjusted:.3g} after Holm over {comparisons} comparisons" if comparisons > 1 else ""
     if adjusted > LEVEL:
-        words += f": it cannot reach {_percent(LEVEL)}, whatever the differences; "
-        words += f"{seeds_to_reach(comparisons=comparisons)} seeds could"
+        words += f": {'it' if least > LEVEL else 'so adjusted, it'} cannot reach {_percent(LEVEL)}, whatever the "
+        words += f"differences, and is not shown; {seeds_to_reach(comparisons=comparisons)} seeds could"
     yield f"{words}."
     factors = std_factors(n)
     bounds = f"{written(factors.low)} to {written(factors.high)}"
