@@ -25,7 +25,7 @@ from grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS
 from grid.objectives.parameters import ObjectiveEntry
 from objectives.contrastive import CONTRASTIVE
 from objectives.gradient_surrogate import GradientSurrogate
-from objectives.hinge import HINGE
+from objectives.hinge import HINGE, soft_margin
 from objectives.objective import Loss, Objective, ScoresObjective
 from objectives.pair_weights import PAIR_WEIGHTS, RELATIVE
 from objectives.pairwise import PAIRWISE
@@ -74,6 +74,7 @@ def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
         return ScoresObjective(_own(entry, values))
     loss, relative = _loss(name, values)
     mining = entry.mining
+    by_row = values.get("margins") == "row"
     return Objective(
         loss,
         k=None if values.get("mining", mining.negatives) == "all" else values.get("k", 1),
@@ -81,6 +82,7 @@ def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
         relative=relative,
         reduction=values["reduction"],
         ignore_same_image=values["ignore_same_image"],
+        lead=_with(soft_margin, values) if by_row else None,
     )
 
 

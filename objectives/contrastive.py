@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import pad, softplus
 
-from objectives.hinge import soft_margin
+from objectives.hinge import own_margin
 from objectives.pair_weights import PAIR_WEIGHTS
 from objectives.triplets import Triplets
 
@@ -57,7 +57,7 @@ def unified_adaptive(
     t: Triplets, *, gamma: float = 60.0, margin: float = 0.2, scaled: bool = True, base: float = 10.0
 ) -> Float[Tensor, "*a 1"]:
     """1/gamma log(1 + sum of exp(gamma (s_neg - s_pos + m_i))), with NCR's margin for each pair. Unified Eq. (26)."""
-    return log_one_plus(gamma * (t.s_neg - t.s_pos + soft_margin(t, margin, base))) / _unit(gamma, scaled)
+    return log_one_plus(gamma * (t.s_neg - t.s_pos + own_margin(t, margin, base))) / _unit(gamma, scaled)
 
 
 def _unit(gamma: float, scaled: bool) -> float:

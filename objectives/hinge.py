@@ -72,25 +72,33 @@ def selectively_hard(
     return torch.where(vanishing, mean, torch.relu(hardest - t.s_pos + margin))
 
 
-def soft_margin(t: Triplets, margin: float, base: float = 10.0) -> Float[Tensor, "*#a 1"] | float:
+def soft_margin(clean: Float[Tensor, "*a"], margin: float, base: float = 10.0) -> Float[Tensor, "*a"]:
     """m_i = margin (base^y - 1) / (base - 1), with y the probability that pair i is clean: 0 at y = 0, margin at 1.
 
-    NCR's "exponential" form. Without an estimate of y every pair counts as clean.
+    NCR's "exponential" form.
     """
-    if t.clean is None:
-        return margin
-    return margin * (base**t.clean - 1) / (base - 1)
+    return margin * (base**clean - 1) / (base - 1)
+
+
+def own_margin(t: Triplets, margin: float, base: float = 10.0) -> Float[Tensor, "*#a 1"] | float:
+    """The margin of each anchor's pair. Without an estimate of y every pair counts as clean."""
+    return margin if t.clean is None else soft_margin(t.clean, margin, base)
 
 
 def noisy_correspondence(
-    t: Triplets, *, margin: float = 0.2, base: float = 10.0, threshold: float = 0.0
+    t: Triplets, *, margin: float = 0.2, base: float = 10.0, threshold: float = 0.0, margins: str = "anchor"
 ) -> Float[Tensor, "*a k"]:
     """[s_neg - s_pos + m_i]+ with the pair's own margin. Unified Eq. (27): the loss of NCR.
 
+    NCR's code adds a column of margins to the matrix of scores in both directions. A text's negative thus brings the
+    margin of its own image's pair, by which the hardest is chosen, too: max over i of [s_ij + m_i - s_jj]+.
+
     Args:
         threshold: a pair that is less likely to be clean teaches nothing.
+        margins: "anchor", or "row" for those that were added when the negative was mined (released).
     """
-    loss = torch.relu(t.s_neg - t.s_pos + soft_margin(t, margin, base))
+    added = t.lead if margins == "row" and t.lead is not None else own_margin(t, margin, base)
+    loss = torch.relu(t.s_neg - t.s_pos + added)
     return loss if t.clean is None else loss * (t.clean >= threshold)
 
 

@@ -138,7 +138,7 @@ Mined = tuple[Float[Tensor, " b"], Hardest]
 def mine_similarity(sim: Float[Tensor, "b b"], pairs: BatchPairs, relative: Relative | None) -> Mined:
     """Mine a matrix of scores of any range. The matrix is overwritten."""
     s_pos = sim.diagonal().clone()
-    pairs.hide(sim)
+    pairs.prepare(sim)
     return s_pos, _all_of(torch.stack, *scan(sim, sets_of(relative, s_pos)))
 
 
@@ -155,7 +155,7 @@ def mine_embeddings(
     i2t, t2i = dict[int, Hardest](), dict[int, Hardest]()
     for row, column in itertools.product(starts, starts):
         sim = product(image[row : row + edge], text[column : column + edge])
-        pairs.hide(sim, row, column)
+        pairs.prepare(sim, row, column)
         rows, columns = scan(sim, sets)
         i2t[row] = merge(i2t.get(row), rows._replace(place=rows.place + column), sets)
         t2i[column] = merge(t2i.get(column), columns._replace(place=columns.place + row), sets)
@@ -171,7 +171,11 @@ def triplets_of(mined: Mined, pairs: BatchPairs, relative: Relative | None) -> t
     """Both directions' triplets of every pair, as constants, and which text and which image was mined for it."""
     s_pos, hard = mined
     false = pairs.false_negatives(hard.place)
-    triplets = Triplets(s_pos[None, :, None], hard.s_neg[..., None], false_negative=false, always=not pairs.masked)
+    s_neg, lead = hard.s_neg[..., None], None
+    if pairs.lead is not None:
+        lead = torch.stack([pairs.lead, pairs.lead[hard.place[1]]])[..., None]
+        s_neg = s_neg - lead
+    triplets = Triplets(s_pos[None, :, None], s_neg, lead=lead, false_negative=false, always=not pairs.masked)
     if relative is None:
         return triplets, hard.place
     m_pos, m_neg = relative_positives(s_pos, hard.s_neg, relative), hard.mean(relative)
@@ -266,14 +270,17 @@ def candidates(
     Differentiable with respect to the scores, and dense: where every negative counts, no gradient is sparse.
     """
     negative = sim.clone()
-    pairs.hide(negative)
+    pairs.prepare(negative)
+    rows = None if pairs.lead is None else pairs.lead[:, None].expand_as(sim)
     directions = []
-    for anchors in (negative, negative.T):
+    for anchors, lead in ((negative, rows), (negative.T, None if rows is None else rows.T)):
         s_neg, false = anchors, pairs.of_same_image()
         if k is not None:
             s_neg, index = anchors.topk(min(k, pairs.size), dim=1)
             false = None if false is None else false.gather(1, index)
-        triplets = Triplets(sim.diagonal()[:, None], s_neg, false_negative=false, always=False)
+            lead = None if lead is None else lead.gather(1, index)
+        s_neg = s_neg if lead is None else s_neg - lead
+        triplets = Triplets(sim.diagonal()[:, None], s_neg, lead=lead, false_negative=false, always=False)
         directions.append(triplets if relative is None else _with_relative(triplets, anchors, relative))
     return directions
 

@@ -36,6 +36,7 @@ class Objective(torch.nn.Module):
         relative: the relative sets, for a loss that reads m+ and m-.
         reduction: a name in REDUCTIONS.
         ignore_same_image: captions of the same image are no negatives; needs `image_of_text` in the call.
+        lead: gives, from the clean probability of each pair, what is added to its image's scores before mining.
     """
 
     report: dict[str, Tensor]
@@ -57,9 +58,10 @@ class Objective(torch.nn.Module):
         relative: Relative | None = None,
         reduction: str = "sum",
         ignore_same_image: bool = False,
+        lead: Callable[[Float[Tensor, " b"]], Float[Tensor, " b"]] | None = None,
     ) -> None:
         super().__init__()
-        self.loss, self.relative = loss, relative
+        self.loss, self.relative, self.lead = loss, relative, lead
         self.k, self.remines = k, remines
         self.reduction, self.ignore_same_image = reduction, ignore_same_image
         self.report = {}
@@ -83,7 +85,7 @@ class Objective(torch.nn.Module):
         Raises:
             ValueError: the batch has no negatives or no pairs, or `image_of_text` is missing where it is needed.
         """
-        pairs = self._pairs(len(image), len(text), image_of_text)
+        pairs = self._pairs(len(image), len(text), image_of_text, clean)
         report = self._new_report()
         image, text = _watched(image, "grad_image", report), _watched(text, "grad_text", report)
         if self.learns_from_few:
@@ -104,7 +106,7 @@ class Objective(torch.nn.Module):
         Args:
             again: scores pairs again; for an objective that `learns_from_few`, the matrix then needs no graph.
         """
-        pairs = self._pairs(sim.shape[0], sim.shape[1], image_of_text)
+        pairs = self._pairs(sim.shape[0], sim.shape[1], image_of_text, clean)
         self._new_report()
         if self.learns_from_few:
             return self._value([mining.hardest_of_similarity(sim, pairs, self.relative, again)], clean, offline)
@@ -126,10 +128,11 @@ class Objective(torch.nn.Module):
         other.k, other.report = None, {}
         return other
 
-    def _pairs(self, images: int, texts: int, image_of_text: Tensor | None) -> BatchPairs:
+    def _pairs(self, images: int, texts: int, image_of_text: Tensor | None, clean: Tensor | None = None) -> BatchPairs:
         if images != texts:
             raise ValueError(f"{images} images and {texts} texts are no pairs: row k of both must be pair k")
-        return BatchPairs(texts, image_of_text, self.ignore_same_image)
+        lead = self.lead(clean) if self.lead and clean is not None else None
+        return BatchPairs(texts, image_of_text, self.ignore_same_image, lead)
 
     def _value(
         self, directions: list[Triplets], clean: Tensor | None, offline: Tensor | None = None

@@ -1,4 +1,4 @@
-"""Two networks in one model: they learn from the same batches, and their scores are averaged. NCR's co-teaching."""
+"""Two networks in one model, as NCR's co-teaching has them: here on the same batches. Their scores are averaged."""
 
 from collections.abc import Mapping
 from typing import Any

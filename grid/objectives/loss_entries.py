@@ -115,7 +115,7 @@ LOSSES: dict[str, ObjectiveEntry] = {
         {**_UNIFIED, "base": _BASE},
         mining=Mining("all", fixed=True),
         reduction=("sum", "mean"),
-        reads_clean=True,
+        mixture=("quartiles", "quartiles"),
     ),
     "adopt": ObjectiveEntry(
         "contrastive",
@@ -226,10 +226,17 @@ LOSSES: dict[str, ObjectiveEntry] = {
             "margin": MARGIN,
             "base": _BASE,
             "threshold": Parameter("a pair that is less likely to be clean teaches nothing", 0.0, 0.5),
+            "margins": Parameter(
+                "m_i is the anchor's, or of the pair in whose row of scores the negative stands, as NCR's code",
+                "anchor",
+                "row",
+                choices=("anchor", "row"),
+                silent=("anchor",),
+            ),
         },
         mining=Mining("hardest", fixed=False),
         known_as="Noisy Correspondence Rectifier",
-        reads_clean=True,
+        mixture=("quartiles", "k-means"),
     ),
     "aoq": ObjectiveEntry(
         "hinge",

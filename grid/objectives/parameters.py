@@ -93,8 +93,9 @@ class ObjectiveEntry:
     """A name that it had before."""
     reduction: tuple[Value, Value] = ("sum", "sum")
     """How pairs and directions become a single number, under each variant."""
-    reads_clean: bool = False
-    """Whether it reads the probability of each pair to be clean, which training estimates epoch by epoch."""
+    mixture: tuple[Value, Value] | None = None
+    """Of an objective that reads the probability of each pair to be clean: how the mixture that estimates it starts and
+    ends, under each variant."""
     reads_offline: bool = False
     """Whether it reads negatives that a trained model ranked in the whole training split."""
     learns_weights: bool = False
@@ -109,7 +110,13 @@ class ObjectiveEntry:
         """Parameters of the equation, of the reduction over a batch, and of mining if a grid may choose it."""
         if self.on == "scores":
             return self.own
-        return {**self.own, **_of_a_batch(*self.reduction), **self.mining.parameters}
+        estimate = _of_an_estimate(*self.mixture) if self.mixture else {}
+        return {**self.own, **estimate, **_of_a_batch(*self.reduction), **self.mining.parameters}
+
+    @property
+    def reads_clean(self) -> bool:
+        """Whether it reads the probability of each pair to be clean, which training estimates epoch by epoch."""
+        return self.mixture is not None
 
 
 def same(
@@ -117,6 +124,12 @@ def same(
 ) -> Parameter:
     """A parameter with one default under both variants."""
     return Parameter(meaning, value, value, choices, only_with=only_with)
+
+
+def _of_an_estimate(paper: Value, released: Value) -> dict[str, Parameter]:
+    meaning = "two Gaussians tell clean pairs: quartiles, to convergence; k-means, ten steps, as NCR's code"
+    choices = ("quartiles", "k-means")
+    return {"mixture": Parameter(meaning, paper, released, choices=choices, silent=("quartiles",))}
 
 
 def _of_a_batch(paper: Value, released: Value) -> dict[str, Parameter]:

@@ -28,7 +28,8 @@ class ModelSettings(Settings):
         NoFusionSettings(), description="what looks at an image and a caption together, beside the two encoders"
     )
     networks: Annotated[Literal["single", "twins"], IdentityDefault("single")] = Field(
-        "single", description="twins: two networks on the same batches, as NCR's co-teaching; their scores are averaged"
+        "single",
+        description="twins: two networks as in NCR's co-teaching, here on the same batches; their scores are averaged",
     )
 
     @property

@@ -140,6 +140,13 @@ def test_ids_do_not_depend_on_the_order_of_keys_or_values(
     assert of(objectives, seeds, recipes, sweep=dict(sweep), set=dict(overrides)) == whole
 
 
+def test_what_ncrs_code_does_otherwise_moves_no_trial_of_its_equation() -> None:
+    (found,) = of(["ncr"], [0], ["cnn-bow"])
+    assert found == "shapes_cnn-bow_ncr_s0-2963f1bc"
+    (released,) = of(["ncr"], [0], ["cnn-bow"], set={"objective.variant": "released"})
+    assert released != found
+
+
 @FEW
 @given(OBJECTIVES, SEEDS, RECIPES, OBJECTIVES, SEEDS, RECIPES)
 def test_what_is_added_to_an_axis_moves_no_other_trial(

@@ -1,5 +1,7 @@
 """The losses of the other papers against loops over anchors, and the limits in which they become one another."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
@@ -8,7 +10,7 @@ import objectives
 from grid.objectives import resolve
 from grid.objectives.loss_entries import LOSSES
 from grid.objectives.parameters import VARIANTS
-from objectives import build
+from objectives import build, mining
 from objectives.hinge import pair_losses
 from tests.objectives import literal
 from tests.objectives.test_goal import SIMILARITIES, gradient, unit
@@ -89,10 +91,14 @@ def test_adopt_uses_fewer_negatives_as_the_model_matures() -> None:
         assert k[0] > k[1]
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", ["ncr", "unified-adaptive"])
-def test_a_doubtful_pair_has_a_smaller_margin_and_may_teach_nothing(name: str, variant: str) -> None:
-    sim, values = SIMILARITIES["random"], resolve(name, variant=variant, reduction="sum")
+@pytest.mark.parametrize(("name", "given"), [
+    ("ncr", {}),
+    ("ncr", {"variant": "released", "margins": "anchor"}),
+    ("unified-adaptive", {}),
+    ("unified-adaptive", {"variant": "released"}),
+])  # fmt: skip
+def test_a_doubtful_pair_has_a_smaller_margin_and_may_teach_nothing(name: str, given: dict) -> None:
+    sim, values = SIMILARITIES["random"], resolve(name, **given, reduction="sum")
     clean = torch.linspace(0, 1, len(sim), dtype=torch.float64)
     margins = [0.2 * (10**y - 1) / 9 for y in clean.tolist()]
     expected = torch.zeros((), dtype=torch.float64)
@@ -100,8 +106,75 @@ def test_a_doubtful_pair_has_a_smaller_margin_and_may_teach_nothing(name: str, v
         equation = literal.triplet_hn if name == "ncr" else literal.unified
         if clean[pair] >= values.get("threshold", 0.0):
             expected += equation(sim[positive], [sim[n] for n in negatives], {**values, "margin": margins[pair]})
-    found = build(name, variant=variant, reduction="sum").from_similarity(sim, clean=clean)
+    found = build(name, **given, reduction="sum").from_similarity(sim, clean=clean)
     torch.testing.assert_close(found, expected)
+
+
+def released_ncr(sim: Tensor, clean: Tensor, negatives: str) -> Tensor:
+    """The hinges of NCR's code, whose (B, 1) margins stand in the rows of the matrix of scores, in both directions."""
+    pairs, total = range(len(sim)), sim.new_zeros(())
+    margins = [0.2 * (10**y - 1) / 9 for y in clean.tolist()]
+    for anchor in pairs:
+        if clean[anchor] < 0.5:
+            continue
+        others = [other for other in pairs if other != anchor]
+        i2t = [(margins[anchor] + sim[anchor, other] - sim[anchor, anchor]).clamp(min=0) for other in others]
+        t2i = [(margins[other] + sim[other, anchor] - sim[anchor, anchor]).clamp(min=0) for other in others]
+        for costs in (torch.stack(i2t), torch.stack(t2i)):
+            total = total + (costs.max() if negatives == "hardest" else costs.sum())
+    return total
+
+
+@pytest.mark.parametrize("negatives", ["hardest", "all"])
+def test_released_ncr_has_the_margin_of_the_negatives_row_and_mines_by_it(
+    negatives: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image, text = unit(8, 5), unit(8, 5, seed=1)
+    clean = torch.tensor([0.1, 0.9, 0.6, 1.0, 0.3, 0.7, 0.95, 0.5], dtype=torch.float64)
+    objective = build("ncr", variant="released", mining=negatives)
+
+    def measured(loss: Callable[[Tensor, Tensor], Tensor]) -> list[Tensor]:
+        leaves = [part.clone().requires_grad_() for part in (image, text)]
+        value = loss(*leaves)
+        return [value.detach(), *torch.autograd.grad(value, leaves)]
+
+    expected = measured(lambda image, text: released_ncr(image @ text.T, clean, negatives))
+    assert not torch.allclose(expected[0], build("ncr", margins="anchor").from_similarity(image @ text.T, clean=clean))
+
+    def check() -> None:
+        for found in (
+            measured(lambda image, text: objective(image, text, clean=clean)),
+            measured(lambda image, text: objective.from_similarity(image @ text.T, clean=clean)),
+        ):
+            for ours, theirs in zip(found, expected, strict=True):
+                torch.testing.assert_close(ours, theirs)
+
+    check()
+    s_neg = objective.report["s_neg"]
+    sim = (image @ text.T).detach()
+    if negatives == "hardest":  # scored again, as a scorer of sets does; and mined in tiles
+        again = measured(
+            lambda image, text: objective.from_similarity(
+                sim, clean=clean, again=lambda rows, columns: (image[rows] * text[columns]).sum(1)
+            )
+        )
+        for ours, theirs in zip(again, expected, strict=True):
+            torch.testing.assert_close(ours, theirs)
+        monkeypatch.setitem(mining.WHOLE, "cpu", 0)
+        monkeypatch.setitem(mining.TILE, "cpu", 3)
+        check()
+        rows = sim + 0.2 * (10 ** clean[:, None] - 1) / 9
+        rows.fill_diagonal_(-torch.inf)
+        mined = torch.cat([sim.gather(1, rows.argmax(1, keepdim=True))[:, 0], sim.gather(0, rows.argmax(0)[None])[0]])
+        torch.testing.assert_close(s_neg, mined.mean())  # what is reported is a similarity, without its margin
+
+
+def test_pairs_that_nobody_doubts_yet_have_the_whole_margin_in_released_ncr() -> None:
+    sim = SIMILARITIES["random"]
+    released, plain = build("ncr", variant="released"), build("triplet-hn")
+    torch.testing.assert_close(released.from_similarity(sim), plain.from_similarity(sim))
+    certain = torch.ones(len(sim), dtype=torch.float64)
+    torch.testing.assert_close(released.from_similarity(sim, clean=certain), plain.from_similarity(sim))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

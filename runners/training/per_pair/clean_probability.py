@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from grid.identity import derived_seed
 from grid.settings import TrialSettings
 from objectives.hinge import pair_losses
 
@@ -18,6 +19,9 @@ SPREAD = 5e-4
 
 STILL, STEPS = 1e-5, 100
 """The mixture is fitted until a step raises its mean log-likelihood by less than this, or for so many steps."""
+
+NCR_STILL, NCR_STEPS = 1e-2, 10
+"""The same in NCR's code."""
 
 
 class CleanProbabilities:
@@ -32,7 +36,9 @@ class CleanProbabilities:
 
     def __init__(self, settings: TrialSettings, pairs: int, matched: Bool[np.ndarray, " t"] | None) -> None:
         self.matched = matched
+        self.settings = settings
         self.margin = float(settings.objective.parameters["margin"] or 0.0)
+        self.estimate = ESTIMATES[str(settings.objective.parameters.get("mixture", "quartiles"))]
         self.warmup = settings.train.warmup_epochs
         self.values = torch.ones(2 if settings.model.networks == "twins" else 1, pairs)
         """Probability of each pair to be clean, as each network reads it; in host memory."""
@@ -50,7 +56,8 @@ class CleanProbabilities:
         """
         if epoch != self.epoch and self._losses[0]:
             losses = [torch.cat(parts).double().cpu() for parts in self._losses]
-            estimates = [torch.from_numpy(clean_probability(own.numpy())).float() for own in losses]
+            seed = derived_seed(self.settings, f"mixture of epoch {self.epoch}") % 2**32
+            estimates = [torch.from_numpy(self.estimate(own.numpy(), seed)).float() for own in losses]
             for place, estimate in enumerate(reversed(estimates)):
                 self.values[place, before] = estimate
             self.known = True
@@ -80,12 +87,35 @@ class CleanProbabilities:
         self._losses = [[own.to(device)] if len(own) else [] for own in state["losses"]]
 
 
-def clean_probability(losses: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+def clean_probability(losses: Float[np.ndarray, " n"], seed: int = 0) -> Float[np.ndarray, " n"]:
     """Posterior of the component with the smaller mean, of a mixture of two Gaussians, for each loss.
 
-    Losses are scaled to [0, 1] first, as in NCR. The mixture starts from the quartiles, so that it is the same each
-    time, and makes at most `STEPS` steps; NCR's code starts from random centres and makes at most ten. Losses that are
-    all alike are of clean pairs.
+    The mixture starts from the quartiles, so that it is the same whatever the seed, and is fitted until it is still.
+    """
+
+    def start(scaled: Float[np.ndarray, " n"]) -> dict[str, Any]:
+        centres = np.quantile(scaled, [0.25, 0.75])[:, None]
+        precisions = np.full((2, 1, 1), 1 / (scaled.var() + SPREAD))
+        return {"weights_init": [0.5, 0.5], "means_init": centres, "precisions_init": precisions}
+
+    return _lower_of_two(losses, start, tol=STILL, max_iter=STEPS)
+
+
+def clean_probability_as_released(losses: Float[np.ndarray, " n"], seed: int) -> Float[np.ndarray, " n"]:
+    """The same as NCR's code has it: from a start by k-means, and stopped early.
+
+    Args:
+        seed: of the centres with which k-means starts.
+    """
+    return _lower_of_two(losses, lambda scaled: {"random_state": seed}, tol=NCR_STILL, max_iter=NCR_STEPS)
+
+
+def _lower_of_two(
+    losses: Float[np.ndarray, " n"], start: Callable[[np.ndarray], Mapping[str, Any]], **options: Any
+) -> Float[np.ndarray, " n"]:
+    """The posterior of a mixture that is fitted with these options.
+
+    Losses are scaled to [0, 1] first, as in NCR. Losses that are all alike are of clean pairs.
     """
     from sklearn.exceptions import ConvergenceWarning  # a second; no other training needs it
     from sklearn.mixture import GaussianMixture
@@ -94,21 +124,19 @@ def clean_probability(losses: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"
     if not most > least or not math.isfinite(most - least):
         return np.ones_like(losses)
     scaled = (losses - least) / (most - least)
-    centres = np.quantile(scaled, [0.25, 0.75])[:, None]
-    mixture = GaussianMixture(
-        2,
-        tol=STILL,
-        max_iter=STEPS,
-        reg_covar=SPREAD,
-        weights_init=[0.5, 0.5],
-        means_init=centres,
-        precisions_init=np.full((2, 1, 1), 1 / (scaled.var() + SPREAD)),
-    )
+    mixture = GaussianMixture(2, reg_covar=SPREAD, **start(scaled), **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         mixture.fit(scaled[:, None])
     found: np.ndarray = mixture.predict_proba(scaled[:, None])[:, mixture.means_[:, 0].argmin()]
     return found
+
+
+ESTIMATES: dict[str, Callable[[Float[np.ndarray, " n"], int], Float[np.ndarray, " n"]]] = {
+    "quartiles": clean_probability,
+    "k-means": clean_probability_as_released,
+}
+"""By the objective's parameter `mixture`."""
 
 
 def auc(values: Float[np.ndarray, " n"], positive: Bool[np.ndarray, " n"]) -> float:

@@ -4,8 +4,21 @@ import math
 
 import numpy as np
 import pytest
+import torch
+from sklearn.mixture import GaussianMixture
 
-from runners.training.per_pair.clean_probability import SPREAD, STEPS, STILL, auc, clean_probability
+from grid.expansion import expand, trials_of
+from grid.gridfile import load
+from objectives.hinge import pair_losses
+from runners.training.per_pair.clean_probability import (
+    ESTIMATES,
+    SPREAD,
+    STEPS,
+    STILL,
+    CleanProbabilities,
+    auc,
+    clean_probability,
+)
 
 
 def literal(losses: list[float]) -> list[float]:
@@ -53,6 +66,35 @@ def test_the_probability_equals_the_literal_mixture_and_orders_two_heaps() -> No
     assert auc(found, np.arange(100) < 60) > 0.99
 
 
+def test_as_released_the_mixture_is_that_of_ncrs_code_and_no_other() -> None:
+    rng = np.random.default_rng(1)
+    losses = np.concatenate([rng.gamma(1.0, 0.2, 700), rng.normal(0.9, 0.4, 300)])
+    scaled = ((losses - losses.min()) / (losses.max() - losses.min()))[:, None]
+    mixture = GaussianMixture(n_components=2, max_iter=10, tol=1e-2, reg_covar=5e-4, random_state=3).fit(scaled)
+    expected = mixture.predict_proba(scaled)[:, mixture.means_.argmin()]
+    found = ESTIMATES["k-means"](losses, 3)
+    assert found.tolist() == pytest.approx(expected.tolist(), abs=1e-9)
+    assert np.abs(found - clean_probability(losses)).max() > 0.1  # which stops where it is still
+
+
+@pytest.mark.parametrize(("name", "variant", "mixture"), [
+    ("ncr", "paper", "quartiles"),
+    ("ncr", "released", "k-means"),
+    ("unified-adaptive", "released", "quartiles"),
+])  # fmt: skip
+def test_the_variant_chooses_the_mixture(name: str, variant: str, mixture: str) -> None:
+    given = [f'objectives=["{name}"]', f"objective.variant={variant}", "train.warmup_epochs=1"]
+    clean = CleanProbabilities(trials_of(expand(load("demo", given)))[0].settings, 200, matched=None)
+    sim = torch.randn(200, 200, generator=torch.Generator().manual_seed(0))
+    clean.begin(0, torch.arange(200))
+    clean.note(0, sim)
+    found = clean.begin(1, torch.arange(200))
+    assert found is not None
+    expected = ESTIMATES[mixture](pair_losses(sim, margin=0.2).double().numpy(), 0)
+    assert found[0].tolist() == pytest.approx(expected.tolist(), abs=1e-4)
+
+
+@pytest.mark.parametrize("mixture", ESTIMATES)
 @pytest.mark.parametrize("loss", [0.0, 0.7, math.nan])
-def test_pairs_with_one_loss_are_all_clean(loss: float) -> None:
-    assert clean_probability(np.full(8, loss)).tolist() == [1.0] * 8
+def test_pairs_with_one_loss_are_all_clean(loss: float, mixture: str) -> None:
+    assert ESTIMATES[mixture](np.full(8, loss), 0).tolist() == [1.0] * 8
