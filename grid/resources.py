@@ -10,7 +10,10 @@ from grid.settings.base import Settings, Unit
 class Resources(Settings):
     """[resources]: what a job asks of the machine."""
 
-    cpu: Annotated[PositiveInt, Unit("CPUs")] = Field(default=1, description="CPUs of each process that trains")
+    cpu: Annotated[PositiveInt, Unit("CPUs")] = Field(
+        default=1,
+        description="CPUs of each process that trains, and its threads; on a CPU their number changes the last digits",
+    )
     gpu: Annotated[NonNegativeFloat | None, Unit("GPUs")] = Field(
         default=None,
         description="share of a GPU, or a whole number of GPUs; none: the share that the memory probe measured, and 0 "

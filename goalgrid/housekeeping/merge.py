@@ -272,8 +272,8 @@ def _disagreeing(trial: Trial, folder: TrialFolder, row: Mapping[str, Any]) -> I
         yield f"its settings are those of {own}"
     if read_json(folder.settings) != settings:
         yield "settings.json is not as its record says"
-    noted = json.loads(row["environment"])
-    if {key: value for key, value in noted.items() if key != "data_problems"} != read_json(folder.environment):
+    noted, told = json.loads(row["environment"]), read_json(folder.environment)
+    if not told or any(noted.get(key) != value for key, value in told.items()):  # the record notes more, of the data
         yield "environment.json is not as its record says"
     logged = {(entry["epoch"], entry["name"]): entry["value"] for entry in row["history"]}
     found = {(r["epoch"], name): float(v) for r in folder.rows() for name, v in r.items() if name != "epoch"}

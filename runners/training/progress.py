@@ -21,8 +21,8 @@ from runners.training.measured.step_trace import StepTrace
 BRIEF_SECONDS = 5.0
 """A trial shorter than this writes no checkpoint to go on from."""
 
-SAVED = ("epoch", "step", "batch", "sums", "seconds", "rows", "replicas")
-"""Fields of a trial's progress that its checkpoint holds."""
+SAVED = ("epoch", "step", "batch", "sums", "seconds", "rows", "replicas", "threads")
+"""Fields of a trial's progress that its checkpoint holds; one of an earlier version lacks those that came later."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class Progress:
             took.
         best: the row of the epoch with the best validation.
         replicas: the largest number of processes that trained it together.
+        threads: of the processor, with which each of them began: on a CPU another number rounds otherwise.
     """
 
     train: TrainSettings
@@ -60,6 +61,7 @@ class Progress:
     rows: list[dict[str, Any]] = field(default_factory=list)
     best: dict[str, Any] | None = None
     replicas: int = 1
+    threads: int = field(default_factory=torch.get_num_threads)
     trace: StepTrace = field(init=False)
     _saved: tuple[int, float] = field(default_factory=lambda: (0, time.monotonic()))
     """Step and time of the last checkpoint."""
@@ -158,7 +160,7 @@ class Progress:
                 self.warn(f"its best weights are lost, so the trial starts anew: {self.folder.best_checkpoint}")
                 return None
             for name in SAVED:
-                setattr(self, name, content[name])
+                setattr(self, name, content.get(name, getattr(self, name)))
             self.sums = {names: values.to(self.device) for names, values in self.sums.items()}
             self.trace.load(content["trace"])
             self.best = best and best["row"]

@@ -3,13 +3,14 @@
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from grid.errors import UserError
+from grid.errors.wording import counted
 from grid.protocols import protocol
 from grid.settings import TrialSettings
 from grid.store.home import TrialFolder
@@ -209,8 +210,23 @@ class Trainer:
             before, now = len(others) + 1, self.replicas.count
             if before != now:
                 self.hooks.warn(f"it goes on with resources.replicas = {now} after {before}: dropout draws differently")
+        self._keep_threads()
         self.replicas.start(self.learner, others, self.progress.step)
         self.progress.replicas = max(self.progress.replicas, self.replicas.count)
+
+    def _keep_threads(self) -> None:
+        """Compute with the number of threads that the trial began with, where the processor computes."""
+        began, now = self.progress.threads, torch.get_num_threads()
+        if self.inputs.device.type != "cpu":
+            self.progress.threads = now
+        elif began != now:
+            torch.set_num_threads(began)
+            self.replicas.machine = replace(self.replicas.machine, threads=began)
+            self.hooks.warn(
+                f"it goes on with {counted(began, 'thread')}, with which it began, though resources.cpu is {now} now: "
+                f"another number of threads gives other digits. To train it with {now} from the beginning: "
+                "goalgrid run GRID --force --only FILTER"
+            )
 
 
 def validation(ranks: evaluation.Ranks) -> dict[str, float]:

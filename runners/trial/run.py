@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from grid.errors import UserError
@@ -114,7 +115,7 @@ class TrialRun:
         with Replicas(settings, self.machine) as replicas:
             inputs = self.start()
             beat = self._beats(settings.train.epochs * steps_of_epoch(settings, inputs))
-            hooks = Hooks(self.hold.begin, self._epoch, beat, self._warn, self._begin_anew)
+            hooks = Hooks(self._begin, self._epoch, beat, self._warn, self._begin_anew)
             parents = {parent.trial_id: parent for parent in self.parents()}
             parent = parents.get(settings.starts_from or "")
             if replicas.count > 1:
@@ -246,7 +247,7 @@ class TrialRun:
         folder.error.unlink(missing_ok=True)
         self.machine.begin()
         write_json(folder.settings, self.settings.model_dump(mode="json"), durable=False)
-        write_json(folder.environment, self.environment, durable=False)
+        self._write_environment()
         inputs = prepare(self.settings, self.machine)
         inputs.reader.save(folder.vocabulary)
         hold.beat(0)
@@ -254,10 +255,11 @@ class TrialRun:
         offline = negatives_of(self.settings, inputs, folder.path.parent, self.machine, self._beat)
         return inputs if offline is None else replace(inputs, offline=offline)
 
-    @cached_property
+    @property
     def environment(self) -> dict[str, Any]:
+        """What computes the trial now: a resumed one has the threads that it began with."""
         machine = self.machine
-        found = provenance.environment(machine.device.type, machine.device_name, machine.threads)
+        found = provenance.environment(machine.device.type, machine.device_name, torch.get_num_threads())
         return found | {"tf32": self.settings.train.tf32}
 
     @cached_property
@@ -363,6 +365,14 @@ class TrialRun:
     def _warn(self, message: str) -> None:
         self.hold.log(f"warning: {message}")
         self._tell("warning", message)
+
+    def _begin(self, step: int) -> None:
+        self.hold.begin(step)
+        if step:
+            self._write_environment()
+
+    def _write_environment(self) -> None:
+        write_json(self.folder.environment, self.environment, durable=False)
 
     def _epoch(self, epoch: int, metrics: dict[str, float]) -> None:
         self.hold.log(f"epoch {epoch}: " + ", ".join(f"{name} {metrics[name]:.4g}" for name in LOGGED))

@@ -66,6 +66,15 @@ def test_a_tampered_trial_is_refused(pair: Home, here: Home, verb: Verb, name: s
     assert [folder.trial_id for folder in here.trials()] == [pair.trials()[1].trial_id]
 
 
+def test_a_trial_whose_record_notes_more_of_its_data_is_taken(pair: Home, here: Home, verb: Verb) -> None:
+    """Offline negatives, or how many validation images select: known once the data are read."""
+    first = pair.trials()[0]
+    (row,) = record.collect([first.record]).to_pylist()
+    noted = json.loads(row["environment"]) | {"negatives": "abc", "validation_images_that_select": 50}
+    record.write(first.record, row | {"environment": json.dumps(noted)})
+    assert outcomes(verb, pair, here, "--dry-run")["con_con"] == "taken"
+
+
 def test_other_code_other_data_and_another_identity_are_refused(pair: Home, here: Home, verb: Verb) -> None:
     first, second = pair.trials()
     rows = [record.collect([folder.record]).to_pylist()[0] for folder in (first, second)]

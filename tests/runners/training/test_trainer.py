@@ -403,6 +403,37 @@ def test_each_of_twins_reads_the_clean_probabilities_that_the_other_estimated_al
     assert_same(trainer, resumed)
 
 
+def test_replicas_go_on_with_the_threads_that_the_trial_began_with(tmp_path: Path, short: TrialSettings) -> None:
+    before = torch.get_num_threads()
+    with pytest.raises(Killed):
+        trainer_in(tmp_path / "t", short, killed_after(3), cadence=Cadence(steps=1)).fit()
+    torch.set_num_threads(before + 1)
+    try:
+        resumed = trainer_in(tmp_path / "t", short)
+        resumed.fit()
+        assert torch.get_num_threads() == resumed.replicas.machine.threads == before
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_checkpoint_of_an_earlier_version_goes_on_with_the_threads_of_now(
+    tmp_path: Path, short: TrialSettings
+) -> None:
+    with pytest.raises(Killed):
+        trainer_in(tmp_path / "t", short, killed_after(3), cadence=Cadence(steps=1)).fit()
+    folder = TrialFolder(tmp_path / "t")
+    content = checkpoints.load(folder.last_checkpoint, torch.device("cpu"))
+    assert content is not None
+    assert content.pop("threads") == torch.get_num_threads()
+    checkpoints.save(folder.last_checkpoint, content)
+    warned: list[str] = []
+    resumed = trainer_in(tmp_path / "t", short, Hooks(warn=warned.append))
+    resumed.fit()
+    assert resumed.progress.over
+    assert resumed.progress.threads == torch.get_num_threads()
+    assert warned == []
+
+
 def test_the_warm_up_mines_all_negatives_first(tmp_path: Path) -> None:
     """While all negatives count, far more triplets are inactive than among the hardest."""
     trainer = trainer_in(tmp_path / "t", settings_of("train.warmup_epochs=1", "objective.margin=0.1"))

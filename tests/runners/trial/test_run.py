@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 
 from grid.expansion import Trial
 from grid.store import processes
@@ -175,6 +176,31 @@ def test_a_trial_asked_to_end_is_interrupted_and_goes_on(tmp_path: Path, small_t
     assert folder.attempts()[0].failure() is Failure.PREEMPTED
     assert run(small_trial, home)[0] is State.DONE
     assert "goes on from step 1" in folder.attempts()[1].log.read_text()
+
+
+def test_a_trial_goes_on_with_the_threads_that_it_began_with_and_the_record_has_their_number(
+    tmp_path: Path, small_trial: Trial
+) -> None:
+    whole, cut, stop = Home(tmp_path / "whole"), Home(tmp_path / "cut"), Stop()
+    stop.ask()
+    threads = torch.get_num_threads()
+    try:
+        run(small_trial, whole, Machine(threads=1))
+        run(small_trial, cut, Machine(threads=1), stop=stop)
+        state, events = run(small_trial, cut, Machine(threads=2))
+    finally:
+        torch.set_num_threads(threads)
+    assert state is State.DONE
+    folder = cut.trial(small_trial.id)
+    said = "it goes on with 1 thread, with which it began, though resources.cpu is 2 now"
+    assert [said in event.message for event in events if event.kind == "warning"] == [True]
+    assert said in folder.attempts()[1].log.read_text()
+    assert json.loads(folder.environment.read_text())["threads"] == 1
+    ours, theirs = (record.collect([home.trial(small_trial.id).record]).to_pylist()[0] for home in (whole, cut))
+    assert json.loads(theirs["environment"])["threads"] == 1
+    told = [[item for item in row["history"] if item["name"] != "seconds"] for row in (ours, theirs)]
+    assert told[0] == told[1]
+    assert ours["test_i2t_ranks"] == theirs["test_i2t_ranks"]
 
 
 def test_a_file_that_all_nodes_see_asks_too(tmp_path: Path, small_trial: Trial) -> None:
