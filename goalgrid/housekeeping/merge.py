@@ -260,6 +260,10 @@ def _problem(trial: Trial, folder: TrialFolder, expected: Expected) -> str:
 
 def _disagreeing(trial: Trial, folder: TrialFolder, row: Mapping[str, Any]) -> Iterator[str]:
     """What in the folder is not as the record, which carries a checksum, or the id say."""
+    import torch
+
+    from results.checks.finished_trial import FinishedTrial
+    from retrieval.words import text_readers
     from runners.training import checkpoints
 
     settings = json.loads(row["settings"])
@@ -279,14 +283,21 @@ def _disagreeing(trial: Trial, folder: TrialFolder, row: Mapping[str, Any]) -> I
     found = {(r["epoch"], name): float(v) for r in folder.rows() for name, v in r.items() if name != "epoch"}
     if found != logged:
         yield "history.jsonl is not as its record says"
-    if trial.epochs:
-        import torch
-
-        try:
-            if checkpoints.load(folder.best_checkpoint, torch.device("cpu")) is None:
+    finished = FinishedTrial(folder, row)
+    try:
+        if trial.epochs:
+            finished.check_vocabulary(text_readers.fingerprint(json.loads(folder.vocabulary.read_bytes())))
+            content = checkpoints.load(folder.best_checkpoint, torch.device("cpu"))
+            if content is None:
                 yield "its best.ckpt is missing"
-        except checkpoints.Corrupt as error:
-            yield f"its best.ckpt: {str(error).rpartition(': ')[2]}"
+            else:
+                finished.check_weights(content)
+    except (OSError, ValueError):
+        yield "vocabulary.json cannot be read"
+    except checkpoints.Corrupt as error:
+        yield f"its best.ckpt: {str(error).rpartition(': ')[2]}"
+    except UserError as error:
+        yield str(error).partition(". Put back")[0]
 
 
 def _data_here(cells: Sequence[Any], home: Home) -> dict[str, str]:

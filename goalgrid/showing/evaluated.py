@@ -320,6 +320,7 @@ def _evaluated(
         folder: of the trial beside whose record the speed is kept; None: it is not kept.
     """
     found = loaded.evaluate(wanted.split, protocol)
+    loaded.check_numbers(recorded, found.ranks)
     judged = loaded.judged(found) if wanted.protocol == ECCV else {}
     speed = loaded.speed(protocol) if wanted.speed else None
     if speed and folder:

@@ -37,10 +37,7 @@ def retrieved(overview: Overview, trial_id: str) -> "RetrievalExamples":
     make_known(overview.grid)
     found = TrialRetrieval(overview.folder(known[trial_id]), machine_for(overview.grid, overview.home, gpu=False))
     if not (chosen := queries(overview, trial_id)):
-        raise UserError(
-            f"{trial_id} has no query to show: its record cannot be read, or every seed finds no query first and "
-            "misses none."
-        )
+        raise UserError(f"{trial_id} has no query to show: every seed finds no query first and misses none.")
     return found.examples(chosen)
 
 

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from grid.expansion import Cell, Shared, Trial
 from grid.gridfile import Grid
+from grid.identity import digest
 from grid.settings import TrialSettings
 from grid.store.files import read_json, write_json, write_text
 from grid.store.home import Home, TrialFolder
@@ -29,10 +30,22 @@ def _cell(folder: TrialFolder, grid: Grid) -> Cell | None:
         own = TrialSettings.model_validate(read_json(folder.settings))
     except ValidationError:
         return None
+    if folder.trial_id != id_of(str(said.get("sha256", "")), own):
+        return None
     published = f"{said.get('description', 'a published checkpoint')}, {said.get('file', 'unknown file')}"
     shared = Shared(own.dataset, own.recipe, own.model, own.train, own.objective, published=published)
     swept = tuple((name, "published") for name in grid.sweep)
     return Cell(own.dataset.name, own.recipe, own.objective.name, swept, (Trial(folder.trial_id, shared, own.seed),))
+
+
+def id_of(file: str, settings: TrialSettings) -> str:
+    """`flickr30k_scan-published_triplet-hn-3fa94c21`: the same file, data set and objective have the same id.
+
+    Args:
+        file: the SHA-256 of its content.
+    """
+    names = [settings.dataset.name, settings.recipe, settings.objective.name]
+    return f"{'_'.join(names)}-{digest([file, *names])[:8]}"
 
 
 def note(folder: TrialFolder, said: Mapping[str, Any]) -> None:

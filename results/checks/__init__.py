@@ -1,1 +1,1 @@
-"""Whether results are still the same: a written table against the records, and one run of a grid against another."""
+"""Whether results are still the same: a table and its records, two runs of a grid, a trial's files and its record."""

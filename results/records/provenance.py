@@ -201,6 +201,22 @@ def _changed(environment: Mapping[str, Any]) -> list[str]:
     return [f"{name} {before[name]} -> {now[name]}" for name in DECIDING if before.get(name) not in (None, now[name])]
 
 
+def elsewhere(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """How two environments differ in what may round numbers otherwise: versions, the machine, its device and threads.
+
+    A host with a processor of the same name is another one, too: a virtual machine may hide some of its instructions.
+
+    Args:
+        then: of a record; what it lacks may have been other.
+        now: as `environment` gives it.
+    """
+    rounding = ("host", "platform", "device", "device_type", "threads")
+    return [
+        *_changed(then),
+        *(f"{name} {then.get(name, 'unknown')} -> {now[name]}" for name in rounding if then.get(name) != now[name]),
+    ]
+
+
 def _latest_data(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
     """Fingerprint of the data that the most recently finished trial of each (data set, recipe) saw."""
     ordered = sorted(rows, key=lambda row: str(row["finished_at"]))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from grid.identity import digest
 from grid.settings.text_encoders import TextSettings
 from grid.store.files import write_json
 from retrieval.encoders import pretrained
@@ -107,7 +108,12 @@ class Vocabulary:
 
     def save(self, path: Path) -> None:
         """Write the words in order, as JSON; who needs them after a power cut makes the folder durable."""
-        write_json(path, self.words, durable=False)
+        write_json(path, self.content, durable=False)
+
+    @property
+    def content(self) -> list[str]:
+        """What `save` writes."""
+        return self.words
 
     def _row(self, caption: str, max_words: int) -> list[int]:
         row = [self.index.get(word, self.unknown) for word in self.split(caption)][:max_words] or [self.unknown]
@@ -145,10 +151,20 @@ class WordPieces:
 
     def save(self, path: Path) -> None:
         """Write whose tokenizer it is: its own files say the rest."""
-        write_json(path, {"tokenizer": self.name, "size": len(self)})
+        write_json(path, self.content)
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What `save` writes."""
+        return {"tokenizer": self.name, "size": len(self)}
 
 
 CaptionReader = Vocabulary | WordPieces
+
+
+def fingerprint(content: Any) -> str:
+    """16 hexadecimal digits over a reader's `content`."""
+    return digest(content)[:16]
 
 
 def build(

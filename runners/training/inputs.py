@@ -71,6 +71,11 @@ class Inputs:
         return cls(pairs, reader, tokens, machine.device, machine.places, content)
 
     @property
+    def vocabulary(self) -> str:
+        """Fingerprint of the words that captions are read by, or of the tokenizer's name."""
+        return text_readers.fingerprint(self.reader.content)
+
+    @property
     def words(self) -> int:
         """The number of indices that captions are made of, or the width of their features."""
         return self.tokens["train"].width or len(self.reader)

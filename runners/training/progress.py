@@ -15,6 +15,7 @@ from grid.errors import UserError
 from grid.settings import TrainSettings
 from grid.store.files import write_json_lines
 from grid.store.home import TrialFolder
+from results.checks.finished_trial import FinishedTrial
 from runners.training import checkpoints
 from runners.training.measured.step_trace import StepTrace
 
@@ -106,7 +107,8 @@ class Progress:
         must never name best weights that are missing.
 
         Args:
-            kept: gives the weights, "model", and what was learnt beside them, as `Learner.learnt`.
+            kept: gives the weights, "model", the fingerprint of the "vocabulary" that they know, and what was learnt
+                beside them, as `Learner.learnt`.
         """
         self.epoch += 1
         row = {"epoch": self.epoch, "step": self.step, "seconds": seconds, **metrics}
@@ -213,7 +215,7 @@ def best_of(folder: TrialFolder, device: torch.device) -> dict[str, Any]:
     """The best checkpoint of a trial.
 
     Raises:
-        UserError: it is missing or damaged.
+        UserError: it is missing or damaged; or the trial is done, and its record is of other weights.
     """
     path = folder.best_checkpoint
     try:
@@ -223,6 +225,8 @@ def best_of(folder: TrialFolder, device: torch.device) -> dict[str, Any]:
     if content is None:
         anew = "Train its trial anew: goalgrid run GRID --force --only FILTER."
         raise UserError(f"the best checkpoint {path} cannot be read. {anew}") from cause
+    if folder.done.exists():
+        FinishedTrial.read(folder).check_weights(content)
     return content
 
 

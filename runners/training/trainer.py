@@ -81,7 +81,7 @@ class Trainer:
         self.learner = Learner(settings, inputs)
         self.model, self.objective, self.optimizer = self.learner.model, self.learner.objective, self.learner.optimizer
         if start is not None:
-            self.model.start_from(best_of(start, inputs.device)["model"])
+            self._start_from(start)
         if published is not None:
             self.model.load_weights(published(self.model))
         sources = {"data": data_fingerprint(inputs, settings.model), "code": code}
@@ -90,6 +90,20 @@ class Trainer:
         self.progress = Progress(settings.train, folder, inputs.device, sources, hooks.warn, hooks.begin_anew)
         self._last: FiniteCheck | None = None
         """The check of the last step, until the host has read it."""
+
+    def _start_from(self, parent: TrialFolder) -> None:
+        """Take the weights of the parent's best model.
+
+        Raises:
+            UserError: they cannot be read, do not fit, or are of other words, which have the same indices.
+        """
+        content, words = best_of(parent, self.inputs.device), self.inputs.vocabulary
+        if content.get("vocabulary", words) != words:
+            raise UserError(
+                f"it starts from {parent.trial_id}, which read other words ({content['vocabulary']}) than are here now "
+                f"({words}). Train that trial anew first: goalgrid resume GRID --stale."
+            )
+        self.model.start_from(content["model"])
 
     def fit(self) -> None:
         """Train to the last epoch.
@@ -195,7 +209,7 @@ class Trainer:
         )
 
     def _kept(self) -> dict[str, Any]:
-        return {"model": self.model.weights(), **self.learner.learnt()}
+        return {"model": self.model.weights(), "vocabulary": self.inputs.vocabulary, **self.learner.learnt()}
 
     def _state(self) -> dict[str, Any]:
         random = checkpoints.random_states(self.inputs.device)

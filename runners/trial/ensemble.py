@@ -15,7 +15,7 @@ from retrieval import evaluation
 from retrieval.evaluation import Rows
 from retrieval.splits.pairs import DataError
 from retrieval.words.text_readers import words
-from runners.training.embedding import TILE, embedded, scored
+from runners.training.embedding import TILE, embedded, ranked, scored
 from runners.training.machine import Machine
 from runners.trial.loaded_model import LoadedModel
 
@@ -53,7 +53,7 @@ class Ensemble:
 
         Raises:
             DataError: a member was trained on other data than are here now.
-            UserError: a member's weights cannot be read, or are not kept.
+            UserError: a file of a member is not as its record says; its weights cannot be read, or are not kept.
         """
         members = []
         for folder in folders:
@@ -73,12 +73,18 @@ class Ensemble:
         return {name: self._ranked(image, text, owners, protocol(name).fold) for name in names}
 
     def evaluate(self, split_name: str) -> evaluation.Ranks:
-        """Ranks of a whole split.
+        """Ranks of a whole split. On the validation split, which is small, each member is first ranked alone.
 
         Raises:
             DataError: the members read different pairs.
+            UserError: a member's numbers are not those of its record.
         """
-        return self._ranked(*self._embedded(split_name))
+        image, text, owners = self._embedded(split_name)
+        for member, images, texts in zip(self.members, image.parts, text.parts, strict=True):
+            if split_name == "val" and member.trial:
+                member.check_numbers(member.trial.validation, ranked(member.model, images, texts, owners))
+                self.beat()
+        return self._ranked(image, text, owners)
 
     def scores(self, image: Joint, text: Joint) -> Float[Tensor, "i t"]:
         """The mean of the members' scores, as published: no score is scaled."""

@@ -2,8 +2,6 @@
 
 import torch
 
-from grid.identity import digest
-from grid.settings import TrialSettings
 from grid.store import imported
 from grid.store.files import write_json
 from grid.store.home import Home, TrialFolder
@@ -16,12 +14,6 @@ from runners.training.trainer import validation
 from runners.trial.loaded_model import LoadedModel
 
 
-def id_of(model: PublishedModel, settings: TrialSettings) -> str:
-    """`flickr30k_scan-published_triplet-hn-3fa94c21`: the same file, data set and objective have the same id."""
-    names = [settings.dataset.name, settings.recipe, settings.objective.name]
-    return f"{'_'.join(names)}-{digest([model.file.digest, *names])[:8]}"
-
-
 def write_record(loaded: LoadedModel, model: PublishedModel, home: Home, machine: Machine) -> TrialFolder:
     """Evaluate a published checkpoint as a trial is evaluated, and write its record.
 
@@ -29,7 +21,7 @@ def write_record(loaded: LoadedModel, model: PublishedModel, home: Home, machine
         UserError: the runs folder cannot be written.
     """
     settings, inputs = loaded.settings, loaded.inputs
-    folder = home.trial(id_of(model, settings))
+    folder = home.trial(imported.id_of(model.file.digest, settings))
     own = settings.dataset.protocol
     by_protocol = {name: loaded.evaluate("test", name).ranks for name in protocols_of(settings)}
     environment = provenance.environment(machine.device.type, machine.device_name, torch.get_num_threads())

@@ -18,6 +18,7 @@ from grid.protocols import protocol
 from grid.settings import TrialSettings
 from grid.store.files import read_json
 from grid.store.home import TrialFolder
+from results.checks.finished_trial import FinishedTrial
 from results.records import provenance
 from results.records.models import Speed
 from retrieval import eccv
@@ -27,7 +28,9 @@ from retrieval.model import Vse
 from retrieval.published.published_model import PublishedModel
 from retrieval.scorers.sets import Sets
 from retrieval.splits.pairs import DataError
+from retrieval.words import text_readers
 from runners.training.embedding import EMBED_BATCH, TILE, Captions, embedded, ranked, ranks_of_test, scored
+from runners.training.fingerprint import code_fingerprint
 from runners.training.initial_state import model_of
 from runners.training.inputs import Inputs, data_fingerprint, prepare
 from runners.training.machine import Machine
@@ -93,6 +96,8 @@ class LoadedModel:
     inputs: Inputs
     learnt: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
     """What the objective learnt, as `Learner.learnt` gives it; empty: nothing, or nobody kept it."""
+    trial: FinishedTrial | None = None
+    """The finished trial that it is the model of, on its own data; None: it is of none."""
 
     @classmethod
     def of_trial(cls, folder: TrialFolder, machine: Machine, elsewhere: TrialSettings | None = None) -> "LoadedModel":
@@ -103,10 +108,13 @@ class LoadedModel:
 
         Raises:
             DataError: it was trained on other data than are here now, and nobody asked for other data.
-            UserError: its weights cannot be read, are not kept, or do not fit the data.
+            UserError: a file of it is not as its record says; its weights cannot be read, are not kept, or do not fit
+                the data.
         """
-        settings = elsewhere or settings_of(folder)
-        inputs = prepare(settings, machine, _words(folder))
+        trained, trial = settings_of(folder), FinishedTrial.read(folder)
+        settings = elsewhere or trained
+        inputs = prepare(settings, machine, _words(trial))
+        trial.check_vocabulary(inputs.vocabulary)
         content = chosen(folder, settings.train, inputs.device)
         before, now = content["sources"]["data"], data_fingerprint(inputs, settings.model)
         if before != now and elsewhere is None:
@@ -117,7 +125,8 @@ class LoadedModel:
         learnt: dict[str, Mapping[str, Tensor]] = {
             name: content[name] for name in ("objective", "weights") if name in content
         }
-        return replace(cls.with_weights(content["model"], settings, inputs), learnt=learnt)
+        found = cls.with_weights(content["model"], settings, inputs)
+        return replace(found, learnt=learnt, trial=None if elsewhere else trial)
 
     @classmethod
     def of_published(cls, model: PublishedModel, settings: TrialSettings, machine: Machine) -> "LoadedModel":
@@ -161,6 +170,32 @@ class LoadedModel:
             return Evaluation(image, text, owners, ranks)
         image, text, owners = embedded(self.model, self.settings, self.inputs, split_name)
         return Evaluation(image, text, owners, ranked(self.model, image, text, owners, fold))
+
+    def check_numbers(self, recorded: Mapping[str, float], ranks: Ranks) -> None:
+        """Check that the model gives the numbers of its trial's record again.
+
+        Args:
+            recorded: by name, those of a split by a protocol.
+            ranks: of this split by this protocol.
+
+        Raises:
+            UserError: it gives others.
+        """
+        if self.trial is not None:
+            queries = min(len(ranks.i2t), len(ranks.t2i))
+            self.trial.check_numbers(recorded, ranks.metrics(), queries, self._others)
+
+    def _others(self) -> list[str]:
+        """What was other in the trial's training than here, so that its numbers may be rounded otherwise."""
+        assert self.trial is not None
+        device = self.inputs.device
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+        now = provenance.environment(device.type, name, torch.get_num_threads())
+        code = provenance.code_differs(self.trial.row["code_fingerprint"], code_fingerprint(self.settings))
+        found = [*provenance.elsewhere(self.trial.noted, now), *([code] if code else [])]
+        if device.type != "cpu":
+            found.append("a GPU, whose sums differ from run to run")
+        return [*found, *(["train.compile"] if self.settings.train.compile else [])]
 
     def photographs(self, machine: Machine, regions: int) -> Photographs:
         """The images of the test split, as figures show them.
@@ -214,23 +249,29 @@ def settings_of(folder: TrialFolder) -> TrialSettings:
     """The settings with which a trial was trained.
 
     Raises:
-        UserError: they are missing or damaged.
+        UserError: they are missing or damaged, or not as the record of the finished trial says.
     """
     try:
-        return TrialSettings.model_validate(read_json(folder.settings))
+        found = TrialSettings.model_validate(read_json(folder.settings))
     except ValidationError as error:
         anew = "Train its trial anew by goalgrid run GRID --force --only FILTER."
         raise UserError(f"the settings {folder.settings} are missing or damaged. {anew}") from error
+    if folder.done.exists():
+        FinishedTrial.read(folder).check_settings(found)
+    return found
 
 
-def _words(folder: TrialFolder) -> tuple[str, ...]:
+def _words(trial: FinishedTrial) -> tuple[str, ...]:
     """The words that the trial's model knows; none where it reads the pieces of a tokenizer.
 
     Raises:
-        UserError: they cannot be read.
+        UserError: they cannot be read, or are not as the record says.
     """
+    path = trial.folder.vocabulary
     try:
-        words = json.loads(folder.vocabulary.read_text(encoding="utf-8"))
+        words = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"the vocabulary {folder.vocabulary} cannot be read: {error}. Train its trial anew.") from error
+        raise UserError(f"the vocabulary {path} cannot be read: {error}. Train its trial anew.") from error
+    if isinstance(words, list):
+        trial.check_vocabulary(text_readers.fingerprint(words))
     return tuple(words) if isinstance(words, list) else ()

@@ -195,7 +195,8 @@ class TrialRun:
         _, ranks = ranks_of_test(model, settings, inputs, [protocol(name).fold for name in names], self._beat)
         by_protocol = dict(zip(names, ranks, strict=True))
         self._beat()
-        content = {"trial": folder.trial_id, "row": selected, "model": model.weights(), "sources": {"data": data}}
+        content = {"trial": folder.trial_id, "row": selected, "sources": {"data": data}}
+        content |= {"model": model.weights(), "vocabulary": inputs.vocabulary}
         checkpoints.save(folder.best_checkpoint, content)
         sizes = sizes_of(model)[0], 0
         return self.finish(inputs, by_protocol, selected=selected, data=data, parameters=sizes)
@@ -315,6 +316,7 @@ class TrialRun:
     def _noted(self, inputs: Inputs) -> dict[str, Any]:
         """What a reader of the record needs to know of the data, beside the environment."""
         noted: dict[str, Any] = {"data_problems": [str(problem) for problem in inputs.content.problems]}
+        noted["vocabulary"] = inputs.vocabulary
         if inputs.offline is not None:
             noted["negatives"] = inputs.offline.fingerprint
         choosing = selecting(self.settings, inputs.pairs)

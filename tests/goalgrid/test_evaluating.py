@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from grid.errors import UserError
 from grid.store.home import Home
 from results.records import record
 from retrieval.words.text_readers import nltk_words
+from runners.training import checkpoints
 from runners.watching.mirror import final_metrics
 
 from .. import networks
@@ -139,6 +141,11 @@ def test_an_imported_checkpoint_stands_beside_the_trials(verb: Verb, few_of_flic
     assert "1 taken" in verb("merge", str(home.path), runs=copy).stdout
     assert "1 here already" in verb("merge", str(home.path), runs=copy).stdout
     assert f"imported: {trial.trial_id}: SCAN" in verb("status", "f8k", runs=copy).stdout
+    settings = copy.trial(trial.trial_id).settings
+    kept = settings.read_text()
+    settings.write_text(kept.replace('"triplet-hn"', '"con_con"'))  # no row of the table is what somebody wrote there
+    assert "scan-published" not in verb("table", "f8k", "--format", "markdown", runs=copy).stdout
+    settings.write_text(kept)
     drawn = verb("figures", "f8k", "--output", str(tmp_path / "figures"), runs=copy)
     assert "curves" not in drawn.stderr  # it has no history
     for arguments, said in {
@@ -229,6 +236,40 @@ def test_a_mistake_is_a_message(options: tuple[str, ...], said: str, trained_pai
     own = of_objective(trained_pair, "con_con")
     with pytest.raises(UserError, match=said):
         verb("evaluate", *[own if option == "OWN" else option for option in options], runs=trained_pair)
+
+
+def swapped(words: bytes) -> bytes:
+    found = json.loads(words)
+    return json.dumps([*found[:2], found[3], found[2], *found[4:]]).encode()
+
+
+def other_size(settings: bytes) -> bytes:
+    return settings.replace(b'"size": 16', b'"size": 24')
+
+
+@pytest.mark.parametrize("verb_", ["evaluate", "gradients"])
+@pytest.mark.parametrize(("name", "change"), [("vocabulary.json", swapped), ("settings.json", other_size)])
+def test_a_trial_whose_files_are_not_as_its_record_says_is_refused(
+    verb_: str, name: str, change: Callable[[bytes], bytes], pair: Home, verb: Verb
+) -> None:
+    path = pair.trial(of_objective(pair, "con_con")).path / name
+    before = path.read_bytes()
+    path.write_bytes(change(before))
+    assert path.read_bytes() != before
+    with pytest.raises(UserError, match=rf"{path}: not as the record of the trial says"):
+        verb(verb_, "--trial", path.parent.name, runs=pair)
+
+
+def test_weights_of_another_epoch_than_the_record_has_are_refused(pair: Home, verb: Verb) -> None:
+    folder = pair.trial(of_objective(pair, "con_con"))
+    content = checkpoints.load(folder.best_checkpoint, torch.device("cpu"))
+    assert content is not None
+    row = content["row"]
+    other = {**content, "row": {**row, "val_i2t_r1": row["val_i2t_r1"] + 0.2}}
+    for changed in (other, {**content, "vocabulary": "of others"}):
+        checkpoints.save(folder.best_checkpoint, changed)
+        with pytest.raises(UserError, match=rf"the best checkpoint {folder.best_checkpoint}: not as the record"):
+            verb("evaluate", "--trial", folder.trial_id, runs=pair)
 
 
 def test_a_trial_that_is_damaged_or_not_done_is_refused(pair: Home, verb: Verb) -> None:

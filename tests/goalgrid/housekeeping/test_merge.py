@@ -7,11 +7,13 @@ import signal
 from pathlib import Path
 
 import pytest
+import torch
 
 from goalgrid.housekeeping import merge
 from grid.errors import UserError
 from grid.store.home import Home, State
 from results.records import provenance, record
+from runners.training import checkpoints
 
 from ...states import attempt, interrupt
 from ..conftest import Verb
@@ -64,6 +66,20 @@ def test_a_tampered_trial_is_refused(pair: Home, here: Home, verb: Verb, name: s
     assert wrong in found["con_con"]
     assert found["sig-ms_cir"] == "taken"
     assert [folder.trial_id for folder in here.trials()] == [pair.trials()[1].trial_id]
+
+
+def test_a_trial_with_other_words_or_with_weights_of_another_epoch_is_refused(
+    pair: Home, here: Home, verb: Verb
+) -> None:
+    first, second = pair.trials()
+    content = first.vocabulary.read_bytes()
+    first.vocabulary.write_bytes(content.replace(b'"the"', b'"tha"'))
+    held = checkpoints.load(second.best_checkpoint, torch.device("cpu"))
+    assert held is not None
+    checkpoints.save(second.best_checkpoint, {**held, "row": {**held["row"], "epoch": 7}})
+    found = outcomes(verb, pair, here, "--dry-run")
+    assert f"{first.vocabulary}: not as the record of the trial says; its digest is" in found["con_con"]
+    assert f"{second.best_checkpoint}: not as the record of the trial says; it holds epoch 7" in found["sig-ms_cir"]
 
 
 def test_a_trial_whose_record_notes_more_of_its_data_is_taken(pair: Home, here: Home, verb: Verb) -> None:

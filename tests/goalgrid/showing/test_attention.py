@@ -162,5 +162,5 @@ def test_examples_are_a_figure_and_a_section_of_the_report(runs: Path, goalgrid:
     whole = record.read_bytes()
     record.write_bytes(whole[:300])
     wrong = goalgrid("figures", "looking", "examples", "--trial", trial, runs=runs)
-    assert (wrong.returncode, f"{trial} has no query to show" in wrong.stderr) == (2, True), wrong.stderr
+    assert (wrong.returncode, f"the record {record} cannot be read" in wrong.stderr) == (2, True), wrong.stderr
     record.write_bytes(whole)

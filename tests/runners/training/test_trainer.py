@@ -551,6 +551,14 @@ class TestChain:
         fresh = trainer_in(tmp_path / "fresh", child, machine=machine).evaluate("test").metrics()
         assert fresh["rsum"] < before["rsum"]
 
+        best = TrialFolder(tmp_path / "parent").best_checkpoint
+        content = checkpoints.load(best, torch.device("cpu"))
+        assert content is not None
+        assert content["vocabulary"] == ended.inputs.vocabulary
+        checkpoints.save(best, {**content, "vocabulary": "other"})
+        with pytest.raises(UserError, match=r"starts from parent, which read other words \(other\) than are here now"):
+            trainer_in(tmp_path / "other", child, machine=machine, start=TrialFolder(tmp_path / "parent"))
+
 
 def test_weights_of_another_epoch_than_the_selected_one_are_not_tested(tmp_path: Path) -> None:
     """Whoever put them there: a message names both epochs, and the next try starts anew."""

@@ -1,7 +1,9 @@
 """Ensembles: their numbers are those of the mean of the members' scores; they wait, go on, and name who failed."""
 
 import csv
+import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -160,6 +162,71 @@ def test_a_member_that_was_trained_on_other_data_is_told(runs: Path) -> None:
     with pytest.raises(UserError, match=rf"{cells.trial_id} was trained on other data than are here now \(2:other"):
         Ensemble.load([of_recipe(runs, "words"), cells], Machine(), lambda: None)
     cells.best_checkpoint.write_bytes(kept)
+
+
+def flipped(content: bytes) -> bytes:
+    """With one flipped bit, in the word `the`."""
+    place = content.index(b'"the"') + 1
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+def resized(content: bytes) -> bytes:
+    """Settings with images of another size, whose model has the same weights."""
+    settings = json.loads(content)
+    settings["model"]["image"]["size"] = 24
+    return json.dumps(settings).encode()
+
+
+@pytest.mark.parametrize(("name", "change", "said"), [
+    ("vocabulary.json", flipped, r"the vocabulary .*{id}/vocabulary.json: not as the record of the trial says; its"),
+    ("settings.json", resized, r"the settings .*{id}/settings.json: not as the record .* differ in model.image.size\."),
+])  # fmt: skip
+def test_a_member_whose_files_were_changed_is_told(
+    runs: Path, name: str, change: Callable[[bytes], bytes], said: str
+) -> None:
+    words, cells = of_recipe(runs, "words"), of_recipe(runs, "cells")
+    kept = (words.path / name).read_bytes()
+    (words.path / name).write_bytes(change(kept))
+    with pytest.raises(UserError, match=said.format(id=words.trial_id) + ".*goalgrid run GRID --force --only FILTER"):
+        Ensemble.load([words, cells], Machine(), lambda: None)
+    (words.path / name).write_bytes(kept)
+
+
+def test_a_changed_member_fails_the_ensemble_and_no_record_is_written(runs: Path, goalgrid: Goalgrid) -> None:
+    both, words = of_recipe(runs, "both"), of_recipe(runs, "words")
+    files = {path: path.read_bytes() for path in (both.done, both.record, words.vocabulary)}
+    words.vocabulary.write_bytes(flipped(files[words.vocabulary]))
+    remove(both)
+    failed = goalgrid("resume", "pair", "--here", "--mlflow-uri", "", runs=runs)
+    assert failed.returncode == 4
+    assert f"{words.trial_id}/vocabulary.json: not as the record of the trial says" in failed.stderr
+    assert not both.record.exists()
+    both.error.unlink()
+    for path, content in files.items():
+        path.write_bytes(content)
+
+
+def test_a_member_of_an_earlier_version_is_compared_by_its_numbers(runs: Path, tmp_path: Path) -> None:
+    """Its record and its checkpoint have no digest of the words."""
+    folder = TrialFolder(
+        Path(shutil.copytree(of_recipe(runs, "words").path, tmp_path / of_recipe(runs, "words").trial_id))
+    )
+    (row,) = record.collect([folder.record]).to_pylist()
+    environment = json.loads(row["environment"])
+    assert environment.pop("vocabulary")
+    record.write(folder.record, row | {"environment": json.dumps(environment)})
+    content = checkpoints.load(folder.best_checkpoint, torch.device("cpu"))
+    assert content is not None
+    assert content.pop("vocabulary")
+    checkpoints.save(folder.best_checkpoint, content)
+    ensemble = Ensemble.load([folder], Machine(), lambda: None)
+    assert ensemble.evaluate("val").metrics()["rsum"] == row["val_rsum"]
+    words = json.loads(folder.vocabulary.read_text())
+    folder.vocabulary.write_text(json.dumps([*words[:2], *words[:1:-1]]))
+    with pytest.raises(
+        UserError, match=rf"trial {folder.trial_id}: .*its files give .*rsum [\d.]+ for {row['val_rsum']:.2f}"
+    ):
+        Ensemble.load([folder], Machine(), lambda: None).evaluate("val")
 
 
 def of_features_and_of_pictures(root: Path) -> Ensemble:

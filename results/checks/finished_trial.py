@@ -1,0 +1,148 @@
+"""What the record of a finished trial says of the trial's other files: they are compared with it before they are used.
+
+A record carries a checksum. Settings and vocabulary do not, and a file that was changed, or that is of another
+training, may fit all the same: the model then loads, and its numbers are not those of the trial.
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from grid.errors import UserError
+from grid.settings import TrialSettings
+from grid.store.home import TrialFolder
+from results.records import record
+
+COLUMNS = ("settings", "environment", "code_fingerprint", "selected_epoch", *(f"val_{name}" for name in record.METRICS))
+
+POINTS, QUERIES = 1.0, 2
+"""How far a recall may be from the record's on another machine, in percent, or in queries where these are more.
+
+Another processor, version or number of threads rounds otherwise. This swaps answers of nearly equal scores, so that a
+few queries cross a rank. A model with wrong words, weights or sizes loses many.
+"""
+
+
+@dataclass(frozen=True)
+class FinishedTrial:
+    """A finished trial's record, with which its other files are compared."""
+
+    folder: TrialFolder
+    row: Mapping[str, Any]
+    """The record's `COLUMNS`."""
+
+    @classmethod
+    def read(cls, folder: TrialFolder) -> "FinishedTrial":
+        """The record of a finished trial.
+
+        Raises:
+            UserError: it cannot be read.
+        """
+        (row,) = record.collect([folder.record], list(COLUMNS)).to_pylist()
+        return cls(folder, row)
+
+    @cached_property
+    def noted(self) -> dict[str, Any]:
+        """The record's environment."""
+        return dict(json.loads(self.row["environment"]))
+
+    @property
+    def validation(self) -> dict[str, float]:
+        """Metrics of the validation split, as far as the record has them."""
+        values = {name: self.row[f"val_{name}"] for name in record.METRICS}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def check_settings(self, settings: TrialSettings) -> None:
+        """Check that the settings in the trial's folder are those that it was trained with.
+
+        Raises:
+            UserError: they are others.
+        """
+        trained = TrialSettings.model_validate_json(self.row["settings"])
+        if settings != trained:
+            differ = ", ".join(_differing(settings.model_dump(mode="json"), trained.model_dump(mode="json")))
+            raise self._other(f"the settings {self.folder.settings}", f"they differ in {differ}")
+
+    def check_vocabulary(self, fingerprint: str) -> None:
+        """Check that the words of the trial's folder are those that it was trained with, where the record knows these.
+
+        Raises:
+            UserError: they are others.
+        """
+        trained = self.noted.get("vocabulary", fingerprint)
+        if fingerprint != trained:
+            raise self._other(f"the vocabulary {self.folder.vocabulary}", f"its digest is {fingerprint}, not {trained}")
+
+    def check_weights(self, content: Mapping[str, Any]) -> None:
+        """Check that the best checkpoint is of the training, and of the epoch, whose numbers the record has.
+
+        Args:
+            content: with the "row" that the history has of this epoch, and the fingerprint of the "vocabulary".
+
+        Raises:
+            UserError: it is of another.
+        """
+        row, path, epoch = content["row"], self.folder.best_checkpoint, self.row["selected_epoch"]
+        values = {f"val_{name}": value for name, value in self.validation.items()}
+        if row.get("epoch", 0) != epoch or any(row.get(name, value) != value for name, value in values.items()):
+            ours, theirs = row.get("val_rsum", math.nan), values.get("val_rsum", math.nan)
+            told = f"epoch {row.get('epoch', 0)} with val_rsum {ours:.2f}, not epoch {epoch} with {theirs:.2f}"
+            raise self._other(f"the best checkpoint {path}", f"it holds {told}")
+        words = content.get("vocabulary")
+        if words is not None and words != self.noted.get("vocabulary", words):
+            raise self._other(
+                f"the best checkpoint {path}", f"it knows the words {words}, not {self.noted['vocabulary']}"
+            )
+
+    def check_numbers(
+        self,
+        recorded: Mapping[str, float],
+        found: Mapping[str, float],
+        queries: int,
+        others: Callable[[], Sequence[str]],
+    ) -> None:
+        """Check that the trial's model gives its recorded numbers again.
+
+        Args:
+            recorded, found: metrics of one split by one protocol.
+            queries: of one direction.
+            others: what was other in the training than here, as `provenance.elsewhere`: then a few queries may differ.
+
+        Raises:
+            UserError: it gives others.
+        """
+        differ = {name: value for name, value in recorded.items() if found.get(name, value) != value}
+        if not differ:
+            return
+        reasons, room = others(), max(POINTS, 100 * QUERIES / queries)
+        recalls = [abs(found[name] - value) for name, value in differ.items() if name.partition("_")[2][:1] == "r"]
+        if reasons and all(distance < room + 1e-9 for distance in recalls):
+            return
+        told = ", ".join(f"{name} {found[name]:.2f} for {value:.2f}" for name, value in differ.items())
+        why = (
+            f"only a few queries may differ on account of {', '.join(reasons)}"
+            if reasons
+            else "it was trained on this machine, by this code and these versions"
+        )
+        raise self._other(f"trial {self.folder.trial_id}", f"its files give {told}, and {why}")
+
+    def _other(self, what: str, how: str) -> UserError:
+        return UserError(
+            f"{what}: not as the record of the trial says; {how}. Put back the files of its training, or train it "
+            "anew: goalgrid run GRID --force --only FILTER."
+        )
+
+
+def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Dotted names of the settings that differ."""
+    found = list[str]()
+    for name in dict.fromkeys([*ours, *theirs]):
+        own, other = ours.get(name), theirs.get(name)
+        if isinstance(own, Mapping) and isinstance(other, Mapping):
+            found += _differing(own, other, f"{prefix}{name}.")
+        elif own != other:
+            found.append(f"{prefix}{name}")
+    return found
