@@ -1,16 +1,18 @@
 """The folder of `goalgrid export`: everything that a paper needs of a grid."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
-from grid.expansion import Cell, trials_of
+from grid.expansion import Cell
 from grid.gridfile import Grid
-from grid.store.files import readable_text, write_text, written_aside
-from grid.store.home import Home
+from grid.store.files import write_json, write_json_lines, write_text, written_aside
+from grid.store.home import Home, TrialFolder
 from results import figures
 from results.analysis.block_analysis import analyse, metrics_of
 from results.analysis.effects_text import write_out
@@ -60,17 +62,27 @@ def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path, *, repor
         figures.write(figures.Study.read(cells, scores, home), target / "figures", formats=("pdf", "svg", "png"))
     write_text(target / "report.html", report)
     write_text(target / "grid.toml", grid.to_toml())
-    for trial in trials_of(cells):
-        folder = home.trial(trial.id)
-        for source in (folder.settings, folder.environment, folder.history):
-            if trial.id in scores.rows:
-                write_text(target / "trials" / trial.id / source.name, readable_text(source))
+    _write_trials(target)
     environments = pq.ParquetFile(target / "records.parquet").read(columns=["environment"])["environment"].to_pylist()
     write_text(target / "README.md", export_readme.readme(grid, cells, tables, environments))
     write_text(target / "trials.csv", export_readme.trials(cells, scores))
     files = sorted(path for path in target.rglob("*") if path.is_file() and path.name != "SHA256SUMS")
     sums = (f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(target)}\n" for path in files)
     write_text(target / "SHA256SUMS", "".join(sums))
+
+
+def _write_trials(target: Path) -> None:
+    """Settings, environment and history of each trial, out of the exported records, which carry checksums."""
+    columns = ["trial_id", "settings", "environment", "history"]
+    for batch in pq.ParquetFile(target / "records.parquet").iter_batches(record.PART, columns=columns):
+        for row in batch.to_pylist():
+            folder, rows = TrialFolder(target / "trials" / row["trial_id"]), dict[int, dict[str, Any]]()
+            for entry in row["history"]:
+                value = int(entry["value"]) if entry["name"] == "step" else entry["value"]
+                rows.setdefault(entry["epoch"], {"epoch": entry["epoch"]})[entry["name"]] = value
+            write_json(folder.settings, json.loads(row["settings"]))
+            write_json(folder.environment, json.loads(row["environment"]))
+            write_json_lines(folder.history, list(rows.values()))
 
 
 def _tables(grid: Grid, cells: Sequence[Cell], scores: Scores) -> Iterator[tuple[Path, Table]]:

@@ -2,8 +2,10 @@
 
 import csv
 import hashlib
+import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
@@ -37,9 +39,22 @@ def cells(grid: Grid) -> list[Cell]:
 
 @pytest.fixture(scope="module")
 def folder(grid: Grid, cells: list[Cell], trained: Home, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("export")
-    export(grid, cells, trained, target, report="<!doctype html>")
+    target, home = tmp_path_factory.mktemp("export"), Home(tmp_path_factory.mktemp("changed") / "runs")
+    shutil.copytree(trained.path, home.path)
+    changed = home.trials()[0].settings
+    changed.write_text(changed.read_text().replace('"size": 16', '"size": 24'))
+    export(grid, cells, home, target, report="<!doctype html>")
     return target
+
+
+def test_settings_and_history_of_a_trial_are_those_of_its_record(trained: Home, folder: Path) -> None:
+    """In the folder that was exported, somebody changed the settings of the first trial."""
+    for trial in trained.trials():
+        for file in (trial.settings, trial.history):
+            assert (folder / "trials" / trial.trial_id / file.name).read_text() == file.read_text()
+        exported = json.loads((folder / "trials" / trial.trial_id / "environment.json").read_text())
+        assert exported.items() >= json.loads(trial.environment.read_text()).items()
+        assert "vocabulary" in exported
 
 
 def test_every_table_is_what_its_command_prints(cells: list[Cell], trained: Home, folder: Path) -> None:
