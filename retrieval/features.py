@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
+from math import isqrt
 from pathlib import Path
 
 import numpy as np
@@ -156,9 +157,13 @@ class FeatureSource(ABC):
         return sum(map(self._rows, SPLITS))
 
     def wanting(self, cache: Path) -> list[Path]:
-        """The files of features that the cache lacks, or that are damaged."""
+        """The files of features that the cache lacks, that are damaged, or that hold other features than these."""
         wanted = ((self.folder(cache) / f"{name}.npy", self._rows(name)) for name in SPLITS)
-        return [path for path, rows in wanted if not (_verified(path) or _whole(path, rows))]
+        return [path for path, rows in wanted if not ((_verified(path) or _whole(path, rows)) and self.fits(path))]
+
+    def fits(self, path: Path) -> bool:
+        """Whether a whole file holds such features as the network gives."""
+        return True
 
     def fill(self, cache: Path, device: torch.device, progress: RowsDone = lambda rows: None) -> Path:
         """Compute the features that the cache lacks, or that are damaged there, and return their folder.
@@ -244,6 +249,11 @@ class ImageSource(FeatureSource):
 
     def built(self, device: torch.device) -> Callable[..., Tensor]:
         return Vision(self.network, self.places).eval().to(device)
+
+    def fits(self, path: Path) -> bool:
+        """Whether cells are those of a square picture: under this key, files once held registers among them, too."""
+        shape = np.load(path, mmap_mode="r").shape[1:]
+        return len(shape) == 1 or isqrt(shape[0]) ** 2 == shape[0]
 
     def load(self, cache: Path, device: torch.device, progress: RowsDone = lambda rows: None) -> Pairs:
         """The data set as features; those missing in the cache, or damaged there, are computed here.

@@ -1,5 +1,6 @@
 """A network of `transformers` from pixels to features: what a backbone is, whether it runs before training or in it."""
 
+from math import isqrt
 from typing import Any
 
 import torch
@@ -18,6 +19,11 @@ STATISTICS = {
 }
 """Mean and standard deviation of each colour, red, green and blue, of values from 0 to 1."""
 
+CLASS_TOKENS = ("cls_token", "class_embedding")
+"""How `transformers` names the class token, the first of all tokens: the last part of a parameter's name."""
+OTHER_TOKENS = ("register_tokens", "cls_register_token", "distillation_token")
+"""How it names the tokens between class token and patches: of DINOv2 with registers and DINOv3, of RADIO, of DeiT."""
+
 
 class Vision(nn.Module):
     """A network of `transformers` from pixels to features: one vector an image, or one a cell."""
@@ -31,19 +37,19 @@ class Vision(nn.Module):
         self.network = pretrained.network(settings, places, part="vision_model", projected=projected)
         self.grid = settings.output == "grid"
         self.still, self.frozen = settings.norm_eval, settings.frozen
-        names = [name for name, _ in self.network.named_parameters()]
-        self.classified = any(name.endswith(("cls_token", "class_embedding")) for name in names)
         means, deviations = STATISTICS[settings.statistics]
         self.register_buffer("mean", torch.tensor(means)[:, None, None] * 255, persistent=False)
         self.register_buffer("deviation", torch.tensor(deviations)[:, None, None] * 255, persistent=False)
         self.requires_grad_(not settings.frozen)
+        self.classified, self.special = self._special_tokens()
         self.width = self._width(settings.size)
 
     def forward(self, images: UInt8[Tensor, "b 3 h w"]) -> Tensor:
         with torch.set_grad_enabled(torch.is_grad_enabled() and next(self.network.parameters()).requires_grad):
             given = self.network((images.float() - self.mean) / self.deviation)
-            pooled = None if self.grid else self.projection(self._pooled(given))
-        return self._cells(given.last_hidden_state) if pooled is None else pooled
+            if self.grid:
+                return self._cells(given.last_hidden_state, images.shape[-1])
+            return self.projection(self._pooled(given, images.shape[-1]))
 
     @property
     def projection(self) -> nn.Module:
@@ -51,18 +57,49 @@ class Vision(nn.Module):
         found: nn.Module = getattr(self.network, "projection", nn.Identity())
         return found
 
-    def _cells(self, states: Tensor) -> Float[Tensor, "b n k"]:
-        """Cells of a feature map, or patches without the class token."""
-        if states.ndim == 4:
-            return states.flatten(2).transpose(1, 2)
-        return states[:, 1:] if self.classified else states
+    def _cells(self, states: Tensor, size: int) -> Float[Tensor, "b n k"]:
+        """Cells of a feature map, or patches without the special tokens, which stand before them.
 
-    def _pooled(self, given: Any) -> Float[Tensor, "b k"]:
+        Args:
+            size: side of the pictures, in pixels.
+
+        Raises:
+            UserError: what is left cannot be the cells of a square picture.
+        """
+        feature_map = states.ndim == 4
+        cells = states.flatten(2).transpose(1, 2) if feature_map else states[:, self.special :]
+        if not (states.shape[2] == states.shape[3] if feature_map else self._in_a_square(cells.shape[1], size)):
+            other = 'Set model.image.output = "pooled".' if self.grid else "Choose another network."
+            raise UserError(
+                f"the cells of a {self.network.config.model_type} cannot be told: of a picture of {size} x {size} "  # type: ignore[union-attr]
+                f"pixels it gives values of shape {tuple(states.shape[1:])}, with {self.special} special tokens that "
+                f"are known by name, and the others are no square of cells. {other}"
+            )
+        return cells
+
+    def _in_a_square(self, cells: int, size: int) -> bool:
+        """Whether so many tokens are a network's patches, or what a network without special tokens merges them to."""
+        row, patch = isqrt(cells), getattr(self.network.config, "patch_size", None)
+        if patch is None or row * row != cells:
+            return row * row == cells
+        patches = size // (patch if isinstance(patch, int) else patch[0])
+        return row == patches or (row < patches and not self.special)
+
+    def _pooled(self, given: Any, size: int) -> Float[Tensor, "b k"]:
         """What the network itself pools to, else its class token, else the mean over its cells."""
         if getattr(given, "pooler_output", None) is not None:
             return given.pooler_output.flatten(1)
         states = given.last_hidden_state
-        return states[:, 0] if self.classified else self._cells(states).mean(dim=1)
+        return states[:, 0] if self.classified and states.ndim == 3 else self._cells(states, size).mean(dim=1)
+
+    def _special_tokens(self) -> tuple[bool, int]:
+        """Whether there is a class token, and how many tokens stand before the patches."""
+        known, counts = CLASS_TOKENS + OTHER_TOKENS, dict[str, int]()
+        for name, weight in self.network.named_parameters():
+            last = name.rpartition(".")[2]
+            if last in known and not name.startswith("head."):  # AIMv2's pooling has a token of its own
+                counts[last] = weight.numel() // weight.shape[-1]
+        return any(name in counts for name in CLASS_TOKENS), sum(counts.values())
 
     def train(self, mode: bool = True) -> "Vision":
         """Frozen, the network stays in evaluation; so do its batch norms where the recipe says so."""
@@ -77,7 +114,7 @@ class Vision(nn.Module):
         """Values of one feature vector, by looking at an empty picture.
 
         Raises:
-            UserError: the network does not take pictures of this size.
+            UserError: the network does not take pictures of this size, or its cells cannot be told.
         """
         try:
             with torch.inference_mode():

@@ -1,0 +1,111 @@
+"""Cells of a network on images: its patches alone, without the class token and the registers; or a refusal."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from grid.errors import UserError
+from grid.settings.image_encoders import BackboneSettings
+from retrieval.data import opening
+from retrieval.encoders.image import Backbone
+from retrieval.encoders.vision import Vision
+from retrieval.features import ImageSource
+from runners.gpu.architectures import of_features
+from tests.networks import SMALL, TRANSFORMERS
+
+PATCH = {**SMALL, "num_hidden_layers": 0, "patch_size": 16}
+SIZED = {**PATCH, "image_size": 32}
+SPECIAL: dict[str, tuple[dict[str, Any], int]] = {
+    "dinov2_with_registers": ({**SIZED, "num_register_tokens": 4}, 5),
+    "dinov3_vit": ({**PATCH, "num_register_tokens": 4}, 5),
+    "dinov2": (SIZED, 1),
+    "deit": (SIZED, 2),
+    "pixio": ({**SIZED, "n_cls_tokens": 3}, 3),
+    "radio": (SIZED, 10),
+    "vit": (SIZED, 1),
+    "clip_vision_model": (SIZED, 1),
+    "siglip_vision_model": (SIZED, 0),
+    "aimv2_vision_model": (SIZED, 0),
+}
+"""Networks of patches without a layer, in which nothing passes from a patch to another; and their special tokens."""
+REGISTERED = ["dinov2_with_registers", "dinov3_vit"]
+
+
+def backbone(kind: str, **changes: Any) -> BackboneSettings:
+    architecture = {"model_type": kind, **SPECIAL.get(kind, ({}, 0))[0]}
+    content = {"weights": "random", "architecture": architecture, "output": "grid", "size": 32}
+    return BackboneSettings.model_validate({"encoder": "backbone", **content, **changes})
+
+
+@pytest.mark.parametrize("kind", [kind for kind in SPECIAL if kind in TRANSFORMERS.CONFIG_MAPPING])
+def test_a_cell_sees_its_own_patch_alone(kind: str) -> None:
+    """Four patches give four cells, and another patch of a picture changes the cell at its place and no other."""
+    vision = Vision(backbone(kind), {}).eval()
+    picture = torch.randint(0, 255, (1, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        before = vision(picture)
+        assert before.shape == (1, 4, 16)
+        for place in range(4):
+            row, column = 16 * (place // 2), 16 * (place % 2)
+            other = picture.clone()
+            other[..., row : row + 16, column : column + 16] = 255 - picture[..., row : row + 16, column : column + 16]
+            changed = (vision(other) - before).abs().amax(dim=-1)[0] > 1e-6
+            assert changed.tolist() == [place == cell for cell in range(4)]
+
+
+@pytest.mark.parametrize("kind", REGISTERED)
+def test_registers_count_neither_for_a_mean_nor_for_an_estimate(kind: str) -> None:
+    settings = backbone(kind, head="none", normalize=False, pooling="mean")
+    encoder = Backbone(settings, {}, dim=16).eval()
+    pictures = torch.randint(0, 255, (3, 3, 32, 32), dtype=torch.uint8)
+    network = encoder.backbone
+    states = network.network((pictures.float() - network.mean) / network.deviation).last_hidden_state
+    assert states.shape[1] == 4 + SPECIAL[kind][1]
+    torch.testing.assert_close(encoder(pictures), states[:, -4:].mean(dim=1))
+    assert of_features(settings, {})[1] == (4, 16)
+
+
+@pytest.mark.parametrize("output", ["grid", "pooled"])
+def test_networks_whose_cells_cannot_be_told_are_refused(output: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class token of an unknown name, where cells are asked for and where the mean over them is."""
+    monkeypatch.setattr("retrieval.encoders.vision.CLASS_TOKENS", ())
+    settings = backbone("vit_msn", architecture={"model_type": "vit_msn", **SIZED}, output=output)
+    told = (
+        "the cells of a vit_msn cannot be told: of a picture of 32 x 32 pixels it gives values of shape (5, 16), with"
+    )
+    with pytest.raises(UserError, match=re.escape(told)):
+        Vision(settings, {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [
+        ("yolos", {**SMALL, "image_size": [32, 32], "patch_size": 16}),
+        ("vit_mae", {**SMALL, "image_size": 32, "patch_size": 16}),
+        ("dinov3_convnext", {"hidden_sizes": [8, 8, 16, 16], "depths": [1, 1, 1, 1]}),
+    ],
+)
+def test_only_pooled_output_is_had_of_tokens_that_are_no_square(kind: str, sizes: dict[str, Any]) -> None:
+    """Tokens behind the patches, patches that are left out, and a first state that is the mean of the others."""
+    settings = backbone(kind, architecture={"model_type": kind, **sizes})
+    with pytest.raises(UserError, match=rf'the cells of a {kind} cannot be told: .* Set model.image.output = "pooled"'):
+        Vision(settings, {})
+    assert Vision(settings.model_copy(update={"output": "pooled"}), {}).width == 16
+
+
+def test_cached_cells_that_are_no_square_are_computed_anew(tmp_path: Path) -> None:
+    """A cache of an earlier version, in which registers stand among the cells."""
+    settings = backbone("dinov3_vit")
+    pairs = opening.load("shapes", None, settings.view, keep=False)
+    ours = ImageSource("shapes", settings, {}, pairs, "shapes")
+    for name in ("train", "val", "test"):
+        ours.folder(tmp_path).mkdir(exist_ok=True)
+        np.save(ours.folder(tmp_path) / f"{name}.npy", np.zeros((ours._rows(name), 8, 16), np.float16))
+    bank = ours.load(tmp_path, torch.device("cpu")).test.images
+    assert bank.shape == (4, 16)
+    assert bank.gather(np.arange(3)).abs().sum() > 0
+    assert ours.wanting(tmp_path) == []
