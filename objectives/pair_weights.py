@@ -56,8 +56,9 @@ def sigmoid_ms(t: Triplets, *, alpha: float = 2.0, beta: float = 10.0, lam: floa
     """
     assert t.m_pos is not None
     assert t.m_neg is not None
-    p_pos = 1 / (t.m_pos + torch.exp(alpha * (t.s_pos - lam)))
-    p_neg = 1 / (t.m_neg + torch.exp(-beta * (t.s_neg - lam)))
+    smallest = torch.finfo(t.s_neg.dtype).tiny  # an infinite weight of a triplet that does not count would be nan
+    p_pos = (t.m_pos + torch.exp(alpha * (t.s_pos - lam))).clamp(min=smallest).reciprocal()
+    p_neg = (t.m_neg + torch.exp(-beta * (t.s_neg - lam))).clamp(min=smallest).reciprocal()
     return p_pos, p_neg
 
 

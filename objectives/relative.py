@@ -20,6 +20,9 @@ LOG2_E = math.log2(math.e)
 class Lead:
     """k(s - r) = s - r, and how sums of it are formed without every pair (s, r). GOAL Eq. (13)."""
 
+    of_nothing = 0.0
+    """k(0)."""
+
     def of(self, lead: Tensor) -> Tensor:
         """k(lead)."""
         return lead
@@ -42,6 +45,7 @@ class Ratio:
     """k(s - r) = exp(rate (s - r)), with the methods of Lead. GOAL Eq. (12): rate alpha over P and -beta over N."""
 
     rate: float
+    of_nothing = 1.0
 
     def of(self, lead: Tensor) -> Tensor:
         return torch.exp(self.rate * lead)
@@ -101,18 +105,19 @@ def relative_positives(
 ) -> Float[Tensor, "*a t"]:
     """m+ = mean of k(s_pos - r) over P, the other pairs' positives r < s_neg + eps. GOAL Eq. (12), (13).
 
-    P is a head of the sorted positives, so its sum is a prefix sum. In float64: the anchor itself is subtracted from
-    it, and where its exponential is the largest of the set, float32 would lose the others.
+    P is a head of the sorted positives, so its sum is a prefix sum. The anchor itself is subtracted from the smallest
+    positive, whose exponential is the largest, and not from the sum: for the smallest positive this leaves exactly 0,
+    and the others are not lost beside it. In float64, since they may be smaller by exp(2 alpha).
     """
     s_pos, threshold = s_pos.contiguous(), (s_neg + relative.eps).contiguous()
     positive = s_pos.double()
     ascending = s_pos.sort().values
     origin = ascending[0].double()
-    sums = torch.nn.functional.pad(relative.pos.of(origin - ascending.double()).cumsum(0), (1, 0))
+    behind_first = torch.nn.functional.pad(relative.pos.of(origin - ascending[1:].double()).cumsum(0), (2, 0))
     cut = torch.searchsorted(ascending, threshold, right=relative.closed)
     itself = relative.above(threshold, s_pos)
     count = cut - itself.long()
-    total = sums[cut] - relative.pos.of(origin - positive) * itself
+    total = behind_first[cut] + (relative.pos.of_nothing - relative.pos.of(origin - positive) * itself)
     lead = relative.pos.shift(total, count, positive - origin)
     if relative.drop_ties:
         equals = torch.searchsorted(ascending, s_pos, right=True) - torch.searchsorted(ascending, s_pos)
@@ -128,13 +133,16 @@ def relative_negatives(
     For any mined negatives, each with the set of all others; `mining.scan` does it for the hardest alone, in one
     pass. GOAL Eq. (12), (13).
     """
-    top = candidates.amax(1, keepdim=True).nan_to_num(neginf=0.0)
+    top, place = candidates.max(1, keepdim=True)
+    top = top.nan_to_num(neginf=0.0)
     member = relative.above(candidates, threshold)
     of_top = relative.neg.of(top - candidates.where(member, top)).where(member, 0.0)
     itself = relative.above(s_neg, threshold)
     mined = s_neg.where(itself, top)
     count = member.sum(1, keepdim=True) - itself.long()
-    total = of_top.sum(1, keepdim=True) - relative.neg.of(top - mined).where(itself, 0.0)
+    # Subtracted from the top's own term, not from the sum: where the top is mined, the others are not lost beside it.
+    difference = of_top.gather(1, place) - relative.neg.of(top - mined).where(itself, 0.0)
+    total = of_top.scatter(1, place, 0.0).sum(1, keepdim=True) + difference
     lead = relative.neg.shift(total, count, s_neg.nan_to_num(neginf=0.0) - top)
     if relative.drop_ties:
         # As released: only what the mined negative is above counts, so a member beyond it leads by nothing either.

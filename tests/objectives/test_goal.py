@@ -15,6 +15,7 @@ from grid.objectives import resolve
 from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.objectives.parameters import VARIANTS
 from objectives import build, mining
+from objectives.triplets import BatchPairs
 from tests.objectives import literal
 
 
@@ -160,6 +161,53 @@ def test_the_first_of_tied_maxima_counts_either_way(hidden: bool, monkeypatch: p
         ours = mining.hardest(sim, dim)
         assert ours.s_neg.equal(plain.s_neg)
         assert ours.place.equal(plain.place)
+
+
+@settings(max_examples=12)
+@given(
+    seed=st.integers(0, 2**20),
+    size=st.integers(2, 8),
+    rate=st.sampled_from([20.0, 30.0, 50.0, 100.0, 200.0]),
+    masked=st.booleans(),
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("mining", [{}, {"k": 2}, {"mining": "all"}])
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_steep_relative_weights_do_not_cancel(
+    variant: str, mining: dict, dtype: torch.dtype, seed: int, size: int, rate: float, masked: bool
+) -> None:
+    """P+ and P- to the rounding of the similarities, which alpha and beta multiply, on positives from -1 to 1.
+
+    T is 1, so the gradient holds sums of P+ on the diagonal and of P- beside it.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    sim = (2 * torch.rand(size, size, dtype=torch.float64, generator=generator) - 1).to(dtype)
+    ids = torch.randint(size, (size,), generator=generator)
+    values = {"alpha": rate, "beta": rate, "margin": None, "variant": variant, **mining}
+    same = (lambda r, c: ids[r] == ids[c]) if masked else literal.equal
+    expected = literal.goal_gradient("sig-ms_con", sim.tolist(), resolve("sig-ms_con", **values), same)
+    found = gradient(build("sig-ms_con", ignore_same_image=masked, **values), sim, ids).double()
+    largest = 1e-2 / torch.finfo(dtype).tiny
+    held = expected.abs() < largest
+    precision = 4 * rate * torch.finfo(dtype).eps
+    torch.testing.assert_close(found[held], expected[held], rtol=precision, atol=1 / largest)
+    assert (found[~held].abs() >= largest / 2).all()
+
+
+def test_tiles_of_steep_relative_negatives_are_merged_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    image, text = unit(9, 2), unit(9, 2, seed=1)
+    relative = build("sig-ms_con", alpha=200, beta=200).relative
+    whole = mining.mine_embeddings(image, text, BatchPairs(9), relative)[1]
+    monkeypatch.setitem(mining.WHOLE, "cpu", 0)
+    monkeypatch.setitem(mining.TILE, "cpu", 2)
+    tiled = mining.mine_embeddings(image, text, BatchPairs(9), relative)[1]
+    torch.testing.assert_close(tiled.mean(relative), whole.mean(relative), rtol=1e-10, atol=0)
+    assert (whole.mean(relative) < 1e-20).any()
+
+
+def test_a_weight_beyond_all_numbers_leaves_out_a_triplet_that_does_not_count() -> None:
+    sim = torch.full((3, 3), -1.0).fill_diagonal_(-0.3)
+    assert gradient(build("sig-ms_con", variant="released", margin=0.2, alpha=200.0), sim).eq(0).all()
 
 
 def embedding_gradients(

@@ -35,6 +35,22 @@ def test_value_and_gradient_equal_the_literal_loops(name: str, variant: str, cas
     torch.testing.assert_close(gradient(objective, sim), expected)
 
 
+STEEP = {"gamma": 200.0, "tau": 200.0, "alpha": 200.0, "beta": 200.0, "temperature": 0.005}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", [name for name in [*literal.LOSSES, "adopt"] if STEEP.keys() & resolve(name).keys()])
+def test_steep_losses_neither_overflow_nor_cancel(name: str, variant: str) -> None:
+    """float32 beside float64; exponents of 400 overflow the literal versions."""
+    objective = build(name, variant=variant, **{key: STEEP[key] for key in STEEP.keys() & resolve(name).keys()})
+    for seed in range(4):
+        sim = 2 * torch.rand(6, 6, generator=torch.Generator().manual_seed(seed)) - 1
+        expected = gradient(objective, sim.double())
+        assert expected.isfinite().all()
+        largest = float(expected.abs().max())
+        torch.testing.assert_close(gradient(objective, sim).double(), expected, rtol=2e-4, atol=1e-6 * largest)
+
+
 @pytest.mark.parametrize("name", literal.LOSSES)
 def test_same_images_equal_the_literal_loops(name: str) -> None:
     ids = [4, 4, 1, 2, 1, 4, 0]
