@@ -70,8 +70,9 @@ def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
     """
     values = resolve(name, variant=variant, **parameters)
     entry = CATALOGUE[name]
-    if entry.on == "scores":
-        return ScoresObjective(_own(entry, values))
+    own = (name, entry.equation) if entry.equation else None
+    if own and entry.on == "scores":
+        return ScoresObjective(_own(entry, values), own)
     loss, relative = _loss(name, values)
     mining = entry.mining
     by_row = values.get("margins") == "row"
@@ -83,6 +84,7 @@ def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
         reduction=values["reduction"],
         ignore_same_image=values["ignore_same_image"],
         lead=_with(soft_margin, values) if by_row else None,
+        own=own,
     )
 
 

@@ -3,11 +3,13 @@
 import copy
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from grid.settings.own_parts import check_shape
 from objectives import mining
 from objectives.relative import Relative
 from objectives.triplets import BatchPairs, Triplets
@@ -21,6 +23,9 @@ REDUCTIONS: dict[str, Callable[[int], float]] = {
     "average": lambda pairs: 0.5 / pairs,
 }
 """Factor on the sum over pairs and both directions: 1, as GOAL and VSE++; a mean over pairs; over directions too."""
+
+Own = tuple[str, Callable[..., Any]]
+"""The name of a user's own loss, and its function or class."""
 
 UNKNOWN = torch.tensor(torch.nan)
 """In a report, a value that this call cannot know."""
@@ -37,6 +42,7 @@ class Objective(torch.nn.Module):
         reduction: a name in REDUCTIONS.
         ignore_same_image: captions of the same image are no negatives; needs `image_of_text` in the call.
         lead: gives, from the clean probability of each pair, what is added to its image's scores before mining.
+        own: of a user's own loss, its name and the function or class, for the check of what it returns.
     """
 
     report: dict[str, Tensor]
@@ -59,8 +65,10 @@ class Objective(torch.nn.Module):
         reduction: str = "sum",
         ignore_same_image: bool = False,
         lead: Callable[[Float[Tensor, " b"]], Float[Tensor, " b"]] | None = None,
+        own: Own | None = None,
     ) -> None:
         super().__init__()
+        self.own = own
         self.loss, self.relative, self.lead = loss, relative, lead
         self.k, self.remines = k, remines
         self.reduction, self.ignore_same_image = reduction, ignore_same_image
@@ -84,6 +92,7 @@ class Objective(torch.nn.Module):
 
         Raises:
             ValueError: the batch has no negatives or no pairs, or `image_of_text` is missing where it is needed.
+            UserError: a user's own loss returns values of another shape than its triplets or anchors have.
         """
         pairs = self._pairs(len(image), len(text), image_of_text, clean)
         report = self._new_report()
@@ -143,10 +152,18 @@ class Objective(torch.nn.Module):
             (both,) = directions
             directions = [replace(both, offline=offline)]
         values = [self.loss(t) for t in directions]
+        for t, value in zip(directions, values, strict=True):
+            triplets = tuple(t.s_neg.shape)
+            self._check(value, f"triplets {triplets}", triplets, (*triplets[:-1], 1), triplets[:-1])
         self._diagnose(directions, values)
         total = torch.stack([value.sum() for value in values]).sum() if len(values) > 1 else values[0].sum()
         factor = REDUCTIONS[self.reduction](directions[0].s_pos.numel())
         return total if factor == 1.0 else total * factor
+
+    def _check(self, value: Any, of: str, *expected: tuple[int, ...]) -> None:
+        if self.own is not None:
+            name, equation = self.own
+            check_shape(f"objective {name!r}", equation, value, of, *expected)
 
     def _new_report(self) -> dict[str, Tensor]:
         self.report = {"grad_image": UNKNOWN, "grad_text": UNKNOWN}
@@ -168,8 +185,8 @@ class ScoresObjective(Objective):
         loss: of (b, b) scores, images by texts, pair k at (k, k); gives a scalar.
     """
 
-    def __init__(self, loss: Callable[[Float[Tensor, "b b"]], Float[Tensor, ""]]) -> None:
-        super().__init__(lambda t: t.s_neg, k=None, remines=False, reduction="average")
+    def __init__(self, loss: Callable[[Float[Tensor, "b b"]], Float[Tensor, ""]], own: Own) -> None:
+        super().__init__(lambda t: t.s_neg, k=None, remines=False, reduction="average", own=own)
         self.of_scores = loss
 
     def forward(
@@ -199,9 +216,7 @@ class ScoresObjective(Objective):
 
     def _loss(self, sim: Float[Tensor, "b b"], pairs: BatchPairs) -> Float[Tensor, ""]:
         value = self.of_scores(sim)
-        if not isinstance(value, Tensor) or value.numel() != 1:
-            got = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-            raise ValueError(f"a loss on scores returns the loss of the batch, a scalar; this one returned {got}")
+        self._check(value, f"the scores of a batch, {tuple(sim.shape)}", (), (1,), (1, 1))
         mined = mining.hardest_of_similarity(sim.detach(), pairs, None)
         mined.notes["active"] = torch.full_like(mined.s_neg, torch.nan)
         self._diagnose([mined], [mined.s_neg])

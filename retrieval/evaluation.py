@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -134,8 +134,8 @@ def rank(
 
     The rank of a right answer is the number of wrong ones above it plus half of those that tie with it (rounded
     down), so that a collapsed model scores chance. Scores of right and wrong answers come from the same product,
-    which is computed once for both directions. An image's rank is that of its best caption. An image without a
-    caption gets the last rank.
+    which is computed once for both directions, and are compared in its number format. An image's rank is that of its
+    best caption. An image without a caption gets the last rank.
 
     Args:
         image_of_text: row of each text's image, in any order.
@@ -143,12 +143,13 @@ def rank(
     """
     owner = torch.from_numpy(np.ascontiguousarray(image_of_text)).to(text.device)
     order = torch.argsort(owner, stable=True)
-    kind = image.dtype if isinstance(image, Tensor) else torch.float32
-    best = torch.full((len(image),), -torch.inf, dtype=kind, device=text.device)
-    own = torch.empty(len(text), dtype=kind, device=text.device)
+    scored = tiles(image, text, order, owner[order], chunk, score)
+    first = next(scored)
+    best = torch.full((len(image),), -torch.inf, dtype=first.sim.dtype, device=text.device)
+    own = best.new_empty(len(text))
     i2t, t2i = (torch.zeros(len(queries), dtype=torch.long, device=text.device) for queries in (image, text))
     of_image, of_text = best.clone(), torch.full_like(own, -torch.inf)  # similarities of the hardest wrong answers
-    for tile in tiles(image, text, order, owner[order], chunk, score):
+    for tile in chain([first], scored):
         if tile.right is not None:
             right = tile.sim.masked_fill(~tile.right, -torch.inf)
             best[tile.images], own[tile.texts] = right.amax(dim=1), right.amax(dim=0)

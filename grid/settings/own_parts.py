@@ -1,12 +1,13 @@
 """What of a model may be the user's own: encoders and scorers, with the parameters that they declare."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from grid.errors import unknown
+from grid.errors import UserError, unknown
 from grid.objectives.parameters import Parameter, Value
 from grid.settings.base import Settings
 
@@ -32,6 +33,28 @@ class OwnPart:
 
 own_parts: dict[OwnKind, dict[str, OwnPart]] = {kind: {} for kind in get_args(OwnKind)}
 """The user's own encoders and scorers that the present grid uses, by name."""
+
+
+def check_shape(part: str, defined: Any, found: Any, of: str, *expected: tuple[int, ...]) -> None:
+    """Check what a user's own part returned: a tensor of floating-point numbers, of the expected shape.
+
+    Args:
+        part: its kind and name: `scorer 'late'`.
+        defined: the user's function or class.
+        found: what it returned.
+        of: what it was called with: `a batch of 4`.
+        expected: one shape, or several that are all right.
+
+    Raises:
+        UserError: it is something else.
+    """
+    given = tuple(found.shape) if hasattr(found, "shape") else type(found).__name__
+    if given in expected and found.dtype.is_floating_point:
+        return
+    file = getattr(sys.modules.get(defined.__module__), "__file__", defined.__module__)
+    kind = f" of {found.dtype}" if given in expected else ""
+    needs = f"{expected[0] or 'one number'}{' of floating-point numbers' if kind else ''}"
+    raise UserError(f"{part} in {file} gives {given}{kind} for {of}; it should give {needs}.")
 
 
 class OwnPartSettings(Settings):

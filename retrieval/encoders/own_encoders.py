@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from grid.errors import UserError
 from grid.settings.image_encoders import OwnImageSettings
-from grid.settings.own_parts import own_parts
+from grid.settings.own_parts import check_shape, own_parts
 from grid.settings.text_encoders import OwnTextSettings
 
 DIMENSIONS = {"pictures": 3, "features": 1, "regions": 2}
@@ -42,10 +42,8 @@ def _held(network: nn.Module, name: str, dim: int) -> nn.Module:
     """The network, which says so when what it gives is not (b, dim)."""
 
     def check(_: nn.Module, inputs: tuple[Any, ...], found: Any) -> None:
-        expected = (len(inputs[0]), dim)
-        given = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-        if given != expected:
-            raise UserError(f"encoder {name!r} gives {given} for a batch of {expected[0]}; it should give {expected}.")
+        count = len(inputs[0])
+        check_shape(f"encoder {name!r}", type(network), found, f"a batch of {count}", (count, dim))
 
     network.register_forward_hook(check)
     return network

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from grid.settings.own_parts import check_shape
 from grid.settings.poolings import Balance, PoolingSettings, own_poolings
 from retrieval.encoders.reasoning import Gcn, SelfAttention, Seq2Seq
 from retrieval.encoders.recurrent import PaddedGru
@@ -231,8 +232,21 @@ POOLING: dict[str, Callable[[int, PoolingSettings], Pooling]] = {
 
 
 def pooling(own: PoolingSettings, dim: int) -> Pooling:
-    """The pooling of these settings, ours or a user's own, for vectors of `dim` values."""
+    """The pooling of these settings, ours or a user's own, for vectors of `dim` values.
+
+    A user's own raises a UserError when it is called and gives another shape than (b, d).
+    """
     mine = own_poolings.get(own.pooling)
     if mine is None:
         return POOLING[own.pooling](dim, own)
-    return mine(dim) if isinstance(mine, type) else mine
+
+    def checked(found: Any, values: Float[Tensor, "b n d"]) -> Any:
+        shape = len(values), values.shape[-1]
+        check_shape(f"pooling {own.pooling!r}", mine, found, f"values {tuple(values.shape)}", shape)
+        return found
+
+    if isinstance(mine, type):
+        network: nn.Module = mine(dim)
+        network.register_forward_hook(lambda _, inputs, found: checked(found, inputs[0]))
+        return network
+    return lambda values, present: checked(mine(values, present), values)

@@ -6,7 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from grid.errors import UserError
-from grid.settings.own_parts import own_parts
+from grid.settings.own_parts import check_shape, own_parts
 from grid.settings.scorers import OwnScorerSettings
 from retrieval.scorers.cross_attention import SetScorer
 from retrieval.scorers.sets import Sets
@@ -20,7 +20,7 @@ class OwnScorer(SetScorer):
     def __init__(self, settings: OwnScorerSettings, dim: int) -> None:
         super().__init__()
         network, parameters = own_parts[settings.of][settings.name].network, settings.parameters
-        self.name = settings.name
+        self.name, self.defined = settings.name, network
         self.score = network(dim, **parameters) if isinstance(network, type) else partial(network, **parameters)
 
     def pair_weights(self) -> list[nn.Parameter]:
@@ -35,11 +35,8 @@ class OwnScorer(SetScorer):
         images, texts = images.full(), texts.full()
         parts = [part for sets in (images, texts) for part in (sets.vectors, sets.sizes_beside)]
         found = self.score(*parts)
-        expected = len(images), len(texts)
-        given = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-        if given != expected:
-            said = f"{expected[0]} images and {expected[1]} captions; it should give {expected}"
-            raise UserError(f"scorer {self.name!r} gives {given} for {said}.")
+        of = f"{len(images)} images and {len(texts)} captions"
+        check_shape(f"scorer {self.name!r}", self.defined, found, of, (len(images), len(texts)))
         return found
 
     def looks(self, regions: Tensor, words: Tensor) -> dict[str, Tensor]:

@@ -4,6 +4,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from grid.errors import UserError
 from grid.settings.own_parts import own_parts
 from grid.settings.poolings import own_poolings
 from runners.selftest.encoder_check import OF_ENCODERS, Broken
@@ -42,7 +43,7 @@ def verdicts(name: str) -> Iterator[Verdict]:
     for check, function in CHECKS[kind].items():
         try:
             yield Verdict(check, True, function(name))
-        except Broken as found:
+        except (Broken, UserError) as found:
             yield Verdict(check, False, str(found))
         except Exception as error:
             frame = traceback.extract_tb(error.__traceback__)[-1]

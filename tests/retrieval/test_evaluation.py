@@ -65,6 +65,15 @@ def test_counting_equals_the_literal_loops(images: int, texts: int, chunk: int, 
     assert ours.similarities == pytest.approx(slow.similarities)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_a_scorer_that_tells_nothing_apart_scores_chance_in_any_number_format(dtype: torch.dtype) -> None:
+    """0.1 has no exact value in any of them, so that rounded beside unrounded scores would be above or below."""
+    sets = Sets(torch.ones(40, 1, 1), torch.ones(40, dtype=torch.long))
+    ranks = rank(sets, sets, np.arange(40), lambda i, t: torch.full((len(i), len(t)), 0.1, dtype=dtype), chunk=16)
+    assert ranks.i2t.tolist() == ranks.t2i.tolist() == [39 // 2] * 40
+    assert ranks.metrics()["rsum"] == 0
+
+
 @given(st.integers(1, 50), st.integers(1, 120), st.integers(1, 40), st.integers(1, 1100), st.integers(0, 99))
 @settings(max_examples=40)
 def test_equal_vectors_tie_wherever_they_stand(images: int, texts: int, chunk: int, dim: int, seed: int) -> None:

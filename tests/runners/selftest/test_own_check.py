@@ -1,11 +1,17 @@
 """The check of a user's own: what is right passes it, and what is wrong fails the line that says so."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from grid import uses
+from grid.errors import UserError
+from grid.settings.poolings import PoolingSettings
+from objectives import build
+from retrieval.encoders.pooling import pooling
 from runners.selftest.objective_check import OF_OBJECTIVES
 from runners.selftest.own_check import verdicts
 
@@ -20,9 +26,13 @@ def nothing_stays_known() -> Iterator[None]:
     uses.activate([])
 
 
-def failing(folder: Path, text: str) -> dict[str, str]:
+def define(folder: Path, text: str) -> None:
     (folder / "losses.py").write_text(HEAD + text + "\n", encoding="utf-8")
     uses.activate([uses.read("losses.py", folder)])
+
+
+def failing(folder: Path, text: str) -> dict[str, str]:
+    define(folder, text)
     return {verdict.check: verdict.text for verdict in verdicts("mine") if not verdict.holds}
 
 
@@ -79,9 +89,63 @@ def test_an_error_of_the_loss_is_told_with_its_line(tmp_path: Path) -> None:
 
 def test_a_loss_on_scores_that_returns_no_scalar_is_told(tmp_path: Path) -> None:
     assert (
-        "returns the loss of the batch, a scalar; this one returned (7,)"
+        "gives (7,) for the scores of a batch, (7, 7); it should give one number."
         in failing(tmp_path, f"{SCORES}scores.sum(1)")["gradient"]
     )
+
+
+@pytest.mark.parametrize(
+    ("on", "value", "said"),
+    [
+        ("hardest", "torch.relu(t.s_neg - t.s_pos + 0.2)[:, :3]", "gives (2, 3, 1) for triplets (2, 5, 1); it should"),
+        ("hardest", "(t.s_neg - t.s_pos).mean()", "gives () for triplets (2, 5, 1); it should give (2, 5, 1)"),
+        ("hardest", "1 - t.s_pos", "gives (1, 5, 1) for triplets (2, 5, 1); it should give (2, 5, 1)"),
+        ("hardest", "t.s_neg > t.s_pos", "gives (2, 5, 1) of torch.bool for triplets (2, 5, 1); it should give (2, 5,"),
+        ("hardest", "3.0", "gives float for triplets (2, 5, 1)"),
+        ("all", "(t.s_neg - t.s_pos).exp()[:3]", "gives (3, 5) for triplets (5, 5); it should give (5, 5)"),
+        ("scores", "t[:3]", "gives (3, 5) for the scores of a batch, (5, 5); it should give one number"),
+    ],
+)
+def test_a_loss_that_returns_another_shape_does_not_train(on: str, value: str, said: str, tmp_path: Path) -> None:
+    define(tmp_path, f'@goalgrid.objective("mine", on="{on}")\ndef mine(t):\n    return {value}')
+    image, text = torch.nn.functional.normalize(torch.randn(2, 5, 4), dim=-1)
+    for call in (lambda: build("mine")(image, text), lambda: build("mine").from_similarity(image @ text.T)):
+        with pytest.raises(UserError, match=re.escape(f"objective 'mine' in {tmp_path / 'losses.py'} {said}")):
+            call()
+
+
+@pytest.mark.parametrize("shape", ["", ".sum(-1)", ".amax(-1, keepdim=True)"])
+@pytest.mark.parametrize("on", ["hardest", "all"])
+def test_a_loss_may_return_the_value_of_each_triplet_or_anchor(on: str, shape: str, tmp_path: Path) -> None:
+    define(
+        tmp_path, f'@goalgrid.objective("mine", on="{on}")\ndef mine(t):\n    return (t.s_neg - t.s_pos).exp(){shape}'
+    )
+    image, text = torch.nn.functional.normalize(torch.randn(2, 5, 4), dim=-1)
+    assert build("mine")(image, text) > 0
+
+
+@pytest.mark.parametrize("made", ["(values * present[..., None]).sum(1)[:3]", "values", "values.sum((1, 2)) > 0"])
+@pytest.mark.parametrize("kind", ["function", "module"])
+def test_a_pooling_that_returns_another_shape_is_refused_at_its_first_call(
+    kind: str, made: str, tmp_path: Path
+) -> None:
+    module = f"""@goalgrid.pooling("mine")
+class Mine(torch.nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+
+    def forward(self, values, present):
+        return {made}"""
+    define(tmp_path, module if kind == "module" else POOLING + f"return {made}")
+    pool = pooling(PoolingSettings(pooling="mine"), 6)
+    with pytest.raises(UserError, match=rf"pooling 'mine' in {tmp_path / 'losses.py'} gives .*; it should give \(4, 6"):
+        pool(torch.randn(4, 5, 6), torch.ones(4, 5, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("part", ["encoder", "scorer"])
+def test_the_file_of_an_encoder_and_a_scorer_is_named_too(part: str, tmp_path: Path) -> None:
+    text = TEXTS.replace("sum(dim=1)", "sum(dim=2)") if part == "encoder" else SCORER.replace("(2, 3))", "(1, 3))")
+    assert f"{part} 'mine' in {tmp_path / 'losses.py'} gives" in failing(tmp_path, text)["shape"]
 
 
 IMAGES = """@goalgrid.image_encoder("mine")
@@ -173,7 +237,7 @@ SUM = "(values * present[..., None]).sum(1)"
         (f"return {SUM}.detach() * values[:, 0]", "gradient", "it is no derivative of the value"),
         (f"return {SUM} + values[:1, 0]", "permutation", "a set's vector depends on its place in the batch"),
         (f"return {SUM}.exp().pow(99)", "half precision", "not finite"),
-        (f"return {SUM}.sum(1)", "gradient", "it returned (4,) for 4 sets of 5 vectors with 6 values, not (4, 6)"),
+        (f"return {SUM}.sum(1)", "gradient", "gives (4,) for values (4, 5, 6); it should give (4, 6)"),
     ],
     ids=["right", "padding", "gradient", "permutation", "overflow", "shape"],
 )
