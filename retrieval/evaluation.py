@@ -38,10 +38,10 @@ class Tile:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Rank of the first right answer of every query, 0 is the best."""
+    """Rank of the first right answer of every query, 0 is the best; of videos mean places, which may end in a half."""
 
-    i2t: Int[np.ndarray, " i"]
-    t2i: Int[np.ndarray, " t"]
+    i2t: Int[np.ndarray, " i"] | Float[np.ndarray, " i"]
+    t2i: Int[np.ndarray, " t"] | Float[np.ndarray, " t"]
     spread: float = math.nan
     """Standard deviation of the similarities; how small it may be depends on the objective and its scale."""
     folds: tuple["Ranks", ...] = ()
@@ -56,15 +56,16 @@ class Ranks:
     def metrics(self) -> dict[str, float]:
         """Recall@1, 5 and 10 and the median rank of both directions, and rsum, the sum of the six recalls.
 
-        Recalls are in percent; median ranks count from 1. Over folds, each is the mean of the folds' own. Where only
-        candidates are ranked, there is no median rank.
+        Recalls are in percent; median ranks count from 1, and between two whole ranks the lower is taken. Of mean
+        places it is the median itself. Over folds, each is the mean of the folds' own. Where only candidates are
+        ranked, there is no median rank.
         """
         if self.folds:
             each = [fold.metrics() for fold in self.folds]
             return {name: float(np.mean([metrics[name] for metrics in each])) for name in each[0]}
         directions = {"i2t": self.i2t, "t2i": self.t2i}
         recalls = {f"{name}_r{k}": recall(ranks, k) for name, ranks in directions.items() for k in RECALLS}
-        medians = {f"{name}_medr": float(np.floor(np.median(ranks))) + 1 for name, ranks in directions.items()}
+        medians = {f"{name}_medr": _median(ranks) + 1 for name, ranks in directions.items()}
         medians = medians if self.listed is None else {}
         return {**recalls, **medians, "rsum": sum(recalls.values())}
 
@@ -108,9 +109,17 @@ def _variance_of_hits(shares: Sequence[float]) -> float:
     return max(0.0, squared - sum(shares) ** 2)  # rounding: where every query adds to every recall, it is 0
 
 
-def recall(ranks: Int[np.ndarray, " q"], k: int) -> float:
-    """Share of queries whose first right answer is among the k best, in percent."""
-    return 100.0 * float((ranks < k).mean())
+def recall(ranks: Int[np.ndarray, " q"] | Float[np.ndarray, " q"], k: int) -> float:
+    """Share of queries whose first right answer is among the k best, in percent.
+
+    Recall@1 counts rank 0 alone: two answers that share the first place have the mean place 0.5, a miss, as in CE.
+    """
+    return 100.0 * float((ranks == 0 if k == 1 else ranks < k).mean())
+
+
+def _median(ranks: Int[np.ndarray, " q"] | Float[np.ndarray, " q"]) -> float:
+    median = float(np.median(ranks))
+    return math.floor(median) if np.issubdtype(ranks.dtype, np.integer) else median
 
 
 @runtime_checkable
@@ -128,7 +137,13 @@ Scoring = Callable[[Any, Any], Float[Tensor, "i t"]]
 
 
 def rank(
-    image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"], score: Scoring | None = None, *, chunk: int = 256
+    image: Rows,
+    text: Rows,
+    image_of_text: Int[np.ndarray, " t"],
+    score: Scoring | None = None,
+    *,
+    chunk: int = 256,
+    mean_places: bool = False,
 ) -> Ranks:
     """Rank all texts for every image and all images for every text, `chunk` images at a time.
 
@@ -140,6 +155,8 @@ def rank(
     Args:
         image_of_text: row of each text's image, in any order.
         score: of images and texts that are no single vectors.
+        mean_places: as CE and MMT rank: equal scores share the mean of their places, which is not rounded; scores of
+            an image's other captions that equal its best are among them.
     """
     owner = torch.from_numpy(np.ascontiguousarray(image_of_text)).to(text.device)
     order = torch.argsort(owner, stable=True)
@@ -153,6 +170,9 @@ def rank(
         if tile.right is not None:
             right = tile.sim.masked_fill(~tile.right, -torch.inf)
             best[tile.images], own[tile.texts] = right.amax(dim=1), right.amax(dim=0)
+            if mean_places:
+                equal = (tile.sim == best[tile.images, None]) & tile.right
+                i2t[tile.images] += (equal.sum(dim=1) - 1).clamp(min=0)
         wrong = tile.sim if tile.right is None else tile.sim.masked_fill(tile.right, -torch.inf)
         of_image[tile.images] = of_image[tile.images].maximum(wrong.amax(dim=1))
         of_text[tile.texts] = of_text[tile.texts].maximum(wrong.amax(dim=0))
@@ -160,10 +180,11 @@ def rank(
         t2i[tile.texts] += _lead(tile, own[tile.texts], dim=0)
     others = len(text) - torch.bincount(owner, minlength=len(image))
     by_row = torch.empty_like(t2i)
-    by_row[order] = (t2i + len(image) - 1) // 2
+    by_row[order] = t2i + len(image) - 1
     similarities = _similarities(own, torch.stack([of_image[owner[order]], of_text]))
-    ranks = ((i2t + others) // 2).cpu().numpy(), by_row.cpu().numpy()
-    return Ranks(*ranks, spread(image, text, score), similarities=similarities)
+    of_images, of_texts = (i2t + others).cpu().numpy(), by_row.cpu().numpy()  # twice the ranks
+    halved = np.true_divide if mean_places else np.floor_divide
+    return Ranks(halved(of_images, 2), halved(of_texts, 2), spread(image, text, score), similarities=similarities)
 
 
 def _similarities(s_pos: Float[Tensor, " t"], hardest: Float[Tensor, "2 t"]) -> dict[str, float]:
@@ -191,20 +212,23 @@ def rank_in_folds(
     score: Scoring | None = None,
     *,
     chunk: int = 256,
+    mean_places: bool = False,
 ) -> Ranks:
     """Rank within contiguous folds of `fold` images and their texts; the ranks of all queries in the split's order.
 
     Args:
         fold: images of one fold; None: the split is ranked as a whole.
+        mean_places: as `rank`.
     """
     if fold is None:
-        return rank(image, text, image_of_text, score, chunk=chunk)
-    i2t, t2i = np.empty(len(image), dtype=np.int64), np.empty(len(text), dtype=np.int64)
+        return rank(image, text, image_of_text, score, chunk=chunk, mean_places=mean_places)
+    kind = np.float64 if mean_places else np.int64
+    i2t, t2i = np.empty(len(image), dtype=kind), np.empty(len(text), dtype=kind)
     parts = []
     for start in range(0, len(image), fold):
         texts = np.flatnonzero((image_of_text >= start) & (image_of_text < start + fold))
         own = image[start : start + fold], text[torch.from_numpy(texts)], image_of_text[texts] - start
-        part = rank(*own, score, chunk=chunk)
+        part = rank(*own, score, chunk=chunk, mean_places=mean_places)
         i2t[start : start + fold], t2i[texts] = part.i2t, part.t2i
         parts.append(part)
     return Ranks(i2t, t2i, spread(image, text, score), tuple(parts))

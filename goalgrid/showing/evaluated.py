@@ -167,7 +167,7 @@ class Evaluated:
         for direction in ("i2t", "t2i"):
             row = "  ".join(f"{metrics[f'{direction}_r{k}']:6.2f}" for k in (1, 5, 10))
             median, mean = metrics.get(f"{direction}_medr"), further.get(f"{direction}_meanr")
-            middle = "--" if median is None else f"{median:.0f}"
+            middle = "--" if median is None else f"{median:.1f}".removesuffix(".0")
             average = "--" if mean is None else f"{mean:.1f}"
             lines.append(f"  {direction} {row}  {middle:>11}  {average:>9}  {further[f'{direction}_gmean']:14.2f}")
         lines.append(f"  rsum {metrics['rsum']:.2f}")

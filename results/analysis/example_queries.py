@@ -13,8 +13,8 @@ SHOWN = 5
 MISSED = 2
 """Missed queries that are shown in a direction."""
 
-Ranks = NDArray[np.int64]
-"""(seeds, queries), from 0."""
+Ranks = NDArray[np.int64] | NDArray[np.float64]
+"""(seeds, queries), from 0; mean places of videos may end in a half."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def _of(
         yield ExampleQuery(direction, row, f"found first by {seeds}")
     best = mine.min(0)
     for row in _largest(best, missed)[:MISSED]:
-        yield ExampleQuery(direction, row, f"missed by {seeds}: the best rank is {int(best[row]) + 1}")
+        yield ExampleQuery(direction, row, f"missed by {seeds}: the best rank is {best[row] + 1:g}")
     for wanted, other_has in ((found, False), (missed, True)):
         yield from _against(direction, objective, wanted, others, found_by_other=other_has)
 
@@ -66,7 +66,7 @@ def _against(
     for other, ranks in others.items():
         theirs = ranks[direction]
         differ = wanted & ((theirs == 0).all(0) if found_by_other else (theirs >= SHOWN).all(0))
-        candidates += [(int(theirs[:, row].min()), -row, other) for row in _largest(theirs.min(0), differ)[:1]]
+        candidates += [(float(theirs[:, row].min()), -row, other) for row in _largest(theirs.min(0), differ)[:1]]
     if candidates:
         _, row, other = max(candidates)
         first, second = (other, objective) if found_by_other else (objective, other)

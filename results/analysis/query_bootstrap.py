@@ -16,7 +16,8 @@ from grid.store.home import Home
 from results.records import record
 from results.statistics.significance import Interval, bootstrap_interval
 
-_CUTS = {"r1": 1, "r5": 5, "r10": 10}
+_CUTS = {"r1": 0.5, "r5": 5, "r10": 10}
+"""A query is found below this rank; a mean place of 0.5, which videos may have, is no first place."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class QueryRanks:
         table = record.collect(done, ["trial_id", *columns.values()], unreadable={})
         return cls({
             trial_id: {
-                name: np.from_dlpack(values)  # to_numpy() would import pandas
+                name: record.ranks_of(np.from_dlpack(values))  # to_numpy() would import pandas
                 for name, column in columns.items()
                 if (values := table[column][row].values) is not None
             }

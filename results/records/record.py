@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -20,6 +20,9 @@ from grid.store.home import TrialFolder
 from results.records import sealed
 from results.records.history import LOGGED, unit_of
 from results.records.history import METRICS as METRICS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 PART = 500
 """How many records are read at a time."""
@@ -128,7 +131,7 @@ class Trained:
     rows: Sequence[Mapping[str, Any]]
     selected: Mapping[str, Any]
     metrics: Mapping[str, Mapping[str, float]]
-    ranks: Mapping[str, Sequence[int]]
+    ranks: Mapping[str, Sequence[float]]
     image_of_text: Sequence[int]
     replicas: int
     data_fingerprint: str
@@ -159,8 +162,8 @@ class Trained:
             **{f"test_{name}": value for name, value in self.metrics[own].items()},
             "other_metrics": others or None,
             **{f"diagnostic_{name}": selected.get(logged) for name, logged in DIAGNOSTICS.items()},
-            "test_i2t_ranks": self.ranks["i2t"],
-            "test_t2i_ranks": self.ranks["t2i"],
+            "test_i2t_ranks": as_stored(self.ranks["i2t"]),
+            "test_t2i_ranks": as_stored(self.ranks["t2i"]),
             "test_image_of_text": self.image_of_text,
             "history": [
                 {"epoch": row["epoch"], "name": name, "value": float(value)}
@@ -177,6 +180,26 @@ class Trained:
             "environment": json.dumps(self.environment, sort_keys=True),
             "finished_at": _now(),
         }
+
+
+def as_stored(ranks: Sequence[float]) -> list[int]:
+    """Ranks as a record holds them: whole numbers; a mean place of videos that ends in a half, n - 1/2, is -n.
+
+    >>> as_stored([0, 7, 0.5, 2.0, 3.5])
+    [0, 7, -1, 2, -4]
+    """
+    return [-int(rank + 1) if rank % 1 else int(rank) for rank in ranks]
+
+
+def ranks_of(stored: "NDArray[Any]") -> "NDArray[Any]":
+    """The ranks that a record holds as `as_stored` made them.
+
+    >>> import numpy as np
+    >>> ranks_of(np.array([0, 7, -1, 2, -4])).tolist()
+    [0.0, 7.0, 0.5, 2.0, 3.5]
+    """
+    halves = stored < 0
+    return stored * (1.0 - 2.0 * halves) - 0.5 * halves if halves.any() else stored
 
 
 def write(path: Path, values: Mapping[str, Any]) -> None:

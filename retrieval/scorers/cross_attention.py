@@ -39,6 +39,8 @@ class SetScorer(nn.Module):
 
     by_pair = True
     """Whether the score of a pair depends on that pair alone; then a few pairs can be scored again."""
+    mean_places = False
+    """Whether equal scores share the mean of their places, as `evaluation.rank` says it."""
 
     def image_whole(self, images: Sets) -> Sets:
         """The images with a vector of the whole, where the scorer reads it."""

@@ -15,10 +15,11 @@ class Mixture(SetScorer):
     """s = sum of w_m a_m <v_m, t_m> / sum of w_m a_m: w the caption's weights, a which experts saw something.
 
     `whole` of a video is a (m), of a caption w (m). Both sums are products of two matrices, so all scores are computed
-    with a graph.
+    with a graph. Ties are ranked as the code of CE and MMT ranks them.
     """
 
     by_pair = False
+    mean_places = True
 
     def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
         (videos, there), (captions, weights) = _parts(images), _parts(texts)

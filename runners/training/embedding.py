@@ -97,7 +97,8 @@ def ranked(
     if model.scorer is None:
         return evaluation.rank_in_folds(image, text, image_of_text, fold)
     with torch.inference_mode():
-        return evaluation.rank_in_folds(image, text, image_of_text, fold, partial(scored, model), chunk=TILE)
+        score, mean_places = partial(scored, model), model.scorer.mean_places
+        return evaluation.rank_in_folds(image, text, image_of_text, fold, score, chunk=TILE, mean_places=mean_places)
 
 
 Beat = Callable[[], None]

@@ -105,8 +105,13 @@ class Ensemble:
     def _ranked(
         self, image: Joint, text: Joint, owners: Int[np.ndarray, " t"], fold: int | None = None
     ) -> evaluation.Ranks:
+        mean_places = any(
+            member.model.scorer is not None and member.model.scorer.mean_places for member in self.members
+        )
         with torch.inference_mode():
-            ranks = evaluation.rank_in_folds(image, text, owners, fold, self.scores, chunk=TILE)
+            ranks = evaluation.rank_in_folds(
+                image, text, owners, fold, self.scores, chunk=TILE, mean_places=mean_places
+            )
         self.beat()
         return ranks
 

@@ -8,6 +8,7 @@ import pytest
 from goalgrid.planning.overview import Overview, recall
 from goalgrid.showing import report
 from grid.store.home import Home
+from results.analysis.query_bootstrap import QueryRanks
 from results.export.report_page import Measured
 from results.layouts.columns import noun_of
 from results.records import record
@@ -22,6 +23,8 @@ def overrides(recipes: str, root: Path, *settings: str) -> list[str]:
 
 def test_converted_features_are_checked_trained_on_and_shown_as_videos(goalgrid: Goalgrid, tmp_path: Path) -> None:
     root = made.write(tmp_path / "mine", made.TINY)
+    annotations = root / "MSRVTT_data.json"
+    annotations.write_text(annotations.read_text().replace(" its ", " it's "))  # captions that are repeated
     (root / "experts" / "face" / "features.npy").unlink()
     command = ("data", "convert", f"face={root}/pickles/face.pickle", "--to", str(root))
     assert "face  38 videos" in goalgrid(*command, runs=tmp_path).stdout
@@ -56,6 +59,16 @@ def test_converted_features_are_checked_trained_on_and_shown_as_videos(goalgrid:
         own = scores[held["image_of_text"], np.arange(len(texts))]
         wrong = np.arange(len(scores))[:, None] != held["image_of_text"]
         assert held["t2i_ranks"] == pytest.approx((wrong & (scores > own)).sum(0), abs=1)  # ties of rounding
+        assert (held["i2t_ranks"] % 1 == 0.5).any(), "repeated captions of a video share their mean place"
+        for direction in ("i2t", "t2i"):
+            ranks = record.ranks_of(np.array(row[f"test_{direction}_ranks"]))
+            assert ranks.tolist() == held[f"{direction}_ranks"].tolist()
+            assert row[f"test_{direction}_r1"] == 100 * (ranks == 0).mean()
+            assert row[f"test_{direction}_medr"] == np.median(ranks) + 1
+    read = QueryRanks.read(overview.cells, Home(tmp_path))
+    values = read.per_image([row["trial_id"]], "i2t_r1")
+    assert values is not None
+    assert values.mean() == row["test_i2t_r1"]
 
 
 def test_other_features_than_a_recipe_reads_are_one_message(goalgrid: Goalgrid, tmp_path: Path) -> None:

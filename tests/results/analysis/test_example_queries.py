@@ -28,3 +28,8 @@ def test_found_missed_and_what_another_objective_alone_finds_are_chosen() -> Non
 def test_one_seed_alone_is_enough() -> None:
     (query,) = example_queries("unified", {"i2t": np.array([[0, 2]])}, {})
     assert query.why == "found first by its seed"
+
+
+def test_a_mean_place_that_ends_in_a_half_is_shown_as_it_is() -> None:
+    first, second = example_queries("unified", {"i2t": np.array([[0.5, 0, 7.5]])}, {})
+    assert (first.row, second.why) == (1, "missed by its seed: the best rank is 8.5")

@@ -2,20 +2,31 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from grid import catalog
 from grid.errors import UserError
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.settings import TrialSettings
 from grid.store.home import TrialFolder
+from retrieval.model import Vse
+from retrieval.scorers.cross_attention import Bfan, Scan
+from retrieval.scorers.mixture import Mixture
+from retrieval.scorers.own_scorer import OwnScorer
+from retrieval.scorers.sets import Sets
+from retrieval.scorers.similarity import Saf, Sgr
+from runners.training.embedding import ranked
 from runners.training.inputs import prepare
 from runners.training.machine import Machine
 from runners.training.progress import Cadence
 from runners.training.trainer import Hooks, Preempted, Trainer
+from runners.trial.ensemble import Ensemble, Joint
+from runners.trial.loaded_model import LoadedModel
 
 SMALL = ("datasets=few", "objectives=con_con", "model.dim=8", "model.text.word_dim=8", "train.batch_size=80")
 
@@ -96,3 +107,19 @@ def test_a_caption_of_no_known_word_is_named(tmp_path: Path, few_of_flickr8k: Pa
     file.write_text("\n".join([*lines[:2], "zzz qqq", *lines[3:]]) + "\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"caption 'zzz qqq', number 3 of the test split of 'few', has no known word"):
         prepare(settings_of(tmp_path, "scan-t2i"), machine_of(tmp_path))
+
+
+def test_scores_of_ce_are_ranked_by_mean_places_alone_and_in_an_ensemble() -> None:
+    """Two equal videos share the first place, as a whole, in folds and in an ensemble; no scorer of images ranks so."""
+    vectors = torch.eye(3)[[0, 0, 1, 2]][:, None]
+    sets = Sets(vectors, torch.ones(4, dtype=torch.long), torch.ones(4, 1))
+    model = Vse(catalog.recipe("ce-tiny").model, (1,), 12, seed=0)
+    whole, owners = [0.5, 0.5, 0, 0], np.arange(4)
+    found = ranked(model, sets, sets, owners)
+    assert (found.i2t.tolist(), found.t2i.tolist()) == (whole, whole)
+    ensemble: Any = Ensemble([LoadedModel(model, None, None)] * 2)  # type: ignore[arg-type]
+    both = ensemble._ranked(Joint((sets, sets)), Joint((sets, sets)), owners)
+    assert (both.i2t.tolist(), both.t2i.tolist()) == (whole, whole)
+    folds = ranked(model, sets, sets, owners, fold=2)
+    assert folds.i2t.tolist() == whole
+    assert [scorer for scorer in (Mixture, Scan, Bfan, Sgr, Saf, OwnScorer) if scorer.mean_places] == [Mixture]
