@@ -35,6 +35,8 @@ class Recipe(Settings):
     """The recipes whose scores, of the same data set, objective and seed, it averages; it trains nothing itself."""
     words: str = ""
     """The words of the published setting, where they are others than by default: settings of the data set."""
+    reading: str = ""
+    """What of it is our reading or a stand-in, where its paper is silent or a part of it is not to be had."""
     model: ModelSettings
     train: TrainSettings
 
@@ -255,7 +257,7 @@ class OwnRecipes:
 
 
 def _extended(name: str, base: dict[str, Any], own: dict[str, Any], place: str) -> dict[str, Any]:
-    """A recipe's own content over the content that it extends, which hands down no parent.
+    """A recipe's own content over the content that it extends, which hands down no parent and no reading.
 
     Raises:
         UserError: what it extends is an ensemble.
@@ -263,7 +265,8 @@ def _extended(name: str, base: dict[str, Any], own: dict[str, Any], place: str) 
     if members := base.get("ensemble"):
         one = f"extend one of its members: {', '.join(members)}"
         raise UserError(f"recipe {place}: {name!r} is an ensemble, which trains nothing; {one}.")
-    base.pop("starts_from", None)
+    for name in ("starts_from", "reading"):
+        base.pop(name, None)
     return over(base, own)
 
 

@@ -11,13 +11,14 @@ from grid.objectives.goal_matrix import GOAL, of_a_loss
 
 JSON_GRIDS = "Print JSON, for programs: name, datasets, recipes, objectives, seeds and sweep of each grid."
 JSON_RECIPES = (
-    "Print JSON, for programs: name, description, gpu, starts_from, ensemble; with NAME also words and settings."
+    "Print JSON, for programs: name, description, gpu, starts_from, ensemble; with NAME also words, reading, settings."
 )
 JSON_OBJECTIVES = (
     "Print JSON, for programs: name, family, known_as, source, of_a_loss; with NAME also formula, parameters."
 )
 JSON_TABLES = (
-    "Print JSON, for programs: table, block, label, origin, grids, recipe, objectives, quoted and why of each row."
+    "Print JSON, for programs: table, block, label, origin, grids, recipe, objectives, quoted, why and differs of "
+    "each row."
 )
 JSON_EQUATIONS = "Print JSON, for programs: paper and equations, each with number, says, code, test, verdict and why."
 JSON_DATASETS = "Print JSON, for programs: name, description, protocols, embedded and splits of each data set."
@@ -36,7 +37,8 @@ def recipes() -> list[dict[str, Any]]:
 
 def recipe(name: str) -> dict[str, Any]:
     """A recipe with its settings by dotted name."""
-    return {**_recipe(name), "words": catalog.recipe(name).words, "settings": catalog.settings(name)}
+    own = catalog.recipe(name)
+    return {**_recipe(name), "words": own.words, "reading": own.reading, "settings": catalog.settings(name)}
 
 
 def objectives() -> list[dict[str, Any]]:

@@ -99,6 +99,8 @@ def recipes(
     show_list({f"  {setting}": setting_text(value) for setting, value in catalog.settings(name).items()})
     if recipe.words:
         show(f"\nWords of the published setting: {recipe.words}")
+    if recipe.reading:
+        show(f"\nOur reading: {recipe.reading}")
 
 
 @verbs.command()

@@ -69,15 +69,19 @@ def coverage(name: str, cells: Sequence[Cell]) -> Coverage:
 
 def gap(result: Result, cells: Sequence[Cell]) -> Gap | None:
     """Why no cell will have this number; None if a cell will have it."""
+    if result.not_possible:
+        return Gap(result.not_possible)
     if result.recipe is None:
         return Gap("no recipe here is this model")
     if result.objective is None:
         return Gap("no objective here is this loss")
     if result.metric not in record.METRICS:
         return Gap("not measured here:", result.metric)
-    for what, wanted in (("dataset", result.dataset), ("recipe", result.recipe), ("objective", result.objective)):
-        cells = [cell for cell in cells if getattr(cell, what) == wanted]
-        if not cells:
-            return Gap(f"the grid has no {what}", wanted)
+    wanted = {"dataset": result.dataset, "recipe": result.recipe, "objective": result.objective}
+    for what, name in wanted.items():
+        if not any(getattr(cell, what) == name for cell in cells):
+            return Gap(f"the grid has no {what}", name)
+    if not any(all(getattr(cell, what) == name for what, name in wanted.items()) for cell in cells):
+        return Gap("the grid leaves out", f"{result.recipe} by {result.objective} on {result.dataset}")
     known = catalog.protocols(result.dataset)
     return None if result.protocol in known else Gap(f"{result.dataset} has no protocol", result.protocol)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from grid import catalog
 from grid.expansion import Cell
 from grid.gridfile import Grid
 from results.records import record
@@ -23,6 +24,7 @@ class PaperRow:
         recipe: ours, if the table's file names it, or ours of each data set; so are the objectives.
         quoted: where the paper has the numbers from; empty: it trained them itself.
         why: why no grid fills the row.
+        differs: how the training here differs from the source of the numbers, as far as we know.
     """
 
     table: str
@@ -33,6 +35,7 @@ class PaperRow:
     objectives: tuple[str, ...]
     quoted: str
     why: str
+    differs: tuple[str, ...]
 
     @property
     def origin(self) -> str:
@@ -52,16 +55,19 @@ def paper_rows(name: str, grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> Itera
     plain.sort(key=lambda pair: (not pair[0].name.startswith(f"{paper}-"), not pair[0].tables))
     for line, results in paper_table(name).rows(name):
         first, recipes = results[0], dict.fromkeys(result.recipe for result in results if result.recipe)
-        grids_of_row = _filling(results, naming + plain)
+        filling = _filling(results, naming + plain)
         yield PaperRow(
             table=name,
             block=first.block,
             label=_label(line, first),
-            grids=grids_of_row,
+            grids=tuple(grid.name for grid, _ in filling),
             recipe=", ".join(recipes) or None,
             objectives=tuple(dict.fromkeys(result.objective for result in results if result.objective)),
             quoted=line.quoted,
-            why="" if grids_of_row else line.not_possible,
+            why="" if filling else line.not_possible,
+            differs=tuple(_differences(line, first, [cell for _, cells in filling for cell in cells]))
+            if filling
+            else (),
         )
 
 
@@ -69,18 +75,49 @@ def _plain(grid: Grid) -> bool:
     return not grid.sweep and all(setting.startswith("dataset.") for setting in grid.set)
 
 
-def _filling(results: Sequence[Result], grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> tuple[str, ...]:
+def _filling(
+    results: Sequence[Result], grids: Sequence[tuple[Grid, Sequence[Cell]]]
+) -> list[tuple[Grid, Sequence[Cell]]]:
     """The first grids that together fill all numbers of a row which are measured here."""
     wanted = [result for result in results if not math.isnan(result.value.mean) and result.metric in record.METRICS]
-    names = []
+    filling = list[tuple[Grid, Sequence[Cell]]]()
     for grid, cells in grids if wanted else ():
         left = [result for result in wanted if gap(result, cells)]
         if len(left) < len(wanted):
-            names.append(grid.name)
+            filling.append((grid, cells))
         wanted = left
         if not wanted:
-            return tuple(names)
-    return ()
+            return filling
+    return []
+
+
+def _differences(line: Line, result: Result, cells: Sequence[Cell]) -> Iterator[str]:
+    """How cells that fill a row differ from its source: what the table's file says, the schedule, and our readings.
+
+    The source of a quoted row has the recipe's schedule, the model's own, unless the table's file says more. The source
+    of a row that the paper trained has the grid's schedule, which is the paper's.
+    """
+    assert result.recipe is not None
+    models = catalog.lineage(result.recipe)
+    if result.differs:
+        yield result.differs
+    elif line.quoted:
+        row = [cell for cell in cells if cell.recipe in models and cell.objective == result.objective]
+        if settings := other_settings(row):
+            yield f"another schedule than its source: {settings}"
+    yield from filter(None, dict.fromkeys(catalog.recipe(model).reading for model in models))
+
+
+def other_settings(cells: Sequence[Cell]) -> str:
+    """The settings of training in which cells leave their recipes, `train.lr 0.0005 for 0.0002`; empty if in none."""
+    ours, theirs = dict[str, dict[str, None]](), dict[str, dict[str, None]]()
+    for cell in cells:
+        published = catalog.recipe(cell.recipe).train.model_dump()
+        for name, value in cell.trials[0].shared.train.model_dump().items():
+            if value != published[name] and not cell.trials[0].shared.members:
+                ours.setdefault(name, {})[f"{value:g}" if isinstance(value, float) else str(value)] = None
+                theirs.setdefault(name, {})[f"{published[name]}"] = None
+    return ", ".join(f"train.{name} {' and '.join(ours[name])} for {' and '.join(theirs[name])}" for name in ours)
 
 
 def _label(line: Line, result: Result) -> str:

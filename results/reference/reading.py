@@ -6,7 +6,7 @@ A file holds the rows of its table as the paper shows them, so that a reader can
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
@@ -84,6 +84,10 @@ class Result:
     value: Printed
     doubt: str
     """Why the number is not what it stands for; empty: nothing is known against it."""
+    differs: str
+    """How training here differs from the source of the number, by the table's file."""
+    not_possible: str
+    """Why no grid here trains the row."""
 
     @property
     def label(self) -> str:
@@ -100,8 +104,8 @@ class PrintedColumns(Settings):
     columns: str
 
 
-class Doubt(Settings):
-    """What is wrong with some numbers of a table; rows, data set and metric are patterns as in file names."""
+class Remark(Settings):
+    """What is to be said of some numbers of a table; rows, data set and metric are patterns as in file names."""
 
     text: str
     rows: str = "*"
@@ -128,7 +132,7 @@ class Line(Settings):
     quoted: str = ""
     """Where the paper has the numbers from, in its words; empty: it trained them itself."""
     not_possible: str = ""
-    """Why no grid here trains the row."""
+    """Why no grid here trains the row, said wherever it bears a name that something shipped has."""
     runs: int | None = None
     values: str | tuple[str, ...]
     """Values separated by spaces, or a list of values if they contain spaces."""
@@ -163,7 +167,10 @@ class PaperTable(Settings):
     """The layout here that is the paper's."""
     runs: int | None = None
     """Number of runs that the means with ± are over."""
-    doubts: tuple[Doubt, ...] = ()
+    doubts: tuple[Remark, ...] = ()
+    """What is wrong with printed numbers."""
+    differs: tuple[Remark, ...] = ()
+    """How training here differs from the source of a row, where neither the recipe's reading nor settings tell."""
     parts: tuple[PrintedColumns, ...]
     blocks: tuple[Lines, ...]
 
@@ -198,7 +205,9 @@ class PaperTable(Settings):
             recipe=recipe or block.recipe,
             objective=cell or row.objective,
             value=Printed(printed, row.runs or (self.runs if "±" in printed else None)),
-            doubt="; ".join(doubt.text for doubt in self.doubts if doubt.of(named, part.dataset, metric)),
+            doubt=_said(self.doubts, named, part.dataset, metric),
+            differs=_said(self.differs, named, part.dataset, metric),
+            not_possible=row.not_possible,
         )
 
 
@@ -230,6 +239,10 @@ def results_of(name: str) -> tuple[Result, ...]:
 def all_results() -> tuple[Result, ...]:
     """All numbers of all tables."""
     return tuple(result for name in table_names() for result in results_of(name))
+
+
+def _said(remarks: Iterable[Remark], row: str, dataset: str, metric: str) -> str:
+    return "; ".join(remark.text for remark in remarks if remark.of(row, dataset, metric))
 
 
 def _place(name: str) -> tuple[int, bool, int, str]:

@@ -45,7 +45,7 @@ def lines(found: Sequence[PaperRow]) -> Iterator[str]:
             if row.block != block:
                 yield f"  {row.block}"
             block = row.block
-            yield f"  {row.label:{width}}  {_here(row)}"
+            yield f"  {row.label:{width}}  {'; differs: '.join(filter(None, [_here(row), '; '.join(row.differs)]))}"
         yield ""
     yield count(found)
 
@@ -57,7 +57,9 @@ def count(found: Sequence[PaperRow]) -> str:
     trained = sum(row.origin == TRAINED for row in own)
     return (
         f"{len(found)} rows: {', '.join(f'{counts[origin]} {origin}' for origin in ORIGINS)}; "
-        f"of the {len(own)} rows that the papers trained themselves, {trained} are {TRAINED}."
+        f"of the {len(own)} rows that the papers trained themselves, {trained} are {TRAINED}. "
+        f"Of the {counts[TRAINED]} rows that are {TRAINED}, {sum(bool(row.differs) for row in found)} differ from "
+        "their source in something that we know of."
     )
 
 
@@ -81,19 +83,29 @@ def markdown(found: Sequence[PaperRow]) -> Iterator[str]:
         numbers = (len(members), *(counts[origin] for origin in ORIGINS))
         yield f"| [{table}](#{table.lower()}) | {' | '.join(map(str, numbers))} |"
     for table, members in _by_table(found):
-        yield from ("", f"## {table}", "", f"{paper_table(table).heading}.", "", "| row | here |", "|---|---|")
+        yield from (
+            "",
+            f"## {table}",
+            "",
+            f"{paper_table(table).heading}.",
+            "",
+            "| row | here | differs |",
+            "|---|---|---|",
+        )
         for row in members:
             title = f"{row.block}: " if row.block else ""
-            yield f"| {_plain(title + row.label)} | {_plain(_here(row, mark='`'))} |"
+            told = title + row.label, _here(row, mark="`"), "; ".join(row.differs)
+            yield f"| {' | '.join(map(_plain, told))} |"
 
 
 def _here(row: PaperRow, mark: str = "") -> str:
     """How the row can be had here."""
     quoted = f"quoted from {row.quoted}" if row.quoted else ""
-    if not row.grids:
-        return quoted or f"{row.origin}: {row.why}"
-    grids = ", ".join(f"{mark}{grid}{mark}" for grid in row.grids)
     what = f"{mark}{row.recipe}{mark}, {_objectives(row.objectives, mark)}"
+    if not row.grids:
+        why = f"{what} are shipped, but no grid fills the row" if row.recipe else row.why
+        return ": ".join(filter(None, [quoted or row.origin, why]))
+    grids = ", ".join(f"{mark}{grid}{mark}" for grid in row.grids)
     return f"{grids}: {what}" + (f"; the paper's number is {quoted}" if quoted else "")
 
 
@@ -124,5 +136,10 @@ The program wrote it: `goalgrid tables --format markdown`. `goalgrid tables selh
 
 **Trained here**: a shipped grid fills all numbers of the row that are measured here. The line names the grid, the
 recipe and the objective. **Quoted**: the paper took the numbers from elsewhere and did not train them; a number in
-brackets is the reference in the paper. A quoted row that a grid trains counts as trained here. **Not possible**: the
-paper trained the row, and no grid here does; the line says why."""
+brackets is the reference in the paper. A quoted row that a grid trains counts as trained here; where recipe and
+objective are shipped, but no grid fills the row, the line names both. **Not possible**: the paper trained the row, and
+no grid here does; the line says why.
+
+**Differs** says how the training here differs from the source of the numbers: another schedule than a quoted row's own
+paper has, a part that stands in for another, our reading of what a paper leaves open. It is empty where we know of no
+difference. What GOAL leaves open of its objectives concerns all of its rows: [variants](variants.md)."""

@@ -1,6 +1,8 @@
 """The rows of the papers' tables: each row has one origin, and the grids that train a row really have its cells."""
 
 import math
+import re
+from importlib.resources import files
 
 import pytest
 
@@ -39,9 +41,10 @@ def test_there_are_29_tables_with_numbers() -> None:
 def test_every_row_has_one_origin(table: str, grids: Grids) -> None:
     for row, line, _ in told(table, grids):
         mark = QUOTED if line.quoted else NOT_POSSIBLE if line.not_possible else None
-        assert not (line.quoted and line.not_possible), row
-        assert row.origin == (TRAINED if row.recipe and row.objectives else mark), row
-        assert not (row.origin == TRAINED and line.not_possible), row
+        assert row.origin == (TRAINED if row.grids else mark), row
+        assert bool(row.recipe) == bool(row.objectives), row
+        assert not (row.recipe and line.not_possible), row
+        assert row.grids or row.quoted or not row.recipe, row
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -67,6 +70,70 @@ def test_the_grids_that_name_a_table_train_its_own_rows(table: str, grids: Grids
             assert not (own and grid.name in row.grids and grid.name not in named), row
         if named & set(row.grids) and not line.quoted:
             assert set(row.grids) <= named, row
+
+
+def other_schedule(row: PaperRow, grids: Grids) -> bool:
+    """Whether a model of the row trains by other settings than its recipe's."""
+    assert row.recipe
+    models = catalog.recipe(row.recipe).ensemble or (row.recipe,)
+    return any(
+        cell.trials[0].shared.train != catalog.recipe(cell.recipe).train
+        for grid, cells in grids
+        for cell in cells
+        if grid.name in row.grids and cell.recipe in models and cell.objective in row.objectives
+    )
+
+
+def test_eighteen_quoted_rows_have_another_schedule_than_their_source(grids: Grids) -> None:
+    said = []
+    for table in TABLES:
+        for row, line, numbers in told(table, grids):
+            if row.grids and line.quoted and not numbers[0].differs:
+                other = [text for text in row.differs if text.startswith("another schedule than its source: train.")]
+                assert bool(other) == other_schedule(row, grids), row
+                said += other
+            else:
+                assert not any("another schedule" in text for text in row.differs), row
+    assert len(said) == 18
+    assert "another schedule than its source: train.epochs 30 for 15, train.lr 0.0005 for 0.0002" in said
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_row_says_what_its_table_and_the_models_that_it_trains_say(table: str, grids: Grids) -> None:
+    idle = {remark.text for remark in paper_table(table).differs}
+    for row, _, numbers in told(table, grids):
+        if row.grids:
+            assert row.recipe
+            readings = {catalog.recipe(model).reading for model in catalog.lineage(row.recipe)} - {""}
+            said = {text for text in row.differs if not text.startswith("another schedule")}
+            assert said == readings | {number.differs for number in numbers} - {""}, row
+            idle -= said
+        else:
+            assert not row.differs, row
+    assert not idle, "a remark on rows that no grid fills"
+
+
+def test_six_rows_have_a_stand_in_and_ten_a_pooling_by_our_reading(grids: Grids) -> None:
+    rows = [row for table in TABLES for row in paper_rows(table, grids) if row.grids]
+    stand_ins = [row for row in rows if {"aoq", "ncr"} & set(row.objectives)]
+    assert len(stand_ins) == 6
+    assert all("AOQ's VSRN" in row.differs[0] or "not NCR's code" in row.differs[0] for row in stand_ins)
+    poolings = [row for row in rows if row.label in {"LIP", "Seq2Seq", "GCN", "SelfAttn", "AdaPool"}]
+    assert len(poolings) == 10
+    assert all(row.label in row.differs[0] for row in poolings)
+
+
+@pytest.mark.parametrize("name", [name for name in catalog.names("recipes") if not name.endswith("-tiny")])
+def test_a_recipe_whose_comments_speak_of_our_reading_has_one(name: str) -> None:
+    """What a reader of the file learns stands in the table, too."""
+    comments = "\n".join(re.findall("#.*", files("grid.recipes").joinpath(f"{name}.toml").read_text(encoding="utf-8")))
+    if re.search(r"our reading|\bours:|is silent|leaves? open|batch norms by GPU", comments):
+        assert catalog.recipe(name).reading or name == "xvlm-zero-shot", comments
+
+
+def test_a_recipe_does_not_inherit_what_is_read_of_another() -> None:
+    assert "frozen" in catalog.recipe("clip-vit-l14-336").reading
+    assert catalog.recipe("clip-ft").reading == ""
 
 
 def test_a_row_that_a_grid_fills_in_part_is_not_trained(grids: Grids) -> None:
