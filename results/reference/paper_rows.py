@@ -65,7 +65,7 @@ def paper_rows(name: str, grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> Itera
             objectives=tuple(dict.fromkeys(result.objective for result in results if result.objective)),
             quoted=line.quoted,
             why="" if filling else line.not_possible,
-            differs=tuple(_differences(line, first, [cell for _, cells in filling for cell in cells]))
+            differs=tuple(_differences(line, results, [cell for _, cells in filling for cell in cells]))
             if filling
             else (),
         )
@@ -91,18 +91,19 @@ def _filling(
     return []
 
 
-def _differences(line: Line, result: Result, cells: Sequence[Cell]) -> Iterator[str]:
+def _differences(line: Line, results: Sequence[Result], cells: Sequence[Cell]) -> Iterator[str]:
     """How cells that fill a row differ from its source: what the table's file says, the schedule, and our readings.
 
     The source of a quoted row has the recipe's schedule, the model's own, unless the table's file says more. The source
     of a row that the paper trained has the grid's schedule, which is the paper's.
     """
-    assert result.recipe is not None
-    models = catalog.lineage(result.recipe)
-    if result.differs:
-        yield result.differs
-    elif line.quoted:
-        row = [cell for cell in cells if cell.recipe in models and cell.objective == result.objective]
+    recipes = dict.fromkeys(result.recipe for result in results if result.recipe)
+    models = list(dict.fromkeys(model for recipe in recipes for model in catalog.lineage(recipe)))
+    said = dict.fromkeys(result.differs for result in results if result.differs)
+    yield from said
+    if line.quoted and not said:
+        objectives = {result.objective for result in results}
+        row = [cell for cell in cells if cell.recipe in models and cell.objective in objectives]
         if settings := other_settings(row):
             yield f"another schedule than its source: {settings}"
     yield from filter(None, dict.fromkeys(catalog.recipe(model).reading for model in models))
