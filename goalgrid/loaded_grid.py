@@ -100,7 +100,14 @@ class LoadedGrid:
         return frame
 
     def plan(
-        self, only: str = "", *, force: bool = False, stale: bool = False, jobs: int | None = None, trials: bool = False
+        self,
+        only: str = "",
+        *,
+        force: bool = False,
+        stale: bool = False,
+        jobs: int | None = None,
+        trials: bool = False,
+        allow_leak: bool = False,
     ) -> TextOutput:
         """Why each trial would be trained or not, and what that costs. Trains nothing.
 
@@ -110,11 +117,12 @@ class LoadedGrid:
             stale: plan to train from the beginning what other code, versions or data trained.
             jobs: trials at a time; None: as the grid says, else the number that fits here.
             trials: a line for every trial, too.
+            allow_leak: plan to train even if test images stand in the training split.
 
         Raises:
-            UserError: the filter names no trial, or the data cannot be read.
+            UserError: the filter names no trial, or its trials cannot be trained on their data.
         """
-        plan = Plan.of(self._overview(), Choice(only, force=force, stale=stale), jobs=jobs)
+        plan = Plan.of(self._overview(), Choice(only, force=force, stale=stale), jobs=jobs, allow_leak=allow_leak)
         return TextOutput("\n".join(plan.lines(each=trials)), plan.to_dict())
 
     def run(

@@ -9,6 +9,7 @@ from grid.expansion import Shared, Trial
 from grid.gridfile import Grid
 from grid.settings import DataKey
 from grid.store.home import Home
+from runners.training.exchange.batch_sizes import check_alone, check_replicas
 
 if TYPE_CHECKING:
     from results.records.provenance import Now
@@ -61,6 +62,30 @@ class DataAtHand:
         for key in dict.fromkeys(DataKey.of(trial.shared.dataset, trial.shared.model) for trial in trials):
             self._found[key] = self._read(key)
 
+    def check_fit(self, trials: Iterable[Trial], *, allow_leak: bool) -> None:
+        """Check that these trials can be trained on the data here, by the functions that a launch asks, too.
+
+        What a launch asks of its machine is left to it: data without a root here, weights, CPUs and GPUs.
+
+        Args:
+            allow_leak: whether test images may stand in the training split.
+
+        Raises:
+            UserError: they cannot; says why.
+        """
+        from retrieval.fit import check_fit
+
+        replicas = self.grid.resources.replicas
+        for trial in {id(trial.shared): trial for trial in trials}.values():
+            shared = trial.shared
+            check_alone(trial.settings, replicas)
+            if held := self.content(shared):
+                check_fit(
+                    shared.dataset, shared.model, self.grid.root(shared.dataset.name), held, allow_leak=allow_leak
+                )
+                captions, sure = learnt_captions(shared, self.sizes(shared)["train"])
+                check_replicas(shared.train, captions, replicas if sure else 1)
+
     def _check_start(self, shared: Shared) -> None:
         """Check that a published checkpoint fits what fine-tunes it.
 
@@ -84,6 +109,18 @@ class DataAtHand:
         from retrieval.data.content import content
 
         return content(name, root, features=features, vocabulary=vocabulary, kept=self.home.data)
+
+
+def learnt_captions(shared: Shared, train: tuple[int, int]) -> tuple[int, bool]:
+    """How many captions train in an epoch, of images and captions of the split, and whether their number is sure.
+
+    The first `dataset.train_images` have their share of the captions if all images have equally many.
+    """
+    images, captions = train
+    few = min(images, shared.dataset.train_images or images)
+    if shared.train.captions != "all":
+        return few, True
+    return captions * few // images, few == images
 
 
 def now(data: DataAtHand) -> "Now":

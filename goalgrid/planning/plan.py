@@ -37,6 +37,7 @@ class Plan:
         jobs: int | None = None,
         card: Card | None = None,
         hourly: float | None = None,
+        allow_leak: bool = False,
     ) -> "Plan":
         """The plan for the chosen trials.
 
@@ -44,12 +45,14 @@ class Plan:
             jobs: trials at a time; None: as the grid says, else the number that fits here.
             card: a GPU that the user asks about.
             hourly: the price of an hour on it.
+            allow_leak: whether test images may stand in the training split.
 
         Raises:
-            UserError: the filter names no trial, or the data of these trials cannot be read.
+            UserError: the filter names no trial, or these trials cannot be trained on their data.
         """
         overview.data.check(overview.selected(choice.only))
         decisions = decide(overview, choice)
+        overview.data.check_fit(to_train(decisions), allow_leak=allow_leak)
         trials, anew = starting(decisions), to_replace(decisions)
         device = device_cost(overview, trials, anew, card, hourly) if card else None
         return cls(overview, decisions, cost_of(overview, trials, anew, jobs=jobs), device)

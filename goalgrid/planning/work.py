@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from goalgrid.planning.data_at_hand import learnt_captions
 from goalgrid.planning.overview import Overview
 from grid import catalog
 from grid.errors.wording import counted
@@ -11,6 +12,7 @@ from grid.expansion import Shared, Trial
 from grid.settings.image_encoders import BackboneSettings
 from grid.store.failures import Failure
 from grid.store.home import TrialFolder
+from runners.training.exchange.batch_sizes import batch_sizes
 
 
 @dataclass(frozen=True)
@@ -62,14 +64,11 @@ def work_of(overview: Overview, trials: Iterable[Trial]) -> list[RecipeWork]:
 
 def epoch_steps(overview: Overview, shared: Shared) -> int | None:
     """Steps of an epoch on the data here, else on the official data; None where their size is not known."""
-    sizes, train = overview.data.sizes(shared), shared.train
+    sizes = overview.data.sizes(shared)
     if not sizes:
         return None
-    images, captions = sizes["train"]
-    few = min(images, shared.dataset.train_images or images)
-    learnt = captions * few // images if train.captions == "all" else few
-    whole, rest = divmod(learnt, train.batch_size)
-    return whole + (rest > 1 and not train.drop_last)
+    learnt, _ = learnt_captions(shared, sizes["train"])
+    return sum(1 for _ in batch_sizes(learnt, shared.train))
 
 
 def reached(folder: TrialFolder) -> tuple[int, int]:

@@ -44,6 +44,7 @@ def plan(
     force: options.Force = False,
     stale: options.OnlyStale = False,
     jobs: options.Jobs = None,
+    allow_leak: options.AllowLeak = False,
     probe: Annotated[
         bool, typer.Option("--probe", help="Train a few steps of each recipe first, to measure what they cost.")
     ] = False,
@@ -80,7 +81,7 @@ def plan(
     choice = Choice(only, force=force, stale=stale)
     for grid in found if probe else ():
         _probe(Overview.of(grid, home), choice)
-    of = partial(Plan.of, choice=choice, jobs=jobs, card=asked, hourly=hourly)
+    of = partial(Plan.of, choice=choice, jobs=jobs, card=asked, hourly=hourly, allow_leak=allow_leak)
     found = several.of_filter(found, home, only, lambda reason: say(f"left out: {reason}"))
     _show_plans(found, home, of, each=trials, program=as_json)
 
@@ -112,7 +113,7 @@ def run(
     choice = Choice(only, force=force, stale=stale)
     if dry_run:
         found = several.of_filter(found, home, only, lambda reason: say(f"left out: {reason}"))
-        _show_plans(found, home, partial(Plan.of, choice=choice, jobs=jobs))
+        _show_plans(found, home, partial(Plan.of, choice=choice, jobs=jobs, allow_leak=allow_leak))
     else:
         _train(
             found, home, choice, here=here, address=address, mlflow_uri=mlflow_uri, notify=notify, allow_leak=allow_leak

@@ -20,6 +20,8 @@ import numpy as np
 from grid import catalog
 from grid.errors import UserError
 from grid.identity import digest
+from grid.settings.experts import ExpertRead
+from grid.settings.image_views import View
 from grid.store.files import write_text
 from retrieval.data import annotations, feature_faults, parts, picture_faults, precomp_files
 from retrieval.splits.pairs import DataError, check_sizes
@@ -116,6 +118,29 @@ def checked_root(name: str, root: Path | None) -> Path:
     if not root.is_dir():
         raise DataError(f"root of data set {name!r}: no folder at {root}.")
     return root
+
+
+def check_form(name: str, root: Path | None, view: View | None, reads: tuple[ExpertRead, ...]) -> None:
+    """Check that a data set has images, features or videos, whichever the model reads.
+
+    Raises:
+        UserError: it has something else, or videos without an expert that the model reads.
+    """
+    if view is not None:
+        return
+    if catalog.described(name).embedded:
+        raise UserError(f"data set {name!r} has images only; choose a recipe that reads them, e.g. cnn-bow.")
+    folder = checked_root(name, root)
+    if reads:
+        problems = list[Problem]()
+        if places := msr_vtt.places(folder, problems):
+            expert_files.chosen(places[0], reads, problems)
+        refuse(problems, str(folder))
+    elif expert_files.find(folder):
+        raise DataError(
+            f"data set {name!r} has videos, as features of experts, and this recipe reads images: take a recipe "
+            "for videos, e.g. ce or mmt."
+        )
 
 
 def package(name: str, root: Path) -> Path:

@@ -3,15 +3,14 @@
 from functools import lru_cache
 from pathlib import Path
 
-from grid import catalog, protocols
-from grid.errors import UserError
+from grid import catalog
 from grid.settings.experts import ExpertRead
 from grid.settings.image_views import View
 from retrieval.data import annotations, precomp, shapes
-from retrieval.data.content import checked_root, package
+from retrieval.data.content import check_form, checked_root, package
 from retrieval.data.images import ImageFiles
-from retrieval.splits.pairs import DataError, Pairs, Split
-from retrieval.video import expert_files, videos
+from retrieval.splits.pairs import Pairs, Split
+from retrieval.video import videos
 
 
 def load(
@@ -36,21 +35,15 @@ def load(
         UserError: there is no root, nothing readable there, or captions and images do not match.
     """
     known = catalog.described(name)
-    if known.embedded:
-        if view is None:
-            raise UserError(f"data set {name!r} has images only; choose a recipe that reads them, e.g. cnn-bow.")
-        pairs = shapes.load(view)
-    elif view is None:
+    check_form(name, root, view, reads)
+    if view is None:
         folder = checked_root(name, root)
         if reads:
             pairs = videos.load(folder, known.test_splits, reads)
-        elif expert_files.find(folder):
-            raise DataError(
-                f"data set {name!r} has videos, as features of experts, and this recipe reads images: take a recipe "
-                "for videos, e.g. ce or mmt."
-            )
         else:
             pairs = precomp.load(package(name, folder), test_splits=known.test_splits)
+    elif known.embedded:
+        pairs = shapes.load(view)
     else:
         pairs = Pairs(*(
             Split(ImageFiles(listing.files, view, workers=workers, keep=keep), listing.captions, listing.image_of_text)
@@ -73,23 +66,3 @@ def opened(
 ) -> Pairs:
     """A data set as `load` opens it; while it has this fingerprint, it stays open for the next trial."""
     return load(name, root, view, reads=reads, workers=workers, keep=keep)
-
-
-def check_protocol(pairs: Pairs, dataset: str, protocol: str) -> None:
-    """Hold the test split against its evaluation protocol.
-
-    Raises:
-        DataError: it has fewer or more images than the protocol demands, so its numbers would not be the protocol's.
-    """
-    images, wanted = len(pairs.test.images), protocols.protocol(protocol).images
-    if wanted is None or images == wanted:
-        return
-    partial, noun = catalog.dataset(dataset).partial, f"{catalog.noun(dataset)}s"
-    missing = next((part.missing for part in partial if (part.split, part.images) == ("test", images)), "")
-    check = f"See what is wrong with it: goalgrid data check {dataset} --root DIR"
-    reason = f"What is missing: {missing}" if missing else check
-    raise DataError(
-        f"the test split of {dataset!r} has {images:,} {noun}; protocol {protocol!r} demands {wanted:,}. {reason}. "
-        f'To evaluate on what is there, give the data a name of its own: datasets = ["my-{dataset}"] with '
-        f"[data.my-{dataset}] root = ..."
-    )

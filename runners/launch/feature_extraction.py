@@ -17,12 +17,13 @@ from retrieval.data import opening
 from retrieval.data.content import content
 from retrieval.encoders import pretrained
 from retrieval.features import FeatureSource
+from retrieval.fit import check_fit
 from retrieval.offline_negatives import OfflineNegatives
 from retrieval.published.published_model import check_whole
-from retrieval.splits.pairs import DataError
 from retrieval.splits.problems import Problem
 from runners.launch.jobs import Job, jobs_for
-from runners.training.inputs import caption_source, captions_of_epoch, check_alone, check_replicas, image_source
+from runners.training.exchange.batch_sizes import check_alone, check_replicas
+from runners.training.inputs import caption_source, captions_of_epoch, image_source
 from runners.training.machine import Machine
 from runners.trial.negatives import candidates
 
@@ -55,8 +56,7 @@ def check_inputs(
         words = dataset.vocabulary
         held = content(dataset.name, root, features=view is None, vocabulary=words, kept=machine.data)
         found[*DataKey.of(dataset, model), held.fingerprint] = None
-        if held.leaks and not allow_leak:
-            raise DataError(f"{held.leaks[0]} If it must be: --allow-leak; then records say it.")
+        check_fit(dataset, model, root, held, allow_leak=allow_leak)
         for problem in held.problems:
             if problem not in told:
                 told.add(problem)
@@ -64,7 +64,6 @@ def check_inputs(
         pairs = opening.opened(
             dataset.name, root, view, held.fingerprint, reads=model.image.reads, workers=machine.workers, keep=keep
         )
-        opening.check_protocol(pairs, dataset.name, dataset.protocol)
         for part in model.pretrained:
             place = pretrained.locate(part, machine.places)
             if part.of_file and place is not None and (place, model) not in whole:
@@ -72,7 +71,7 @@ def check_inputs(
                 check_whole(place, model)
         if dataset.candidates:
             OfflineNegatives.open(candidates(dataset, machine), pairs.train, fingerprint="not needed here")
-        check_replicas(model, train, captions_of_epoch(dataset, train, pairs.train), machine.replicas)
+        check_replicas(train, captions_of_epoch(dataset, train, pairs.train), machine.replicas)
     return tuple(found)
 
 

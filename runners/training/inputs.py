@@ -13,7 +13,7 @@ from torch import Tensor
 from grid import catalog
 from grid.errors import UserError
 from grid.identity import derived_seed, digest
-from grid.objectives import learns_weights, reads_offline
+from grid.objectives import learns_weights
 from grid.settings import DatasetSettings, TrainSettings, TrialSettings
 from grid.settings.image_encoders import BackboneSettings, ImageSettings
 from grid.settings.model import ModelSettings
@@ -23,6 +23,7 @@ from retrieval.data.content import Content, content
 from retrieval.encoders import pretrained
 from retrieval.encoders.pretrained import Places
 from retrieval.features import CaptionSource, ImageSource
+from retrieval.fit import check_sizes
 from retrieval.model import check_sets
 from retrieval.offline_negatives import OfflineNegatives
 from retrieval.prefetch import ahead
@@ -30,6 +31,7 @@ from retrieval.splits.pairs import Pairs, Split
 from retrieval.words import text_readers
 from retrieval.words.text_readers import CaptionReader, Vocabulary
 from retrieval.words.tokens import Tokens
+from runners.training.exchange.batch_sizes import batch_sizes
 from runners.training.exchange.collectives import ALONE, Exchange
 from runners.training.machine import Machine
 
@@ -179,10 +181,7 @@ def prepare(settings: TrialSettings, machine: Machine, known: tuple[str, ...] = 
     """
     held = content_of(settings, machine)
     inputs = _inputs(settings.dataset, settings.model.image, settings.model.text, machine, held, known)
-    opening.check_protocol(inputs.pairs, settings.dataset.name, settings.dataset.protocol)
-    if (wanted := settings.dataset.train_images) and wanted > (there := len(inputs.pairs.train.images)):
-        name = settings.dataset.name
-        raise UserError(f"dataset.train_images = {wanted:,}: the train split of {name!r} has {there:,} images.")
+    check_sizes(settings.dataset, held)
     check_sets(settings.model, inputs.pairs.train.images.shape)
     if settings.model.of_sets and not known:
         inputs.check_words(settings.dataset)
@@ -322,7 +321,7 @@ def trained_captions(dataset: DatasetSettings, split: Split) -> Int[Tensor, " t"
 def steps_of_epoch(settings: TrialSettings, inputs: Inputs) -> int:
     """The number of batches of an epoch."""
     captions = captions_of_epoch(settings.dataset, settings.train, inputs.pairs.train)
-    return len(_split(torch.arange(captions), settings.train))
+    return sum(1 for _ in batch_sizes(captions, settings.train))
 
 
 def captions_of_epoch(dataset: DatasetSettings, train: TrainSettings, split: Split) -> int:
@@ -337,42 +336,9 @@ def _one_of_each(order: Int[Tensor, " t"], split: Split) -> Int[Tensor, " i"]:
     return order[torch.from_numpy(np.sort(first))]
 
 
-def check_alone(settings: TrialSettings, replicas: int) -> None:
-    """Check that replicas can share what the objective reads; an ensemble trains nothing.
-
-    Raises:
-        UserError: it reads pairs beside those of the batch.
-    """
-    objective = settings.objective.name
-    if replicas > 1 and not settings.ensemble and (reads_offline(objective) or learns_weights(objective)):
-        raise UserError(
-            f"resources.replicas = {replicas}, and objective {objective!r} reads pairs beside those of its batch, "
-            "which replicas cannot share: set resources.replicas = 1."
-        )
-
-
-def check_replicas(model: ModelSettings, train: TrainSettings, captions: int, replicas: int) -> None:
-    """Check that every batch of an epoch's captions has at least one pair for every replica.
-
-    Raises:
-        UserError: a batch is too small, or the model has a fusion encoder, which draws negatives from the whole batch.
-    """
-    if replicas > 1 and model.fusion.kind != "none":
-        raise UserError(
-            f"resources.replicas = {replicas}, and fusion {model.fusion.kind!r} draws negatives from a whole batch: "
-            "set resources.replicas = 1."
-        )
-    least = min(map(len, _split(torch.arange(captions), train)), default=0)
-    if replicas > 1 and least < replicas:
-        raise UserError(
-            f"the smallest batch of an epoch has {least} pairs, of {captions:,} in batches of {train.batch_size}: too "
-            f"few for resources.replicas = {replicas}, of which each takes a part. Use at most {max(least, 1)}."
-        )
-
-
 def _split(order: Int[Tensor, " t"], train: TrainSettings) -> Sequence[Int[Tensor, " b"]]:
-    least = train.batch_size if train.drop_last and len(order) >= train.batch_size else 2
-    return [batch for batch in order.split(train.batch_size) if len(batch) >= least]
+    sizes = list(batch_sizes(len(order), train))
+    return order[: sum(sizes)].split(sizes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,8 +26,9 @@ from grid.errors import UserError
 from grid.settings import TrialSettings
 from runners.training import checkpoints
 from runners.training.exchange import collectives
+from runners.training.exchange.batch_sizes import check_alone, check_replicas
 from runners.training.exchange.collectives import PeerLost
-from runners.training.inputs import captions_of_epoch, check_alone, check_replicas
+from runners.training.inputs import captions_of_epoch
 from runners.training.learner import Learner
 from runners.training.machine import Machine
 
@@ -149,7 +150,7 @@ class Replicas:
         settings = self.settings
         check_alone(settings, self.count)
         captions = captions_of_epoch(settings.dataset, settings.train, learner.inputs.pairs.train)
-        check_replicas(settings.model, settings.train, captions, self.count)
+        check_replicas(settings.train, captions, self.count)
         for other in self._others:
             self._tell(other, "prepare", other.rank, self.settings, self.machine)
         for other in self._others:

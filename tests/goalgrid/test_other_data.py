@@ -126,7 +126,7 @@ def test_status_says_that_data_cannot_be_compared(home: Home, root: Path, verb: 
 
 
 def test_plan_counts_the_steps_of_the_data_here(root: Path, tmp_path: Path, verb: Verb) -> None:
-    small = (*TINY[:10], "--set", 'datasets=["flickr8k"]', "--root", str(root))
+    small = (*TINY[:10], "--set", 'datasets=["few"]', "--root", str(root))
     told = json.loads(verb("plan", "demo", *small, "--json", runs=Home(tmp_path / "runs")).stdout)
     assert [work["steps"] for work in told["work"]] == [40 * 5 // 20]
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from grid.errors import UserError
-from runners.training.inputs import check_replicas
+from runners.training.exchange.batch_sizes import check_alone
 from runners.training.learner import Learner
 from runners.training.machine import Machine
 from runners.training.optimizers.schedules import linear_rate
@@ -57,4 +57,4 @@ def test_the_rate_rises_and_falls_step_by_step_and_norms_have_no_decay(learner: 
 
 def test_replicas_are_refused(learner: Learner) -> None:
     with pytest.raises(UserError, match=r"resources\.replicas = 2, and fusion 'x-vlm' draws negatives"):
-        check_replicas(learner.settings.model, learner.settings.train, 1000, 2)
+        check_alone(learner.settings, 2)

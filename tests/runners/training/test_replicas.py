@@ -19,8 +19,9 @@ from grid.gridfile import load
 from grid.settings import ObjectiveSettings, TrialSettings
 from grid.store.home import TrialFolder
 from retrieval.splits.pairs import DataError
+from runners.training.exchange.batch_sizes import check_replicas
 from runners.training.exchange.collectives import Exchange
-from runners.training.inputs import batches, check_replicas, prepare
+from runners.training.inputs import batches, prepare
 from runners.training.machine import Machine
 from runners.training.progress import Cadence
 from runners.training.replicas import Replica, Replicas
@@ -204,11 +205,11 @@ def test_what_a_replica_raises_is_raised(tmp_path: Path, few_of_flickr8k: Path) 
 
 
 def test_replicas_need_a_part_of_every_batch(small_trial: Trial) -> None:
-    train, model = small_trial.settings.train, small_trial.settings.model
-    check_replicas(model, train, 5002, 2)
+    train = small_trial.settings.train
+    check_replicas(train, 5002, 2)
     with pytest.raises(UserError, match=r"has 2 pairs, of 5,002 in batches of 500: .*replicas = 3.* Use at most 2\."):
-        check_replicas(model, train, 5002, 3)
-    check_replicas(model, train.model_copy(update={"drop_last": True}), 5002, 3)
+        check_replicas(train, 5002, 3)
+    check_replicas(train.model_copy(update={"drop_last": True}), 5002, 3)
 
 
 @pytest.mark.parametrize("objective", ["aoq", "meta-spn"])

@@ -1,0 +1,59 @@
+"""How many pairs the batches of an epoch have, and whether replicas can share them. This module loads no torch."""
+
+from collections.abc import Iterator
+
+from grid.errors import UserError
+from grid.objectives import learns_weights, reads_offline
+from grid.settings import TrainSettings, TrialSettings
+
+
+def batch_sizes(captions: int, train: TrainSettings) -> Iterator[int]:
+    """The sizes of an epoch's batches. A last batch of a single pair is left out, or with `drop_last` any smaller one.
+
+    >>> from grid import catalog
+    >>> train = catalog.recipe("fc-bow").train.model_copy(update={"batch_size": 4})
+    >>> list(batch_sizes(10, train)), list(batch_sizes(9, train)), list(batch_sizes(3, train))
+    ([4, 4, 2], [4, 4], [3])
+    >>> dropping = train.model_copy(update={"drop_last": True})
+    >>> list(batch_sizes(10, dropping)), list(batch_sizes(3, dropping))
+    ([4, 4], [3])
+    """
+    whole, rest = divmod(captions, train.batch_size)
+    yield from (train.batch_size for _ in range(whole))
+    if rest > 1 and not (whole and train.drop_last):
+        yield rest
+
+
+def check_alone(settings: TrialSettings, replicas: int) -> None:
+    """Check that replicas can share what the trial reads; an ensemble trains nothing.
+
+    Raises:
+        UserError: its objective reads pairs beside those of the batch, or its fusion encoder the whole batch.
+    """
+    if replicas == 1 or settings.ensemble:
+        return
+    objective, fusion = settings.objective.name, settings.model.fusion.kind
+    if reads_offline(objective) or learns_weights(objective):
+        raise UserError(
+            f"resources.replicas = {replicas}, and objective {objective!r} reads pairs beside those of its batch, "
+            "which replicas cannot share: set resources.replicas = 1."
+        )
+    if fusion != "none":
+        raise UserError(
+            f"resources.replicas = {replicas}, and fusion {fusion!r} draws negatives from a whole batch: "
+            "set resources.replicas = 1."
+        )
+
+
+def check_replicas(train: TrainSettings, captions: int, replicas: int) -> None:
+    """Check that every batch of an epoch's captions has at least one pair for every replica.
+
+    Raises:
+        UserError: a batch is too small.
+    """
+    least = min(batch_sizes(captions, train), default=0)
+    if replicas > 1 and least < replicas:
+        raise UserError(
+            f"the smallest batch of an epoch has {least} pairs, of {captions:,} in batches of {train.batch_size}: too "
+            f"few for resources.replicas = {replicas}, of which each takes a part. Use at most {max(least, 1)}."
+        )

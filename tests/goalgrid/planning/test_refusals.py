@@ -1,0 +1,96 @@
+"""What `run` refuses before it trains, `plan` refuses in the same words."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from grid.errors import UserError
+from grid.store.home import Home
+
+from ...retrieval.packages import write_precomp
+from ...retrieval.video import made
+from ..conftest import Verb
+
+
+def features(root: Path) -> None:
+    write_precomp(root / "precomp")
+
+
+def leaking(root: Path) -> None:
+    features(root)
+    (root / "precomp" / "train_ids.txt").write_text((root / "precomp" / "test_ids.txt").read_text())
+
+
+def videos(root: Path) -> None:
+    made.write(root, made.TINY)
+
+
+def nothing(root: Path) -> None:
+    root.mkdir()
+
+
+REFUSALS: dict[str, tuple[Callable[[Path], None], str, str]] = {
+    "features-of-pictures": (nothing, 'datasets=["shapes"] recipes=["vse-inf-butd-tiny"]', "has images only"),
+    "images-of-videos": (videos, 'recipes=["fc-bow"]', "has videos, as features of experts"),
+    "an-expert-that-is-not-there": (videos, 'recipes=["ce"]', "has no expert 'i3d', which the recipe reads"),
+    "test-images-that-train": (leaking, 'recipes=["fc-bow"]', "train and test share 6 image ids.* --allow-leak"),
+    "another-protocol": (features, 'datasets=["flickr8k"] recipes=["fc-bow"]', "protocol 'flickr8k-1k' demands 1,000"),
+    "more-images-than-there-are": (
+        features,
+        'recipes=["fc-bow"] dataset.train_images=7',
+        "train split .* has 6 images",
+    ),
+    "replicas-of-offline-negatives": (
+        features,
+        'recipes=["fc-bow"] objectives=["aoq"] train.ranker="fc-bow" resources.replicas=2',
+        "reads pairs beside those of its batch",
+    ),
+    "replicas-of-a-fusion": (
+        nothing,
+        'datasets=["shapes"] recipes=["xvlm-tiny"] resources.replicas=2',
+        "fusion 'x-vlm' draws negatives",
+    ),
+}
+"""What lies under the root, what a grid sets, and what is said."""
+
+
+def of_data(root: Path, settings: str) -> list[str]:
+    """The grid `demo` with these settings, on the data under this root unless they name shapes."""
+    words = ['datasets=["mine"]', 'objectives=["con_con"]', "seeds=[0]", *settings.split()]
+    dataset = "" if "shapes" in settings else "flickr8k=" if "flickr8k" in settings else "mine="
+    place = ["--root", f"{dataset}{root}"] if dataset else []
+    return ["demo", *(word for setting in words for word in ("--set", setting)), *place]
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_plan_refuses_what_run_refuses(name: str, tmp_path: Path, verb: Verb) -> None:
+    write, settings, said = REFUSALS[name]
+    root, home = tmp_path / "data", Home(tmp_path / "runs")
+    write(root)
+    grid = of_data(root, settings)
+    refused = {}
+    for words in (["plan"], ["run", "--dry-run"], ["run", "--here", "--mlflow-uri", ""]):
+        with pytest.raises(UserError, match=said) as caught:
+            verb(words[0], *grid, *words[1:], runs=home)
+        refused[" ".join(words)] = str(caught.value)
+    assert len(set(refused.values())) == 1, refused
+    assert not home.trials()
+
+
+def test_replicas_that_outnumber_the_pairs_of_a_batch_are_refused(tmp_path: Path, verb: Verb) -> None:
+    """A launch says it, too, where the machine has a CPU for each replica."""
+    features(tmp_path / "data")
+    grid = of_data(tmp_path / "data", 'recipes=["fc-bow"] train.batch_size=14 resources.replicas=3')
+    with pytest.raises(UserError, match="the smallest batch of an epoch has 2 pairs, of 30"):
+        verb("plan", *grid, runs=Home(tmp_path / "runs"))
+
+
+def test_a_leak_that_is_allowed_is_planned(tmp_path: Path, verb: Verb) -> None:
+    leaking(tmp_path / "data")
+    grid = ["demo", "--set", 'datasets=["mine"]', "--set", 'recipes=["fc-bow"]', "--root", f"mine={tmp_path / 'data'}"]
+    assert "45 x new" in verb("plan", *grid, "--allow-leak", runs=Home(tmp_path / "runs")).stdout
+
+
+def test_a_plan_needs_no_data(tmp_path: Path, verb: Verb) -> None:
+    assert "trains" in verb("plan", "goal-table5-coco", runs=Home(tmp_path)).stdout
