@@ -6,7 +6,8 @@ grows by at most while it does so, its import left out.
 
 Records: a grid of 100,000 trials, each with a record of 30 epochs, three million rows of history in all. The tables are
 what `goalgrid table` prints, in processes of their own, from start to end: when no record was read before, again, and
-after some trials were trained anew. Collecting alone is measured beside pyarrow's reader, file by file.
+after some trials were trained anew. Collecting alone is measured beside pyarrow's reader, file by file. The page of
+`goalgrid report` is that of a smaller grid.
 """
 
 import argparse
@@ -227,12 +228,23 @@ def tables(folder: Path, trials: int) -> None:
     collected(folder, min(10_000, len(wanted)))
 
 
+def report(folder: Path, trials: int) -> None:
+    """Measure the page of a grid of so many trials."""
+    folder.mkdir()
+    path, home = grid_of(trials, folder), Home(folder / "runs")
+    wanted = trials_of(expand(load(str(path))))
+    leave(wanted, home)
+    words = ("report", str(path), "--output", str(folder / "report.html"), "--runs", str(home.path))
+    command(f"`goalgrid report` of {len(wanted):,} trials", *words)
+
+
 def main() -> None:
     """Measure and print tables for RESULTS.md."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--trials", type=int, default=100_000)
+    parser.add_argument("--reported", type=int, default=900, help="trials of the grid whose report is written")
     parser.add_argument("--repeats", type=int, default=3, help="of the grouping, of which the best counts")
-    parser.add_argument("--only", choices=("metrics", "records"))
+    parser.add_argument("--only", choices=("metrics", "records", "report"))
     parser.add_argument("--engine", nargs=2, metavar=("NAME", "FILE"), help="group in this process")
     given = parser.parse_args()
     if given.engine:
@@ -240,10 +252,12 @@ def main() -> None:
         return
     measuring.begin("duckdb", "pyarrow", "pandas")
     with tempfile.TemporaryDirectory() as folder:
-        if given.only != "records":
+        if given.only in (None, "metrics"):
             metrics(Path(folder), given.repeats)
-        if given.only != "metrics":
+        if given.only in (None, "records"):
             tables(Path(folder), given.trials)
+        if given.only in (None, "report"):
+            report(Path(folder) / "report", given.reported)
 
 
 if __name__ == "__main__":

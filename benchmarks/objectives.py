@@ -7,10 +7,16 @@ the growth of the peak resident set over one step, each case in a process of its
 The pairs are synthetic, as early in training: unit vectors that vary in 32 directions, a text is 0.3 of its image and
 0.7 of noise, so that positives are near 0.4, other pairs 0 ± 0.18, and most hardest negatives are above the positive.
 What pytorch-metric-learning's miner keeps, and so what its loss costs, depends on that. Its losses are other
-objectives than the mined triplet: their rows compare costs.
+objectives than the mined triplet: their rows compare costs. Its triplet loss is measured with the miner of the hardest
+negatives; without a miner it reads every triplet of the batch.
+
+open_clip's losses are those of its own file, if it is installed (pip install --no-deps open_clip_torch==3.3.0: its
+models need torchvision, its losses do not). In all cases numbers too small for a normal float count as zero: CLIP's
+gradient has such numbers, and some processors multiply them by microcode.
 """
 
 import argparse
+import importlib.util
 import random
 import statistics
 import subprocess
@@ -23,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import measuring
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, normalize
+from torch.nn.functional import cross_entropy, logsigmoid, normalize
 
 from grid.objectives.goal_matrix import GOAL
 from grid.objectives.loss_entries import LOSSES
@@ -34,6 +40,7 @@ DIM = 1024
 HINGE = "hinge of VSE++ (autograd)"
 PRODUCT = "bare product x y'"
 PML_MS, PML_CIRCLE = "PML MultiSimilarity + miner", "PML Circle"
+CLIP, SIGLIP = "ClipLoss of open_clip", "SigLipLoss of open_clip"
 
 GOALS: dict[str, dict[int, float]] = {
     "con_con": {128: 0.9, 1024: 0.40, 4096: 0.25, 8192: 0.20},
@@ -60,9 +67,43 @@ def product(image: Tensor, text: Tensor) -> Tensor:
 
 
 def clip(image: Tensor, text: Tensor) -> Tensor:
-    """open_clip's formula: two products, two cross-entropies."""
+    """open_clip's formula of CLIP's loss: two products, two cross-entropies."""
     labels = torch.arange(len(image), device=image.device)
     return (cross_entropy(100 * image @ text.T, labels) + cross_entropy(100 * text @ image.T, labels)) / 2
+
+
+def siglip(image: Tensor, text: Tensor) -> Tensor:
+    """open_clip's formula of SigLIP's loss: a product, a log-sigmoid of every pair."""
+    signs = 2 * torch.eye(len(image), device=image.device) - 1
+    return -logsigmoid(signs * (10 * image @ text.T - 10)).sum() / len(image)
+
+
+def open_clip() -> dict[str, Step]:
+    """open_clip's own losses, of its file alone; or their formulas, where it is not installed."""
+    package = importlib.util.find_spec("open_clip")
+    if package is None or package.origin is None:
+        return {f"{CLIP}, by its formula": clip, f"{SIGLIP}, by its formula": siglip}
+    spec = importlib.util.spec_from_file_location("open_clip_loss", Path(package.origin).with_name("loss.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    theirs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(theirs)
+    of_clip, of_siglip = theirs.ClipLoss(cache_labels=True), theirs.SigLipLoss()
+    return {CLIP: lambda x, y: of_clip(x, y, 100.0), SIGLIP: lambda x, y: of_siglip(x, y, 10.0, -10.0)}
+
+
+def subnormal_share(batch: int) -> float:
+    """The share of CLIP's gradient with respect to the similarities that is too small for a normal float, and not 0."""
+    image, text = embeddings(batch, "cpu")
+    similarity = (image @ text.T).detach().requires_grad_()
+    labels = torch.arange(batch)
+    torch.set_flush_denormal(False)
+    (cross_entropy(100 * similarity, labels) + cross_entropy(100 * similarity.T, labels)).div(2).backward()
+    assert similarity.grad is not None
+    size = similarity.grad.abs()
+    share = float(((size > 0) & (size < torch.finfo(torch.float32).tiny)).float().mean())
+    torch.set_flush_denormal(True)
+    return share
 
 
 def row_loop(image: Tensor, text: Tensor) -> Tensor:
@@ -113,7 +154,7 @@ def _dense_weights(scores: Tensor, positive: Tensor, negative: Tensor, index: Te
 def metric_learning() -> dict[str, Step]:
     """The cross-modal losses of pytorch-metric-learning, both directions."""
     from pytorch_metric_learning.losses import CircleLoss, MultiSimilarityLoss, TripletMarginLoss
-    from pytorch_metric_learning.miners import MultiSimilarityMiner
+    from pytorch_metric_learning.miners import BatchHardMiner, MultiSimilarityMiner
 
     def both(loss: Callable, miner: Callable | None = None) -> Step:
         def one(x: Tensor, y: Tensor) -> Tensor:
@@ -128,14 +169,14 @@ def metric_learning() -> dict[str, Step]:
     return {
         PML_MS: both(MultiSimilarityLoss(), MultiSimilarityMiner()),
         PML_CIRCLE: both(CircleLoss()),
-        "PML TripletMargin": both(TripletMarginLoss()),
+        "PML TripletMargin + BatchHard miner": both(TripletMarginLoss(), BatchHardMiner()),
     }
 
 
 PLAIN: dict[str, Step] = {
     HINGE: hinge,
     PRODUCT: product,
-    "ClipLoss, open_clip's formula": clip,
+    **open_clip(),
     "sig-ms_cir by row loop, as released": row_loop,
 }
 
@@ -233,12 +274,15 @@ def table(batch: int, times: dict[str, float]) -> list[str]:
         )
     for name in [name for name in times if name not in measured and name not in (HINGE, PRODUCT)]:
         ratio = times[name] / slowest
+        beside = f", {times[name] / times[HINGE]:.2f} of the hinge"
         asked = FASTER_THAN_PML.get(batch) if name in (PML_MS, PML_CIRCLE) else None
         goal = "" if asked is None else f">= {asked:.0f}x"
         met = None if asked is None else ratio >= asked
         what, cost = f"slowest cell, {batch}", f"{slowest:.2f} ms"
         rows.append(
-            measuring.row(what, cost, peer=f"{times[name]:.2f} ms, {name}", ratio=f"{ratio:.1f}x", goal=goal, met=met)
+            measuring.row(
+                what, cost, peer=f"{times[name]:.2f} ms, {name}{beside}", ratio=f"{ratio:.1f}x", goal=goal, met=met
+            )
         )
     return rows
 
@@ -274,6 +318,7 @@ def main() -> None:
     parser.add_argument("--peak-of", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
+    torch.set_flush_denormal(True)
     if arguments.peak_of:
         print(peak_megabytes(arguments.peak_of, arguments.batch[0], arguments.device))
         return
@@ -284,6 +329,9 @@ def main() -> None:
         selected = {name: case for name, case in selected.items() if not (arguments.no_pml and name.startswith("PML"))}
         rounds = arguments.rounds or max(3, min(30, 2**23 // batch**2))
         measuring.show(table(batch, measure(selected, batch, arguments.device, rounds)))
+        if arguments.device == "cpu":
+            share = f"{subnormal_share(batch):.1%}"
+            measuring.show([measuring.row(f"gradient of {CLIP}, {batch}: too small for a normal float", share)])
         if arguments.memory:
             measuring.show(memory_table(arguments.memory, batch, arguments.device, arguments.threads))
 

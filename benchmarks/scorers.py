@@ -1,7 +1,8 @@
 """How long cross-attention scorers take beside the loops of their own code: `python benchmarks/scorers.py`.
 
-One thread, CPU time, same weights and inputs: random unit vectors, 36 regions an image, captions of 8 to 17 words. The
-peer is the published loop over captions, each with all images, written again in `tests/retrieval/literal_scorers.py`.
+One thread, CPU time, same weights and inputs: random unit vectors, 36 regions an image, captions of 8 to 17 words, or
+of more by `--words 12 30`. The peer is the published loop over captions, each with all images, written again in
+`tests/retrieval/literal_scorers.py`.
 A step is scores, objective and backward pass: of hardest negatives (Triplet-HN) and of all negatives (InfoNCE).
 Evaluation is a sample of the 1,000 x 5,000 scores; each pair costs the same. Memory is the growth of the peak resident
 set in a process of its own. The limit is the time of our matrix products alone, at the rate of a product of 4,096 x
@@ -29,7 +30,9 @@ from retrieval.scorers import SCORERS
 from retrieval.scorers.sets import Sets
 from tests.retrieval import literal_scorers
 
-REGIONS, DIM, SHORTEST, LONGEST = 36, 1024, 8, 17
+REGIONS, DIM = 36, 1024
+WORDS = 8, 17
+"""Of the shortest and the longest caption."""
 CASES: dict[str, tuple[ScorerSettings, float, float]] = {
     "scan t2i": (ScanSettings(kind="scan", direction="t2i", sharpness=9), 20, 8),
     "scan i2t, LSE": (ScanSettings(kind="scan", direction="i2t", sharpness=4, pooling="lse", lse_sharpness=5), 20, 8),
@@ -46,16 +49,17 @@ MEMORY = 0.2
 class Case:
     """A scorer with inputs, in our form and in the published one."""
 
-    def __init__(self, name: str, batch: int, *, training: bool = True) -> None:
+    def __init__(self, name: str, batch: int, words: tuple[int, int], *, training: bool = True) -> None:
         torch.set_num_threads(1)
         torch.manual_seed(0)
         self.settings = CASES[name][0]
         self.scorer = SCORERS[self.settings.kind](self.settings, REGIONS, DIM).train(training)
-        self.lengths = torch.randint(SHORTEST, LONGEST + 1, (batch,))
+        shortest, longest = words
+        self.lengths = torch.randint(shortest, longest + 1, (batch,))
         self.images = normalize(torch.randn(batch, REGIONS, DIM), dim=2).requires_grad_(training)
-        words = normalize(torch.randn(batch, LONGEST, DIM), dim=2)
-        words *= (torch.arange(LONGEST) < self.lengths[:, None])[..., None]
-        self.words = words.requires_grad_(training)
+        vectors = normalize(torch.randn(batch, longest, DIM), dim=2)
+        vectors *= (torch.arange(longest) < self.lengths[:, None])[..., None]
+        self.words = vectors.requires_grad_(training)
 
     def sets(self) -> tuple[Sets, Sets]:
         images = Sets(self.images, torch.full((len(self.images),), REGIONS))
@@ -112,10 +116,10 @@ def limit(case: Case, pairs: float, passes: int) -> str:
     return f"{passes * pairs * each / rate():.{0 if pairs > 1e6 else 2}f} s"
 
 
-def memory(name: str, batch: int, objective: str, literal: bool) -> float:
+def memory(name: str, batch: int, words: tuple[int, int], objective: str, literal: bool) -> float:
     """Megabytes that a step takes at its peak; call it in a process of its own."""
-    case = Case(name, batch)
-    Case(name, 4).step(objective, literal=literal)
+    case = Case(name, batch, words)
+    Case(name, 4, words).step(objective, literal=literal)
     return measuring.peak_megabytes(lambda: case.step(objective, literal=literal))
 
 
@@ -124,9 +128,9 @@ def apart(work: Callable[..., float], *given: object) -> float:
         return pool.submit(work, *given).result()
 
 
-def steps(name: str, batch: int, rounds: int) -> list[str]:
+def steps(name: str, batch: int, rounds: int, words: tuple[int, int]) -> list[str]:
     """A row for each objective, of time and of memory."""
-    rows, case = list[str](), Case(name, batch)
+    rows, case = list[str](), Case(name, batch, words)
     _, few, every = CASES[name]
     with torch.no_grad():
         case.scorer.eval()
@@ -137,7 +141,7 @@ def steps(name: str, batch: int, rounds: int) -> list[str]:
         measuring.row(f"{name}: scores differ", f"{differ:.0e} of the largest", goal="<= 1e-06", met=differ <= 1e-6)
     )
     for objective, goal in (("triplet-hn", few), ("infonce", every)):
-        Case(name, 4).step(objective, literal=False)
+        Case(name, 4, words).step(objective, literal=False)
         cases = {
             "ours": partial(case.step, objective, literal=False),
             "theirs": partial(case.step, objective, literal=True),
@@ -157,7 +161,7 @@ def steps(name: str, batch: int, rounds: int) -> list[str]:
             )
         )
         if objective == "triplet-hn":
-            held = [apart(memory, name, batch, objective, literal) for literal in (False, True)]
+            held = [apart(memory, name, batch, words, objective, literal) for literal in (False, True)]
             share = held[0] / held[1]
             goals = not name.startswith("s") or name.startswith("scan")
             rows.append(
@@ -173,9 +177,9 @@ def steps(name: str, batch: int, rounds: int) -> list[str]:
     return rows
 
 
-def evaluation(name: str, batch: int, rounds: int) -> str:
+def evaluation(name: str, batch: int, rounds: int, words: tuple[int, int]) -> str:
     """A row of scores without a graph, times what 1,000 x 5,000 are of the sample."""
-    case, share = Case(name, batch, training=False), 1000 * 5000 / batch**2
+    case, share = Case(name, batch, words, training=False), 1000 * 5000 / batch**2
     with torch.inference_mode():
         cases = {"ours": case.ours, "theirs": case.theirs}
         times = measuring.interleaved(cases, rounds)
@@ -196,13 +200,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--words", type=int, nargs=2, default=WORDS, help="of the shortest and the longest caption")
     parser.add_argument("--only", nargs="+", choices=list(CASES), default=list(CASES))
     given = parser.parse_args()
     torch.set_num_threads(1)
-    measuring.begin("torch", note=f"1 thread, d = {DIM}, {REGIONS} regions, captions of {SHORTEST} to {LONGEST} words")
+    words = given.words[0], given.words[1]
+    measuring.begin("torch", note=f"1 thread, d = {DIM}, {REGIONS} regions, captions of {words[0]} to {words[1]} words")
     for name in given.only:
-        measuring.show(steps(name, given.batch, given.rounds))
-        measuring.show([evaluation(name, given.batch, given.rounds)])
+        measuring.show(steps(name, given.batch, given.rounds, words))
+        measuring.show([evaluation(name, given.batch, given.rounds, words)])
 
 
 if __name__ == "__main__":

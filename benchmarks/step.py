@@ -64,11 +64,11 @@ def shares(dataset: str, recipe: str, root: Path | None, steps: int) -> list[str
     roots = [f"{dataset}={root}"] if root else []
     words = [f'recipes=["{recipe}"]', 'objectives=["sig-ms_cir"]', "seeds=[0]"]
     trial = trials_of(expand(load(preset, words, roots=roots)))[0]
-    machine = Machine(roots=((dataset, str(root)),) if root else ())
-    inputs = prepare(trial.settings, machine)
-    epoch, timed = batches(trial.settings, inputs, 0), Timed(steps)
-    read = cycle([batch for _, batch in islice(epoch.since(0), 10)])
     with tempfile.TemporaryDirectory() as folder, suppress(Preempted):
+        machine = Machine(roots=((dataset, str(root)),) if root else (), features=Path(folder) / "features")
+        inputs = prepare(trial.settings, machine)
+        epoch, timed = batches(trial.settings, inputs, 0), Timed(steps)
+        read = cycle([batch for _, batch in islice(epoch.since(0), 10)])
         trainer = Trainer(
             trial.settings, inputs, TrialFolder(Path(folder)), hooks=Hooks(begin=timed.begin, beat=timed.beat)
         )
@@ -106,7 +106,12 @@ def main() -> None:
     given = parser.parse_args()
     Machine().begin()
     measuring.begin("torch", note="1 thread")
-    for dataset, recipe in (("flickr8k", "fc-gru"), ("flickr8k", "fc-bow"), ("shapes", "cnn-bow")):
+    for dataset, recipe in (
+        ("flickr8k", "fc-gru"),
+        ("flickr8k", "fc-bow"),
+        ("shapes", "cnn-bow"),
+        ("shapes", "frozen-bow"),
+    ):
         if dataset == "shapes" or given.root:
             root = None if dataset == "shapes" else given.root
             measuring.show(shares(dataset, recipe, root, given.steps))
