@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -109,6 +110,16 @@ def test_grid_knows_no_torch_ray_or_pandas() -> None:
 )
 def test_heavy_libraries_have_one_door(library: str, file: str) -> None:
     assert [str(path.relative_to(ROOT)) for path in FILES if library in imported(path)] == [file]
+
+
+def test_matplotlib_is_loaded_where_figures_are_drawn() -> None:
+    """Types aside, as the docstring of results/figures says."""
+    loading = set()
+    for path in FILES:
+        text = re.sub(r"^if TYPE_CHECKING:\n(?:(?: .*)?\n)*", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        if re.search(r"^\s*(?:from|import) matplotlib", text, re.MULTILINE):
+            loading.add(str(path.relative_to(ROOT)))
+    assert {name for name in loading if not name.startswith("results/figures/")} == {"objectives/diagrams.py"}
 
 
 def test_every_file_says_first_what_it_is_for() -> None:

@@ -5,9 +5,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
-
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from grid.expansion import Cell, trials_of
 from grid.gridfile import Grid
@@ -31,6 +29,9 @@ from results.records.scores import Scores
 from results.reference.matching import reported
 from results.reference.usual_protocol import usual_protocol
 from results.tables.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SHORT_METRICS = {"r1": "Recall@1", "r5": "Recall@5", "r10": "Recall@10", "medr": "median rank", "rsum": "rsum"}
 TRIALS_SHOWN = 2000
@@ -203,7 +204,7 @@ def _pictures(studies: Sequence[Study]) -> list[Picture]:
     ]
 
 
-def _picture(title: str, alt: str, figure: Figure) -> Picture:
+def _picture(title: str, alt: str, figure: "Figure") -> Picture:
     return Picture(title, alt, f"data:image/svg+xml;base64,{b64encode(figures.encoded(figure, 'svg')).decode()}")
 
 

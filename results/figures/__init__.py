@@ -1,4 +1,4 @@
-"""Figures of a grid, a file a kind; the folder is the list. Only this folder draws, so only it imports Matplotlib."""
+"""Figures of a grid, a file a kind: the folder is the list. Only it and `objectives/diagrams.py` load Matplotlib."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,7 @@
 """Networks of `transformers` by name: the folder of their weights, a hash of its content, and how they are built.
 
 A name is a hub's (`google-bert/bert-base-uncased`). The user names its folder; else the hub's own cache is asked, then
-the hub. This is the only file that imports `transformers`, and it does so when a network is built.
+the hub. In this room it is the only file that imports `transformers`, and it does so when a network is built.
 """
 
 import hashlib
