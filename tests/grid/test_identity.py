@@ -1,5 +1,6 @@
 """Identity: same settings, same id; other settings, another id; and seeds that nobody else's axis moves."""
 
+from pathlib import Path
 from random import Random
 from typing import Annotated
 
@@ -15,6 +16,9 @@ from grid.identity import canonical, derived_seed, digest, trial_id
 from grid.objectives import CATALOGUE, OURS
 from grid.settings import TrialSettings
 from grid.settings.base import IdentityDefault, Settings
+from tests.grid import golden_ids
+
+GOLDEN = Path(golden_ids.__file__).with_suffix(".txt")
 
 JSON = st.recursive(
     st.none()
@@ -35,6 +39,12 @@ def test_the_id_of_a_known_trial_never_changes() -> None:
     """Golden: if this fails, every result that users have is orphaned."""
     known = trials('recipes=["cnn-bow"]', "objective.variant=paper", "seeds=[0]", "train.epochs=10")[0]
     assert known.id == "shapes_cnn-bow_con_con_s0-181bc001"
+
+
+def test_the_ids_of_all_that_is_shipped_never_change() -> None:
+    """Of recipes, objectives, data sets and grids; a setting, a default or an identity default that moves one fails."""
+    known, now = set(GOLDEN.read_text().splitlines()), set(golden_ids.lines())
+    assert (sorted(known - now), sorted(now - known)) == ([], []), f"where an id has to move: {golden_ids.__doc__}"
 
 
 @pytest.mark.parametrize("preset", names("presets"))
