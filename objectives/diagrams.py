@@ -1,11 +1,10 @@
 """Pictures of weights: GOAL's Figures 2 and 3 for any parameters, and how an objective moves a triplet.
 
 Colours are those that the colour-blind can tell apart (cividis; `grid.palette`), lines differ in their dashes too, and
-arrows and contours carry the reading where colour is lost in print. The suffix of the path chooses PNG, PDF or SVG.
+arrows and contours carry the reading where colour is lost in print.
 """
 
 from itertools import cycle
-from pathlib import Path
 from textwrap import fill
 from typing import Any
 
@@ -60,7 +59,7 @@ def weights(
     return w_tri[..., 0], w_pos[..., 0], w_neg[..., 0]
 
 
-def triplet_weights(path: Path, **settings: Any) -> None:
+def triplet_weights(**settings: Any) -> Figure:
     """Draw T of the three triplet weights over (s_pos, s_neg): GOAL Fig. 2.
 
     Args:
@@ -82,10 +81,10 @@ def triplet_weights(path: Path, **settings: Any) -> None:
         _square(axes, diagonal="white")
     panels[0].set_ylabel("$s_{neg}$", **STYLE)
     figure.colorbar(image, ax=list(panels), label="T", shrink=0.85)
-    figure.savefig(path, dpi=200)
+    return figure
 
 
-def pair_weights(path: Path, **settings: Any) -> None:
+def pair_weights(**settings: Any) -> Figure:
     """Draw P+ over s_pos and P- over s_neg of the five pair weights: GOAL Fig. 3.
 
     Args:
@@ -110,7 +109,7 @@ def pair_weights(path: Path, **settings: Any) -> None:
     )
     shown = _shown(PAIR_WEIGHTS["sig"].parameters, "sig_con", settings)
     figure.suptitle(f"{shown}, $m_+ = m_- =$ {MEAN:g}", **{**STYLE, "fontsize": 9, "color": FAINT})
-    figure.savefig(path, dpi=200)
+    return figure
 
 
 def _compressed(axes: Axes) -> None:
@@ -124,7 +123,7 @@ def _compressed(axes: Axes) -> None:
         axes.minorticks_off()
 
 
-def update_field(path: Path, name: str = "sig-ms_cir", **settings: Any) -> None:
+def update_field(name: str = "sig-ms_cir", **settings: Any) -> Figure:
     """Draw how a triplet at (s_pos, s_neg) moves under an objective: under a cell by T P+ and -T P-, GOAL Eq. (3).
 
     That is minus the gradient in the plane of the two similarities, as if they could be moved freely. Arrows show the
@@ -141,10 +140,10 @@ def update_field(path: Path, name: str = "sig-ms_cir", **settings: Any) -> None:
     axes.set_xlabel("$s_{pos}$", **STYLE)
     axes.set_ylabel("$s_{neg}$", **STYLE)
     figure.colorbar(image, ax=axes, label="length of the step", shrink=0.9)
-    figure.savefig(path, dpi=200)
+    return figure
 
 
-def cells(path: Path, **settings: Any) -> None:
+def cells(**settings: Any) -> Figure:
     """Draw the update fields of GOAL's matrix: pair weights as rows, triplet weights as columns.
 
     Shades are comparable within a row: a constant or a linear weight is never larger than an exponential can be.
@@ -162,7 +161,7 @@ def cells(path: Path, **settings: Any) -> None:
         figure.colorbar(images[-1], ax=list(row), shrink=0.85, pad=0.01).ax.tick_params(labelsize=7)
     for axes, triplet in zip(panels[-1], GOAL_COLUMNS, strict=True):
         axes.set_xlabel(f"$s_{{pos}}$\n$T$ {triplet}", **STYLE)
-    figure.savefig(path, dpi=200)
+    return figure
 
 
 def _field(axes: Axes, name: str, settings: dict[str, Any], *, arrows: int) -> AxesImage:

@@ -1,6 +1,7 @@
 """What there is: grids, recipes, data sets, objectives, pictures of these, and the check of one's own objectives."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -251,15 +252,12 @@ def diagrams(
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise cannot_write(output, error) from error
-    paths = {name: output / f"{name}.{format_}" for name in cells or ("triplet-weights", "pair-weights", "cells")}
-    if cells:
-        for cell in cells:
-            draw.update_field(paths[cell], cell, **settings)
-    else:
-        draw.triplet_weights(paths["triplet-weights"], **settings)
-        draw.pair_weights(paths["pair-weights"], **settings)
-        draw.cells(paths["cells"], **settings)
-    say("\n".join(f"written: {path}" for path in paths.values()))
+    whole = {"triplet-weights": draw.triplet_weights, "pair-weights": draw.pair_weights, "cells": draw.cells}
+    drawings = {cell: partial(draw.update_field, cell) for cell in cells} or whole
+    for name, drawing in drawings.items():
+        path = output / f"{name}.{format_}"
+        drawing(**settings).savefig(path, dpi=200)
+        say(f"written: {path}")
 
 
 @verbs.command()

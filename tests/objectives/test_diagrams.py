@@ -1,17 +1,28 @@
 """The diagrams draw what the weights are."""
 
-from pathlib import Path
+import math
 
+import numpy as np
 import pytest
 import torch
+from matplotlib.quiver import Quiver
 
 from grid.errors import UserError
 from grid.objectives import resolve
-from grid.objectives.goal_matrix import GOAL
+from grid.objectives.goal_matrix import GOAL, GOAL_COLUMNS, GOAL_ROWS
 from grid.objectives.parameters import VARIANTS
 from objectives import LOSSES, build, diagrams
 from objectives.triplets import Triplets
 from tests.objectives import literal
+
+
+def of_means(pair: str, pos: float, neg: float, mean: float, values: dict) -> tuple[list[float], list[float]]:
+    """Relative sets of a single member each, whose m+ and m- are this mean."""
+    if pair == "lin-ms":
+        return [pos - mean], [neg - mean]
+    if pair == "sig-ms":
+        return [pos - math.log(mean) / values["alpha"]], [neg + math.log(mean) / values["beta"]]
+    return [], []
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -23,16 +34,11 @@ def test_drawn_weights_equal_the_literal_ones(name: str, variant: str) -> None:
     drawn = diagrams.weights(name, s_pos, s_neg, mean=0.3, variant=variant, tau=7)
     values = resolve(name, variant=variant) | {"tau": 7}
     pair, triplet = name.split("_")
-    constants = ([0.3], [0.3])
     for row in range(5):
         for column in range(5):
             pos, neg = s_pos[row, column].item(), s_neg[row, column].item()
-            if pair == "lin-ms":
-                constants = ([pos - 0.3], [neg - 0.3])
-            elif pair == "sig-ms":
-                m = torch.tensor(0.3, dtype=torch.float64).log().item()
-                constants = ([pos - m / values["alpha"]], [neg + m / values["beta"]])
-            expected = literal.T[triplet](pos, neg, values), *literal.P[pair](pos, neg, constants, values)
+            sets = of_means(pair, pos, neg, 0.3, values)
+            expected = literal.T[triplet](pos, neg, values), *literal.P[pair](pos, neg, sets, values)
             found = [weight.expand(5, 5)[row, column].item() for weight in drawn]
             assert found == pytest.approx(expected)
 
@@ -63,8 +69,50 @@ def test_the_unified_loss_pushes_by_a_softmax_with_a_1_for_no_negative() -> None
     assert pull.item() == pytest.approx(push.sum().item())
 
 
-def test_an_unknown_cell_is_named_and_a_loss_has_no_weights(tmp_path: Path) -> None:
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_figure_3_has_p_plus_of_every_row_on_the_left_and_p_minus_on_the_right(variant: str) -> None:
+    left, right = diagrams.pair_weights(variant=variant).axes
+    assert [axes.get_title() for axes in (left, right)] == ["$P_+$ over $s_{pos}$", "$P_-$ over $s_{neg}$"]
+    for side, axes in enumerate((left, right)):
+        assert [line.get_label() for line in axes.lines[:5]] == list(GOAL_ROWS)
+        for line in axes.lines[:5]:
+            values = resolve(f"{line.get_label()}_con", variant=variant)
+            for s, height in list(zip(*line.get_data(), strict=True))[::40]:
+                expected = literal.P[line.get_label()](s, s, of_means(line.get_label(), s, s, 0.1, values), values)
+                assert height == pytest.approx(expected[side])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_figure_2_has_t_of_every_column_over_s_pos_to_the_right_and_s_neg_upwards(variant: str) -> None:
+    for triplet, axes in zip(GOAL_COLUMNS, diagrams.triplet_weights(variant=variant, tau=3).axes, strict=False):
+        assert axes.get_title().startswith(f"$T$ {triplet}:")
+        (image,) = axes.images
+        drawn, values = image.get_array(), resolve(f"con_{triplet}", variant=variant) | {"tau": 3}
+        assert (image.get_extent(), image.origin, len(drawn)) == ([0, 1, 0, 1], "lower", diagrams.FINE)
+        for row, column in ((0, 0), (30, 160), (160, 30), (90, 101)):
+            expected = literal.T[triplet](column / 200, row / 200, values)
+            assert drawn[row, column] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("name", ["sig_nca", "triplet-hn"])
+def test_an_arrow_points_along_a_step_that_pulls_the_positive_and_pushes_the_negative(name: str) -> None:
+    axes = diagrams.update_field(name, **({"tau": 3} if name == "sig_nca" else {})).axes[0]
+    (arrows,) = (found for found in axes.collections if isinstance(found, Quiver))
+    values, lengths = resolve("sig_nca") | {"tau": 3}, np.hypot(arrows.U, arrows.V)
+    for (s_pos, s_neg), along_pos, along_neg, length in zip(
+        arrows.get_offsets(), arrows.U, arrows.V, lengths, strict=True
+    ):
+        pull = push = float(s_neg - s_pos + 0.2 > 0)
+        if name == "sig_nca":
+            tri = literal.T["nca"](s_pos, s_neg, values)
+            pull, push = (tri * weight for weight in literal.P["sig"](s_pos, s_neg, ([], []), values))
+        step = math.hypot(pull, push)
+        if step > 0.1:
+            assert (along_pos, along_neg) == pytest.approx((pull / step * length, -push / step * length))
+
+
+def test_an_unknown_cell_is_named_and_a_loss_has_no_weights() -> None:
     with pytest.raises(UserError, match="Known"):
-        diagrams.update_field(tmp_path / "field.png", "con_cirr")
+        diagrams.update_field("con_cirr")
     with pytest.raises(UserError, match="no triplet weight"):
         diagrams.weights("infonce", torch.zeros(1), torch.zeros(1))

@@ -1,5 +1,6 @@
 """The losses of the other papers against loops over anchors, and the limits in which they become one another."""
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -55,8 +56,26 @@ def test_steep_losses_neither_overflow_nor_cancel(name: str, variant: str) -> No
 def test_same_images_equal_the_literal_loops(name: str) -> None:
     ids = [4, 4, 1, 2, 1, 4, 0]
     sim = unit(7, 3) @ unit(7, 3, seed=1).T
-    expected = both(literal.LOSSES[name], sim, resolve(name), same=lambda r, c: ids[r] == ids[c])[1]
-    torch.testing.assert_close(gradient(build(name, ignore_same_image=True), sim, torch.tensor(ids)), expected)
+    value, expected = both(literal.LOSSES[name], sim, resolve(name), same=lambda r, c: ids[r] == ids[c])
+    objective = build(name, ignore_same_image=True)
+    torch.testing.assert_close(objective.from_similarity(sim, torch.tensor(ids)), value)
+    torch.testing.assert_close(gradient(objective, sim, torch.tensor(ids)), expected)
+
+
+@pytest.mark.parametrize("ids", [[4, 4, 1, 2, 1, 4, 0], [1, 1, 1, 1, 1, 1, 2]])
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", ["triplet-hn", "ssp", "rsp"])
+def test_each_of_all_negatives_makes_a_triplet_and_those_of_the_same_image_make_none(
+    name: str, variant: str, ids: list[int]
+) -> None:
+    def every(pos: Tensor, negs: list[Tensor], values: dict) -> Tensor:
+        return sum(literal.LOSSES[name](pos, [neg], values) for neg in negs)
+
+    sim = unit(7, 3) @ unit(7, 3, seed=1).T
+    value, expected = both(every, sim, resolve(name, variant=variant), same=lambda r, c: ids[r] == ids[c])
+    objective = build(name, variant=variant, mining="all", ignore_same_image=True)
+    torch.testing.assert_close(objective.from_similarity(sim, torch.tensor(ids)), value)
+    torch.testing.assert_close(gradient(objective, sim, torch.tensor(ids)), expected)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.3, 3.0])
@@ -94,6 +113,36 @@ def test_the_branch_of_every_anchor_is_reported(name: str, case: str) -> None:
     objective = build(name)
     objective.from_similarity(sim)
     assert objective.report["branch"].item() == pytest.approx(other / (2 * len(sim)))
+
+
+@pytest.mark.parametrize(
+    ("align", "uniform", "k"), [(0.0, 1.0, 70), (0.99, math.exp(-0.99), 13), (0.3, 0.95, 32), (0.5, 0.9, 7)]
+)
+def test_adopt_as_released_counts_as_its_code_does(align: float, uniform: float, k: int) -> None:
+    """What losses.py gives in a batch of 128, with its scale of 1.25 and all other similarities alike."""
+    others = -math.log((128 * uniform - 1) / 127)
+    sim = torch.full((128, 128), others, dtype=torch.float64).fill_diagonal_(align)
+    objective = build("adopt", variant="released")
+    objective.from_similarity(sim)
+    assert objective.report["k"] == k
+
+
+def test_adopt_has_the_published_constants() -> None:
+    """VSE+2AD appendix B and its losses.py."""
+    of_a_batch = {"ignore_same_image": False}
+    assert resolve("adopt", variant="released") == of_a_batch | {
+        "temperature": 0.05, "margin": 0.2, "positive": True, "count": "released", "scale": 1.25, "reduction": "average"
+    }  # fmt: skip
+    assert resolve("adopt") == of_a_batch | {
+        "temperature": 0.05, "margin": 0.0, "positive": False, "count": "paper", "scale": 1.25, "reduction": "mean"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("mining", ["hardest", "all"])
+@pytest.mark.parametrize("name", ["triplet-hn", "ssp", "rsp"])
+def test_an_anchor_without_negatives_costs_nothing(name: str, mining: str) -> None:
+    objective = build(name, mining=mining, ignore_same_image=True)
+    assert objective.from_similarity(SIMILARITIES["random"], torch.zeros(9, dtype=torch.long)) == 0
 
 
 def test_adopt_uses_fewer_negatives_as_the_model_matures() -> None:

@@ -47,6 +47,29 @@ def test_the_policy_decides(failures: list[Failure | None], expected: Expected) 
     assert Expected(found.given_up, found.tries, found.wait, policy.alone, policy.at_once) == expected
 
 
+POLICIES = {
+    Failure.OUT_OF_MEMORY: Expected(None, 2, 2.0, alone=True, at_once=False),
+    Failure.DEVICE: Expected(None, 2, 1.0),
+    Failure.NON_FINITE: Expected(None, 1, 0.0, at_once=False),
+    Failure.TIMEOUT: Expected(None, 2, 1.0),
+    Failure.KILLED: Expected(None, 3, 1.0),
+    Failure.PREEMPTED: Expected(None, 20, 1.0),
+    Failure.NODE_LOST: Expected(None, 5, 1.0),
+    Failure.STORAGE: Expected(None, 3, 2.0, at_once=False),
+    Failure.IMPORT: Expected(None, 1, 0.0, at_once=False),
+    Failure.DATA: Expected(None, 1, 0.0, at_once=False),
+    Failure.USER: Expected(None, 1, 0.0, at_once=False),
+    Failure.BUG: Expected(None, 1, 0.0, at_once=False),
+}
+"""How often a class may happen in one launch, and how long the second try waits."""
+
+
+def test_the_policy_is_as_decided() -> None:
+    """A scheduler may pre-empt a trial often, and a fault that another try repeats is tried once."""
+    found = {failure: Expected(None, p.tries, p.wait, p.alone, p.at_once) for failure, p in POLICY.items()}
+    assert found == POLICIES
+
+
 @pytest.mark.parametrize("failure", list(Failure))
 def test_every_class_has_a_policy_and_another_launch_gets_new_tries(failure: Failure) -> None:
     tries = POLICY[failure].tries
