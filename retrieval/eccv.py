@@ -84,7 +84,7 @@ def metrics(
     Raises:
         UserError: the package is not installed, or these are not COCO's 5,000 test images with five captions each.
     """
-    judged = judgements()
+    judgements()
     counts = np.bincount(image_of_text, minlength=len(image))
     if len(image) != IMAGES or (counts != CAPTIONS).any():
         raise UserError(
@@ -93,8 +93,17 @@ def metrics(
         )
     order = np.argsort(image_of_text, kind="stable")
     i2t, t2i = best(image, text[torch.from_numpy(order)], score, part=part)
-    found: dict[str, float] = {}
-    for direction, answers in (("i2t", i2t.numpy()), ("t2i", t2i.numpy())):
+    return of_answers({"i2t": i2t.numpy(), "t2i": t2i.numpy()})
+
+
+def of_answers(every: Mapping[str, Int[np.ndarray, "q k"]]) -> dict[str, float]:
+    """The metrics of `metrics`, of the rows of each query's best answers in both directions.
+
+    Raises:
+        UserError: the package is not installed.
+    """
+    judged, found = judgements(), dict[str, float]()
+    for direction, answers in every.items():
         eccv = [_precisions(answers[query], right) for query, right in judged["eccv"][direction].items()]
         for place, name in enumerate(("eccv_map_at_r", "eccv_rprecision", "eccv_r1")):
             found[f"{direction}_{name}"] = 100 * float(np.mean([values[place] for values in eccv]))
