@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import shutil
 import subprocess
 import sys
 import warnings
@@ -12,7 +11,6 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 import pytest
 import torch
 from filelock import FileLock
@@ -21,6 +19,7 @@ from hypothesis import settings
 from grid.expansion import Trial, expand, trials_of
 from grid.gridfile import load
 from grid.store.home import Home
+from tests import few
 
 torch.set_num_threads(1)
 # Ray's workers would wait for all other tests.
@@ -152,28 +151,9 @@ def flickr8k() -> Path:
 
 
 @pytest.fixture(scope="session")
-def few_of_flickr8k(flickr8k: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A few of Flickr8k's photographs with their captions and features, in the same layout."""
-    root = tmp_path_factory.mktemp("few")
-    counts = {"train": 40, "val": 12, "test": 12}
-    content = json.loads((flickr8k / "dataset.json").read_text(encoding="utf-8"))
-    content["images"] = [
-        entry
-        for split, count in counts.items()
-        for entry in [entry for entry in content["images"] if entry["split"] == split][:count]
-    ]
-    (root / "dataset.json").write_text(json.dumps(content), encoding="utf-8")
-    (root / "images").mkdir()
-    for entry in content["images"]:
-        shutil.copy(flickr8k / "images" / entry["filename"], root / "images")
-    (root / "precomp").mkdir()
-    for split, count in (("train", 40), ("dev", 12), ("test", 12)):
-        source, target = flickr8k / "precomp" / split, root / "precomp" / split
-        np.save(f"{target}_ims.npy", np.load(f"{source}_ims.npy", mmap_mode="r")[:count])
-        for name, lines in (("caps", 5 * count), ("ids", count)):
-            kept = Path(f"{source}_{name}.txt").read_text(encoding="utf-8").splitlines()[:lines]
-            Path(f"{target}_{name}.txt").write_text("\n".join(kept) + "\n", encoding="utf-8")
-    return root
+def few_of_flickr8k(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few pictures with their captions and features in the same layout, made by `tests/few.py`."""
+    return made_once("few", tmp_path_factory, few.write)
 
 
 def read_status(finished: subprocess.CompletedProcess[str]) -> dict[str, int]:

@@ -29,7 +29,7 @@ extends = "scan-t2i"
 encoder = "transformer"
 pooling = "none"
 weights = "random"
-prompt = "a dog in"
+prompt = "the picture shows"
 [recipe.read.model.text.architecture]
 model_type = "bert"
 hidden_size = 8
@@ -66,7 +66,7 @@ def test_a_figure_shows_the_photograph_its_boxes_and_the_weights_of_the_words(ru
     found = drawn(overview, trial, "", "2")
     names = sorted(path.name for path in (runs / "few" / "images").iterdir())
     assert found.image in names
-    assert drawn(overview, trial_of(runs, "read"), "", "2").words[1:4] == ("a", "dog", "in")
+    assert drawn(overview, trial_of(runs, "read"), "", "2").words[1:4] == ("the", "picture", "shows")
     assert (found.words[0], found.words[-1]) == ("<start>", "<end>")
     assert found.weights["t2i"].shape == (len(found.words), 9)
     assert found.weights["t2i"].sum(1) == pytest.approx(1, abs=1e-5)
@@ -74,10 +74,10 @@ def test_a_figure_shows_the_photograph_its_boxes_and_the_weights_of_the_words(ru
     assert found.boxes is not None
     assert max(found.picture.shape) <= 320
     words = ("figures", "looking", "attention", "--trial", trial, "--image", found.image, "--format", "svg")
-    finished = goalgrid(*words, "--caption", "two $dogs$ play", "-o", str(runs / "out"), runs=runs)
+    finished = goalgrid(*words, "--caption", "a $red$ circle", "-o", str(runs / "out"), runs=runs)
     assert finished.returncode == 0, finished.stderr
     (path,) = (runs / "out").iterdir()
-    assert path.name.startswith(f"attention-{trial}-{Path(found.image).stem}-two-dogs-play")
+    assert path.name.startswith(f"attention-{trial}-{Path(found.image).stem}-a-red-circle")
     assert path.stat().st_size < 1_000_000
 
 
