@@ -38,7 +38,9 @@ from grid.store.saved_grid import save_grid  # noqa: E402
 from results.records import record  # noqa: E402
 from retrieval.encoders.pooling import POOLING, pooling  # noqa: E402
 from runners.gpu import memory_probe  # noqa: E402
+from runners.training import checkpoints  # noqa: E402
 from runners.training.inputs import Batch, prepare, protocols_of  # noqa: E402
+from runners.training.learner import Learner  # noqa: E402
 from runners.training.machine import Machine  # noqa: E402
 from runners.training.progress import Cadence  # noqa: E402
 from runners.training.trainer import Trainer  # noqa: E402
@@ -166,6 +168,31 @@ def poolings() -> dict[str, Any]:
         if not same or (found and waited):
             differ.append([name, same, waited])
     return {"count": len(POOLING), "differ": differ}
+
+
+def seeds() -> dict[str, bool]:
+    """Whether the GPU's generator is seeded, kept and restored, and draws a training's dropout by the trial's seed."""
+    settings = settings_of("cnn-gru", "", *FIVE_STEPS, "train.batch_size=20", "model.text.dropout=0.5")
+    with device.Present():
+        drawn = []
+        for seed in (5, 5, 6):
+            checkpoints.seed_torch(seed, device.CUDA)
+            drawn.append(torch.rand(4, device="cuda").tolist())
+        states = checkpoints.random_states(device.CUDA)
+        before = torch.rand(4, device="cuda").tolist()
+        checkpoints.restore_random_states(states, device.CUDA)
+        after = torch.rand(4, device="cuda").tolist()
+        inputs, losses = prepare(settings, Machine(gpu=True)), []
+        for _ in range(2):
+            learner = Learner(settings, inputs)
+            _, batch = next(learner.begin(0).since(0))
+            losses.append(read(learner.gradient(batch, 0.0)["loss"]))
+    return {
+        "equal seeds draw alike": drawn[0] == drawn[1],
+        "other seeds draw otherwise": drawn[1] != drawn[2],
+        "a restored state draws again": before == after,
+        "learners draw alike": losses[0] == losses[1],
+    }
 
 
 def recipe(name: str, root: str = "", objective: str = "sig-ms_cir") -> dict[str, Any]:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from grid.expansion import Trial
+from retrieval.offline_negatives import OfflineNegatives
 from runners.training.inputs import batches, captions_of_epoch, prepare, steps_of_epoch
 from runners.training.machine import Machine
 
@@ -29,3 +30,19 @@ def test_an_epoch_of_one_caption_an_image_has_each_image_once_and_draws_anew(sma
     assert picks.min() > 0.1 * len(orders[0]), "every caption of an image may be drawn"
     fewer = replace(inputs.pairs.train, image_of_text=np.zeros(len(owners), dtype=np.int64))
     assert captions_of_epoch(settings.dataset, train, fewer) == 1
+
+
+def test_every_epoch_and_seed_draws_order_views_words_and_negatives_anew(small_trial: Trial) -> None:
+    whole = small_trial.settings
+    other = whole.model_copy(update={"seed": whole.seed + 1})
+    inputs = prepare(whole, Machine())
+    owners = inputs.pairs.train.image_of_text
+    candidates = np.zeros((len(inputs.pairs.train.images), 4), int), np.zeros((len(owners), 4), int)
+    inputs = replace(inputs, offline=OfflineNegatives(*candidates, owners, ""))
+    epochs = [batches(settings, inputs, epoch) for settings in (whole, other) for epoch in range(3)]
+    for seeds in ([epoch.views for epoch in epochs], [epoch.words for epoch in epochs], [e.negatives for e in epochs]):
+        assert len(set(seeds)) == 6
+    assert len({tuple(epoch.rows[0].tolist()) for epoch in epochs}) == 6
+    again = batches(whole, inputs, 2)
+    assert (again.views, again.words, again.negatives) == (epochs[2].views, epochs[2].words, epochs[2].negatives)
+    assert all(one.equal(same) for one, same in zip(again.rows, epochs[2].rows, strict=True))

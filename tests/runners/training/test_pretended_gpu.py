@@ -23,7 +23,7 @@ from tests.conftest import ROOT, Goalgrid
 from tests.retrieval.video import made
 
 FOLDER = ROOT / "tests" / "pretended_gpu"
-SHORT = ("objectives", "poolings", "recipe:cnn-gru")
+SHORT = ("objectives", "poolings", "seeds", "recipe:cnn-gru")
 """What the fast tests read, from one process, beside a trial on both devices."""
 ENSEMBLES = ("bfan-tiny", "scan-tiny", "sgraf-tiny", "vse-2ad-rgp-tiny")
 """They train nothing."""
@@ -82,6 +82,11 @@ def test_every_objective_equals_the_cpus_and_never_waits(short: dict[str, Any]) 
 def test_every_pooling_equals_the_cpus_and_never_waits(short: dict[str, Any]) -> None:
     assert short["poolings"]["count"] > 10
     assert short["poolings"]["differ"] == []
+
+
+def test_a_trials_seed_and_its_checkpoints_decide_what_the_gpu_draws(short: dict[str, Any]) -> None:
+    assert short["seeds"] == dict.fromkeys(short["seeds"], True)
+    assert len(short["seeds"]) == 4
 
 
 def check(found: dict[str, Any], *, drawn: bool = False) -> None:

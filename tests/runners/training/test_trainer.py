@@ -167,7 +167,7 @@ def test_killed_at_any_steps_and_resumed_it_is_the_same(
         resumed = trainer_in(Path(folder), short, Hooks(begin=begun.append), cadence=Cadence(every))
         resumed.fit()
         interval = min(every or 5, 5)
-        assert begun[0] >= reached - interval or begun[0] >= (kills[-1] if kills else 0) - interval
+        assert begun[0] >= reached - interval
         assert_same(whole, resumed)
 
 
@@ -392,7 +392,15 @@ def test_each_of_twins_reads_the_clean_probabilities_that_the_other_estimated_al
     assert 0.55 < matched.mean() < 0.7
     rows = trainer.progress.rows
     assert ["clean_auc" in row for row in rows] == [False, True, True, True]
-    assert {"clean", "clean_auc"} <= set(rows[-1]) <= set(LOGGED)
+    assert set(rows[-1]) <= set(LOGGED)
+    assert rows[-1]["clean"] == pytest.approx(np.mean([list(own.values()) for own in estimates]))
+    ordered = [
+        (own[one] > own[other]) + (own[one] == own[other]) / 2
+        for own in estimates
+        for one in matched.nonzero()[0]
+        for other in (~matched).nonzero()[0]
+    ]
+    assert rows[-1]["clean_auc"] == pytest.approx(np.mean(ordered))
 
     every = Cadence(steps=1)
     for step in (8, 10):  # at the end of an epoch, and within the next
@@ -497,22 +505,6 @@ class TestSchedules:
         trainer.learner.begin(0)
         rates = sorted(group["lr"] / settings.train.lr for group in trainer.optimizer.param_groups)
         assert rates == pytest.approx([0.01, 0.1, 1.0])
-
-    @pytest.mark.slow
-    def test_a_frozen_epoch_leaves_the_backbone_as_it_was(self, tmp_path: Path) -> None:
-        settings = settings_of(*self.GRID, "train.epochs=2", "train.ramp_epochs=0")
-        states: list[dict[str, torch.Tensor]] = []
-
-        def keep(epoch: int, metrics: dict[str, float]) -> None:
-            states.append({name: weight.clone() for name, weight in trainer.model.named_parameters()})
-
-        trainer = trainer_in(tmp_path, settings, Hooks(epoch=keep))
-        keep(0, {})
-        trainer.fit()
-        backbone = [name for name in states[0] if name.startswith("image.backbone")]
-        assert all(states[0][name].equal(states[1][name]) for name in backbone)
-        assert not states[0]["image.project.weight"].equal(states[1]["image.project.weight"])
-        assert not all(states[1][name].equal(states[2][name]) for name in backbone)
 
     def test_the_loss_rises_linearly_after_the_frozen_epochs(self) -> None:
         train = settings_of(*self.GRID, "train.frozen_epochs=1", "train.ramp_epochs=2").train

@@ -1,5 +1,6 @@
 """Offline negatives in a training: ranker, candidates and training as one grid, and the batches that bring them."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,11 +15,15 @@ from grid.store.home import Home, TrialFolder
 from results.records import record
 from retrieval.offline_negatives import OfflineNegatives
 from retrieval.scorers.sets import Sets
+from runners.training import checkpoints
 from runners.training.embedding import embedded
 from runners.training.inputs import prepare
 from runners.training.learner import Learner
 from runners.training.machine import Machine
+from runners.training.progress import best_of
+from runners.training.trainer import Trainer
 from runners.trial.loaded_model import LoadedModel
+from runners.trial.negatives import ranked_by
 from tests.conftest import SMALL, Goalgrid
 
 WORDS = (
@@ -69,6 +74,30 @@ def test_one_grid_ranks_and_trains_and_its_record_names_the_ranker(runs: Path, g
         np.testing.assert_allclose(sim[row, i2t[row]], np.sort(others)[::-1][:2000], atol=1e-5)
     for column in (0, 4999):
         assert owners[column] not in t2i[column]
+
+
+def test_the_training_learns_from_what_its_ranker_ranked_and_says_from_which_weights(
+    runs: Path, tmp_path: Path
+) -> None:
+    ranker, trained = of_objective(runs, "triplet-hn"), of_objective(runs, "aoq")
+    (row,) = record.collect([trained.record]).to_pylist()
+    settings = TrialSettings.model_validate_json(row["settings"])
+    machine = Machine(features=Home(runs).features)
+    ranked, inputs = ranked_by(ranker, None, machine), prepare(settings, machine)
+    logged = {}
+    for name, offline in (("with", ranked), ("without", None)):
+        (tmp_path / name).mkdir()
+        trainer = Trainer(settings, replace(inputs, offline=offline), TrialFolder(tmp_path / name))
+        trainer.fit()
+        logged[name] = trainer.progress.rows[0]
+    own = {entry["name"]: entry["value"] for entry in row["history"]}
+    assert {name: own[name] for name in ("loss", "val_rsum")} == pytest.approx(
+        {name: logged["with"][name] for name in ("loss", "val_rsum")}
+    )
+    assert own["loss"] > 1.05 * logged["without"]["loss"]
+    mark = checkpoints.checksum(ranker.best_checkpoint)
+    assert json.loads(row["environment"])["negatives"] == mark
+    assert best_of(trained, torch.device("cpu"))["sources"]["negatives"] == mark
 
 
 def test_a_ranker_that_is_not_done_or_not_there_is_named(runs: Path, goalgrid: Goalgrid) -> None:

@@ -18,6 +18,8 @@ from grid.store.attempts import Attempt
 from grid.store.failures import Failure
 from grid.store.home import Home, State, TrialFolder
 from results.records import record
+from retrieval.words.text_readers import Vocabulary
+from runners.training.inputs import prepare
 from runners.training.machine import Machine
 from runners.trial import holding
 from runners.trial.events import Event
@@ -54,7 +56,11 @@ def test_a_finished_trial_leaves_a_whole_record(tmp_path: Path, small_trial: Tri
         item["value"] for item in row["history"] if (item["epoch"], item["name"]) == (row["selected_epoch"], "s_pos")
     )
     assert json.loads(row["settings"])["seed"] == 0
-    assert json.loads(folder.vocabulary.read_text())[2:4] == ["a", "the"] or folder.vocabulary.exists()
+    reader = prepare(small_trial.settings, Machine()).reader
+    assert isinstance(reader, Vocabulary)
+    words = json.loads(folder.vocabulary.read_text())
+    assert words == reader.words
+    assert words[:3] == ["<pad>", "<unk>", "a"]  # then, in the order of their use, all other words
     assert set(record.SCHEMA.names) == set(row.index)
     assert sorted(path.name for path in folder.path.iterdir()) == [
         "attempts", "best.ckpt", "done", "environment.json", "history.jsonl", "record.parquet", "settings.json",

@@ -75,6 +75,19 @@ def test_finite_differences_equal_a_second_backward_pass() -> None:
         torch.testing.assert_close(weight.grad, part, rtol=1e-3, atol=1e-3 * float(part.abs().max()))
 
 
+def test_the_networks_and_their_optimizer_are_meta_weight_nets() -> None:
+    """100 hidden units; Adam with 1e-3 and a decay of 1e-4."""
+    weights = MetaWeights(settings_of(), CPU)
+    assert weights.margin == 0.2
+    for network in (weights.pairs.positive, weights.pairs.negative):
+        assert [layer.weight.shape for layer in network if isinstance(layer, nn.Linear)] == [(100, 2), (1, 100)]
+    (group,) = weights.optimizer.param_groups
+    assert (type(weights.optimizer), group["lr"], group["weight_decay"]) == (torch.optim.Adam, 1e-3, 1e-4)
+    first, second = (MetaWeights(settings_of(f"seeds=[{seed}]"), CPU).pairs.state_dict() for seed in (0, 1))
+    assert not first["positive.0.weight"].equal(second["positive.0.weight"])
+    assert not first["positive.0.weight"].equal(first["negative.0.weight"])
+
+
 def test_half_of_the_validation_images_select_and_the_others_teach_weights() -> None:
     settings = settings_of("train.batch_size=50", "dataset.val_images=100")
     inputs = prepare(settings, Machine())
