@@ -112,7 +112,8 @@ def test_lists_are_json_for_programs_with_the_keys_that_the_help_names(
     verb: str, tmp_path: Path, goalgrid: Goalgrid
 ) -> None:
     told = json.loads(goalgrid(verb, "--json", runs=tmp_path).stdout)
-    assert len(told) == len(goalgrid(verb, runs=tmp_path).stdout.splitlines()) or verb == "datasets"
+    lines = goalgrid(verb, runs=tmp_path).stdout.splitlines()
+    assert len(told) == sum(not line.startswith(" ") for line in lines)
     shown = goalgrid(verb, "--help", runs=tmp_path).stdout.partition("--json")[2].partition("\n  --")[0]
     text = " ".join(shown.split())
     assert told[0].keys() == set(re.findall(r"\w+", text.partition("with NAME")[0])) & told[0].keys()

@@ -87,6 +87,19 @@ def test_crops_stay_inside_and_within_their_bounds(augmentation: str, width: int
             assert 3 / 4 - 1e-9 <= w / h <= 4 / 3 + 1e-9
 
 
+@pytest.mark.parametrize(
+    ("augmentation", "least"),
+    [("resized-crop", 0.08), ("rand-augment", 0.5), ("scale-crop", 0.36), ("side-crop", 0.36)],
+)
+def test_crops_keep_as_little_of_the_area_as_the_papers_and_as_much_as_all(augmentation: str, least: float) -> None:
+    view, shares = View(8, "square", augmentation), []  # type: ignore[arg-type]
+    for seed in range(500):
+        left, top, right, bottom = images._crop(view, 40, 40, np.random.default_rng(seed))
+        shares.append((right - left) * (bottom - top) / 1600)
+    assert least <= min(shares) < least + 0.05
+    assert 0.95 < max(shares) <= 1 + 1e-9
+
+
 def test_flipping_mirrors_about_half(files: list[Path]) -> None:
     plain, mirrored = ImageFiles(files, View(16)), ImageFiles(files, View(16, flip=True))
     original = plain.gather(np.zeros(200, dtype=int))

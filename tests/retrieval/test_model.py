@@ -12,7 +12,6 @@ from grid import catalog
 from grid.errors import UserError
 from grid.settings.image_encoders import FeatureSettings, ImageSettings
 from grid.settings.model import ModelSettings
-from grid.settings.pretrained_networks import Pretrained
 from grid.settings.text_encoders import BiGruSettings, BowSettings, TextSettings
 from retrieval.encoders.image import IMAGE_ENCODERS
 from retrieval.encoders.pooling import POOLING
@@ -22,7 +21,7 @@ from retrieval.model import Vse
 from retrieval.scorers.sets import Sets
 from retrieval.twins import Twins
 from retrieval.words import text_readers
-from retrieval.words.text_readers import CaptionReader
+from retrieval.words.text_readers import CaptionReader, Vocabulary
 from retrieval.words.tokens import Tokens
 from tests.networks import save
 
@@ -311,8 +310,12 @@ def test_boundaries_and_masks_are_words_of_their_own(encoder: BowSettings | BiGr
     marked = text_readers.build(
         encoder.model_copy(update={"boundaries": True, "word_drop": 0.2}), CAPTIONS, min_count=1, places={}
     )
-    assert len(marked) == len(plain) + 3
-    assert not isinstance(encoder, Pretrained)
+    assert isinstance(plain, Vocabulary)
+    assert isinstance(marked, Vocabulary)
+    assert marked.words == ["<pad>", "<unk>", "<start>", "<end>", *plain.words[2:], "<mask>"]
+    (bare,), (bounded,) = (reader.encode(CAPTIONS[:1], max_words=40).ids.tolist() for reader in (plain, marked))
+    assert marked.spelled(bounded) == ["<start>", *plain.spelled(bare), "<end>"]
+    assert plain.spelled(bare) == CAPTIONS[0].split()
 
 
 def minilm() -> Path:

@@ -66,6 +66,15 @@ def test_a_draw_takes_the_same_place_for_both_directions(split: Split) -> None:
     assert all(np.array_equal(one, other) for one, other in zip(drawn, again, strict=True))
 
 
+def test_a_draw_is_one_of_the_300_first_captions_and_of_the_60_first_images() -> None:
+    """AOQ draws n below 300, for an image candidate n, for a caption candidate n / 5."""
+    owners = np.repeat(np.arange(600), 5)
+    captions, images = (np.tile(np.arange(width), (count, 1)) for width, count in ((2000, 600), (400, 3000)))
+    drawn = OfflineNegatives(captions, images, owners, "").draw(owners, np.arange(3000), seed=1)
+    assert set(drawn.texts.tolist()) == set(range(300))
+    assert set(drawn.images.tolist()) == set(range(60))
+
+
 @pytest.mark.parametrize(
     ("i2t", "t2i", "message"),
     [

@@ -16,7 +16,7 @@ from scipy import stats
 from grid.errors import UserError
 from grid.expansion import Cell, expand
 from grid.gridfile import load
-from grid.objectives.goal_matrix import TRIPLET_WEIGHTS
+from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from grid.store.home import Home
 from results import figures
 from results.analysis import documents, effects_text
@@ -338,6 +338,49 @@ def test_training_draws_the_means_of_what_was_logged_and_the_epochs_until_near(
             until.append(next(epoch for epoch in sorted(rsums) if rsums[epoch] >= 0.95 * last))
         expected.append(sorted(until))
     assert marks == expected
+
+
+def test_the_matrix_shows_each_cells_mean_at_its_place_in_both_directions(
+    studies: Mapping[str, list[Study]],
+) -> None:
+    (study,) = studies["whole"]
+    drawn = figures.FIGURES["matrix"].draw(study)
+    assert drawn
+    for axes, direction in zip(drawn.axes[:2], ("i2t", "t2i"), strict=True):
+        scores = [
+            [study.scores.of(study.part.cells[f"{pair}_{triplet}"], f"{direction}_r1") for triplet in TRIPLET_WEIGHTS]
+            for pair in PAIR_WEIGHTS
+        ]
+        means = np.array([[score.mean for score in row] for row in scores])
+        assert np.asarray(axes.images[0].get_array()) == pytest.approx(means)
+        texts = {text.get_position(): text for text in axes.texts}
+        assert len(texts) == means.size
+        for (column, row), text in texts.items():
+            assert text.get_text() == scores[row][column].text
+            assert (text.get_weight() == "bold") == (means[row, column].round(1) == means.max().round(1))
+        assert axes.get_title() == study.directions[direction]
+
+
+def test_main_effects_are_the_means_of_rows_and_columns_and_lines_the_cells(
+    studies: Mapping[str, list[Study]],
+) -> None:
+    (study,) = studies["whole"]
+    drawn = figures.FIGURES["effects"].draw(study)
+    assert drawn
+    for place, direction in enumerate(("i2t", "t2i")):
+        of_pairs, of_triplets, crossing = drawn.axes[3 * place : 3 * place + 3]
+        means = np.array(
+            [
+                [
+                    study.scores.of(study.part.cells[f"{pair}_{triplet}"], f"{direction}_r1").mean
+                    for triplet in TRIPLET_WEIGHTS
+                ]
+                for pair in PAIR_WEIGHTS
+            ]
+        )
+        for axes, expected in ((of_pairs, means.mean(1)), (of_triplets, means.mean(0))):
+            assert axes.containers[0][0].get_ydata() == pytest.approx(expected)
+        assert np.array([line.get_ydata() for line in crossing.lines]) == pytest.approx(means)
 
 
 def test_a_papers_curve_stands_beside_the_same_quantity_with_all_printed_numbers(
