@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grid.store import gpu_needs
-from grid.store.gpu_needs import MARGIN, RESERVED, Need
+from grid.store.gpu_needs import Need
 from grid.store.home import Home
 
 GB = 1e9
+MARGIN, RESERVED = 1.15, 2**30
+"""As docs/gpu.md says them."""
 A100 = Need("NVIDIA A100-SXM4-40GB", 40 * GB, 0.5 * GB, 3 * GB)
 
 
