@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -324,10 +325,16 @@ def test_training_draws_the_means_of_what_was_logged_and_the_epochs_until_near(
     names = [name for name in study.part.cells if name.endswith(f"_{next(iter(TRIPLET_WEIGHTS))}")]
     assert len(first.lines) == len(names)
     quantity = next(name for name in training.QUANTITIES if name in next(iter(study.histories.values())))
-    for line, name in zip(first.lines, names, strict=True):
+    for line, band, name in zip(first.lines, first.collections, names, strict=True):
         of_seeds = [study.histories[trial.id][quantity] for trial in study.part.cells[name].trials]
         expected = [sum(values[epoch] for values in of_seeds) / len(of_seeds) for epoch in of_seeds[0]]
         assert list(line.get_ydata()) == pytest.approx(expected)
+        edges = band.get_paths()[0].vertices
+        for epoch in of_seeds[0]:
+            own = [values[epoch] for values in of_seeds]
+            heights = [y for x, y in edges if x == epoch]
+            bounds = [statistics.fmean(own) + side * statistics.stdev(own) for side in (-1, 1)]
+            assert [min(heights), max(heights)] == pytest.approx(bounds)
     marks = [sorted(line.get_xdata()) for line in below.lines if line.get_linestyle() == "None"]
     expected = []
     for name in names:

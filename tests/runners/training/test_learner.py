@@ -1,5 +1,6 @@
 """What an epoch changes in a training: which weights learn, on which negatives, at which rate and size of the loss."""
 
+import copy
 import random
 
 import numpy as np
@@ -159,3 +160,27 @@ def test_an_epoch_computes_in_tf32_where_the_recipe_says_so(tf32: bool) -> None:
     finally:
         for backend in backends:
             backend.allow_tf32 = False
+
+
+def test_learnt_weights_of_pairs_go_on_from_a_state_as_if_nothing_had_happened() -> None:
+    settings = settings_of("objectives=meta-spn", "dataset.val_images=20")
+    inputs = prepare(settings, Machine())
+    whole, resumed = Learner(settings, inputs), Learner(settings, inputs)
+
+    def trained(learner: Learner, epoch: int) -> list[float]:
+        """Losses of an epoch."""
+        batches, losses = learner.begin(epoch), []
+        for place, batch in batches.since(0):
+            losses.append(float(learner.gradient(batch, place / len(batches))["loss"]))
+            learner.optimizer.step()
+        return losses
+
+    trained(whole, 0)
+    resumed.load(copy.deepcopy(whole.state()))
+    assert trained(whole, 1) == trained(resumed, 1)
+    assert whole.weights is not None
+    assert resumed.weights is not None
+    own, again = (learner.weights.pairs.state_dict() for learner in (whole, resumed))
+    assert all(value.equal(again[name]) for name, value in own.items())
+    again = Learner(settings, inputs).weights.pairs.state_dict()
+    assert not all(value.equal(again[name]) for name, value in own.items())
