@@ -1,5 +1,7 @@
 """Image-text matching: the loss equals loops over pairs, and negatives are drawn as X-VLM draws them."""
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -66,3 +68,11 @@ def test_negatives_are_drawn_by_their_similarity_and_never_of_the_same_image() -
             assert float((drawn[:, row] == column).float().mean()) == pytest.approx(
                 expected, abs=0.03 if expected else 0
             )
+
+
+def test_a_pair_of_no_similarity_is_drawn_as_one_in_a_hundred_thousand_would_be() -> None:
+    """Beside the pair itself the shares are 0.00003 and 0: with X-VLM's 1e-5 added, 4 to 1."""
+    sim = torch.tensor([[0.0, 0.07 * math.log(3e-5), -3.0]]).expand(3, 3).clone()
+    torch.manual_seed(0)
+    drawn = torch.stack([negatives(sim, torch.arange(3), TEMPERATURE)[0] for _ in range(2000)])
+    assert float((drawn == 1).float().mean()) == pytest.approx(0.8, abs=0.04)

@@ -12,6 +12,7 @@ from grid.gridfile import load
 from grid.settings import TrialSettings
 from objectives import build
 from runners.training import checkpoints
+from runners.training.initial_state import model_of
 from runners.training.inputs import Batch, prepare
 from runners.training.learner import Learner
 from runners.training.machine import Machine
@@ -184,3 +185,13 @@ def test_learnt_weights_of_pairs_go_on_from_a_state_as_if_nothing_had_happened()
     assert all(value.equal(again[name]) for name, value in own.items())
     again = Learner(settings, inputs).weights.pairs.state_dict()
     assert not all(value.equal(again[name]) for name, value in own.items())
+
+
+def test_both_of_twins_start_from_those_of_the_parent() -> None:
+    settings = settings_of("model.networks=twins", "objectives=ncr")
+    inputs = prepare(settings, Machine())
+    parent, child = (model_of(settings.model_copy(update={"seed": seed}), inputs) for seed in (0, 1))
+    wanted = parent.weights()
+    assert not all(value.equal(wanted[name]) for name, value in child.weights().items())
+    child.start_from(wanted)
+    assert all(value.equal(wanted[name]) for name, value in child.weights().items())
