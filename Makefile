@@ -2,6 +2,7 @@
 # make test   install, then format check, lint, types and all tests but the slow ones
 # make shapes the tests of objectives/ and retrieval/, with the shapes and types of tensors checked at each call
 # make slow   the slow ones: whole launches under faults, on this machine and on a cluster of several nodes here
+# make mutants ROOMS="objectives retrieval" N=20 SEED=7: draws small faults there and lists those that no test notices
 # make docs   the pages as a site, in site/
 # make tour   run docs/tour.ipynb again and keep its outputs
 # make bench  every benchmark in short form, as one table; ROOT=DIR: Flickr8k, as docs/flickr8k.md says
@@ -10,7 +11,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE # hundreds of processes of the tests share what the first one compiles
 
-.PHONY: demo test check types tests shapes slow tour docs bench clean
+.PHONY: demo test check types tests shapes slow mutants tour docs bench clean
 
 demo: $(READY)
 	$(BIN)/goalgrid run demo
@@ -37,6 +38,9 @@ bench: $(READY)
 slow: $(READY)
 	$(BIN)/pytest -n 0 -m slow
 
+mutants: $(READY)
+	$(BIN)/python -m tests.mutants $(ROOMS) $(if $(N),--n $(N)) $(if $(SEED),--seed $(SEED)) $(if $(FRESH),--fresh)
+
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
@@ -49,4 +53,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .cache runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,77 @@
+"""Puts small faults into a copy of the sources, one at a time, and lists those that no test notices.
+
+    make mutants ROOMS="objectives results/statistics" N=20 SEED=7
+
+A fault is noticed if a test that executes it fails, or mypy. Which tests execute which lines is measured at first, by
+all tests, and kept in .cache/mutants; a changed file of tests is measured again, all of them by FRESH=1. Whether a
+survivor matters is for a person to say: speed, words and equal code do not.
+"""
+
+import argparse
+import difflib
+import importlib
+import os
+import random
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.mutants.faults import Fault, Sources
+from tests.mutants.lines import traced
+from tests.mutants.trying import copy, failing, planted, refused_by_types
+
+ROOT = Path(__file__).parents[2]
+CACHE = ROOT / ".cache" / "mutants"
+ROOMS = ("grid", "objectives", "retrieval", "results", "runners", "goalgrid")
+IMPORTED = {"matplotlib.figure", "pandas", "scipy", "torch", "transformers"}
+"""What takes long to import: that is done once, before the processes of the faults fork off."""
+
+ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "GOALGRID_FLICKR8K": os.environ.get("GOALGRID_FLICKR8K", str(ROOT.parent / "shared" / "flickr8k")),
+    "GOALGRID_PAPERS": os.environ.get("GOALGRID_PAPERS", str(ROOT.parent / "shared" / "papers")),
+}
+"""What tests/conftest.py would look for beside the copy."""
+
+
+def main() -> None:
+    """Draw faults, try each, and list the survivors."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rooms", nargs="*", default=ROOMS, help="folders or files of the program")
+    parser.add_argument("--n", type=int, default=20, help="how many faults")
+    parser.add_argument("--seed", type=int, default=random.randrange(10_000), help="that they are drawn with")
+    parser.add_argument("--seconds", type=float, default=60, help="of tests for each")
+    parser.add_argument("--fresh", action="store_true", help="measure all tests again")
+    asked = parser.parse_args()
+    with TemporaryDirectory(prefix="mutants-") as folder:
+        tree = Path(folder)
+        copy(ROOT, tree)
+        tests = traced(tree, CACHE, ENVIRONMENT, asked.fresh)
+        sources = Sources(ROOT, ROOMS)
+        for library in IMPORTED & sources.imports:
+            importlib.import_module(library)
+        faults = sources.draw(asked.rooms, asked.n, asked.seed)
+        print(f"{len(faults)} faults in {' '.join(asked.rooms)}, seed {asked.seed}", flush=True)
+        survivors = []
+        for number, fault in enumerate(faults, 1):
+            chosen = tests.of(fault, asked.seconds)
+            with planted(fault, tree):
+                noticed = bool(chosen) and failing(chosen, tree, ENVIRONMENT, asked.seconds)
+                noticed = noticed or (refused_by_types(tree, CACHE) and "mypy")
+            if not noticed:
+                survivors.append(fault)
+            outcome = f"noticed by {noticed}" if noticed else f"SURVIVED {len(chosen)} tests"
+            print(f"\n{number}. {shown(fault)}\n{outcome}", flush=True)
+    print(f"\nNoticed: {len(faults) - len(survivors)} of {len(faults)}, seed {asked.seed}. Survived:\n")
+    print("\n\n".join(map(shown, survivors)))
+
+
+def shown(fault: Fault) -> str:
+    """The place, and the lines before and after."""
+    source = (ROOT / fault.file).read_bytes()
+    before, after = (text.decode().splitlines() for text in (source, fault.text(source)))
+    lines = list(difflib.unified_diff(before, after, n=0, lineterm=""))[3:]
+    return "\n".join([f"{fault.file}:{fault.line}", *lines])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""`make mutants` tells a fault that a test notices from one that none can notice."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+SOURCE = '''"""A room of two functions."""
+
+LIMIT = 2
+
+
+def above(x: int) -> bool:
+    """Whether a number is large."""
+    return x > LIMIT
+
+
+def count(numbers: list[int]) -> int:
+    """How many there are, in whatever order."""
+    return len(sorted(numbers))
+'''
+
+TEST = """from grid.limits import above, count
+
+
+def test_limits() -> None:
+    assert above(3)
+    assert not above(2)
+    assert count([3, 1]) == 2
+"""
+
+
+def test_a_planted_fault_is_noticed_and_equal_code_survives(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "tests" / "mutants", tmp_path / "tests" / "mutants")
+    (tmp_path / "grid").mkdir()
+    (tmp_path / "grid" / "limits.py").write_text(SOURCE)
+    (tmp_path / "tests" / "test_limits.py").write_text(TEST)
+    (tmp_path / ".gitignore").write_text(".cache\n.venv\n__pycache__\n")
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    finished = subprocess.run(
+        [sys.executable, "-m", "tests.mutants", "grid", "--n", "3", "--seed", "1"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert "Noticed: 2 of 3, seed 1. Survived:" in finished.stdout, finished.stdout + finished.stderr
+    survivors = finished.stdout.partition("Survived:")[2]
+    assert survivors.split("\n\n")[1:] == [
+        "grid/limits.py:13\n-    return len(sorted(numbers))\n+    return len((numbers))\n"
+    ]
+    assert (tmp_path / "grid" / "limits.py").read_text() == SOURCE
