@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +46,15 @@ class Tests:
 
     def __init__(self, tests: dict[str, dict[str, Any]], lines: Path) -> None:
         self._tests = {name: test for name, test in tests.items() if test["passed"]}
+        self._made = {fixture: took for test in tests.values() for fixture, took in test["made"].items()}
         self._lines = CoverageData(str(lines))
         self._lines.read()
 
     def of(self, fault: Fault, seconds: float) -> list[str]:
-        """Tests that execute the fault, the fastest and those of its own test file first, for so many seconds."""
+        """Tests that execute the fault, and the others of its own test file, which may do so in a copy of the sources.
+
+        The fastest come first, for so many seconds; of a test's many parameters, each further one counts more.
+        """
         contexts = set[str]()
         for measured in self._lines.measured_files():
             for name, lines in fault.executed.items():
@@ -57,8 +62,17 @@ class Tests:
                     of_line = self._lines.contexts_by_lineno(measured)
                     contexts.update(*(of_line.get(line, ()) for line in lines))
         shared = {context.removeprefix("fixture ") for context in contexts if context.startswith("fixture ")}
-        names = [name for name, test in self._tests.items() if name in contexts or shared & set(test["fixtures"])]
-        own = f"test_{Path(fault.file).name}::"
-        names.sort(key=lambda name: self._tests[name]["seconds"] * (0.2 if own in name else 1))
-        ends = itertools.accumulate(self._tests[name]["seconds"] for name in names)
-        return [name for name, end in zip(names, ends, strict=True) if end <= seconds or name == names[0]]
+        own = f"/test_{Path(fault.file).stem}.py::"
+        seconds_of = {name: test["seconds"] - sum(test["made"].values()) for name, test in self._tests.items()}
+        variants = Counter[str]()
+        costs = dict[str, tuple[bool, float]]()
+        for name in sorted(self._tests, key=seconds_of.__getitem__):
+            fixtures = self._tests[name]["fixtures"]
+            executes = name in contexts or bool(shared & set(fixtures))
+            if executes or own in name:
+                variants[name.partition("[")[0]] += 1
+                first = sum(self._made.get(fixture, 0) for fixture in fixtures)
+                costs[name] = not executes, seconds_of[name] * variants[name.partition("[")[0]] + first
+        chosen = sorted(costs, key=costs.__getitem__)
+        ends = itertools.accumulate(seconds_of[name] for name in chosen)
+        return [name for name, end in zip(chosen, ends, strict=True) if end <= seconds or name == chosen[0]]

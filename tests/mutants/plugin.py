@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,8 @@ import sitecustomize
 
 CONTEXTS = [""]
 TESTS: dict[str, dict[str, Any]] = {}
+MADE: dict[str, float] = {}
+"""Seconds that the shared fixtures took which the test at hand is the first to use."""
 
 
 @contextmanager
@@ -25,6 +28,10 @@ def _context(name: str) -> Iterator[None]:
         _switch()
 
 
+def _name(fixturedef: Any) -> str:
+    return f"{fixturedef.baseid}::{fixturedef.argname}"
+
+
 def _switch() -> None:
     os.environ[sitecustomize.CONTEXT] = CONTEXTS[-1]
     sitecustomize.TRACE.switch_context(CONTEXTS[-1])
@@ -32,23 +39,34 @@ def _switch() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    item.user_properties.append(("fixtures", list(getattr(item, "fixturenames", []))))
+    found = item._fixtureinfo.name2fixturedefs.values() if isinstance(item, pytest.Function) else ()
+    shared = [_name(fixturedefs[-1]) for fixturedefs in found if fixturedefs[-1].scope != "function"]
+    item.user_properties.append(("fixtures", shared))
     with _context(item.nodeid):
+        MADE.clear()
         return (yield)
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    item.user_properties.append(("made", dict(MADE)))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: Any) -> Iterator[None]:
     shared = fixturedef.scope != "function"  # only the first of its tests sees it made
-    with _context(f"fixture {fixturedef.argname}" if shared else CONTEXTS[-1]):
-        return (yield)
+    with _context(f"fixture {_name(fixturedef)}" if shared else CONTEXTS[-1]):
+        start = time.monotonic()
+        result = yield
+        if shared:
+            MADE[_name(fixturedef)] = time.monotonic() - start
+        return result
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     test = TESTS.setdefault(report.nodeid, {"seconds": 0.0, "passed": True})
     test["seconds"] += report.duration
     test["passed"] &= report.passed
-    test["fixtures"] = dict(report.user_properties)["fixtures"]
+    test |= report.user_properties
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

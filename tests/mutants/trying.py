@@ -17,8 +17,8 @@ from tests.mutants.faults import Fault
 
 RAN = {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}
 FAILED = {pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED}
-PATIENCE = 120
-"""Seconds that one test may take, where the machine is busy."""
+PATIENCE = 300
+"""Seconds that one test and the fixtures may take, where the machine is busy."""
 
 
 def copy(checkout: Path, tree: Path) -> None:
@@ -44,7 +44,7 @@ def planted(fault: Fault, tree: Path) -> Iterator[None]:
 
 
 class Selected:
-    """A plugin of pytest: these tests, in this order, as many as begin in so many seconds.
+    """A plugin of pytest: these tests, in this order, as many as begin before they took so many seconds.
 
     A test whose name a fault changes is left out: `make test` would not miss it.
     """
@@ -56,15 +56,17 @@ class Selected:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if item.nodeid in self._places]
         items.sort(key=lambda item: self._places[item.nodeid])
-        self._end = time.monotonic() + self._seconds
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds -= report.duration * (report.when == "call")  # not what shared fixtures take
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self) -> bool | None:
-        return True if time.monotonic() > self._end else None
+        return True if self._seconds < 0 else None
 
 
 def failing(tests: list[str], tree: Path, environment: dict[str, str], seconds: float) -> str:
-    """The first of the tests that fails, or nothing. After so many seconds none is begun; one that does not end fails.
+    """The first of the tests that fails, or nothing. After so many seconds none begins; one that does not end fails.
 
     The tests run in a fork, which has imported what this process has: that saves most of the time.
     """

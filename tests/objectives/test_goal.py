@@ -113,6 +113,18 @@ def test_tiles_equal_the_whole_matrix(name: str, variant: str, edge: int, masked
 
 
 @pytest.mark.parametrize(("name", "variant"), CELLS)
+def test_tiles_equal_the_whole_matrix_where_similarities_tie(name: str, variant: str, monkeypatch) -> None:
+    """Unit vectors of halves have similarities of halves, which tie in all tiles and are exact on any processor."""
+    image, text = torch.randint(0, 2, (2, 9, 4), generator=torch.Generator().manual_seed(1)).double() - 0.5
+    objective = build(name, variant=variant)
+    whole = embedding_gradients(objective, image, text)
+    monkeypatch.setitem(mining.WHOLE, "cpu", 0)
+    monkeypatch.setitem(mining.TILE, "cpu", 2)
+    for tiled, expected in zip(embedding_gradients(objective, image, text), whole, strict=True):
+        torch.testing.assert_close(tiled, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "variant"), CELLS)
 @pytest.mark.parametrize("ties", [False, True])
 def test_the_passes_of_large_batches_equal_those_of_small_ones(
     name: str, variant: str, ties: bool, monkeypatch: pytest.MonkeyPatch

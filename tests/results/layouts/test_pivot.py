@@ -216,6 +216,11 @@ def test_parts_of_the_matrix_need_the_matrix() -> None:
         arrange(cells, Scores({}), axes=Axes(("pair",), ("triplet",)))
 
 
+def test_a_grid_of_one_cell_has_axes_too() -> None:
+    table = arrange(CELLS[:1], SCORES, axes=Axes(("seed",), ("metric",)))
+    assert [row.label.text for block in table.blocks for row in block.rows] == ["3", "1"]
+
+
 @pytest.mark.parametrize("chosen", [{"layout": "goal"}, {"against": "paper"}])
 def test_axes_go_with_no_other_layout(chosen: dict[str, str]) -> None:
     with pytest.raises(UserError, match="--rows, --columns and --blocks make a layout of their own"):

@@ -134,6 +134,24 @@ def test_several_arrays_in_a_file_of_one_are_one_message(root: Path, tmp_path: P
         load("mine", tmp_path, None, reads=READS)
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("video0", r"videos.txt, line 1: is 'video0', not a video and a number"),
+        ("video0 two", r"videos.txt, line 1: is 'video0 two', not a video and a number"),
+        ("video1 2", r"videos.txt: names videos more than once: video1"),
+    ],
+)
+def test_a_line_that_tells_no_number_of_vectors_is_one_message(
+    line: str, said: str, root: Path, tmp_path: Path
+) -> None:
+    copytree(root, tmp_path, dirs_exist_ok=True)
+    listing = tmp_path / "experts" / "face" / expert_files.VIDEOS
+    listing.write_text("\n".join([line, *listing.read_text().splitlines()[1:]]) + "\n")
+    with pytest.raises(DataError, match=said):
+        load("mine", tmp_path, None, reads=READS)
+
+
 def test_a_video_without_a_caption_is_one_message(root: Path, tmp_path: Path) -> None:
     (tmp_path / "experts").symlink_to(root / "experts")
     told = json.loads((root / "MSRVTT_data.json").read_text())
