@@ -15,8 +15,7 @@ import pytest
 
 from tests.mutants.faults import Fault
 
-RAN = {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}
-FAILED = {pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED}
+PASSED = {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}
 PATIENCE = 300
 """Seconds that one test and the fixtures may take, where the machine is busy."""
 
@@ -87,12 +86,12 @@ def failing(tests: list[str], tree: Path, environment: dict[str, str], seconds: 
             os.waitpid(process, 0)
             return "tests that do not end"
     code, told = os.waitstatus_to_exitcode(ended[1]), log.read_text(encoding="utf-8", errors="replace")
-    if code in RAN:
+    if code in PASSED:
         return ""
-    if code > 0 and code not in FAILED:
-        raise RuntimeError(f"pytest does not run: exit {code}\n{told}")
+    if code == pytest.ExitCode.INTERNAL_ERROR:
+        raise RuntimeError(f"pytest does not run:\n{told}")
     named = re.search(r"^(?:FAILED|ERROR) (\S+)", told, re.MULTILINE)
-    return named[1] if named else f"a process that ends with {code}"
+    return named[1] if named else f"pytest, which ends with {code}"
 
 
 def _run(selected: Selected, tests: list[str], tree: Path, environment: dict[str, str], log: Path) -> int:

@@ -362,6 +362,36 @@ def test_the_head_on_bert_starts_as_its_published_linear_map_does(recipe: str, p
     assert before.bias.abs().max() == 0
 
 
+@pytest.mark.parametrize(
+    ("recipe", "part", "deviation"),
+    [
+        ("xvlm-tiny", "text.backbone", 0.02),
+        ("xvlm-tiny", "image.backbone", 0.02),
+        ("xvlm-tiny", "fusion.layers", 0.02),
+        ("mmt-tiny", "image.layers", 0.02),
+        ("mmt-tiny", "image.expert", 0.02),
+        ("mmt-tiny", "image.time", 0.02),
+        ("saf-tiny", "scorer", None),
+        ("sgr-tiny", "scorer", None),
+        ("vse-inf-butd", "image.project", None),
+        ("cnn-gru", "text.embed", 0.1 / 3**0.5),
+    ],
+)
+def test_layers_start_as_published(recipe: str, part: str, deviation: float | None, places: Places) -> None:
+    """Normal or uniform of this deviation, else Xavier's; without a bias."""
+    network = made(settings_of(recipe), places)[0].get_submodule(part)
+    layers = [layer for layer in network.modules() if isinstance(layer, torch.nn.Linear | torch.nn.Embedding)]
+    xavier = [(2 / sum(layer.weight.shape)) ** 0.5 for layer in layers]
+    values = torch.cat(
+        [(layer.weight / (deviation or own)).flatten() for layer, own in zip(layers, xavier, strict=True)]
+    )
+    values = values[values != 0]  # the padding of embeddings
+    assert values.detach().square().mean().sqrt().item() == pytest.approx(1, abs=5 / len(values) ** 0.5)
+    if deviation != 0.02:
+        assert values.abs().max() <= 3**0.5
+    assert not any(layer.bias.any() for layer in layers if getattr(layer, "bias", None) is not None)
+
+
 @pytest.mark.parametrize("recipe", ["cnn-bow", "sgr-tiny", "saf-tiny"])
 def test_twins_score_by_the_mean_of_two_networks_with_different_weights(recipe: str, places: Places) -> None:
     settings = settings_of(recipe)
