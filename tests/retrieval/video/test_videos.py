@@ -112,6 +112,12 @@ def test_the_content_of_features_and_of_times_is_data(root: Path, tmp_path: Path
     assert len(set(prints)) == 3
 
 
+def test_the_content_of_videos_without_captions_is_one_message(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "experts").symlink_to(root / "experts")
+    with pytest.raises(DataError, match=r"has no MSRVTT_data.json, the captions of its videos"):
+        content("mine", tmp_path, features=True)
+
+
 @pytest.mark.parametrize(
     ("reads", "said"),
     [
