@@ -2,9 +2,10 @@
 
     make mutants ROOMS="objectives results/statistics" N=20 SEED=7
 
-A fault is noticed if a test that executes it fails, or mypy. Which tests execute which lines is measured at first, by
-all tests, and kept in .cache/mutants; a changed file of tests is measured again, all of them by FRESH=1. Whether a
-survivor matters is for a person to say: speed, words and equal code do not.
+A fault is noticed if a test that executes it fails, or mypy. All tests run once, to see which lines each executes; that
+is kept in .cache/mutants. Files of tests that changed run again, and all do by FRESH=1; until then, the tests of a
+source that changed are those of its whole file. Whether a survivor matters is for a person to say: speed, words and
+equal code do not.
 """
 
 import argparse
@@ -15,13 +16,12 @@ import random
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.mutants.faults import Fault, Sources
+from tests.mutants.faults import ROOMS, Fault, Sources
 from tests.mutants.lines import traced
 from tests.mutants.trying import copy, failing, planted, refused_by_types
 
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".cache" / "mutants"
-ROOMS = ("grid", "objectives", "retrieval", "results", "runners", "goalgrid")
 IMPORTED = {"matplotlib.figure", "pandas", "scipy", "torch", "transformers"}
 """What takes long to import: that is done once, before the processes of the faults fork off."""
 
@@ -46,7 +46,7 @@ def main() -> None:
         tree = Path(folder)
         copy(ROOT, tree)
         tests = traced(tree, CACHE, ENVIRONMENT, asked.fresh)
-        sources = Sources(ROOT, ROOMS)
+        sources = Sources(ROOT)
         for library in IMPORTED & sources.imports:
             importlib.import_module(library)
         faults = sources.draw(asked.rooms, asked.n, asked.seed)

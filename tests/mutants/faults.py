@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+ROOMS = ("grid", "objectives", "retrieval", "results", "runners", "goalgrid")
+
 SWAPPED: dict[type[ast.AST], type[ast.AST]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
@@ -57,8 +59,8 @@ Site = tuple[ast.AST, tuple[ast.AST, ...], ast.AST]
 class Sources:
     """The files of a checkout's rooms."""
 
-    def __init__(self, root: Path, rooms: Iterable[str]) -> None:
-        paths = [path for room in rooms for path in sorted((root / room).rglob("*.py"))]
+    def __init__(self, root: Path) -> None:
+        paths = [path for room in ROOMS for path in sorted((root / room).rglob("*.py"))]
         self.root = root
         self.trees = {str(path.relative_to(root)): ast.parse(path.read_bytes()) for path in paths}
         self.imports: set[str] = set()

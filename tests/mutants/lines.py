@@ -4,29 +4,37 @@ import hashlib
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 from coverage import Coverage, CoverageData
 
-from tests.mutants.faults import Fault
+from tests.mutants.faults import ROOMS, Fault
 
 
 def traced(tree: Path, cache: Path, environment: dict[str, str], fresh: bool = False) -> "Tests":
     """The tests of a copy of the checkout; files of tests that were not traced as they are now are run first."""
-    record = cache / "traced.json"
-    tests, before = json.loads(record.read_text(encoding="utf-8")) if record.exists() and not fresh else ({}, {})
-    files = {str(path.relative_to(tree)): path for path in sorted((tree / "tests").rglob("test_*.py"))}
-    digests = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
-    if changed := [name for name in files if before.get(name) != digests[name]]:
+    record, sources, files = cache / "traced.json", _digests(tree, ROOMS), _digests(tree, ["tests"])
+    if fresh and cache.exists():
+        shutil.rmtree(cache)
+    tests, before, told = json.loads(record.read_text(encoding="utf-8")) if record.exists() else ({}, {}, sources)
+    changed = [name for name in files if Path(name).name.startswith("test_") and before.get(name) != files[name]]
+    if changed:
         print(f"which tests execute which lines: {len(changed)} files of tests run", flush=True)
         cache.mkdir(parents=True, exist_ok=True)
         tests |= _trace(tree, cache, environment, changed)
-        record.write_text(json.dumps([tests, digests]), encoding="utf-8")
-    return Tests(tests, cache / "lines")
+        record.write_text(json.dumps([tests, files, told]), encoding="utf-8")
+    return Tests(tests, cache / "lines", {name for name, digest in sources.items() if told.get(name) != digest})
+
+
+def _digests(tree: Path, folders: Iterable[str]) -> dict[str, str]:
+    paths = [path for folder in folders for path in sorted((tree / folder).rglob("*.py"))]
+    return {str(path.relative_to(tree)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
 def _trace(tree: Path, cache: Path, environment: dict[str, str], files: list[str]) -> dict[str, dict[str, Any]]:
@@ -42,12 +50,18 @@ def _trace(tree: Path, cache: Path, environment: dict[str, str], files: list[str
 
 
 class Tests:
-    """Tests that pass, by the lines that they execute."""
+    """Tests that pass, by the lines that they execute.
 
-    def __init__(self, tests: dict[str, dict[str, Any]], lines: Path) -> None:
+    Args:
+        tests: seconds, fixtures and outcome by name.
+        lines: what coverage wrote.
+        changed: files of sources whose lines are not those of `lines` any more.
+    """
+
+    def __init__(self, tests: dict[str, dict[str, Any]], lines: Path, changed: Collection[str]) -> None:
         self._tests = {name: test for name, test in tests.items() if test["passed"]}
         self._made = {fixture: took for test in tests.values() for fixture, took in test["made"].items()}
-        self._lines = CoverageData(str(lines))
+        self._lines, self._changed = CoverageData(str(lines)), changed
         self._lines.read()
 
     def of(self, fault: Fault, seconds: float) -> list[str]:
@@ -60,7 +74,7 @@ class Tests:
             for name, lines in fault.executed.items():
                 if measured.endswith(f"/{name}"):
                     of_line = self._lines.contexts_by_lineno(measured)
-                    contexts.update(*(of_line.get(line, ()) for line in lines))
+                    contexts.update(*(of_line.get(line, ()) for line in (of_line if name in self._changed else lines)))
         shared = {context.removeprefix("fixture ") for context in contexts if context.startswith("fixture ")}
         own = f"/test_{Path(fault.file).stem}.py::"
         seconds_of = {name: test["seconds"] - sum(test["made"].values()) for name, test in self._tests.items()}

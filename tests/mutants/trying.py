@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,10 +23,12 @@ PATIENCE = 300
 
 def copy(checkout: Path, tree: Path) -> None:
     """Copy the files that git knows or would add; the environment with its packages is shared."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-coz", "--exclude-standard"], cwd=checkout, capture_output=True, check=True
-    )
-    subprocess.run(["xargs", "-0", "cp", "--parents", "-t", tree], input=listed.stdout, cwd=checkout, check=True)
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(listing, cwd=checkout, capture_output=True, text=True, check=True).stdout.split("\0")
+    for name in listed:
+        if (checkout / name).is_file():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(checkout / name, tree / name)
     (tree / ".venv").symlink_to(checkout / ".venv")
 
 
