@@ -67,14 +67,10 @@ class Tests:
     def of(self, fault: Fault, seconds: float) -> list[str]:
         """Tests that execute the fault, and the others of its own test file, which may do so in a copy of the sources.
 
-        The fastest come first, for so many seconds; of a test's many parameters, each further one counts more.
+        Where none was seen to, those that execute anything of its file. The fastest come first, for so many seconds; of
+        a test's many parameters, each further one counts more.
         """
-        contexts = set[str]()
-        for measured in self._lines.measured_files():
-            for name, lines in fault.executed.items():
-                if measured.endswith(f"/{name}"):
-                    of_line = self._lines.contexts_by_lineno(measured)
-                    contexts.update(*(of_line.get(line, ()) for line in (of_line if name in self._changed else lines)))
+        contexts = self._contexts(fault.executed, self._changed) or self._contexts(fault.executed, fault.executed)
         shared = {context.removeprefix("fixture ") for context in contexts if context.startswith("fixture ")}
         own = f"/test_{Path(fault.file).stem}.py::"
         seconds_of = {name: test["seconds"] - sum(test["made"].values()) for name, test in self._tests.items()}
@@ -90,3 +86,13 @@ class Tests:
         chosen = sorted(costs, key=costs.__getitem__)
         ends = itertools.accumulate(seconds_of[name] for name in chosen)
         return [name for name, end in zip(chosen, ends, strict=True) if end <= seconds or name == chosen[0]]
+
+    def _contexts(self, executed: dict[str, set[int]], whole: Collection[str]) -> set[str]:
+        """Tests and fixtures that execute one of the lines, or anything of these whole files."""
+        contexts = set[str]()
+        for measured in self._lines.measured_files():
+            for name, lines in executed.items():
+                if measured.endswith(f"/{name}"):
+                    of_line = self._lines.contexts_by_lineno(measured)
+                    contexts.update(*(of_line.get(line, ()) for line in (of_line if name in whole else lines)))
+        return contexts - {""}

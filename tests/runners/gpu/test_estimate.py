@@ -1,5 +1,6 @@
 """Estimates of memory, against the peak of real steps on a CPU as PyTorch's profiler counts it."""
 
+import gc
 import sys
 from contextlib import nullcontext
 from types import TracebackType
@@ -18,6 +19,7 @@ from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.settings import TrialSettings
 from grid.settings.pretrained_networks import RANDOM
+from objectives import mining
 from retrieval import rerank
 from retrieval.encoders.text import features_of, text_network
 from retrieval.offline_negatives import SCORES
@@ -94,6 +96,17 @@ def real_peak(settings: TrialSettings, shapes: Shapes) -> int:
         sizes += size
         most = max(most, sizes)
     return most
+
+
+def test_after_tensors_without_data_the_process_is_as_before() -> None:
+    tables = (mining.WHOLE, mining.TILE)
+    before = [dict(table) for table in tables]
+    with without_data():
+        assert not gc.isenabled()
+        assert [table["cpu"] for table in tables] == [table["cuda"] for table in tables]
+    assert gc.isenabled()
+    assert list(tables) == before
+    assert torch.nn.modules.rnn._VF.gru is torch._VF.gru
 
 
 def share_of_real(name: str, settings: TrialSettings, shapes: Shapes) -> float:
