@@ -21,7 +21,7 @@ class PaperRow:
     Args:
         block: the title above the row; empty without a title.
         grids: the grids whose cells together fill all numbers of the row; none if a number stays empty.
-        recipe: ours, if the table's file names it, or ours of each data set; so are the objectives.
+        recipes: ours, if the table's file names it, or ours of each data set; so are the objectives.
         quoted: where the paper has the numbers from; empty: it trained them itself.
         why: why no grid fills the row.
         differs: how the training here differs from the source of the numbers, as far as we know.
@@ -31,7 +31,7 @@ class PaperRow:
     block: str
     label: str
     grids: tuple[str, ...]
-    recipe: str | None
+    recipes: tuple[str, ...]
     objectives: tuple[str, ...]
     quoted: str
     why: str
@@ -61,7 +61,7 @@ def paper_rows(name: str, grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> Itera
             block=first.block,
             label=_label(line, first),
             grids=tuple(grid.name for grid, _ in filling),
-            recipe=", ".join(recipes) or None,
+            recipes=tuple(recipes),
             objectives=tuple(dict.fromkeys(result.objective for result in results if result.objective)),
             quoted=line.quoted,
             why="" if filling else line.not_possible,

@@ -101,9 +101,9 @@ def markdown(found: Sequence[PaperRow]) -> Iterator[str]:
 def _here(row: PaperRow, mark: str = "") -> str:
     """How the row can be had here."""
     quoted = f"quoted from {row.quoted}" if row.quoted else ""
-    what = f"{mark}{row.recipe}{mark}, {_objectives(row.objectives, mark)}"
+    what = ", ".join([*(f"{mark}{name}{mark}" for name in row.recipes), _objectives(row.objectives, mark)])
     if not row.grids:
-        why = f"{what} are shipped, but no grid fills the row" if row.recipe else row.why
+        why = f"{what} are shipped, but no grid fills the row" if row.recipes else row.why
         return ": ".join(filter(None, [quoted or row.origin, why]))
     grids = ", ".join(f"{mark}{grid}{mark}" for grid in row.grids)
     return f"{grids}: {what}" + (f"; the paper's number is {quoted}" if quoted else "")
