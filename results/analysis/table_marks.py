@@ -25,7 +25,7 @@ def marked(table: Table) -> Table:
         blocks.append(replace(block, rows=tuple(rows)))
     rule = (
         f"{LIKE_BEST}: not distinguishable from the best at {100 * LEVEL:.0f} % "
-        "(Tukey's test over all pairs of cells that compete, seeds as blocks)."
+        "(Tukey's test over all pairs of cells that compete, seeds as blocks, one error for all cells)."
     )
     return replace(table, blocks=tuple(blocks), caption=" ".join([table.caption, rule, *notes]))
 
