@@ -9,6 +9,7 @@ import typer
 
 from goalgrid.terminal import WRONG_USAGE
 from goalgrid.terminal.characters import spell_out
+from goalgrid.terminal.streams import outlive_readers
 from goalgrid.terminal.views import say, show
 from goalgrid.verbs import comparing, data, evaluating, results, shipped, training
 from grid.errors import UserError
@@ -47,12 +48,10 @@ def options(
 def main() -> None:
     """Run the command line; a user's mistake is one message, without a traceback."""
     gc.set_threshold(*COLLECT)
+    outlive_readers()
     spell_out(sys.stdout, sys.stderr)
     try:
         app(prog_name="goalgrid")
     except UserError as error:
         say(f"error: {error}")
         sys.exit(WRONG_USAGE)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)

@@ -21,6 +21,7 @@ from goalgrid.showing import status as standing
 from goalgrid.showing.tables import kept, start
 from goalgrid.terminal import EXIT, exit_state, options
 from goalgrid.terminal.options import runs_option
+from goalgrid.terminal.streams import outlive_disks
 from goalgrid.terminal.views import err, say, show, show_for, show_json, show_lines, show_table, show_verdicts
 from grid.errors import UserError
 from grid.gridfile import Grid
@@ -298,6 +299,7 @@ def _train(
     allow_leak: bool,
 ) -> None:
     """Train what is chosen, grid after grid, print their tables, and exit with what was reached."""
+    outlive_disks()
     grids = several.of_filter(grids, home, choice.only, lambda reason: say(f"left out: {reason}"))
     states = list[State]()
     for grid in grids:

@@ -94,8 +94,9 @@ class Interrupts:
             _leave_terminal()
         if not self.soft or self.stop.asked():
             raise KeyboardInterrupt
-        self.warn("asked to end: running trials write a checkpoint; Ctrl-C again ends at once")
         self.stop.ask_everywhere()
+        with suppress(OSError, RuntimeError):  # nobody reads it any more, or the signal came amid another line
+            self.warn("asked to end: running trials write a checkpoint; Ctrl-C again ends at once")
 
 
 def _leave_terminal() -> None:

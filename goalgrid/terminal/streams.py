@@ -1,0 +1,84 @@
+"""stdout and stderr of the command line: whoever reads them may go away, and no command ends by that."""
+
+import io
+import os
+import sys
+from typing import BinaryIO, TextIO, cast
+
+from grid.errors import UserError
+
+
+class Outlet(io.RawIOBase):
+    """Writes all bytes to a descriptor; after a write that failed, to nowhere.
+
+    It has no buffer: a signal's handler may write while the program does.
+
+    Args:
+        lasting: go on after any failure; else only after the reader of a pipe is gone.
+    """
+
+    def __init__(self, descriptor: int, *, lasting: bool) -> None:
+        super().__init__()
+        self.descriptor, self.lasting, self.lost = descriptor, lasting, False
+
+    def fileno(self) -> int:
+        return self.descriptor
+
+    def isatty(self) -> bool:
+        return os.isatty(self.descriptor)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: bytes | bytearray | memoryview, /) -> int:  # type: ignore[override]
+        """Write all of it.
+
+        Raises:
+            UserError: the disk is full, or another failure of what is not `lasting`.
+        """
+        rest = memoryview(content).cast("B")
+        while rest and not self.lost:
+            try:
+                rest = rest[os.write(self.descriptor, rest) :]
+            except OSError as error:
+                self.lost = True
+                if not (self.lasting or isinstance(error, BrokenPipeError)):
+                    raise UserError(f"what this command prints cannot be written: {error.strerror}.") from None
+        return len(content)
+
+
+def outlive_readers() -> None:
+    """From now on, no command ends because nobody reads what it prints.
+
+    A command whose product is what it prints says so where that cannot be written.
+    """
+    _open_standard_streams()
+    sys.stdout = _outlived(sys.stdout, 1, lasting=False)
+    sys.stderr = _outlived(sys.stderr, 2, lasting=True)
+
+
+def outlive_disks() -> None:
+    """From now on, nothing that happens to stdout ends this command: its product is on the disk."""
+    buffer = getattr(sys.stdout, "buffer", None)
+    if isinstance(buffer, Outlet):
+        buffer.lasting = True
+
+
+def _open_standard_streams() -> None:
+    """Open nowhere in place of a closed standard stream, so that no file gets its number and what is printed to it."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
+
+
+def _outlived(stream: TextIO | None, descriptor: int, *, lasting: bool) -> TextIO:
+    """The stream, without a buffer and with an outlet; a stream that is no descriptor stays as it is."""
+    try:
+        if stream:
+            descriptor = stream.fileno()
+            stream.flush()
+    except io.UnsupportedOperation:
+        return cast("TextIO", stream)
+    outlet = cast("BinaryIO", Outlet(descriptor, lasting=lasting))
+    encoding, errors = (stream.encoding, stream.errors) if stream else ("utf-8", "strict")
+    return io.TextIOWrapper(outlet, encoding, errors, write_through=True)
