@@ -12,6 +12,7 @@ from goalgrid.terminal.characters import spell_out
 from goalgrid.terminal.streams import outlive_readers
 from goalgrid.terminal.views import say, show
 from goalgrid.verbs import comparing, data, evaluating, results, shipped, training
+from grid import uses
 from grid.errors import UserError
 
 COLLECT = (100_000, 50, 1_000)
@@ -55,3 +56,8 @@ def main() -> None:
     except UserError as error:
         say(f"error: {error}")
         sys.exit(WRONG_USAGE)
+    except SystemExit as end:
+        if uses.raised(end):
+            say(f"error: {uses.line_of(end)} ends the program. Leave that line out of the file.")
+            sys.exit(WRONG_USAGE)
+        raise

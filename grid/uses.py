@@ -189,7 +189,7 @@ def _import(use: Use) -> None:
         _entry_point(use.path).load()
     except UserError as error:
         raise UserError(f"package {use.path!r}: {error}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(f"package {use.path!r} does not import: {type(error).__name__}: {error}") from None
 
 
@@ -226,6 +226,19 @@ def _line(error: BaseException, path: str) -> str:
     """`, line 7: tau = 1 / 0`: the last line of the file that the error went through."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     return f", line {frames[-1].lineno}: {frames[-1].line}" if frames else ""
+
+
+def line_of(error: BaseException) -> str:
+    """`/home/me/mine.py, line 7: tau = 1 / 0`: the last line of a file that the grid uses; empty: it used none."""
+    places = [use.path + line for use in _present if use.is_file and (line := _line(error, use.path))]
+    return places[-1] if places else ""
+
+
+def raised(error: BaseException) -> bool:
+    """Whether a line of what the grid uses raised the error itself, and no function that the line called."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    name = str(frame.f_globals.get("__name__", ""))
+    return name.partition(".")[0] in {use.module.partition(".")[0] for use in _present}
 
 
 def _entry_point(name: str) -> EntryPoint:

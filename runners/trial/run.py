@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from grid import uses
 from grid.errors import UserError
 from grid.protocols import protocol
 from grid.settings import TrialSettings
@@ -87,7 +88,11 @@ def run_trial(
         running = TrialRun(settings, folder, hold, report, machine)
         try:
             return running.train(cadence)
-        except Exception as error:  # any error is this trial's failure, not the grid's
+        except (Exception, SystemExit) as error:  # any error is this trial's failure, not the grid's
+            return running.ended(error)
+        except KeyboardInterrupt as error:
+            if not uses.raised(error):  # the user's Ctrl-C
+                raise
             return running.ended(error)
 
 
@@ -336,7 +341,7 @@ class TrialRun:
             for path in unneeded:
                 path.unlink()
 
-    def ended(self, error: Exception) -> State:
+    def ended(self, error: BaseException) -> State:
         """Write how the attempt ended before the trial was done: classify a failure, and see whether to try again."""
         with suppress(holding.Fenced):
             if isinstance(error, Preempted):
@@ -348,10 +353,11 @@ class TrialRun:
         self._tell("busy", "another process took this trial over")
         return State.RUNNING
 
-    def _failed(self, error: Exception) -> State:
+    def _failed(self, error: BaseException) -> State:
         failure, users = classify(error), isinstance(error, UserError)
-        message = " ".join(str(error).split()) or type(error).__name__
-        message = message if users else f"{type(error).__name__}: {message}"
+        said, place = " ".join(str(error).split()), uses.line_of(error)
+        told = [type(error).__name__] * (not users or not said) + [said] * bool(said)
+        message = ": ".join(told) + f" ({place})" * bool(place and not users)
         trace = "" if users else "".join(traceback.format_exception(error)) + "\n"
         if trace:
             self.hold.log(trace)

@@ -16,7 +16,7 @@ from grid.store.home import Home
 from runners.launch.jobs import Job, jobs_for
 from runners.training.fingerprint import code_fingerprint
 
-from ..conftest import ROOT, Goalgrid, made_once
+from ..conftest import ROOT, SMALL, Goalgrid, made_once
 from ..retrieval.packages import write_image
 
 PAGE = (ROOT / "docs" / "own.md").read_text(encoding="utf-8")
@@ -282,3 +282,36 @@ def test_a_loss_a_recipe_and_a_csv_in_an_empty_folder_are_a_table_after_three_co
         assert finished.returncode == 0, finished.stdout + finished.stderr
     assert all(f",{name}," in finished.stdout for name in ("small", "con_con", "soft-hinge"))
     uses.activate([])
+
+
+ENDS = """
+import sys
+import goalgrid
+
+@goalgrid.objective("exits", on="scores")
+def exits(scores):
+    "leaves"
+    sys.exit(0)
+
+@goalgrid.objective("stops", on="scores")
+def stops(scores):
+    "leaves"
+    raise KeyboardInterrupt
+
+@goalgrid.objective("sound", on="scores")
+def sound(scores):
+    "sum"
+    return scores.sum() - 2 * scores.diagonal().sum()
+"""
+
+
+def test_a_loss_that_ends_the_process_fails_its_own_trial_alone(goalgrid: Goalgrid, tmp_path: Path) -> None:
+    (tmp_path / "ends.py").write_text(ENDS, encoding="utf-8")
+    text = GRID.replace("losses.py", "ends.py").replace('["./small.toml"]', '["cnn-bow"]')
+    (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
+    words = ("--set", 'objectives=["exits","stops","sound"]', *SMALL, "--set", "train.epochs=1")
+    run = goalgrid("run", str(tmp_path / "mine.toml"), *words, "--here", "--mlflow-uri", "", runs=tmp_path / "runs")
+    assert run.returncode == 4
+    assert f"bug: SystemExit: 0 ({tmp_path / 'ends.py'}, line 8: sys.exit(0))" in run.stderr
+    assert f"bug: KeyboardInterrupt ({tmp_path / 'ends.py'}, line 13: raise KeyboardInterrupt)" in run.stderr
+    assert "3 trials: 1 done, 2 failed" in run.stderr
