@@ -14,6 +14,10 @@ from goalgrid.terminal.views import say, show
 from goalgrid.verbs import comparing, data, evaluating, results, shipped, training
 from grid import uses
 from grid.errors import UserError
+from grid.trusted_code import trust_everything
+
+TRUST_CODE = "--trust-code"
+"""May stand before the verb or behind it."""
 
 COLLECT = (100_000, 50, 1_000)
 """Trials live as long as the process: with Python's thresholds it looks through a million of them again and again."""
@@ -42,8 +46,13 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    trust_code: Annotated[
+        bool,
+        typer.Option(TRUST_CODE, help="Run the Python of grids that ran elsewhere: docs/own.md."),
+    ] = False,
 ) -> None:
     """Ablation grids for image-text retrieval objectives: from one command to the paper's table."""
+    trust_everything(trust_code)
 
 
 def main() -> None:
@@ -51,8 +60,9 @@ def main() -> None:
     gc.set_threshold(*COLLECT)
     outlive_readers()
     spell_out(sys.stdout, sys.stderr)
+    arguments = sys.argv[1:]
     try:
-        app(prog_name="goalgrid")
+        app(sorted(arguments, key=lambda word: word != TRUST_CODE), prog_name="goalgrid")
     except UserError as error:
         say(f"error: {error}")
         sys.exit(WRONG_USAGE)

@@ -18,6 +18,7 @@ from goalgrid.terminal.views import say_left_out
 from grid.errors import UserError, unknown, user_path
 from grid.gridfile import Grid
 from grid.store.home import Home
+from grid.trusted_code import trust_everything
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,6 +34,7 @@ def load(
     set: Overrides = (),
     root: str | Path | Mapping[str, str | Path] = "",
     weights: Mapping[str, str | Path] = {},
+    trust_code: bool = False,
 ) -> "LoadedGrid":
     """A grid by name or file: as it was last run in this runs folder, else as it is shipped.
 
@@ -42,6 +44,7 @@ def load(
         set: changes of the grid: settings by dotted name, or fields of the grid file such as `seeds`.
         root: the folder of the grid's data set, or the folders by data set.
         weights: the folders of pretrained weights by name.
+        trust_code: run the Python that the grid `uses` even if you never named it on this machine, and remember that.
 
     Raises:
         UserError: no grid has this name, or the grid file is wrong; with every problem at once.
@@ -51,6 +54,7 @@ def load(
     named = [f"{name}={folder}" for name, folder in root.items()] if isinstance(root, Mapping) else [str(root)]
     places = [f"{name}={folder}" for name, folder in weights.items()]
     home = Home(user_path(runs))
+    trust_everything(trust_code)
     found = recall(str(grid), home, overrides, roots=filter(None, named), weights=places)
     named_tables_exist(found)
     return LoadedGrid(str(grid), overrides, found, home)

@@ -242,7 +242,11 @@ def read_own(content: Mapping[str, Any], folder: Path, where: str) -> dict[str, 
     own = catalog.OwnRecipes({name: table for name, table in tables.items() if isinstance(table, dict)}, folder)
 
     def used(entry: Any) -> Any:
-        return uses.read(entry, folder).model_dump() if isinstance(entry, str) else entry
+        if isinstance(entry, str):
+            return uses.read(entry, folder).model_dump()
+        with suppress(ValidationError):  # a grid that ran, read as a file
+            return uses.again(Use.model_validate(entry), where).model_dump()
+        return entry
 
     def recipe(entry: Any) -> Any:
         is_own = isinstance(entry, str) and (entry.endswith(".toml") or isinstance(tables.get(entry), dict))

@@ -18,12 +18,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
 
-from grid import objectives
+from grid import objectives, trusted_code
 from grid.errors import UserError, text_of, unknown, user_path
 from grid.offers import PREFIX, Kind, Offer, offered
 from grid.settings.base import Settings
 from grid.settings.own_parts import own_parts
 from grid.settings.poolings import POOLINGS, own_poolings
+from grid.trusted_code import Untrusted
 
 GROUP = "goalgrid.plugins"
 """The entry points by which an installed package offers a module."""
@@ -73,12 +74,29 @@ def read(text: str, folder: Path) -> Use:
     if not text.endswith(".py"):
         return Use(path=text, source=_digest(text))
     path = (folder / user_path(text)).absolute()
-    return Use(path=str(path), source=text_of(path, f"uses {text!r}", "A path begins at the grid file's folder."))
+    source = text_of(path, f"uses {text!r}", "A path begins at the grid file's folder.")
+    trusted_code.remember(str(path), source)
+    return Use(path=str(path), source=source)
 
 
-def again(use: Use) -> Use:
-    """The same as it is now; of a file that is gone, as it was."""
-    return use if use.gone() else read(use.path, Path())
+def again(use: Use, where: str) -> Use:
+    """What a grid that ran uses, as it is now; of a file that is gone, as it was.
+
+    Args:
+        where: the grid that says so.
+
+    Raises:
+        Untrusted: this user never named the file, nor this text of it.
+    """
+    if not use.is_file or (trusted_code.trusted(use.path) and not use.gone()):
+        return read(use.path, Path())
+    if not trusted_code.trusted(use.source):
+        raise Untrusted(
+            f"{where} runs code that you never named here: {use.path}, {use.source.count(chr(10))} lines. Read it in "
+            "that file; --trust-code runs it, and remembers that."
+        )
+    trusted_code.remember(use.path, use.source)
+    return use
 
 
 def uses_of(pairs: Iterable[Sequence[str]]) -> list[Use]:

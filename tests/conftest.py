@@ -30,7 +30,7 @@ settings.load_profile("goalgrid")
 os.environ.setdefault("MPLCONFIGDIR", str(Path.home() / ".cache" / "matplotlib"))  # where its list of fonts is
 if "PYTEST_XDIST_WORKER" not in os.environ:  # else the first process set it
     CACHE = TemporaryDirectory(prefix="goalgrid-cache-")
-    os.environ["XDG_CACHE_HOME"] = CACHE.name
+    os.environ["XDG_CACHE_HOME"] = os.environ["XDG_STATE_HOME"] = CACHE.name
 
 ROOT = Path(__file__).parent.parent
 FLICKR8K = Path(os.environ.get("GOALGRID_FLICKR8K", ROOT.parent / "shared" / "flickr8k"))

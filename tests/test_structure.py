@@ -62,11 +62,6 @@ def folder_of(module: str) -> Path:
     return MODULES.get(f"{module}.__init__", MODULES.get(module, ROOT)).parent
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: str(folder.relative_to(ROOT)))
-def test_a_folder_has_at_most_14_modules(folder: Path) -> None:
-    assert len(list(folder.glob("*.py"))) <= 14
-
-
 def test_no_two_folders_import_one_another() -> None:
     arrows = {
         (path.parent, folder_of(module))

@@ -27,6 +27,7 @@ from grid.store.files import cannot_write, make_durable, read_json, write_json, 
 from grid.store.home import Home, State, TrialFolder
 from grid.store.imported import add, imported_cells
 from grid.store.saved_grid import read_grid, save_grid
+from grid.trusted_code import Untrusted
 
 Outcome = Literal["taken", "same", "kept", "refused"]
 """same: it is here already; kept: it is here with other results, or in training, and stays."""
@@ -55,8 +56,17 @@ class Expected:
     stale: bool
 
 
-def grids_of(other: Home, home: Home, name: str | None, roots: Sequence[str] = ()) -> list[Grid]:
+def grids_of(
+    other: Home,
+    home: Home,
+    name: str | None,
+    roots: Sequence[str] = (),
+    leave: Callable[[str], None] = lambda reason: None,
+) -> list[Grid]:
     """The grids of the other runs folder, or the grid of this name; data lie where the grid here says.
+
+    Args:
+        leave: called with the reason why a grid is left out: it runs code that this user never named.
 
     Raises:
         UserError: there is no such folder or grid, or a grid there cannot be read.
@@ -70,7 +80,11 @@ def grids_of(other: Home, home: Home, name: str | None, roots: Sequence[str] = (
         raise UserError(f"{other.path} is the runs folder itself; name another one, or --runs.")
     found = []
     for known in [name] if name else names:
-        grid = read_grid(known, other, roots=roots)
+        try:
+            grid = read_grid(known, other, roots=roots)
+        except Untrusted as error:
+            leave(str(error))
+            continue
         if away := [grid.root(dataset) for dataset in grid.datasets if roots and not _is_here(grid.root(dataset))]:
             raise UserError(
                 f"no folder {away[0]}, which --root names: data of trials are compared with what lies there."

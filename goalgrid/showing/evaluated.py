@@ -1,7 +1,6 @@
 """A checkpoint evaluated again: which data it reads, what it reaches there, and what its record says."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from grid.store.files import read_json, written_aside
 from grid.store.home import Home, State, TrialFolder
 from grid.store.imported import add
 from grid.store.saved_grid import read_grid, save_grid
+from grid.trusted_code import Untrusted
 
 if TYPE_CHECKING:
     from results.records.models import Speed
@@ -359,10 +359,16 @@ def _machine(folder: TrialFolder, home: Home, wanted: Wanted) -> "Machine":
     name, folder_of_data = wanted.data
     roots = [f"{name or dataset}={folder_of_data}"] if wanted.root else []
     named = [grid.path.name for grid in home.grids() if folder.trial_id in grid.ids()]
-    grids = list[Grid]()
+    grids, untrusted = list[Grid](), list[Untrusted]()
     for name in named:
-        with suppress(UserError):  # a grid of an older version; another may name the trial, too
+        try:
             grids.append(read_grid(name, home))
+        except Untrusted as error:
+            untrusted.append(error)
+        except UserError:  # a grid of an older version; another may name the trial, too
+            continue
+    if untrusted and not grids:
+        raise untrusted[0]
     grid = next((grid for grid in grids if grid.root(dataset)), next(iter(grids), None))
     if grid is not None:
         make_known(grid)

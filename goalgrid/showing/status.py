@@ -8,14 +8,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from goalgrid.planning.overview import Overview, variants
+from goalgrid.planning.overview import ORDER, Overview, variants
 from goalgrid.planning.work import epoch_steps
 from goalgrid.terminal.options import runs_option
 from grid.errors.wording import counted
 from grid.expansion import Trial
 from grid.store.failures import Failure
 from grid.store.files import read_json
-from grid.store.home import State
+from grid.store.home import Home, State
 from runners.trial.retries import POLICY
 
 LISTED = 4
@@ -55,6 +55,17 @@ class RunningTrial:
     steps: int | None
     epoch: int
     epochs: int
+
+
+def by_ids(names: Sequence[str], home: Home) -> list[str]:
+    """A line for each grid that ran: the states of the trials of its last run, without a look into the grid."""
+    lines = []
+    for name in names:
+        if ids := home.grid(name).ids():
+            counts = Counter(home.trial(trial_id).state() for trial_id in ids)
+            told = ", ".join(f"{counts[state]:,} {state}" for state in ORDER if counts[state])
+            lines.append(f"{name}: {counted(len(ids), 'trial')}: {told}")
+    return lines
 
 
 def failures(overview: Overview) -> list[FailureGroup]:

@@ -10,7 +10,7 @@ from goalgrid.housekeeping import merge as merging
 from goalgrid.showing.comparison import compared
 from goalgrid.terminal import INCOMPLETE, completion
 from goalgrid.terminal.options import RUNS, Json, OtherRuns, Root, Runs, all_known
-from goalgrid.terminal.views import say, show, show_for, show_json
+from goalgrid.terminal.views import say, say_left_out, show, show_for, show_json
 from grid.errors import UserError, user_path
 from grid.store.files import write_text
 from grid.store.home import Home
@@ -82,13 +82,16 @@ def merge(
 ) -> None:
     """Take finished trials from another runs folder.
 
-    Each is verified; trials of other data or code are refused, and no trial that is done here is replaced.
+    Each is verified; trials of other data or code are refused, and no trial that is done here is replaced. A grid with
+    `uses` is a program: it is left out unless you named its files yourself, or --trust-code is given.
     """
-    there, outcomes, told = Home(user_path(other)), [], []
-    for found in merging.grids_of(there, home, grid, root):
+    there, outcomes, told, left = Home(user_path(other)), [], [], list[str]()
+    for found in merging.grids_of(there, home, grid, root, left.append):
         merged = merging.merge(found, there, home, stale=stale, take=not dry_run)
         outcomes += merged
         told += merging.lines(found, merged, there, home, took=not dry_run)
     show_for(as_json, lambda: [asdict(entry) for entry in outcomes], lambda: told)
-    if any(entry.outcome in ("refused", "kept") for entry in outcomes):
+    for reason in left:
+        say_left_out(reason)
+    if left or any(entry.outcome in ("refused", "kept") for entry in outcomes):
         raise typer.Exit(INCOMPLETE)

@@ -28,6 +28,7 @@ from grid.gridfile import Grid
 from grid.store import speed_probes
 from grid.store.files import write_text
 from grid.store.home import Home, State
+from grid.trusted_code import Untrusted
 from runners.gpu.cards import card
 from runners.watching.notify import Notify
 
@@ -195,7 +196,12 @@ def status(
     Of failures it says why, and what helps.
     """
     contents, states, overviews = dict[str, Any](), list[State](), list[Overview]()
-    for grid in several.as_last_run(grids, home, set_):
+    try:
+        found = several.as_last_run(grids, home, set_)
+    except Untrusted:
+        show_lines([] if as_json else standing.by_ids(grids, home))
+        raise
+    for grid in found:
         overview = Overview.of(grid, home)
         if as_json:
             contents[grid.name] = standing.to_dict(overview)

@@ -13,6 +13,7 @@ from grid.gridfile import Grid, build, check
 from grid.resources import Reliability, Resources
 from grid.store.files import write_text
 from grid.store.home import Home
+from grid.trusted_code import Untrusted
 from grid.uses import Use
 
 
@@ -40,6 +41,7 @@ def read_grid(
 
     Raises:
         UserError: the file cannot be read, or does not fit this version.
+        Untrusted: it runs code that this user never named.
     """
     path = home.grid(name).grid
     where = f"grid {str(path)!r}"
@@ -53,7 +55,11 @@ def read_grid(
         kept = [Use.model_validate(entry) for entry in content.get("uses", [])]
     except (UserError, ValidationError, TypeError) as error:
         raise UserError(f"{error}\n{again}") from error
-    now = [uses.again(use) for use in kept]  # a file may have been edited since
+    try:
+        now = [uses.again(use, where) for use in kept]  # a file may have been edited since
+    except Untrusted as error:
+        tables = home.grid(name).tables
+        raise Untrusted(f"{error}{f' Its tables of the last run: {tables}.' if tables.is_dir() else ''}") from None
     uses.activate(now)
     if now:
         content["uses"] = [use.model_dump() for use in now]

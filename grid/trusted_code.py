@@ -1,0 +1,56 @@
+"""Whose Python runs: files that this user named in a grid file of their own, and whatever --trust-code lets run.
+
+A grid that ran stands in its runs folder with the text of the files that it uses. The runs folder may be anybody's. So
+`$XDG_STATE_HOME/goalgrid/trusted.txt`, of this user, holds digests of the paths and the texts that the user named.
+"""
+
+import os
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+from grid.errors import UserError
+
+_named: set[str] = set()
+"""Digests of what this process was told; the file may not be writable."""
+_everything = False
+
+
+class Untrusted(UserError):
+    """A grid's code is not run, since this user never named it."""
+
+
+def trust_everything(trusted: bool) -> None:
+    """Whether code that this user never named runs from now on, and is remembered."""
+    global _everything
+    _everything = trusted
+
+
+def remember(*named: str) -> None:
+    """Trust these paths and texts from now on, in later processes, too."""
+    new = [digest for digest in map(_digest, named) if digest not in _known()]
+    _named.update(new)
+    with suppress(OSError, RuntimeError):  # no home folder, or one that cannot be written
+        if new:
+            _file().parent.mkdir(parents=True, exist_ok=True)
+            with _file().open("a", encoding="ascii") as file:
+                file.write("".join(f"{digest}\n" for digest in new))
+
+
+def trusted(named: str) -> bool:
+    """Whether this user named this path or text on this machine, or --trust-code is given."""
+    return _everything or _digest(named) in _known()
+
+
+def _known() -> set[str]:
+    with suppress(OSError, RuntimeError, UnicodeDecodeError):
+        return _named | set(_file().read_text(encoding="ascii").split())
+    return _named
+
+
+def _digest(named: str) -> str:
+    return sha256(named.encode(errors="surrogatepass")).hexdigest()
+
+
+def _file() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "goalgrid" / "trusted.txt"
