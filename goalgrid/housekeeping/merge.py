@@ -5,7 +5,9 @@ merge that is cut off leaves no half of a trial, and the same command goes on.
 """
 
 import json
+import os
 import shutil
+import stat
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +30,16 @@ from grid.store.home import Home, State, TrialFolder
 from grid.store.imported import add, imported_cells
 from grid.store.saved_grid import read_grid, save_grid
 from grid.trusted_code import Untrusted
+
+COPIED = (
+    "settings", "environment", "imported", "vocabulary", "history", "trace", "triplets", "pooling", "speed",
+    "best_checkpoint", "record",
+)  # fmt: skip
+"""The files of a finished trial."""
+MOST_BYTES = 2**30
+"""Of a file beside the weights. A trace of all steps of a long training takes some megabytes."""
+MOST_BYTES_A_WEIGHT = 8
+"""Of best.ckpt, beside what MOST_BYTES allows: weights are kept in at most 8 bytes."""
 
 Outcome = Literal["taken", "same", "kept", "refused"]
 """same: it is here already; kept: it is here with other results, or in training, and stays."""
@@ -170,6 +182,8 @@ def _merged(
 ) -> Merged:
     """Look at a trial, and take it if `on` is given."""
     here, there = home.trial(trial.id), other.trial(trial.id)
+    if problem := next(_strange(there, other), ""):
+        return Merged(trial.id, "refused", problem)
     if (latest := there.latest()) and latest.live():
         return Merged(trial.id, "refused", "a process there still holds it")
     if here.state() is State.RUNNING:
@@ -206,6 +220,8 @@ def _take(
     aside = here.path.parent / MERGED.replace("*", uuid.uuid4().hex)
     copy = TrialFolder(aside / trial.id)
     try:
+        if problem := _too_large(there):
+            return Merged(trial.id, "refused", problem)
         _copy(there, copy)
         if problem := _problem(trial, copy, expected):
             return Merged(trial.id, "refused", problem)
@@ -226,28 +242,50 @@ def _take(
     return Merged(trial.id, "taken")
 
 
+def _files(folder: TrialFolder) -> Iterator[Path]:
+    """What is read of a finished trial, and the logs of its attempts; not `done`."""
+    yield from (path for name in COPIED if os.path.lexists(path := getattr(folder, name)))
+    yield from folder.attempts_folder.glob("[0-9]*")
+
+
+def _strange(there: TrialFolder, other: Home) -> Iterator[str]:
+    """What in the folder is no regular file of the other runs folder, or too large to be of a trial."""
+    if not there.path.resolve().is_relative_to(other.path.resolve()):
+        yield "its folder is a link out of that runs folder"
+    elif there.attempts_folder.is_symlink():
+        yield "attempts is a link"
+    for path in _files(there):
+        found = path.lstat()
+        if not stat.S_ISREG(found.st_mode):
+            yield f"{path.relative_to(there.path)} is {'a link' if path.is_symlink() else 'no regular file'}"
+        elif path != there.best_checkpoint and found.st_size > MOST_BYTES:
+            yield f"{path.relative_to(there.path)} has {found.st_size:,} bytes, more than a trial writes there"
+
+
 def _copy(there: TrialFolder, copy: TrialFolder) -> None:
-    """The files that a finished trial is read by, and the logs of its attempts; not `done`."""
+    """Copy the files of the trial; a link that took the place of a file since is not followed.
+
+    Raises:
+        OSError: a file is gone, or cannot be read or written.
+    """
     copy.attempts_folder.mkdir(parents=True)
-    for name in (
-        "settings",
-        "environment",
-        "imported",
-        "vocabulary",
-        "history",
-        "trace",
-        "triplets",
-        "pooling",
-        "speed",
-        "best_checkpoint",
-        "record",
-    ):
-        source: Path = getattr(there, name)
-        if source.exists():
-            shutil.copyfile(source, getattr(copy, name))
-    for path in there.attempts_folder.glob("[0-9]*"):
-        if path.is_file():
-            shutil.copyfile(path, copy.attempts_folder / path.name)
+    for path in _files(there):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as source, (copy.path / path.relative_to(there.path)).open("wb") as target:
+            shutil.copyfileobj(source, target)
+
+
+def _too_large(folder: TrialFolder) -> str:
+    """Whether best.ckpt is larger than the weights that the record counts; empty if it is not."""
+    from results.records import record, sealed
+
+    try:
+        (row,) = record.collect([folder.record], ["parameters"]).to_pylist()
+        size = folder.best_checkpoint.stat().st_size
+    except (sealed.Damaged, OSError, UserError):
+        return ""  # the copy of it is refused
+    most = MOST_BYTES + MOST_BYTES_A_WEIGHT * (row["parameters"] or 0)
+    return f"best.ckpt has {size:,} bytes, more than the model of its record" if size > most else ""
 
 
 def _problem(trial: Trial, folder: TrialFolder, expected: Expected) -> str:

@@ -6,6 +6,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from grid.regular_files import check_regular
+
 LISTED = 500
 """Characters of known names that a message spells out; of a longer list, the nearest names."""
 
@@ -79,6 +81,7 @@ def text_of(path: Path, what: str, hint: str) -> str:
         UserError: there is no such file, or it cannot be read.
     """
     try:
+        check_regular(path)
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         close = nearest(path.name, [other.name for other in path.parent.glob(f"*{path.suffix}")])

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from grid.errors import UserError
+from grid.regular_files import check_regular
 
 _FENCES: dict[Path, Callable[[], None]] = {}
 """By folder: what has to hold for this process to write there."""
@@ -143,6 +144,7 @@ def create_text(path: Path, text: str) -> bool:
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file; empty if the file is missing or damaged."""
     try:
+        check_regular(path)
         content = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
@@ -152,6 +154,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def json_lines(path: Path, *, last_first: bool = False) -> Iterator[dict[str, Any]]:
     """The objects of a JSON Lines file, without its damaged lines; none if the file cannot be read."""
     try:
+        check_regular(path)
         lines = path.read_bytes().split(b"\n")
     except OSError:
         return
@@ -164,6 +167,7 @@ def json_lines(path: Path, *, last_first: bool = False) -> Iterator[dict[str, An
 def readable_text(path: Path) -> str:
     """The text of a file that a person reads, with a sign for every byte that is no UTF-8; empty without a file."""
     try:
+        check_regular(path)
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""

@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from grid.regular_files import check_regular
+
 _KEY = b"goalgrid.sha256"
 _ZEROS = b"0" * 64
 _HEADER = 2
@@ -46,6 +48,7 @@ def whole(path: Path, *, must: bool = False) -> bytes:
         Damaged: the checksum is wrong, or missing.
         OSError: the file cannot be read.
     """
+    check_regular(path)
     content = path.read_bytes()
     found = content.rfind(_KEY)
     if found < 0:

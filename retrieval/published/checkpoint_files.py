@@ -4,24 +4,33 @@ import argparse
 import errno
 import hashlib
 import pickle
+import pickletools
 import re
 import warnings
+import zipfile
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from grid.errors import UserError
+from grid.regular_files import check_regular
 
 _scalar = np.float64(0).__reduce__()[0]
 """What builds a number of NumPy from a pickle."""
 
 PARTS = ("img_enc", "txt_enc", "sim_enc")
 """What the state dicts of a list are of, in the order in which VSE++ and its successors save them."""
+
+MOST_INSTRUCTIONS = 1_000_000
+"""Of a file's pickles. A model of 1,000 weights with its optimiser takes some 20,000."""
+LEGACY_PICKLES = 5
+"""At the beginning of a file that is no archive: magic number, protocol, machine, content, and the weights' keys."""
 
 ALLOWED: tuple[Any, ...] = (
     argparse.Namespace,
@@ -59,13 +68,19 @@ class CheckpointFile:
             UserError: there is no such file, it is damaged or cut short, its pickle names code, or it has no weights.
         """
         try:
+            check_regular(path)
+            _check_length(path)
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             with torch.serialization.safe_globals(list(ALLOWED)), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of other versions of pickles: what cannot be read is an error
                 content = torch.load(path, map_location="cpu", weights_only=True)
+        except UserError:
+            raise
         except OSError as error:
-            if error.errno == errno.EINVAL:  # of a file cut short: torch looks for its end before its beginning
+            if (
+                error.errno == errno.EINVAL and not error.filename
+            ):  # of a file cut short: torch looks for its end before its beginning
                 raise UserError(f"the checkpoint {path} {_cut(path)}.") from error
             raise UserError(f"the checkpoint {path} cannot be read: {error.strerror or error}.") from error
         except pickle.UnpicklingError as error:
@@ -110,6 +125,30 @@ class CheckpointFile:
                 f"sha256:{file.digest[:12]}...). Put the former file back, or name this file: file:{file.path}."
             )
         return file
+
+
+def _check_length(path: Path) -> None:
+    """Check that the pickles of a file are as short as those of a checkpoint: torch reads them with Python.
+
+    Raises:
+        UserError: they are longer.
+    """
+    done = 0
+    with suppress(ValueError, KeyError, IndexError, zipfile.BadZipFile, NotImplementedError), ExitStack() as stack:
+        source: IO[bytes] = stack.enter_context(path.open("rb"))
+        pickles = LEGACY_PICKLES
+        if zipfile.is_zipfile(path):
+            archive = stack.enter_context(zipfile.ZipFile(path))
+            name = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
+            source, pickles = stack.enter_context(archive.open(name)), 1
+        for _ in range(pickles):
+            for _ in pickletools.genops(source):
+                done += 1
+                if done > MOST_INSTRUCTIONS:
+                    raise UserError(
+                        f"the checkpoint {path} cannot be read: its pickle has more than {MOST_INSTRUCTIONS:,} "
+                        "instructions, which no checkpoint of weights needs."
+                    )
 
 
 def _flat(model: Any) -> dict[str, Tensor]:

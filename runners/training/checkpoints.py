@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from grid.regular_files import check_regular
 from grid.store.files import written_aside
 
 _MARK = b"sha256:"
@@ -52,6 +53,7 @@ def load(path: Path, device: torch.device) -> dict[str, Any] | None:
         OSError: the file cannot be read.
     """
     try:
+        check_regular(path)
         data = path.read_bytes()
     except FileNotFoundError:
         return None

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -340,3 +341,21 @@ def test_a_file_that_does_not_fit_is_named(tmp_path: Path, monkeypatch: pytest.M
     assert not Path("evil").exists()
     with pytest.raises(UserError, match=r"which vocabulary\? whole knows words by their index"):
         read(whole, "vsepp", [])
+
+
+def test_a_pipe_is_no_checkpoint(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.pt")
+    with pytest.raises(UserError, match=r"the checkpoint .*pipe\.pt cannot be read: it is no regular file\."):
+        CheckpointFile.read(tmp_path / "pipe.pt")
+
+
+@pytest.mark.parametrize("archive", [True, False])
+def test_a_pickle_nested_three_million_deep_is_refused_before_torch_reads_it(archive: bool, tmp_path: Path) -> None:
+    deep = b"\x80\x02" + b"]" * 3_000_000 + b"a" * 2_999_999 + b"."
+    path = tmp_path / "deep.pt"
+    path.write_bytes(deep)
+    if archive:
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("archive/data.pkl", deep)
+    with pytest.raises(UserError, match=r"its pickle has more than 1,000,000 instructions"):
+        CheckpointFile.read(path)

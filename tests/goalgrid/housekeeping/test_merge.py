@@ -167,3 +167,42 @@ def test_a_wrong_merge_is_one_message(
         verb(
             "merge", str(pair.path.parent / place), *[word for word in words if word not in ("--runs", ".")], runs=home
         )
+
+
+@pytest.mark.parametrize(
+    "name", ["vocabulary.json", "best.ckpt", "record.parquet", "settings.json", "attempts/001.log"]
+)
+@pytest.mark.parametrize("kind", ["link", "device", "pipe"])
+def test_nothing_but_regular_files_is_read_or_copied(
+    kind: str, name: str, pair: Home, here: Home, verb: Verb, tmp_path: Path
+) -> None:
+    (first, second), secret = pair.trials(), tmp_path / "secret"
+    secret.write_text("{}", encoding="utf-8")
+    path = first.path / name
+    path.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(secret if kind == "link" else "/dev/zero")
+    for words in (("--dry-run",), ()):
+        told = outcomes(verb, pair, here, *words)
+        assert sorted(told.values()) == [
+            f"refused: {name} is {'no regular file' if kind == 'pipe' else 'a link'}", "taken",
+        ]  # fmt: skip
+    assert [folder.trial_id for folder in here.trials()] == [second.trial_id]
+
+
+def test_a_folder_of_links_and_a_file_beyond_all_sizes_are_refused(
+    pair: Home, here: Home, verb: Verb, tmp_path: Path
+) -> None:
+    first, second = pair.trials()
+    first.path.rename(tmp_path / first.trial_id)
+    first.path.symlink_to(tmp_path / first.trial_id)
+    with second.best_checkpoint.open("r+b") as file:
+        file.truncate(2**31)  # a hole: it takes no room here, and would take it in a copy
+    told = outcomes(verb, pair, here)
+    assert sorted(told.values()) == [
+        "refused: best.ckpt has 2,147,483,648 bytes, more than the model of its record",
+        "refused: its folder is a link out of that runs folder",
+    ]
+    assert here.trials() == []
