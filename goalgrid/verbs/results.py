@@ -355,12 +355,12 @@ def export(
     Report, tables, figures, effects, records, settings and checksums.
     """
     from goalgrid.showing import report as page
+    from results.export.export_folder import begun
     from results.export.export_folder import export as write
 
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UserError(f"{target} is {'not empty' if target.is_dir() else 'a file'}; give a new folder.")
     overview = Overview.of(recall(grid, home, set_), home)
-    write(overview.grid, overview.cells, home, target, report=page.render(overview), now=overview.now)
+    with begun(target):
+        write(overview.grid, overview.cells, home, target, report=page.render(overview), now=overview.now)
     say(f"written: {target}")
 
 

@@ -2,16 +2,19 @@
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
+from grid.errors import UserError
 from grid.expansion import Cell
 from grid.gridfile import Grid
-from grid.store.files import write_json, write_json_lines, write_text, written_aside
+from grid.store.files import cannot_write, write_json, write_json_lines, write_text, written_aside
 from grid.store.home import Home, TrialFolder
 from results import figures
 from results.analysis.block_analysis import analyse, metrics_of
@@ -27,6 +30,9 @@ from results.reference.usual_protocol import usual_protocol
 from results.renderers import write_all
 from results.tables.table import Table
 
+UNFINISHED = ".unfinished"
+"""The mark of a folder whose export did not end."""
+
 
 def write_records(ids: Iterable[str], home: Home, path: Path) -> int:
     """Concatenate the records of these trials that can be read into one Parquet file; return their number."""
@@ -36,6 +42,28 @@ def write_records(ids: Iterable[str], home: Home, path: Path) -> int:
         for part in record.parts(done, unreadable=unreadable):
             writer.write_table(part)
     return len(done) - len(unreadable)
+
+
+@contextmanager
+def begun(target: Path) -> Iterator[None]:
+    """While the block runs, the folder holds a mark; what a killed export left there, with its mark, is deleted first.
+
+    Raises:
+        UserError: the folder holds anything else, or cannot be written.
+    """
+    mark = target / UNFINISHED
+    try:
+        if mark.exists():
+            for path in target.iterdir():
+                if path != mark:
+                    shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        elif target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise UserError(f"{target} is {'not empty' if target.is_dir() else 'a file'}; give a new folder.")
+        write_text(mark, "An export was cut off here. The same command deletes what is here and begins again.\n")
+        yield
+        mark.unlink()
+    except OSError as error:
+        raise cannot_write(target, error) from error
 
 
 def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path, *, report: str, now: Now | None = None) -> None:
@@ -66,7 +94,7 @@ def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path, *, repor
     environments = pq.ParquetFile(target / "records.parquet").read(columns=["environment"])["environment"].to_pylist()
     write_text(target / "README.md", export_readme.readme(grid, cells, tables, environments))
     write_text(target / "trials.csv", export_readme.trials(cells, scores))
-    files = sorted(path for path in target.rglob("*") if path.is_file() and path.name != "SHA256SUMS")
+    files = sorted(path for path in target.rglob("*") if path.is_file() and path.name not in ("SHA256SUMS", UNFINISHED))
     sums = (f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(target)}\n" for path in files)
     write_text(target / "SHA256SUMS", "".join(sums))
 

@@ -6,17 +6,19 @@ import json
 import re
 import shlex
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from grid.errors import UserError
 from grid.expansion import Cell, expand, select
 from grid.gridfile import Grid, load
 from grid.store.home import Home
 from results import renderers
 from results.checks import table_check
 from results.export import export_readme
-from results.export.export_folder import _tables, export
+from results.export.export_folder import _tables, begun, export
 from results.export.table_request import TableRequest
 from results.records.scores import Scores
 
@@ -115,3 +117,17 @@ def test_swept_values_are_part_of_a_trials_command() -> None:
     assert all(
         [trial.id for trial in select(cells, shlex.split(row["command"])[-1])] == [row["trial_id"]] for row in rows
     )
+
+
+def test_an_export_that_was_cut_off_is_given_again(tmp_path: Path) -> None:
+    target = tmp_path / "paper"
+    with suppress(KeyboardInterrupt), begun(target):
+        (target / "tables").mkdir()
+        (target / "tables" / "half.csv").write_text("", encoding="utf-8")
+        raise KeyboardInterrupt
+    with begun(target):
+        (target / "whole.csv").write_text("", encoding="utf-8")
+    assert [path.name for path in target.iterdir()] == ["whole.csv"]
+    with pytest.raises(UserError, match="paper is not empty; give a new folder"), begun(target):
+        pass
+    assert [path.name for path in target.iterdir()] == ["whole.csv"]
