@@ -5,6 +5,7 @@ together, they are written without that (`durable=False`) and flushed at once, b
 """
 
 import ctypes
+import errno
 import json
 import os
 import sys
@@ -16,6 +17,9 @@ from typing import Any
 
 from grid.errors import UserError
 from grid.regular_files import check_regular
+
+NO_LINKS = errno.ENOTSUP
+"""Of an error: the file system lacks what the runs folder needs, and more room does not help."""
 
 _FENCES: dict[Path, Callable[[], None]] = {}
 """By folder: what has to hold for this process to write there."""
@@ -117,28 +121,46 @@ def cannot_write(path: Path, error: OSError, consequence: str = "") -> UserError
     """The error for a disk that is full, read-only or not the user's, and for a file where a folder has to be."""
     a_file = isinstance(error, FileExistsError | NotADirectoryError)
     reason = "a file stands where its folder has to be" if a_file else error.strerror or error
+    room = "Choose" if error.errno == NO_LINKS else "Make room or choose"
     return UserError(
         f"cannot write {path}: {reason}. {consequence}"
-        "Make room or choose another folder, of trials with --runs; the same command goes on from here."
+        f"{room} another folder, of trials with --runs; the same command goes on from here."
     )
 
 
-def create_text(path: Path, text: str) -> bool:
+def create_text(path: Path, text: str, *, durable: bool = False) -> bool:
     """Make a file appear with its content at once; False if it exists. A link does that on shared folders, too.
 
+    Args:
+        durable: wait until it stands on the disk.
+
     Raises:
-        OSError: the disk is full or read-only.
+        OSError: the disk is full or read-only, or has no hard links.
     """
     aside, check = _beside(path), _FENCES.get(path.parent, _unfenced)
     try:
         aside.write_text(text, encoding="utf-8")
+        if durable:
+            _sync(aside)
         check()
-        os.link(aside, path)
+        _link(aside, path)
+        if durable:
+            _sync(path.parent)
     except FileExistsError:
         return False
     finally:
         aside.unlink(missing_ok=True)
     return True
+
+
+def _link(aside: Path, path: Path) -> None:
+    """Raises OSError; of a file system without hard links, NO_LINKS with a text that says so."""
+    try:
+        os.link(aside, path)
+    except OSError as error:
+        if error.errno in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+            raise OSError(NO_LINKS, "its file system has no hard links, by which a process takes a trial") from error
+        raise
 
 
 def read_json(path: Path) -> dict[str, Any]:

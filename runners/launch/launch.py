@@ -90,7 +90,7 @@ class Launch:
         capacity = driver.capacity()
         cadence = Cadence(grid.reliability.checkpoint_steps, grid.reliability.checkpoint_minutes)
         patience = grid.reliability.folder_seconds
-        launched = Launched(name, shared_folder.mark(self.home), patience, cadence, worker.PROGRAM)
+        launched = Launched(name, shared_folder.mark(self.home, self._warn), patience, cadence, worker.PROGRAM)
         jobs = jobs_for(grid, trials, self.home, gpus=capacity.gpus, launched=launched)
         check_room(jobs, capacity, custom=not self.here)
         if capacity.gpus and grid.resources.idle:

@@ -3,24 +3,31 @@
 import re
 import time
 import uuid
+from collections.abc import Callable
 
 from grid.errors import UserError
-from grid.store.files import cannot_write, create_text, readable_text
+from grid.store.files import cannot_write, create_text, readable_text, write_text
 from grid.store.home import Home
 
 
-def mark(home: Home) -> str:
-    """The mark of this runs folder; the first launch creates it.
+def mark(home: Home, warn: Callable[[str], None] = lambda message: None) -> str:
+    """The mark of this runs folder; the first launch creates it, and another one where it is empty beside trials.
+
+    An empty mark alone is refused, since it would be seen on every empty mount point.
 
     Raises:
-        UserError: the folder cannot be written.
+        UserError: the folder cannot be written, or the mark is another text than a launch writes.
     """
-    if not home.mark.exists():
-        try:
+    word = f"{uuid.uuid4().hex}\n"
+    try:
+        if not home.mark.exists():
             home.path.mkdir(parents=True, exist_ok=True)
-            create_text(home.mark, uuid.uuid4().hex + "\n")
-        except OSError as error:
-            raise cannot_write(home.mark, error) from error
+            create_text(home.mark, word, durable=True)
+        elif home.mark.is_file() and not home.mark.stat().st_size and home.standing():
+            write_text(home.mark, word)
+            warn(f"the mark {home.mark} was empty, as a power cut leaves it; it is written anew")
+    except OSError as error:
+        raise cannot_write(home.mark, error) from error
     word = _seen(home)
     if not word:
         raise UserError(f"the mark {home.mark} is damaged. Remove it: the next launch writes another.")

@@ -188,7 +188,7 @@ def held(folder: TrialFolder, origin: Origin, stop: Stop) -> Iterator[Hold]:
     hold = Hold(attempt, lease, stop, out)
     beats = threading.Thread(target=hold._live, name="heartbeat", daemon=True)
     fences = fenced(folder.path, hold.commit), fenced(folder.attempts_folder, hold.commit)
-    with out, fences[0], fences[1], _captured(out) if origin.capture else nullcontext():
+    with _closed(out), fences[0], fences[1], _captured(out) if origin.capture else nullcontext():
         beats.start()
         try:
             yield hold
@@ -198,6 +198,16 @@ def held(folder: TrialFolder, origin: Origin, stop: Stop) -> Iterator[Hold]:
             _HELD.discard(attempt)
             if hold._steps is not None:
                 hold._steps.close()
+
+
+@contextmanager
+def _closed(out: TextIO) -> Iterator[None]:
+    """Close the log after the block; the disk that failed the attempt may refuse what is left to write."""
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            out.close()
 
 
 def end(attempt: Attempt, outcome: str, message: str = "", *, step: int | None = None) -> bool:
@@ -307,7 +317,8 @@ def _captured(out: TextIO) -> Iterator[None]:
     finally:
         faulthandler.disable()
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+            with suppress(OSError):
+                stream.flush()
         for number, descriptor in enumerate(kept, start=1):
             os.dup2(descriptor, number)
             os.close(descriptor)

@@ -1,5 +1,7 @@
 """The runs folder's mark: one, whoever begins when; waited for, and missed."""
 
+import errno
+import os
 import threading
 from pathlib import Path
 
@@ -48,3 +50,22 @@ def test_a_damaged_mark_is_named(tmp_path: Path, content: bytes) -> None:
         shared_folder.mark(Home(tmp_path))
     Home(tmp_path).mark.unlink()
     assert shared_folder.mark(Home(tmp_path))
+
+
+def test_a_mark_that_a_power_cut_left_empty_is_written_anew_beside_trials(tmp_path: Path) -> None:
+    home, warned = Home(tmp_path), list[str]()
+    home.trial("a-trial").path.mkdir(parents=True)
+    home.mark.write_bytes(b"")
+    word = shared_folder.mark(home, warned.append)
+    assert word
+    assert shared_folder.mark(home, warned.append) == word
+    assert warned == [f"the mark {home.mark} was empty, as a power cut leaves it; it is written anew"]
+
+
+def test_a_file_system_without_hard_links_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")  # as FAT and many object stores say it
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(UserError, match=r"has no hard links, by which a process takes a trial\. Choose another folder"):
+        shared_folder.mark(Home(tmp_path))

@@ -249,6 +249,13 @@ def test_out_of_memory_gets_one_more_try_in_a_launch_and_each_keeps_its_log(tmp_
     assert run(trial, home, launch="another")[0] is State.INTERRUPTED  # who gives the command again gets new tries
 
 
+def test_a_disk_that_refuses_the_log_fails_no_trial(tmp_path: Path, small_trial: Trial) -> None:
+    attempts = Home(tmp_path).trial(small_trial.id).attempts_folder
+    attempts.mkdir(parents=True)
+    (attempts / "001.log").symlink_to("/dev/full")
+    assert run(small_trial, Home(tmp_path))[0] is State.DONE
+
+
 def test_a_process_that_dies_too_often_is_reported(tmp_path: Path, small_trial: Trial) -> None:
     folder = Home(tmp_path).trial(small_trial.id)
     for _ in range(POLICY[Failure.KILLED].tries):
