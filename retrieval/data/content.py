@@ -25,7 +25,7 @@ from grid.settings.image_views import View
 from grid.store.files import write_text
 from retrieval.data import annotations, feature_faults, parts, picture_faults, precomp_files
 from retrieval.splits.pairs import DataError, check_sizes
-from retrieval.splits.problems import Problem, faults_of_captions, refuse
+from retrieval.splits.problems import Problem, array_of, faults_of_captions, refuse
 from retrieval.video import expert_files, msr_vtt
 from retrieval.words import vocabulary_files
 
@@ -311,7 +311,7 @@ def _finite_sum(file: Path) -> str:
     Raises:
         DataError: a value is NaN or infinite.
     """
-    array = np.load(file, mmap_mode="r", allow_pickle=False)
+    array = array_of(file)
     summed = hashlib.sha256(f"{array.shape} {array.dtype}".encode())
     step = max(1, BLOCK // max(1, array[:1].nbytes))
     for start in range(0, len(array), step):

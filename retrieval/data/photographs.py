@@ -15,6 +15,7 @@ from retrieval.data.annotations import Annotated
 from retrieval.data.images import opened, pixels_of
 from retrieval.data.precomp import Features
 from retrieval.splits.pairs import DataError, Images, Split
+from retrieval.splits.problems import array_of
 from retrieval.words.text_readers import words
 
 SIDE = 320
@@ -127,8 +128,8 @@ def cells(count: int) -> Float[np.ndarray, "n 4"] | None:
 
 def _read_boxes(path: Path, images: Features, regions: int) -> np.ndarray:
     try:
-        boxes = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        boxes = array_of(path)
+    except (OSError, ValueError) as error:
         raise DataError(f"cannot read {path}: {error}. It holds {BOXES}.") from error
     wanted = (len(images.array), regions, 4)
     if boxes.shape != wanted or boxes.dtype not in precomp_files.FLOATS:

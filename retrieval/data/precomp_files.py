@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from retrieval.splits.pairs import DataError
-from retrieval.splits.problems import Problem, lines_of, refuse
+from retrieval.splits.problems import Problem, array_of, lines_of, refuse
 
 FLOATS = (np.float16, np.float32, np.float64)
 TREE = """
@@ -120,11 +120,11 @@ def _repeats(array: np.ndarray) -> int:
 
 def _array(path: Path, problems: list[Problem]) -> np.ndarray | None:
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = array_of(path)
     except FileNotFoundError:
         problems.append(Problem(f"no features at {path}", "the file is missing", "Take the whole package."))
         return None
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError) as error:
         problems.append(Problem(f"cannot read {path}", str(error), "Is the download complete? Fetch it again."))
         return None
     if not isinstance(array, np.ndarray) or array.ndim not in (2, 3) or array.dtype not in FLOATS:

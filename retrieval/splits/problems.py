@@ -14,7 +14,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import numpy as np
+
 from grid.errors.wording import counted
+from grid.regular_files import check_regular
 from retrieval.splits.pairs import DataError
 
 SHOWN = 5
@@ -86,9 +89,24 @@ def torn(path: Path, error: Exception) -> Problem:
     return Problem(str(path), f"cannot be read: {error}", "Is the download complete? Fetch it again.")
 
 
+def array_of(path: Path) -> Any:
+    """What a NumPy file holds: an array that stays on the disk, or an archive of arrays.
+
+    Raises:
+        OSError: the file cannot be opened.
+        ValueError: it is damaged.
+    """
+    check_regular(path)
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (EOFError, OverflowError) as error:  # an empty file; a shape that no array has
+        raise ValueError(str(error)) from error
+
+
 def object_of(path: Path, layout: str, problems: list[Problem]) -> dict[str, Any]:
     """The JSON object in a file; empty, and reported, where there is none."""
     try:
+        check_regular(path)
         content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         problems.append(torn(path, error))
@@ -154,6 +172,7 @@ def _faults_of_columns(columns: Sequence[str], needed: Sequence[str], optional: 
 def _text_of(path: Path, what: str, problems: list[Problem]) -> str:
     """The text of a file, without a byte order mark; bytes that are no UTF-8 are replaced and reported."""
     try:
+        check_regular(path)
         content = path.read_bytes()
     except FileNotFoundError:
         problems.append(Problem(str(path), "is missing", f"It holds {what}; take it from the package of its peers."))

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from grid.settings.experts import ExpertRead
-from retrieval.splits.problems import Problem, lines_of, repeated, shortened, torn
+from retrieval.splits.problems import Problem, array_of, lines_of, repeated, shortened, torn
 
 FLOATS = (np.float16, np.float32)
 FEATURES, VIDEOS, TIMES = "features.npy", "videos.txt", "times.npy"
@@ -102,8 +102,8 @@ def chosen(folder: Path, wanted: Sequence[ExpertRead], problems: list[Problem]) 
 
 def _array(path: Path, problems: list[Problem]) -> np.ndarray | None:
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        array = array_of(path)
+    except (OSError, ValueError) as error:
         problems.append(torn(path, error))
         return None
     if not isinstance(array, np.ndarray):

@@ -1,6 +1,7 @@
 """`data check`: every planted fault is found and named, several at once are all reported, a healthy copy has none."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +73,37 @@ def entry(number: int, **fields: Any) -> Plant:
     return plant
 
 
+def negative_shape(file: str) -> Plant:
+    """Write another number of rows into an array's header, which keeps its length."""
+
+    def plant(root: Path) -> None:
+        content = (root / file).read_bytes()
+        place = content.index(b"'shape': (") + len(b"'shape': (")
+        (root / file).write_bytes(content[:place] + b"-" + content[place:128].replace(b" \n", b"\n") + content[128:])
+
+    return plant
+
+
+def pipe(file: str) -> Plant:
+    """A named pipe in a file's place, which nobody writes to."""
+
+    def plant(root: Path) -> None:
+        (root / file).unlink()
+        os.mkfifo(root / file)
+
+    return plant
+
+
+def circle(file: str) -> Plant:
+    """A link to itself in a file's place."""
+
+    def plant(root: Path) -> None:
+        (root / file).unlink()
+        (root / file).symlink_to(file)
+
+    return plant
+
+
 def torn(file: str) -> Plant:
     """Cut a file in half."""
     return lambda root: (root / file).write_bytes((root / file).read_bytes()[: (root / file).stat().st_size // 2])
@@ -91,6 +123,9 @@ PRECOMP: dict[str, tuple[Plant, str]] = {
     "one dimension": (features("train", lambda a: a[:, 0, 0]), "found float16 (6,)"),
     "rows": (features("test", lambda a: a[:4]), "test_ims.npy has 4 rows"),
     "no rows": (features("dev", lambda a: a[:0]), "is empty: 0 feature rows, 30 captions"),
+    "negative shape": (negative_shape("dev_ims.npy"), "cannot read"),
+    "features from a pipe": (pipe("dev_ims.npy"), "it is no regular file"),
+    "captions from a pipe": (pipe("train_caps.txt"), "train_caps.txt: cannot be read: it is no regular file"),
     "torn features": (torn("test_ims.npy"), "cannot read"),
     "missing features": (lambda r: (r / "dev_ims.npy").unlink(), "dev_ims.npy: the file is missing"),
     "missing captions": (lambda r: (r / "dev_caps.txt").unlink(), "dev_caps.txt: is missing"),
@@ -185,6 +220,7 @@ LISTED: dict[str, tuple[Plant, str]] = {
         "test.txt: 1 image without a caption in captions.csv: 3.pgn; the nearest to the first is 3.png",
     ),
     "two splits": (lines("val.txt", lambda t: t.append("0.png")), "train and val share 1 image, the first is 0.png"),
+    "a link to itself": (circle("test.txt"), "test.txt: cannot be read: Too many levels of symbolic links"),
     "empty list": (lambda r: (r / "test.txt").write_text(""), "test split of"),
 }
 
@@ -205,6 +241,7 @@ ONE_FILE: dict[str, tuple[Plant, str]] = {
         lines("splits.csv", lambda t: t.append("7.png,val")),
         "1 image without a caption in captions.json",
     ),
+    "a link to itself": (circle("splits.csv"), "splits.csv: cannot be read: Too many levels of symbolic links"),
     "other layout": (lambda r: (r / "captions.json").write_text('{"images": []}'), "is not in COCO's layout"),
 }
 

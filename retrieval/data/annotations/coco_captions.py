@@ -11,7 +11,7 @@ import numpy as np
 
 from grid.errors.wording import counted
 from retrieval.data.annotations.annotation import Annotation, grouped
-from retrieval.splits.problems import Problem, object_of, shortened, torn
+from retrieval.splits.problems import Problem, array_of, object_of, shortened, torn
 
 PARTS = {"train": ("train", "train2014"), "restval": ("train", "val2014")}
 PARTS |= {"dev": ("val", "val2014"), "test": ("test", "val2014")}
@@ -71,8 +71,8 @@ def _entries(part: str, place: Path, captions: Captions, problems: list[Problem]
 
 def _ids(path: Path, problems: list[Problem]) -> list[int]:
     try:
-        ids = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        ids = array_of(path)
+    except (OSError, ValueError) as error:
         problems.append(torn(path, error))
         return []
     if not isinstance(ids, np.ndarray) or ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):

@@ -106,7 +106,7 @@ def _folders(root: Path) -> Iterator[Path]:
     for parent in (root, root / "images"):
         yield from (parent / name for name in FOLDERS if (parent / name).is_dir())
     with os.scandir(root) as items:
-        others = sorted(root / item.name for item in items if item.is_dir())
+        others = sorted(path for item in items if (path := root / item.name).is_dir())  # of a link to itself, too
     for folder in others:
         yield folder
         if (folder / folder.name).is_dir():

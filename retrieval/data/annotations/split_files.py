@@ -1,6 +1,7 @@
 """Which split each image is in, where its captions do not say: a file splits.csv, or a list of file names a split."""
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -28,7 +29,7 @@ def files(path: Path, root: Path) -> list[Path]:
 
 def given(path: Path, root: Path) -> bool:
     """Whether a file beside the file of captions says the splits."""
-    return any(file.exists() for file in files(path, root)[1:])
+    return any(os.path.lexists(file) for file in files(path, root)[1:])
 
 
 def entries(captions: Mapping[str, Sequence[str]], path: Path, problems: list[Problem]) -> list[Annotation]:
@@ -38,7 +39,9 @@ def entries(captions: Mapping[str, Sequence[str]], path: Path, problems: list[Pr
         captions: by the file name of their image.
         path: the file of the captions; the splits stand in its folder.
     """
-    by_split = _of_table(path.parent / TABLE, problems) if (path.parent / TABLE).exists() else _of_lists(path, problems)
+    by_split = (
+        _of_table(path.parent / TABLE, problems) if os.path.lexists(path.parent / TABLE) else _of_lists(path, problems)
+    )
     by_stem: dict[str, list[str]] = {}
     for name in captions:
         by_stem.setdefault(name.rpartition(".")[0], []).append(name)
@@ -89,7 +92,7 @@ def _of_lists(captions: Path, problems: list[Problem]) -> dict[str, tuple[Path, 
     """The images of each split, and its list."""
     found = {}
     for split, names in LISTS.items():
-        path = next((path for name in names if (path := captions.parent / name).exists()), None)
+        path = next((path for name in names if os.path.lexists(path := captions.parent / name)), None)
         if path is None:
             what = f"says no split of its images, and {names[0]} is not beside it"
             problems.append(Problem(str(captions), what, f"Expected {EXPECTED}."))
