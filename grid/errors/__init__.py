@@ -62,8 +62,11 @@ def user_path(path: str | Path) -> Path:
     """The path that a user gives, with `~` and `~NAME` replaced by home folders.
 
     Raises:
-        UserError: this machine knows no home folder of that name.
+        UserError: this machine knows no home folder of that name; or the path has bytes that are no UTF-8, which
+            neither TOML, JSON nor MLflow can hold.
     """
+    if any("\udc80" <= letter <= "\udcff" for letter in str(path)):
+        raise UserError(f"the path {str(path)!r} has bytes that are no UTF-8. Rename it, or choose another.")
     try:
         return Path(path).expanduser()
     except RuntimeError:

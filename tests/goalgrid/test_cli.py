@@ -1,6 +1,7 @@
 """The command line: what it lists, how it refuses, and with which exit code."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -236,3 +237,10 @@ def test_figures_are_drawn_by_name(trained: Home, tmp_path: Path, goalgrid: Goal
     for words in (("matrix", "--reference", "2ad-figureA1"), ("attention", "--trial", "any", "--quantity", "loss")):
         wrong = goalgrid("figures", "demo", *words, runs=trained.path)
         assert "belong to training" in wrong.stderr
+
+
+def test_a_folder_that_no_file_could_name_is_refused(goalgrid: Goalgrid, tmp_path: Path) -> None:
+    """MLflow, Parquet and JSON hold paths as UTF-8."""
+    refused = goalgrid("status", "demo", "--runs", str(tmp_path / os.fsdecode(b"\xff\xfe")), runs=tmp_path)
+    assert refused.returncode == 2
+    assert "has bytes that are no UTF-8. Rename it, or choose another" in refused.stderr
