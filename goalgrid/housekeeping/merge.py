@@ -191,10 +191,10 @@ def _merged(
     for parent in trial.parents:
         if parent not in before or before[parent].outcome not in ("taken", "same"):
             return Merged(trial.id, "refused", f"what it comes from is not taken: {parent}")
-    if on is None or here.done.exists():
+    if on is None or here.is_done():
         if problem := _problem(trial, there, expected):
             return Merged(trial.id, "refused", problem)
-        return _beside(trial, here, there) if here.done.exists() else Merged(trial.id, "taken")
+        return _beside(trial, here, there) if here.is_done() else Merged(trial.id, "taken")
     return _take(trial, there, here, expected, other, on)
 
 

@@ -110,9 +110,11 @@ def rubbish(home: Home, *, done: bool = False) -> Rubbish:
     for folder in [*home.trials(), *replaced]:
         state = folder.state()
         if folder.path.parent == home.trials_folder and folder.trial_id in named:
-            items += () if state is State.RUNNING else _broken(folder.path)
+            items += () if state in (State.RUNNING, State.UNREADABLE) else _broken(folder.path)
         elif folder.path.is_symlink():
             left[folder.path] = "it is a link; remove it by hand"
+        elif state is State.UNREADABLE:
+            left[folder.path] = f"it cannot be read: {folder.unreadable()}"
         elif state is State.RUNNING:
             left[folder.path] = "it is being trained"
         elif state is State.DONE and not done:

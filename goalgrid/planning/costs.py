@@ -209,7 +209,8 @@ def steps_left(overview: Overview, trial: Trial, known: int, anew: bool) -> int:
         known: steps of an epoch, where the size of the data is not known.
     """
     steps = epoch_steps(overview, trial.shared) or known
-    behind = 0 if anew or overview.states[trial.id] is State.PLANNED else reached(overview.folder(trial))[1]
+    unbegun = anew or overview.states[trial.id] in (State.PLANNED, State.UNREADABLE)
+    behind = 0 if unbegun else reached(overview.folder(trial))[1]
     return max(0, steps * trial.shared.train.epochs - behind)
 
 

@@ -10,7 +10,7 @@ from grid.errors import UserError
 from grid.expansion import Trial
 from grid.store.home import State
 
-Why = Literal["new", "interrupted", "failed", "running", "done", "stale", "forced"]
+Why = Literal["new", "interrupted", "failed", "running", "done", "stale", "forced", "unreadable"]
 """The kind of a reason."""
 
 
@@ -154,6 +154,8 @@ def _reason(overview: Overview, trial: Trial, anew: str | None) -> tuple[Why, st
         return "running", f"running on {_host(overview, trial)}", ""
     if state is State.FAILED:
         return "failed", f"failed: {overview.folder(trial).failure() or 'of unknown class'}", ""
+    if state is State.UNREADABLE:
+        return "unreadable", "its folder cannot be read", overview.folder(trial).unreadable()
     epoch, step = reached(overview.folder(trial))
     return "interrupted", "interrupted", f"at epoch {epoch} of {trial.epochs} (step {step:,})" if trial.epochs else ""
 

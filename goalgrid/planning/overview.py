@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from results.statistics.resolving import Resolution
 
 
-ORDER = (State.DONE, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED)
+ORDER = (State.DONE, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED, State.UNREADABLE)
 """The order in which states are counted out."""
 WORDS = 40
 """Values of an axis that are spelled out."""

@@ -127,6 +127,7 @@ def to_dict(overview: Overview) -> dict[str, Any]:
     return {
         **overview.to_dict(),
         "running": [asdict(trial) for trial in running(overview)],
+        "unreadable": {trial.id: overview.folder(trial).unreadable() for trial in overview.having(State.UNREADABLE)},
         "failed": [group.to_dict() for group in failures(overview)],
         "waiting": waiting(overview),
         "collapsed": [trial.id for trial in collapsed(overview)],
@@ -143,6 +144,7 @@ def lines(overview: Overview) -> list[str]:
     """A few lines, however many trials there are."""
     return [
         f"{overview.grid.name}: {overview.headline()}",
+        *unreadable_lines(overview),
         *running_lines(overview),
         *failure_lines(overview),
         *note_lines(overview),
@@ -161,7 +163,13 @@ def seed_lines(overview: Overview) -> list[str]:
 def ended(overview: Overview) -> list[str]:
     """What a launch says at its end: the states, why trials failed, and which trials no table shows."""
     headline = f"{overview.grid.name}: {overview.headline()}"
-    return [headline, *seed_lines(overview), *failure_lines(overview), *other_data_lines(overview)]
+    return [
+        headline,
+        *unreadable_lines(overview),
+        *seed_lines(overview),
+        *failure_lines(overview),
+        *other_data_lines(overview),
+    ]
 
 
 def note_lines(overview: Overview) -> list[str]:
@@ -179,6 +187,13 @@ def note_lines(overview: Overview) -> list[str]:
         *_former_lines(overview),
         *([f"run with overrides, too: {listed(others)}"] if others else []),
     ]
+
+
+def unreadable_lines(overview: Overview) -> list[str]:
+    """`unreadable: 2 (Permission denied: ...)`, with what helps."""
+    found = {trial.id: overview.folder(trial).unreadable() for trial in overview.having(State.UNREADABLE)}
+    helps = "have its owner open it to you (chmod -R g+rX), or look at the disk; the same command then goes on"
+    return [f"unreadable: {counted(len(found), 'trial')}: {listed(list(found.values()))}; {helps}"] if found else []
 
 
 def running_lines(overview: Overview) -> list[str]:

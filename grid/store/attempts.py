@@ -101,8 +101,11 @@ class Attempt:
 
 
 def attempts_in(folder: Path) -> list[Attempt]:
-    """The attempts in this folder, the first one first."""
-    return [Attempt(folder, number) for number in sorted(_numbers(names_in(folder)))]
+    """The attempts in this folder, the first one first; none where it cannot be listed."""
+    try:
+        return [Attempt(folder, number) for number in sorted(_numbers(names_in(folder)))]
+    except OSError:
+        return []
 
 
 def live_in(folder: Path) -> bool:
@@ -113,7 +116,11 @@ def live_in(folder: Path) -> bool:
 
 
 def names_in(folder: Path) -> list[str]:
-    """What stands in a folder; nothing where there is none."""
+    """What stands in a folder; nothing where there is none.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
     try:
         return os.listdir(folder)  # noqa: PTH208 - as names, without a path for each
     except (FileNotFoundError, NotADirectoryError):

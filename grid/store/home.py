@@ -37,6 +37,8 @@ class State(StrEnum):
     INTERRUPTED = "interrupted"
     FAILED = "failed"
     DONE = "done"
+    UNREADABLE = "unreadable"
+    """Its folder cannot be listed: it is not this user's to read, or its disk fails."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +83,33 @@ class TrialFolder:
 
     def state(self) -> State:
         """Derived from the names in the folder, which is listed once."""
-        names = names_in(self.path)
-        if _DONE in names:
-            return State.DONE
-        if _ATTEMPTS in names and live_in(self.attempts_folder):
-            return State.RUNNING
+        try:
+            names = names_in(self.path)
+            if _DONE in names:
+                return State.DONE
+            if _ATTEMPTS in names and live_in(self.attempts_folder):
+                return State.RUNNING
+        except OSError:
+            return State.UNREADABLE
         if _ERROR in names:
             return State.FAILED
         return State.INTERRUPTED if _SETTINGS in names else State.PLANNED
+
+    def is_done(self) -> bool:
+        """Whether the trial is done; of a folder that cannot be read, nobody can tell."""
+        try:
+            return self.done.exists()
+        except OSError:
+            return False
+
+    def unreadable(self) -> str:
+        """Why the folder cannot be listed; empty if it can."""
+        try:
+            names_in(self.path)
+            names_in(self.attempts_folder)
+        except OSError as error:
+            return f"{error.strerror}: {error.filename}"
+        return ""
 
     def rows(self, *, last_first: bool = False) -> Iterator[dict[str, Any]]:
         """The epochs of the history, without damaged lines: the checkpoints hold the history too."""

@@ -18,7 +18,7 @@ def imported_cells(grid: Grid, home: Home) -> list[Cell]:
     cells = []
     for trial_id in home.grid(grid.name).imported_ids():
         folder = home.trial(trial_id)
-        if folder.done.exists() and (cell := _cell(folder, grid)):
+        if folder.is_done() and (cell := _cell(folder, grid)):
             cells.append(cell)
     return cells
 

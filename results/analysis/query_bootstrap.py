@@ -31,7 +31,7 @@ class QueryRanks:
     def read(cls, cells: Iterable[Cell], home: Home) -> "QueryRanks":
         """Read the ranks of all finished trials whose record can be read; `Scores.read` names the others."""
         folders = [home.trial(trial.id) for trial in trials_of(cells)]
-        done = [folder.record for folder in folders if folder.done.exists()]
+        done = [folder.record for folder in folders if folder.is_done()]
         columns = {"i2t": "test_i2t_ranks", "t2i": "test_t2i_ranks", "image": "test_image_of_text"}
         table = record.collect(done, ["trial_id", *columns.values()], unreadable={})
         return cls({

@@ -38,7 +38,7 @@ def differing(one: Path, other: Path) -> list[str]:
 
 def _records(cells: Sequence[Cell], home: Home) -> dict[str, dict[str, Any]]:
     """The finished trials' records by trial id, without the circumstances."""
-    done = [folder for folder in (home.trial(trial.id) for trial in trials_of(cells)) if folder.done.exists()]
+    done = [folder for folder in (home.trial(trial.id) for trial in trials_of(cells)) if folder.is_done()]
     return {row["trial_id"]: row for row in _results(record.collect(folder.record for folder in done))}
 
 

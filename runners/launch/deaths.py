@@ -46,7 +46,7 @@ class Deaths:
         """
         self._vain += 1
         for trial_id in job.ids:  # a trial done before the death may not have been reported
-            if trial_id not in self._over and job.home.trial(trial_id).done.exists():
+            if trial_id not in self._over and job.home.trial(trial_id).is_done():
                 self.report(Event(trial_id, "done"))
         if found := worker.bury(job, lambda attempt: self._cause(attempt, error), self._buried):
             self._buried.add(found[0])

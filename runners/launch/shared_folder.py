@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from grid.errors import UserError
 from grid.store.files import cannot_write, create_text, readable_text, write_text
-from grid.store.home import Home
+from grid.store.home import Home, TrialFolder
 
 
 def mark(home: Home, warn: Callable[[str], None] = lambda message: None) -> str:
@@ -48,6 +48,14 @@ def wait_for(home: Home, wanted: str, seconds: float) -> None:
                 "Every node needs the same shared folder under the same path: mount it, or choose another with --runs."
             )
         time.sleep(0.2)
+
+
+def unreadable(folder: TrialFolder, seconds: float) -> str:
+    """Why this node cannot list a trial's folder for so long; empty as soon as it can."""
+    until = time.monotonic() + seconds
+    while (why := folder.unreadable()) and time.monotonic() < until:
+        time.sleep(0.2)
+    return why
 
 
 def _seen(home: Home) -> str:

@@ -74,7 +74,10 @@ def work(job: Job, report: Listener, stop: Stop, *, node: str = "", capture: boo
         if stop.asked():
             return
         folder = home.trial(trial_id)
-        if any(parent in job.ids and not home.trial(parent).done.exists() for parent in settings.parents):
+        if why := shared_folder.unreadable(folder, job.launched.patience):
+            report(Event(trial_id, "failed", message=f"{Failure.STORAGE}: {why}"))
+            continue
+        if any(parent in job.ids and not home.trial(parent).is_done() for parent in settings.parents):
             continue  # a parent failed and reported that; this trial stays planned
         if job.tried and len(folder.attempts()) > job.tried[number] and not decision(job, trial_id).policy.at_once:
             continue  # an attempt of this round failed; the next attempt waits for the next round
@@ -98,7 +101,7 @@ def left(job: Job) -> Job | None:
     home, kept = job.home, list[str]()
     for trial_id, settings in zip(job.ids, job.trials, strict=True):
         lost = [parent for parent in settings.parents if parent in job.ids and parent not in kept]
-        orphan = any(not home.trial(parent).done.exists() for parent in lost)
+        orphan = any(not home.trial(parent).is_done() for parent in lost)
         state = home.trial(trial_id).state()
         worth = state is not State.FAILED or decision(job, trial_id).given_up is None
         if state not in (State.DONE, State.RUNNING) and worth and not orphan:
@@ -141,7 +144,7 @@ def bury(
         latest = folder.latest()
         if not latest or latest in buried or latest.launch() != job.launched.name:
             continue
-        if folder.done.exists() or latest.outcome() not in (None, Failure.TIMEOUT):
+        if folder.is_done() or latest.outcome() not in (None, Failure.TIMEOUT):
             continue  # it ended by itself; only the watchdog writes an end before the death
         holding.end(latest, *judge(latest))
         over = endings.given_up(folder, job.launched.name)

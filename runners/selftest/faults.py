@@ -77,7 +77,7 @@ def done_at(home: Home) -> dict[str, tuple[int, ...]]:
     """Inodes and times of the files of every finished trial: they change if the trial is trained again."""
     found = {}
     for folder in home.trials():
-        if folder.done.exists():
+        if folder.is_done():
             stats = [path.stat() for path in (folder.done, folder.record)]
             found[folder.trial_id] = tuple(number for stat in stats for number in (stat.st_ino, stat.st_mtime_ns))
     return found

@@ -207,7 +207,7 @@ class Story:
         twice = trained_after_done(self.home)
         if twice:
             return f"trained again after it was done: {', '.join(twice)}"
-        left = [folder.trial_id for folder in self.home.trials() if not folder.done.exists()]
+        left = [folder.trial_id for folder in self.home.trials() if not folder.is_done()]
         codes = [driver.returncode for driver in self.started[-2:]]
         if left or not set(codes) <= {0, INCOMPLETE}:
             return f"exit codes {codes}, not done: {', '.join(left) or 'none'}: {self.command.said()}"

@@ -227,7 +227,7 @@ def _acquire(folder: TrialFolder, origin: Origin) -> tuple[Attempt, dict[str, An
         lease = before.content()
         message = f"process {lease.get('pid')} on {lease.get('host')} trains this trial; it is left to that one"
         raise Busy(message, ours=lease.get("launch") == origin.launch)
-    if before and folder.done.exists():  # checked after the attempt's end, which is written later than `done`
+    if before and folder.is_done():  # checked after the attempt's end, which is written later than `done`
         raise Busy("another process has just finished this trial", ours=before.launch() == origin.launch)
     attempt = Attempt(folder.attempts_folder, before.number + 1 if before else 1)
     lease = {

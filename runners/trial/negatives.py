@@ -61,7 +61,7 @@ def ranked_by(
         DataError: the ranker read another training split.
         UserError: it is not done, or its model gives no single vectors.
     """
-    if not ranker.done.exists():
+    if not ranker.is_done():
         raise UserError(
             f"trial {ranker.trial_id}, which ranks the training split, is not done. Train it first: goalgrid run GRID."
         )

@@ -66,7 +66,7 @@ def run_trial(
     Every failure is caught, classified and written to the attempt: a trial never stops the others. Once its tries are
     used up, `error.txt` reports the trial as failed.
     """
-    if folder.done.exists():
+    if folder.is_done():
         report(Event(folder.trial_id, "done"))
         return State.DONE
     if given_up(folder, origin.launch):  # its processes died too often
@@ -76,7 +76,7 @@ def run_trial(
         try:
             hold = stack.enter_context(holding.held(folder, origin, stop or Stop()))
         except holding.Busy as busy:
-            if folder.done.exists():
+            if folder.is_done():
                 report(Event(folder.trial_id, "done"))
                 return State.DONE
             if not busy.ours:
@@ -213,7 +213,7 @@ class TrialRun:
             UserError: a trial among them is not done.
         """
         folders = [TrialFolder(self.folder.path.parent / name) for name in self.settings.parents]
-        if undone := [folder for folder in folders if not folder.done.exists()]:
+        if undone := [folder for folder in folders if not folder.is_done()]:
             ranks = undone[0].trial_id == self.settings.ranker
             does = "averages" if self.settings.ensemble else "is ranked by" if ranks else "starts from"
             state = "failed" if undone[0].error.exists() else "is not done"

@@ -41,6 +41,7 @@ MARKS = {
     State.FAILED: ("✗", "red"),
     State.INTERRUPTED: ("○", "dim"),
     State.PLANNED: ("○", "dim"),
+    State.UNREADABLE: ("✗", "red"),
 }
 
 LOUD = ("failed", "retry", "busy", "warning")

@@ -128,7 +128,7 @@ def when_done(folder: TrialFolder) -> str:
 
 def begun(folder: TrialFolder) -> float:
     """When the trial's training began, in seconds since 1970; of a finished trial, its end less what training took."""
-    if not folder.done.exists():
+    if not folder.is_done():
         return folder.settings.stat().st_mtime
     made = record.collect([folder.record], ["finished_at", "train_seconds"]).to_pylist()[0]
     return float(datetime.fromisoformat(made["finished_at"]).timestamp() - made["train_seconds"])

@@ -44,7 +44,7 @@ class _Run:
     def mirrors(self, folder: TrialFolder, epochs: int) -> bool:
         """Whether it mirrors what the folder holds now, and not an earlier training of the same trial."""
         if self.done:
-            return folder.done.exists() and self.done == when_done(folder)
+            return folder.is_done() and self.done == when_done(folder)
         return self.epochs <= epochs
 
 
@@ -82,13 +82,11 @@ class Mlflow:
         """The finished trials of which no launch noted that MLflow holds them; all of them if its database is gone."""
         file = _database(self.uri)
         known = _held(self.held, self.uri) if self.held and (file is None or file.exists()) else {}
-        return [
-            folder for folder in folders if folder.done.exists() and known.get(folder.trial_id) != when_done(folder)
-        ]
+        return [folder for folder in folders if folder.is_done() and known.get(folder.trial_id) != when_done(folder)]
 
     def note(self, copied: Iterable[TrialFolder]) -> None:
         if self.held:
-            now = {folder.trial_id: when_done(folder) for folder in copied if folder.done.exists()}
+            now = {folder.trial_id: when_done(folder) for folder in copied if folder.is_done()}
             with suppress(UserError):  # a full disk: the next run asks MLflow again
                 write_json(self.held, {"uri": self.uri, "done": {**_held(self.held, self.uri), **now}}, durable=False)
 

@@ -60,7 +60,7 @@ class RunFiles(ABC):
         return _Runs(self)
 
     def lacking(self, folders: Iterable[TrialFolder]) -> list[TrialFolder]:
-        return [folder for folder in folders if folder.done.exists() and not self.holds(folder)]
+        return [folder for folder in folders if folder.is_done() and not self.holds(folder)]
 
     def holds(self, folder: TrialFolder) -> bool:
         """Whether the run of this finished trial is whole, and of its latest training."""
