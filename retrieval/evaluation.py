@@ -119,7 +119,7 @@ def recall(ranks: Int[np.ndarray, " q"] | Float[np.ndarray, " q"], k: int) -> fl
 
 def _median(ranks: Int[np.ndarray, " q"] | Float[np.ndarray, " q"]) -> float:
     median = float(np.median(ranks))
-    return math.floor(median) if np.issubdtype(ranks.dtype, np.integer) else median
+    return float(np.floor(median)) if np.issubdtype(ranks.dtype, np.integer) else median
 
 
 @runtime_checkable

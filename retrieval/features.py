@@ -37,6 +37,7 @@ from retrieval.encoders.vision import Vision
 from retrieval.growing_array import GrowingArray
 from retrieval.prefetch import ahead
 from retrieval.splits.pairs import WHOLE, Pairs
+from retrieval.splits.problems import array_of
 from retrieval.words.tokens import Tokens
 
 BLOCK = 256
@@ -361,10 +362,10 @@ def _verified(path: Path) -> bool:
 def _whole(path: Path, rows: int) -> bool:
     """Whether a file of features has so many rows and its checksum; a file without a checksum gets one."""
     try:
-        array = np.load(path, mmap_mode="r")
+        array = array_of(path)
         with path.open("rb") as file:
             digest, stamp = hashlib.file_digest(file, "sha256").hexdigest(), _stamp(path)
-    except (OSError, ValueError, EOFError):
+    except (OSError, ValueError):
         return False
     if len(array) != rows or read_json(_sum(path)).get("sha256", digest) != digest:
         return False

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from retrieval.growing_array import GrowingArray
 from retrieval.splits.pairs import DataError, Split
+from retrieval.splits.problems import array_of
 
 CAPTIONS, IMAGES = 2000, 400
 """Candidates of an image and of a caption, at most."""
@@ -169,8 +170,8 @@ def _ranked(path: Path, rows: int, most: int) -> Int[np.ndarray, "n k"]:
         DataError: it holds no such candidates.
     """
     try:
-        array = np.load(path, mmap_mode="r")
-    except (OSError, ValueError, EOFError) as error:
+        array = array_of(path)
+    except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read: {error}.") from error
     if array.ndim != 2 or not np.issubdtype(array.dtype, np.integer) or not array.shape[1]:
         raise DataError(f"{path} holds {array.dtype} of shape {array.shape}: candidates are rows of whole numbers.")

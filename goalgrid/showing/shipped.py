@@ -17,7 +17,7 @@ JSON_OBJECTIVES = (
     "Print JSON, for programs: name, family, known_as, source, of_a_loss; with NAME also formula, parameters."
 )
 JSON_TABLES = (
-    "Print JSON, for programs: table, block, label, origin, grids, recipe, objectives, quoted, why and differs of "
+    "Print JSON, for programs: table, block, label, origin, grids, recipes, objectives, quoted, why and differs of "
     "each row."
 )
 JSON_EQUATIONS = "Print JSON, for programs: paper and equations, each with number, says, code, test, verdict and why."

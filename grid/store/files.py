@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from grid.errors import UserError
-from grid.regular_files import check_regular
+from grid.errors.regular_files import check_regular
 
 NO_LINKS = errno.ENOTSUP
 """Of an error: the file system lacks what the runs folder needs, and more room does not help."""

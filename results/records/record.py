@@ -86,8 +86,8 @@ SCHEMA = pa.schema([
         )
         for name, logged in DIAGNOSTICS.items()
     ),
-    _column("test_i2t_ranks", pa.list_(pa.int32()), "rank of each test image's best caption", "rank, from 0; -n: n - 1/2"),
-    _column("test_t2i_ranks", pa.list_(pa.int32()), "rank of each test caption's image", "rank, from 0; -n: n - 1/2"),
+    _column("test_i2t_ranks", pa.list_(pa.int32()), "rank of each test image's best caption", "from 0; -n: n - 1/2"),
+    _column("test_t2i_ranks", pa.list_(pa.int32()), "rank of each test caption's image", "from 0; -n: n - 1/2"),
     _column("test_image_of_text", pa.list_(pa.int32()), "each test caption's image", "row, from 0", nullable=True),
     _column("history", _HISTORY, "every value logged at the end of an epoch"),
     _column("replicas", pa.int32(), "most processes that trained it together; null: one", "processes", nullable=True),

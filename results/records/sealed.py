@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from grid.regular_files import check_regular
+from grid.errors.regular_files import check_regular
 
 _KEY = b"goalgrid.sha256"
 _ZEROS = b"0" * 64

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from grid.errors import UserError
-from grid.regular_files import check_regular
+from grid.errors.regular_files import check_regular
 
 _scalar = np.float64(0).__reduce__()[0]
 """What builds a number of NumPy from a pickle."""

@@ -16,8 +16,8 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from grid.errors.regular_files import check_regular
 from grid.errors.wording import counted
-from grid.regular_files import check_regular
 from retrieval.splits.pairs import DataError
 
 SHOWN = 5

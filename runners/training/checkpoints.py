@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from grid.regular_files import check_regular
+from grid.errors.regular_files import check_regular
 from grid.store.files import written_aside
 
 _MARK = b"sha256:"

@@ -62,9 +62,6 @@ CHANGING = ("run GRID", "resume")
 RUN = "run GRID --here --mlflow-uri="
 """The last verb of every draw."""
 
-SECONDS = 120
-"""After them a verb counts as hanging, say in the opening of a pipe."""
-
 DRAW = random.Random()
 """Draws the damages; the printed seed begins it."""
 
@@ -78,18 +75,6 @@ def link_to_nothing(path: Path, other: Path) -> None:
     path.unlink()
     if path.name != "done":  # which counts by its name alone, as the only file of a trial
         path.symlink_to(path.parent / "nothing")
-
-
-def pipe_in_its_place(path: Path, other: Path) -> None:
-    path.unlink()
-    if path.name != "done":
-        os.mkfifo(path)
-
-
-def link_to_a_device(path: Path, other: Path) -> None:
-    path.unlink()
-    if path.name != "done":
-        path.symlink_to("/dev/zero")
 
 
 def rewritten(change: Callable[[bytes, bytes], bytes]) -> Callable[[Path, Path], None]:
@@ -118,8 +103,6 @@ DAMAGES: dict[str, Callable[[Path, Path], None]] = {
     "zeros at the end": rewritten(lambda content, _: content[: -len(content) // 4] + bytes(len(content) // 4)),
     "a folder in its place": folder_in_its_place,
     "a link to nothing": link_to_nothing,
-    "a pipe in its place": pipe_in_its_place,
-    "a link to a device": link_to_a_device,
     "gone": lambda path, _: path.unlink(),
 }
 
@@ -270,14 +253,11 @@ def draw(runs: Runs, goalgrid: Goalgrid, home: Path, verbs: list[str]) -> list[s
             words += ["--output"] * (words[0] == "figures") + [str(home.parent / f"{home.name}-{words[0]}")]
         if words[0] == "run" and "mlflow" not in damaged.name and "--mlflow-uri=" not in words:
             words += ["--mlflow-uri="]
-        signal.alarm(SECONDS)
         try:
             finished = goalgrid(*words, runs=home)
         except Exception:
             wrong.append(f"{where}: {command}: {traceback.format_exc()[-1500:]}")
             continue
-        finally:
-            signal.alarm(0)
         said += finished.stdout + finished.stderr
         if "Traceback" in said or "bug:" in finished.stderr or finished.returncode not in (0, 2, 3, 4):
             wrong.append(f"{where}: {command}: exit {finished.returncode}: {said[-1500:]}")
@@ -298,14 +278,9 @@ def draw(runs: Runs, goalgrid: Goalgrid, home: Path, verbs: list[str]) -> list[s
     return wrong
 
 
-def hangs(*_: object) -> None:
-    raise TimeoutError(f"no end within {SECONDS} seconds")
-
-
 def drawn(runs: Runs, goalgrid: Goalgrid, folder: Path, draws: int, verbs: list[str]) -> list[str]:
     seed = int(os.environ.get("GOALGRID_SEED", random.randrange(10**6)))
     wrong: list[str] = []
-    signal.signal(signal.SIGALRM, hangs)
     for number in range(draws):
         DRAW.seed(f"{seed} {number}")
         wrong += [f"seed {seed}, draw {number}: {line}" for line in draw(runs, goalgrid, folder / str(number), verbs)]

@@ -57,7 +57,7 @@ def test_a_folder_without_hard_links_is_refused_in_one_line(tmp_path: Path) -> N
     assert finished.returncode == 4, finished.stdout + finished.stderr
     failed, verdict = finished.stdout.splitlines()
     assert failed.startswith(
-        "FAILED  files are written, flushed and renamed as a whole: no hard link can be made: Operation"
+        "FAILED  files are written, flushed and renamed as a whole: no hard link can be made: its file system has no "
     )
     assert verdict.startswith(f"goalgrid cannot be trusted with {tmp_path} yet. Choose another folder: on a local disk")
     assert "Traceback" not in finished.stderr

@@ -64,7 +64,7 @@ def test_a_failing_trial_never_stops_the_others(tmp_path: Path, goalgrid: Goalgr
     assert "goalgrid resume demo --only 'train.lr=1e+30 seed=0' --here" in finished.stderr
     status = goalgrid("status", "demo", "--json", runs=tmp_path)
     assert status.returncode == 4
-    assert read_status(status) == {"planned": 0, "running": 0, "interrupted": 0, "failed": 1, "done": 1}
+    assert {state: count for state, count in read_status(status).items() if count} == {"failed": 1, "done": 1}
     resumed = goalgrid("resume", "demo", "--failed", "--here", "--mlflow-uri", "", runs=tmp_path)
     assert "training 1" in resumed.stderr
     assert resumed.returncode == 4

@@ -56,7 +56,7 @@ SAME = {
         '"""Restore what `state` returned."""',
         '"""Step."""',
     ),
-    "what an error says": ("runners/training/inputs.py", "Use at most", "Take at most"),
+    "what an error says": ("runners/training/exchange/batch_sizes.py", "Use at most", "Take at most"),
     "a diagram's colour": ("objectives/diagrams.py", 'cmap="cividis"', 'cmap="viridis"'),
     "the colours of all pictures": ("grid/palette.py", '"#0072B2"', '"#0072B3"'),
     "a setting's description": (
