@@ -1,5 +1,6 @@
 """One fault in a copy of the checkout: whether a test that executes it fails."""
 
+import math
 import os
 import re
 import shutil
@@ -46,25 +47,23 @@ def planted(fault: Fault, tree: Path) -> Iterator[None]:
 
 
 class Selected:
-    """A plugin of pytest: these tests, in this order, as many as begin before they took so many seconds.
+    """A plugin of pytest: these tests, in this order, as many as begin in so many seconds.
 
     A test whose name a fault changes is left out: `make test` would not miss it.
     """
 
     def __init__(self, names: Iterable[str], seconds: float) -> None:
         self._places = {name: place for place, name in enumerate(names)}
-        self._seconds = seconds
+        self._seconds, self._end = seconds, math.inf
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if item.nodeid in self._places]
         items.sort(key=lambda item: self._places[item.nodeid])
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._seconds -= report.duration * (report.when == "call")  # not what shared fixtures take
+        self._end = time.monotonic() + self._seconds
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self) -> bool | None:
-        return True if self._seconds < 0 else None
+        return True if time.monotonic() > self._end else None
 
 
 def failing(tests: list[str], tree: Path, environment: dict[str, str], seconds: float) -> str:

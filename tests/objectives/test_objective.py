@@ -17,6 +17,8 @@ from grid.objectives.loss_entries import LOSSES
 from grid.objectives.parameters import VARIANTS, Parameter, Value
 from objectives import build, pair_weights, triplet_weights
 from objectives.gradient_surrogate import GradientSurrogate
+from objectives.objective import diagnostics
+from objectives.triplets import Triplets
 from tests.objectives.test_goal import batch, embedding_gradients, gradient, ties, unit
 
 EVERY = [(name, variant) for name in OBJECTIVES for variant in VARIANTS]
@@ -127,6 +129,17 @@ def test_the_report_tells_what_was_mined(name: str) -> None:
     torch.testing.assert_close(objective.report["s_neg"], hardest.mean())
     leads = hardest - torch.tensor([0.9, 0.6, 0.5]).repeat(2)
     torch.testing.assert_close(objective.report["delta_s"], leads.abs().mean())
+
+
+def test_anchors_without_negatives_are_left_out_of_the_report() -> None:
+    """The second of three anchors has none."""
+    s_neg = torch.tensor([[0.8, -torch.inf], [-torch.inf, -torch.inf], [0.4, 0.1]])
+    found = diagnostics(
+        Triplets(torch.tensor([[0.9], [0.6], [0.5]]), s_neg, always=False), torch.tensor([[1.0, 0.0]]).expand(3, 2)
+    )
+    torch.testing.assert_close(found["s_neg"], torch.tensor((0.8 + 0.4) / 2))
+    torch.testing.assert_close(found["delta_s"], torch.tensor(0.1))
+    torch.testing.assert_close(found["active"], torch.tensor(2 / 3))
 
 
 def test_false_negatives_are_the_mined_captions_of_the_same_image() -> None:

@@ -69,6 +69,8 @@ def test_cells_that_compete_get_seeds_until_the_budget_is_spent(known: Home, ver
     planned = verb("plan", "demo", *PAIR, *BUDGET, runs=known).stdout
     assert "8 trials now, at most 8: seeds are added until resolved" in planned
     assert "2 x new" in planned
+    assert json.loads(verb("plan", "demo", *PAIR, *BUDGET, "--json", runs=known).stdout)["most_trials"] == 8
+    assert "most_trials" not in json.loads(verb("plan", "demo", *PAIR, "--json", runs=known).stdout)
     ran = verb("run", "demo", *PAIR, *BUDGET, "--here", "--mlflow-uri", "", runs=known)
     assert ran.exit_code == 0
     assert "training 2" in ran.stderr
