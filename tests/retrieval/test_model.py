@@ -392,6 +392,13 @@ def test_layers_start_as_published(recipe: str, part: str, deviation: float | No
     assert not any(layer.bias.any() for layer in layers if getattr(layer, "bias", None) is not None)
 
 
+@pytest.mark.parametrize("recipe", ["vse-inf-butd-tiny", "xvlm-tiny", "ce-tiny", "mmt-tiny"])
+def test_networks_with_random_weights_read_a_caption_between_its_boundaries(recipe: str, places: Places) -> None:
+    reader = made(settings_of(recipe), places)[2]
+    ids, _ = reader.encode(["a dog"], max_words=9).gather(torch.arange(1))
+    assert reader.spelled(ids[0].tolist()) == ["<start>", "a", "dog", "<end>"]
+
+
 @pytest.mark.parametrize("recipe", ["cnn-bow", "sgr-tiny", "saf-tiny"])
 def test_twins_score_by_the_mean_of_two_networks_with_different_weights(recipe: str, places: Places) -> None:
     settings = settings_of(recipe)
