@@ -12,18 +12,18 @@ from grid import catalog
 from grid.errors import UserError
 from grid.settings.image_encoders import FeatureSettings, ImageSettings
 from grid.settings.model import ModelSettings
-from grid.settings.text_encoders import BiGruSettings, BowSettings, TextSettings
+from grid.settings.text_encoders import BiGruSettings, BowSettings, TextSettings, TransformerSettings
 from retrieval.encoders.image import IMAGE_ENCODERS
 from retrieval.encoders.pooling import POOLING
 from retrieval.encoders.pretrained import Places
-from retrieval.encoders.text import TEXT_ENCODERS
+from retrieval.encoders.text import TEXT_ENCODERS, text_network, width_of
 from retrieval.model import Vse
 from retrieval.scorers.sets import Sets
 from retrieval.twins import Twins
 from retrieval.words import text_readers
 from retrieval.words.text_readers import CaptionReader, Vocabulary
 from retrieval.words.tokens import Tokens
-from tests.networks import save
+from tests.networks import SMALL, save
 
 CAPTIONS = ["a dog", "a dog runs over the green grass", "grass", "the dog runs"]
 KINDS = {
@@ -124,6 +124,18 @@ def test_any_vision_network_gives_one_vector_or_one_a_cell(weights: str, output:
     settings = settings_of("vse-inf-wsl", image={"weights": weights, "output": output})
     with torch.no_grad():
         check_batches(*made(settings, places))
+
+
+@pytest.mark.parametrize(("output", "width"), [("states", 16), ("projected", 12)])
+def test_clips_text_network_tells_the_width_of_its_features(output: str, width: int, tmp_path: Path) -> None:
+    from transformers import AutoConfig, AutoModel
+
+    towers = {"text_config": SMALL, "vision_config": {**SMALL, "image_size": 32, "patch_size": 16}}
+    AutoModel.from_config(AutoConfig.for_model("clip", projection_dim=12, **towers)).save_pretrained(tmp_path)
+    settings = settings_of("clip-vit-l14-336", text={"output": output}).text
+    assert isinstance(settings, TransformerSettings)
+    network = text_network(settings, 0, {settings.weights: tmp_path})
+    assert width_of(network, settings) == width
 
 
 @pytest.mark.parametrize("kind", ["openai/clip-vit-large-patch14-336", "siglip"])
