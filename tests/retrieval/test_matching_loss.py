@@ -52,6 +52,10 @@ def test_the_loss_equals_the_literal_loops(owners: Tensor, fusion: FusionEncoder
     torch.testing.assert_close(found, torch.stack(losses).mean())
 
 
+def test_negatives_are_drawn_at_the_first_temperature_of_x_vlm(fusion: FusionEncoder) -> None:
+    assert fusion.temperature.item() == pytest.approx(0.07, rel=1e-6)
+
+
 def test_negatives_are_drawn_by_their_similarity_and_never_of_the_same_image() -> None:
     sim = random(5, 5, seed=2) * 0.1
     torch.manual_seed(0)

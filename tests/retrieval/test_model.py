@@ -411,6 +411,19 @@ def test_networks_with_random_weights_read_a_caption_between_its_boundaries(reci
     assert reader.spelled(ids[0].tolist()) == ["<start>", "a", "dog", "<end>"]
 
 
+@pytest.mark.parametrize("recipe", ["vse-inf-wsl-tiny", "xvlm-tiny"])
+def test_networks_that_are_not_frozen_learn(recipe: str, places: Places) -> None:
+    model, images, reader = made(settings_of(recipe), places)
+    vectors = (
+        model.embed_images(images),
+        model.embed_texts(*reader.encode(CAPTIONS, max_words=9).gather(torch.arange(4))),
+    )
+    model.scores(*vectors).square().sum().backward()
+    for name, part in (("image", model.image), ("text", model.text)):
+        learn = [weight for weight in part.get_submodule("backbone").parameters() if weight.requires_grad]
+        assert any(weight.grad is not None and weight.grad.any() for weight in learn), name
+
+
 @pytest.mark.parametrize("recipe", ["cnn-bow", "sgr-tiny", "saf-tiny"])
 def test_twins_score_by_the_mean_of_two_networks_with_different_weights(recipe: str, places: Places) -> None:
     settings = settings_of(recipe)
