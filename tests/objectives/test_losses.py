@@ -53,6 +53,16 @@ def test_steep_losses_neither_overflow_nor_cancel(name: str, variant: str) -> No
 
 
 @pytest.mark.parametrize("name", literal.LOSSES)
+def test_other_numbers_than_the_defaults_equal_the_literal_loops(name: str) -> None:
+    """A coefficient of 0 hides its term."""
+    changed = {key: 1.1 * value + 0.05 for key, value in resolve(name).items() if isinstance(value, float)}
+    value, expected = both(literal.LOSSES[name], SIMILARITIES["random"], resolve(name, **changed))
+    objective = build(name, **changed)
+    torch.testing.assert_close(objective.from_similarity(SIMILARITIES["random"]), value)
+    torch.testing.assert_close(gradient(objective, SIMILARITIES["random"]), expected)
+
+
+@pytest.mark.parametrize("name", literal.LOSSES)
 def test_same_images_equal_the_literal_loops(name: str) -> None:
     ids = [4, 4, 1, 2, 1, 4, 0]
     sim = unit(7, 3) @ unit(7, 3, seed=1).T

@@ -235,7 +235,7 @@ class TestOwnFiles:
     def test_spaces_around_the_name_of_an_image_are_none_of_it(self, tmp_path: Path) -> None:
         write_csv(tmp_path)
         with (tmp_path / "captions.csv").open("a") as file:
-            file.write(" 0.png ,once more,train\n")
+            file.write(" 0.png ,once more, train \n")
         train = annotations.load("mine", tmp_path)[0]
         assert [file.name for file in train.files] == ["0.png", "1.png"]
         assert train.image_of_text.tolist() == [0, 0, 1]

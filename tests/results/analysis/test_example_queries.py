@@ -25,8 +25,8 @@ def test_found_missed_and_what_another_objective_alone_finds_are_chosen() -> Non
     ]
 
 
-def test_one_seed_alone_is_enough() -> None:
-    (query,) = example_queries("unified", {"i2t": np.array([[0, 2]])}, {})
+def test_one_seed_alone_is_enough_and_one_query_that_it_finds() -> None:
+    (query,) = example_queries("unified", {"i2t": np.array([[0, 2, 0]])}, {})
     assert query.why == "found first by its seed"
 
 

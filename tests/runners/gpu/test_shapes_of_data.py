@@ -1,9 +1,11 @@
-"""What an estimate takes for the size of captions."""
+"""What an estimate takes for the size of captions, against the captions of data that are here one by one."""
 
 import pytest
 
-from grid.expansion import expand
+from grid.expansion import expand, trials_of
 from grid.gridfile import load
+from grid.settings.image_views import View
+from retrieval.data.shapes import load as drawn
 from runners.gpu.fake_inputs import Shapes
 from runners.gpu.shapes_of_data import shapes_of
 
@@ -20,3 +22,14 @@ def test_captions_are_cut_by_the_recipe_as_by_the_data_set(recipe: str, data: st
     by_recipe = shapes(recipe, data, "model.text.max_words=4", "dataset.max_words=9")
     assert by_recipe == shapes(recipe, data, "model.text.max_words=9", "dataset.max_words=4")
     assert by_recipe.longest <= 6 < shapes(recipe, data, "model.text.max_words=30").longest
+
+
+def test_captions_that_are_here_are_counted() -> None:
+    shared = trials_of(expand(load("demo")))[0].shared
+    sizes = (500, 2500)
+    found, assumed = shapes_of(shared, None, sizes, lambda backbone: (1,), lambda network, words: 1)
+    lengths = sorted(len(caption.split()) for caption in drawn(View(8)).train.captions)
+    batch = lengths[-shared.train.batch_size :]
+    assert (found.typical, found.longest) == (round(sum(lengths) / len(lengths)), round(sum(batch) / len(batch)))
+    assert (found.images, found.texts) == sizes
+    assert assumed == {}

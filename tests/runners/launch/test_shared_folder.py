@@ -36,6 +36,12 @@ def test_another_folder_under_the_same_path_is_waited_for_then_named(tmp_path: P
         shared_folder.wait_for(home, "another mark", 0.3)
 
 
+def test_a_folder_that_is_mounted_late_is_waited_for(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    threading.Timer(0.05, home.mark.write_text, ["late\n"]).start()
+    shared_folder.wait_for(home, "late", 60)
+
+
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match=r"cannot write .*\.goalgrid.*choose another folder, of trials with --runs"):

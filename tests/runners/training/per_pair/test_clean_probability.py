@@ -64,6 +64,7 @@ def test_the_probability_equals_the_literal_mixture_and_orders_two_heaps() -> No
     found = clean_probability(losses)
     assert found.tolist() == pytest.approx(literal(losses.tolist()), abs=1e-6)
     assert auc(found, np.arange(100) < 60) > 0.99
+    assert SPREAD == 5e-4, "NCR's reg_covar"
 
 
 def test_as_released_the_mixture_is_that_of_ncrs_code_and_no_other() -> None:
