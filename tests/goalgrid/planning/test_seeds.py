@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from goalgrid.planning.seeds import so_far
 from grid.errors import UserError
 from grid.expansion import expand, trials_of
 from grid.gridfile import load
@@ -77,6 +78,24 @@ def test_cells_that_compete_get_seeds_until_the_budget_is_spent(known: Home, ver
     spent = "seeds of cnn-bow on shapes: the budget of 4 seeds is spent; competing: con_con, sig-ms_cir (4 seeds)"
     assert spent in verb("status", "contest", runs=known).stdout
     assert "nothing is left" in verb("plan", "contest", runs=known).stdout
+
+
+def test_a_trial_that_others_start_from_gets_the_seeds_that_they_get(trained_pair: Home, tmp_path: Path) -> None:
+    """Of the recipe that others start from, con_con is out; where it goes on, it competes."""
+    words = ['recipes=["vsepp-r152-tiny-ft"]', *(word for word in WORDS if not word.startswith("recipes="))]
+    grid, home = load("demo", words), Home(tmp_path / "runs")
+    origin = next(iter(trained_pair.trials()))
+    (row,) = record.collect([origin.record]).to_pylist()
+    for trial in trials_of(expand(grid)):
+        if trial.seed < 3:
+            name = trial.shared.objective.name
+            known = CLOSE[name][trial.seed] - (30 if name == "con_con" and not trial.parents else 0)
+            shutil.copytree(origin.path, home.trial(trial.id).path)
+            value = {"test_i2t_r1": known, "test_t2i_r1": known, "trial_id": trial.id, "seed": trial.seed}
+            record.write(home.trial(trial.id).record, row | value | {"recipe": trial.shared.recipe})
+    assert grid.budget is not None
+    found = {(cell.recipe, cell.objective): len(cell.trials) for cell in so_far(grid.budget, expand(grid), home)}
+    assert found["vsepp-r152-tiny-ft", "con_con"] == found["vsepp-r152-tiny", "con_con"] == 4
 
 
 def test_a_cell_that_is_out_gets_no_more_seeds(trained_pair: Home, tmp_path: Path, verb: Verb) -> None:

@@ -104,3 +104,15 @@ def test_half_of_the_validation_images_select_and_the_others_teach_weights() -> 
     learner._learn_weights(learner.weights, batch, batch.meta)
     assert any(not one.equal(weights[name]) for name, one in learner.weights.pairs.state_dict().items())
     assert all(one.equal(model[name]) for name, one in learner.model.state_dict().items())
+
+
+def test_validation_images_beyond_the_margin_teach_nothing() -> None:
+    settings = settings_of("train.batch_size=50", "dataset.val_images=100")
+    learner = Learner(settings, prepare(settings, Machine()))
+    _, batch = next(learner.begin(0).since(0))
+    assert learner.weights is not None
+    assert batch.meta is not None
+    for margin, teaches in ((0.2, True), (-5.0, False)):
+        learner.weights.margin = margin
+        learner._learn_weights(learner.weights, batch, batch.meta)
+        assert any(weight.grad.any() for weight in learner.weights.pairs.parameters()) == teaches
