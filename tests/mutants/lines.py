@@ -68,11 +68,11 @@ class Tests:
         """Tests that execute the fault, and the others of its own test file, which may do so in a copy of the sources.
 
         Where none was seen to, those that execute anything of its file. The fastest come first, for so many seconds; of
-        a test's many parameters, each further one counts more.
+        a test's many parameters, each further one counts more, and tests beside the file's own count less.
         """
         contexts = self._contexts(fault.executed, self._changed) or self._contexts(fault.executed, fault.executed)
         shared = {context.removeprefix("fixture ") for context in contexts if context.startswith("fixture ")}
-        own = f"/test_{Path(fault.file).stem}.py::"
+        own, room = f"/test_{Path(fault.file).stem}.py::", f"tests/{Path(fault.file).parent}/"
         seconds_of = {name: test["seconds"] - sum(test["made"].values()) for name, test in self._tests.items()}
         variants = Counter[str]()
         costs = dict[str, tuple[bool, float]]()
@@ -82,7 +82,8 @@ class Tests:
             if executes or own in name:
                 variants[name.partition("[")[0]] += 1
                 first = sum(self._made.get(fixture, 0) for fixture in fixtures)
-                costs[name] = not executes, seconds_of[name] * variants[name.partition("[")[0]] + first
+                cost = seconds_of[name] * variants[name.partition("[")[0]] + first
+                costs[name] = not executes, cost * (0.1 if own in name else 0.5 if name.startswith(room) else 1)
         chosen = sorted(costs, key=costs.__getitem__)
         ends = itertools.accumulate(seconds_of[name] for name in chosen)
         return [name for name, end in zip(chosen, ends, strict=True) if end <= seconds or name == chosen[0]]
