@@ -175,3 +175,7 @@ def test_a_link_to_nothing_is_rubbish_like_any_stop_request(littered: Home) -> N
     littered.launches.mkdir(exist_ok=True)
     littered.stop_request("lost").symlink_to(littered.path / "nothing")
     assert littered.stop_request("lost") in [item.path for item in prune.rubbish(littered).items]
+
+
+def test_sizes_are_in_the_largest_unit_that_they_fill() -> None:
+    assert [prune.size(count) for count in (1_500, 2_500_000, 3_000_000_000)] == ["1.5 kB", "2.5 MB", "3.0 GB"]
