@@ -151,7 +151,7 @@ def flickr8k() -> Path:
 
 
 @pytest.fixture(scope="session")
-def few_of_flickr8k(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def few_pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A few pictures with their captions and features in the same layout, made by `tests/few.py`."""
     return made_once("few", tmp_path_factory, few.write)
 

@@ -81,10 +81,10 @@ def test_embeddings_give_the_ranks(trained_pair: Home, verb: Verb, tmp_path: Pat
 
 
 def test_other_data_are_read_with_the_words_of_the_trial(
-    trained_pair: Home, verb: Verb, few_of_flickr8k: Path, tmp_path: Path
+    trained_pair: Home, verb: Verb, few_pictures: Path, tmp_path: Path
 ) -> None:
     trial = of_objective(trained_pair, "con_con")
-    shutil.copytree(few_of_flickr8k, tmp_path / "mine=1")
+    shutil.copytree(few_pictures, tmp_path / "mine=1")
     shown = verb("evaluate", "--trial", trial, "--root", f"mine={tmp_path / 'mine=1'}", runs=trained_pair)
     assert "test split of mine, protocol mine-test: 12 images, 60 captions" in shown.stdout
     assert "record" not in shown.stdout
@@ -100,24 +100,24 @@ data.flickr8k.root = "{root}"
 """
 
 
-def published(folder: Path, few_of_flickr8k: Path, *families: str) -> tuple[list[str], str]:
+def published(folder: Path, few_pictures: Path, *families: str) -> tuple[list[str], str]:
     """Files of these families, and the vocabulary that they were trained with."""
-    captions = [path.read_text() for path in sorted(few_of_flickr8k.glob("precomp/*_caps.txt"))]
+    captions = [path.read_text() for path in sorted(few_pictures.glob("precomp/*_caps.txt"))]
     words = ["<pad>", "<start>", "<end>", "<unk>", *sorted({word for text in captions for word in nltk_words(text)})]
     (folder / "v.json").write_text(json.dumps({"word2idx": {word: place for place, word in enumerate(words)}}))
-    width = int(np.load(few_of_flickr8k / "precomp" / "test_ims.npy", mmap_mode="r").shape[-1])
+    width = int(np.load(few_pictures / "precomp" / "test_ims.npy", mmap_mode="r").shape[-1])
     peers = [Peer(family, "bigru", len(words), width=width) for family in families]
     files = [str(peer.save(folder / peer.family)) for peer in peers]
     return files, str(folder / "v.json")
 
 
-def test_an_imported_checkpoint_stands_beside_the_trials(verb: Verb, few_of_flickr8k: Path, tmp_path: Path) -> None:
-    (scan,), words = published(tmp_path, few_of_flickr8k, "scan")
+def test_an_imported_checkpoint_stands_beside_the_trials(verb: Verb, few_pictures: Path, tmp_path: Path) -> None:
+    (scan,), words = published(tmp_path, few_pictures, "scan")
     home, grid = Home(tmp_path / "runs"), str(tmp_path / "f8k.toml")
     Path(grid).write_text(
-        GRID.format(root=few_of_flickr8k).replace('flickr8k"\nrec', 'mine"\nrec').replace("data.flickr8k", "data.mine")
+        GRID.format(root=few_pictures).replace('flickr8k"\nrec', 'mine"\nrec').replace("data.flickr8k", "data.mine")
     )
-    options = ("evaluate", scan, "--as", "scan", "--vocabulary", words, "--root", f"mine={few_of_flickr8k}")
+    options = ("evaluate", scan, "--as", "scan", "--vocabulary", words, "--root", f"mine={few_pictures}")
     into = (*options, "--into", grid, "--as-objective", "triplet-hn")
     done = verb(*into, "--json", runs=home)
     own = json.loads(done.stdout)
@@ -177,9 +177,9 @@ dataset.words = "nltk"
 """
 
 
-def test_a_grid_fine_tunes_a_published_checkpoint(verb: Verb, few_of_flickr8k: Path, tmp_path: Path) -> None:
-    shutil.copytree(few_of_flickr8k, tmp_path / "mine")
-    (scan,), words = published(tmp_path, few_of_flickr8k, "scan")
+def test_a_grid_fine_tunes_a_published_checkpoint(verb: Verb, few_pictures: Path, tmp_path: Path) -> None:
+    shutil.copytree(few_pictures, tmp_path / "mine")
+    (scan,), words = published(tmp_path, few_pictures, "scan")
     shutil.copy(words, tmp_path / "mine")
     home, grid = Home(tmp_path / "runs"), str(tmp_path / "tuned.toml")
     Path(grid).write_text(TUNED.replace('"mine"\n[', f'"{tmp_path / "mine"}"\n['))
@@ -203,9 +203,9 @@ def test_a_grid_fine_tunes_a_published_checkpoint(verb: Verb, few_of_flickr8k: P
             verb("plan", grid, *options, "--set", change, runs=home)
 
 
-def test_a_published_checkpoint_is_evaluated(verb: Verb, few_of_flickr8k: Path, tmp_path: Path) -> None:
-    (scan, vsepp), words = published(tmp_path, few_of_flickr8k, "scan", "vsepp")
-    given = ("--vocabulary", words, "--root", f"mine={few_of_flickr8k}")
+def test_a_published_checkpoint_is_evaluated(verb: Verb, few_pictures: Path, tmp_path: Path) -> None:
+    (scan, vsepp), words = published(tmp_path, few_pictures, "scan", "vsepp")
+    given = ("--vocabulary", words, "--root", f"mine={few_pictures}")
     shown = verb("evaluate", scan, "--as", "scan", *given, runs=Home(tmp_path)).stdout
     assert f"{scan}, checkpoint of SCAN on regions with a BiGRU, epoch 3, its validation rsum 412.34" in shown
     assert "test split of mine, protocol mine-test: 12 images, 60 captions" in shown
@@ -300,11 +300,11 @@ model.fusion.candidates = 10
 """
 
 
-def test_a_model_of_x_vlm_is_ranked_in_two_stages(verb: Verb, few_of_flickr8k: Path, tmp_path: Path) -> None:
+def test_a_model_of_x_vlm_is_ranked_in_two_stages(verb: Verb, few_pictures: Path, tmp_path: Path) -> None:
     weights = xvlm_files.tensors(pretrained=False, words=len(networks.WORDS), window=2)
     file, bert = xvlm_files.save(tmp_path / "x.th", weights), networks.save(tmp_path / "bert", "bert")
     home, grid = Home(tmp_path / "runs"), str(tmp_path / "xv.toml")
-    Path(grid).write_text(XVLM.format(root=few_of_flickr8k))
+    Path(grid).write_text(XVLM.format(root=few_pictures))
     tokenizer = ("--weights", f"google-bert/bert-base-uncased={bert}")
     for given, said in {
         (): "weights 'x-vlm': they are a file of their authors', which no hub has. Download it",
@@ -329,7 +329,7 @@ def test_a_model_of_x_vlm_is_ranked_in_two_stages(verb: Verb, few_of_flickr8k: P
     assert "the fusion encoder ranked the 10 best of each query anew" in again
     assert "the record of this trial has the same numbers" in again
     assert verb("table", "xv", "--metric", "medr", runs=home).exit_code == 0
-    published = ("evaluate", str(file), "--as", "x-vlm", *tokenizer, "--root", f"mine={few_of_flickr8k}", "--json")
+    published = ("evaluate", str(file), "--as", "x-vlm", *tokenizer, "--root", f"mine={few_pictures}", "--json")
     found = json.loads(verb(*published, runs=home).stdout)
     assert "i2t_medr" not in found["metrics"]
     assert len(found["ranks"]["t2i"]) == len(row["test_t2i_ranks"])

@@ -86,7 +86,7 @@ def test_no_recipe_is_without_a_test_that_trains_it() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("group", TRAINED)
 def test_a_group_of_recipes_is_trained_and_evaluated(
-    group: str, goalgrid: Goalgrid, few_of_flickr8k: Path, tmp_path: Path
+    group: str, goalgrid: Goalgrid, few_pictures: Path, tmp_path: Path
 ) -> None:
     recipes, small = of(group), TRAINED[group][1]
     settings = ["objectives=triplet-hn", "seeds=0", f"recipes={recipes}", *small]
@@ -94,7 +94,7 @@ def test_a_group_of_recipes_is_trained_and_evaluated(
     for name, (kind, size) in NETWORKS.items():
         folder = tmp_path / kind / str(size)
         words += ["--weights", f"{name}={folder if folder.exists() else save(folder, kind, size=size)}"]
-    words += ["--root", f"few={few_of_flickr8k}", "--here", "--mlflow-uri", ""]
+    words += ["--root", f"few={few_pictures}", "--here", "--mlflow-uri", ""]
     finished = goalgrid("run", "flickr8k", *words, runs=tmp_path)
     assert finished.returncode == 0, finished.stderr
     rows = record.collect(Home(tmp_path).path.glob("trials/*/record.parquet")).to_pylist()

@@ -62,7 +62,7 @@ def assert_as_if_nothing_happened(home: Home, undisturbed: Home, grid: str = "de
 @pytest.mark.slow
 @pytest.mark.parametrize(("recipe", "epochs"), [("xvlm-tiny", 6), ("clip-tiny", 100)])
 def test_a_launch_of_pretrained_models_is_killed_and_ends_in_the_same_table(
-    recipe: str, epochs: int, goalgrid: Goalgrid, few_of_flickr8k: Path, tmp_path: Path
+    recipe: str, epochs: int, goalgrid: Goalgrid, few_pictures: Path, tmp_path: Path
 ) -> None:
     """On photographs: the fusion encoder's dropout and drawn negatives go on to the bit, and so does cached CLIP."""
     settings = (
@@ -70,7 +70,7 @@ def test_a_launch_of_pretrained_models_is_killed_and_ends_in_the_same_table(
         f"train.epochs={epochs}", "name=pretrained",
     )  # fmt: skip
     overrides = [word for setting in settings for word in ("--set", setting)]
-    command = ("run", "flickr8k", *overrides, "--root", f"few={few_of_flickr8k}", "--mlflow-uri", "")
+    command = ("run", "flickr8k", *overrides, "--root", f"few={few_pictures}", "--mlflow-uri", "")
     home, undisturbed = Home(tmp_path / "killed"), Home(tmp_path / "whole")
     process = start(*command, runs=home.path)
     wait_until(lambda: bool(running(home)), process, seconds=400)

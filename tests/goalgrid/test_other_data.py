@@ -26,9 +26,9 @@ TINY = (
 
 
 @pytest.fixture
-def root(few_of_flickr8k: Path, tmp_path: Path) -> Path:
+def root(few_pictures: Path, tmp_path: Path) -> Path:
     """A copy of a few real features and captions, to be changed."""
-    return Path(shutil.copytree(few_of_flickr8k, tmp_path / "few"))
+    return Path(shutil.copytree(few_pictures, tmp_path / "few"))
 
 
 @pytest.fixture

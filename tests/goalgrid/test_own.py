@@ -168,12 +168,12 @@ def test_own_encoders_learn_and_their_code_and_parameters_count_for_their_trials
 
 
 def test_an_own_scorer_learns_with_gradients_and_with_losses_and_counts_for_its_trials_alone(
-    goalgrid: Goalgrid, few_of_flickr8k: Path, tmp_path: Path
+    goalgrid: Goalgrid, few_pictures: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "late.py").write_text(SCORER, encoding="utf-8")
     (tmp_path / "late.toml").write_text(f"train.epochs = 1\n{OWN_SCORER}", encoding="utf-8")
     content = GRID.replace("losses", "late").replace('"./small.toml"', '"late.toml", "scan-t2i-tiny"')
-    content = content.replace("shapes", "few") + f'[data.few]\nroot = "{few_of_flickr8k}"\n'
+    content = content.replace("shapes", "few") + f'[data.few]\nroot = "{few_pictures}"\n'
     (tmp_path / "mine.toml").write_text(content.replace('"soft-hinge", "two-way"', '"unified"'), encoding="utf-8")
     mine = str(tmp_path / "mine.toml")
     run = ("run", mine, "--only", "recipe=late", "--here", "--mlflow-uri", "")

@@ -34,12 +34,12 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     ids=["raw", "features", "one"],
 )
 def test_every_published_recipe_trains_two_epochs_and_is_evaluated(
-    recipes: list[str], weights: list[str], goalgrid: Goalgrid, few_of_flickr8k: Path, tmp_path: Path
+    recipes: list[str], weights: list[str], goalgrid: Goalgrid, few_pictures: Path, tmp_path: Path
 ) -> None:
     """The recipes as they are, sizes of images, crops and schedules included, in a small space with tiny networks."""
     settings = ["objectives=['triplet-hn']", "seeds=[0]", f"recipes={recipes}", "train.epochs=2", "model.dim=64"]
     overrides = [word for setting in settings for word in ("--set", setting)]
-    root = ["--set", 'datasets=["few"]', "--root", f"few={few_of_flickr8k}"]
+    root = ["--set", 'datasets=["few"]', "--root", f"few={few_pictures}"]
     finished = goalgrid("run", "flickr8k", *overrides, *root, *weights, "--here", runs=tmp_path)
     assert finished.returncode == 0, finished.stderr
     table = record.collect(Home(tmp_path).path.glob("trials/*/record.parquet")).to_pylist()
@@ -88,8 +88,8 @@ def test_a_child_waits_for_a_parent_that_failed(goalgrid: Goalgrid, tmp_path: Pa
     assert "2 trials in 1 chain: 1 failed, 1 planned" in finished.stderr
 
 
-def test_weights_that_are_not_there_are_one_message(goalgrid: Goalgrid, few_of_flickr8k: Path, tmp_path: Path) -> None:
-    missing = ["--weights", f"microsoft/resnet-152={tmp_path / 'none'}", "--root", f"few={few_of_flickr8k}"]
+def test_weights_that_are_not_there_are_one_message(goalgrid: Goalgrid, few_pictures: Path, tmp_path: Path) -> None:
+    missing = ["--weights", f"microsoft/resnet-152={tmp_path / 'none'}", "--root", f"few={few_pictures}"]
     overrides = ["--set", 'recipes=["vsepp-r152"]', "--set", 'datasets=["few"]']
     finished = goalgrid("run", "flickr8k", *overrides, *missing, runs=tmp_path)
     assert finished.returncode == 2
@@ -132,11 +132,11 @@ def test_the_demo_learns_from_features_that_are_computed_once_and_raises_no_alar
 
 @pytest.mark.slow
 def test_a_grid_of_models_of_sets_ends_in_its_table_with_ensembles(
-    goalgrid: Goalgrid, few_of_flickr8k: Path, tmp_path: Path
+    goalgrid: Goalgrid, few_pictures: Path, tmp_path: Path
 ) -> None:
     settings = ["objectives=['unified']", "seeds=[0]", "train.epochs=1", "model.dim=32", 'datasets=["few"]']
     overrides = [word for setting in [*settings, "name=unified-table7"] for word in ("--set", setting)]
-    root = ["--root", f"few={few_of_flickr8k}"]
+    root = ["--root", f"few={few_pictures}"]
     finished = goalgrid("run", "unified-table7", *overrides, *root, "--here", "--mlflow-uri", "", runs=tmp_path)
     assert finished.returncode == 0, finished.stderr
     assert "8 trials in 4 chains: 8 done" in finished.stderr + finished.stdout
@@ -147,10 +147,10 @@ def test_a_grid_of_models_of_sets_ends_in_its_table_with_ensembles(
 
 @pytest.mark.slow
 def test_a_grid_of_models_of_sets_stands_beside_the_numbers_of_its_paper(
-    goalgrid: Goalgrid, few_of_flickr8k: Path, flickr8k: Path, tmp_path: Path
+    goalgrid: Goalgrid, few_pictures: Path, flickr8k: Path, tmp_path: Path
 ) -> None:
     """With the test images of Flickr8k in the place of Flickr30K's, whose protocol demands as many."""
-    root = Path(shutil.copytree(few_of_flickr8k / "precomp", tmp_path / "f30k_precomp"))
+    root = Path(shutil.copytree(few_pictures / "precomp", tmp_path / "f30k_precomp"))
     for name in ("ims.npy", "ids.txt"):
         shutil.copyfile(flickr8k / "precomp" / f"test_{name}", root / f"test_{name}")
     captions = (flickr8k / "precomp" / "test_caps.txt").read_text(encoding="utf-8").splitlines()
@@ -169,13 +169,13 @@ def test_a_grid_of_models_of_sets_stands_beside_the_numbers_of_its_paper(
 
 
 def test_clip_trains_on_cached_features_of_photographs_and_captions(
-    goalgrid: Goalgrid, few_of_flickr8k: Path, tmp_path: Path
+    goalgrid: Goalgrid, few_pictures: Path, tmp_path: Path
 ) -> None:
     """Beside CLIP as it is, which trains nothing, has a record, and is evaluated again from its own weights."""
     recipes = "recipes=['clip-tiny', 'clip-zero-shot-tiny', 'siglip-tiny']"
     settings = ["objectives=['siglip']", "seeds=[0]", recipes]
     overrides = [word for setting in settings for word in ("--set", setting)]
-    root = ["--set", 'datasets=["few"]', "--root", f"few={few_of_flickr8k}"]
+    root = ["--set", 'datasets=["few"]', "--root", f"few={few_pictures}"]
     finished = goalgrid("run", "flickr8k", *overrides, *root, "--here", runs=tmp_path)
     assert finished.returncode == 0, finished.stderr
     rows = record.collect(Home(tmp_path).path.glob("trials/*/record.parquet")).to_pylist()

@@ -81,12 +81,12 @@ def write_coco(root: Path, few: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, goalgrid: Goalgrid, few_of_flickr8k: Path) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory, goalgrid: Goalgrid, few_pictures: Path) -> Path:
     """The runs folder of the grid."""
     folder = tmp_path_factory.mktemp("tiny")
     made.write(folder / "mine", made.TINY)
-    write_coco(folder / "coco", few_of_flickr8k)
-    roots = {"mine": folder / "mine", "few": few_of_flickr8k, "coco": folder / "coco"}
+    write_coco(folder / "coco", few_pictures)
+    roots = {"mine": folder / "mine", "few": few_pictures, "coco": folder / "coco"}
     places = [f'{name}.root = "{root}"\n' for name, root in roots.items()]
     (folder / "tiny.toml").write_text(GRID + "".join(places))
     finished = goalgrid("run", str(folder / "tiny.toml"), "--mlflow-uri", "", runs=folder)

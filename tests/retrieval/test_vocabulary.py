@@ -77,8 +77,8 @@ LITERAL = {"none": lambda caption: caption, "x-vlm": literal_xvlm, "mmt": litera
 
 
 @pytest.mark.parametrize("name", preparation.PREPARATIONS)
-def test_captions_are_prepared_as_the_models_code_does(name: str, few_of_flickr8k: Path, tmp_path: Path) -> None:
-    captions = (few_of_flickr8k / "precomp" / "train_caps.txt").read_text().splitlines()
+def test_captions_are_prepared_as_the_models_code_does(name: str, few_pictures: Path, tmp_path: Path) -> None:
+    captions = (few_pictures / "precomp" / "train_caps.txt").read_text().splitlines()
     captions += ['  T-shirt, "x/y" ~ (<person>)!', "One's  dog: #1; *2?", " ".join(f"w{i}," for i in range(40))]
     prepare = preparation.PREPARATIONS[name]
     expected = [LITERAL[name](" ".join(caption.split()) if name == "mmt" else caption) for caption in captions]

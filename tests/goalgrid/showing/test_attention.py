@@ -40,10 +40,10 @@ intermediate_size = 8
 
 
 @pytest.fixture(scope="module")
-def runs(few_of_flickr8k: Path, tmp_path_factory: pytest.TempPathFactory, goalgrid: Goalgrid) -> Path:
+def runs(few_pictures: Path, tmp_path_factory: pytest.TempPathFactory, goalgrid: Goalgrid) -> Path:
     """A model of sets and a model of single vectors, trained on features with photographs and boxes beside them."""
     folder = tmp_path_factory.mktemp("looking")
-    root = Path(shutil.copytree(few_of_flickr8k, folder / "few"))
+    root = Path(shutil.copytree(few_pictures, folder / "few"))
     np.save(root / "precomp" / "test_boxes.npy", np.tile(cells(9), (12, 1, 1)).astype(np.float32))
     (folder / "looking.toml").write_text(GRID.replace("ROOT", str(root)))
     for recipe in ("scan-t2i", "fc-bow", "read"):

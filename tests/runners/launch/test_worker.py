@@ -149,13 +149,13 @@ def test_a_worker_of_other_code_makes_no_attempt(tmp_path: Path) -> None:
     assert tried(replace(one, launched=replace(one.launched, code=worker.PROGRAM))) == [one.id]
 
 
-def test_a_worker_whose_data_are_not_the_launch_s_makes_no_attempt(tmp_path: Path, few_of_flickr8k: Path) -> None:
-    few = (f'data.few.root="{few_of_flickr8k}"', 'datasets=["few"]', "train.epochs=1")
+def test_a_worker_whose_data_are_not_the_launch_s_makes_no_attempt(tmp_path: Path, few_pictures: Path) -> None:
+    few = (f'data.few.root="{few_pictures}"', 'datasets=["few"]', "train.epochs=1")
     one = job(tmp_path, *few)
     other = replace(one, launched=replace(one.launched, data=(("few", False, None, "2:other"),)))
     with pytest.raises(worker.Refused, match=r"the data of 'few' under .* are not those with which this launch began"):
         tried(other)
-    found = content("few", few_of_flickr8k, features=False).fingerprint
+    found = content("few", few_pictures, features=False).fingerprint
     assert tried(replace(one, launched=replace(one.launched, data=(("few", False, None, found),)))) == [one.id]
 
 

@@ -15,11 +15,11 @@ from .test_trainer import settings_of, trainer_in
 
 
 @pytest.fixture(scope="module")
-def learner(tmp_path_factory: pytest.TempPathFactory, few_of_flickr8k: Path) -> Learner:
+def learner(tmp_path_factory: pytest.TempPathFactory, few_pictures: Path) -> Learner:
     """xvlm-tiny on a few photographs, without dropout."""
     still = "model.text.dropout=0", "model.image.drop_path=0", "train.batch_size=20", "train.epochs=2"
-    few = 'recipes=["xvlm-tiny"]', f'data.few.root="{few_of_flickr8k}"', 'datasets=["few"]'
-    machine = Machine(roots=(("few", str(few_of_flickr8k)),))
+    few = 'recipes=["xvlm-tiny"]', f'data.few.root="{few_pictures}"', 'datasets=["few"]'
+    machine = Machine(roots=(("few", str(few_pictures)),))
     return trainer_in(tmp_path_factory.mktemp("fusion"), settings_of(*few, *still), machine=machine).learner
 
 

@@ -185,10 +185,10 @@ def test_exported_records_and_tables_equal_the_cpus(
     ids=["pixels", "sets", "features", "videos"],
 )
 def test_every_recipe_equals_the_cpus_and_its_steps_wait_once(
-    words: list[str], rehearsed: Callable[..., dict[str, Any]], few_of_flickr8k: Path, tmp_path: Path
+    words: list[str], rehearsed: Callable[..., dict[str, Any]], few_pictures: Path, tmp_path: Path
 ) -> None:
     videos = made.write(tmp_path / "videos", made.TINY, {"train": 60, "validate": 6, "test": 8})
-    places = dict.fromkeys(FEATURES, few_of_flickr8k) | dict.fromkeys(VIDEOS, videos)
+    places = dict.fromkeys(FEATURES, few_pictures) | dict.fromkeys(VIDEOS, videos)
     for word, facts in rehearsed(*(f"{word}:{places[word]}" if word in places else word for word in words)).items():
         try:
             check(facts, drawn=word == "recipe:xvlm-tiny")

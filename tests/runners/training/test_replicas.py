@@ -94,7 +94,7 @@ UNDETERMINED = (
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "overrides"), NETWORKS.values(), ids=NETWORKS)
 def test_replicas_learn_what_one_process_learns(
-    tmp_path: Path, few_of_flickr8k: Path, count: int, overrides: tuple[str, ...]
+    tmp_path: Path, few_pictures: Path, count: int, overrides: tuple[str, ...]
 ) -> None:
     """The gradient of the first batch, and what becomes of that in three epochs; batches have no equal parts."""
     first: list[dict[str, torch.Tensor]] = []
@@ -106,8 +106,7 @@ def test_replicas_learn_what_one_process_learns(
         return False
 
     one, several = (
-        fit(tmp_path / str(replicas), few(few_of_flickr8k, *overrides, replicas=replicas), keep)
-        for replicas in (1, count)
+        fit(tmp_path / str(replicas), few(few_pictures, *overrides, replicas=replicas), keep) for replicas in (1, count)
     )
     norm = one.settings.train.clip_norm
     torch.testing.assert_close(first[1], first[0], atol=1e-6 * norm, rtol=0)
@@ -143,10 +142,10 @@ def test_parts_of_a_batch_are_those_of_the_whole() -> None:
 
 
 @pytest.mark.slow
-def test_going_on_with_more_or_fewer_replicas_and_from_their_checkpoint(tmp_path: Path, few_of_flickr8k: Path) -> None:
+def test_going_on_with_more_or_fewer_replicas_and_from_their_checkpoint(tmp_path: Path, few_pictures: Path) -> None:
     """To the bit, as long as their number stays; else it is said that dropout differs."""
     dropout = "model.image.size=16", "model.text.encoder=gru", "model.text.dropout=0.3"
-    one, two = (few(few_of_flickr8k, *dropout, replicas=replicas) for replicas in (1, 2))
+    one, two = (few(few_pictures, *dropout, replicas=replicas) for replicas in (1, 2))
     warned: list[str] = []
     fit(tmp_path / "cut", one, lambda trainer, step: step == 2)
 
@@ -187,10 +186,10 @@ def test_a_replica_ends_with_the_first_one_and_with_nothing_else(small_trial: Tr
     assert replica.process.wait() == 0
 
 
-def test_what_a_replica_raises_is_raised(tmp_path: Path, few_of_flickr8k: Path) -> None:
+def test_what_a_replica_raises_is_raised(tmp_path: Path, few_pictures: Path) -> None:
     """Photographs that only it reads are gone once both have opened the data."""
     root = tmp_path / "few"
-    shutil.copytree(few_of_flickr8k, root)
+    shutil.copytree(few_pictures, root)
     settings, machine = few(root, "train.batch_size=8", "model.image.size=16", replicas=2)
     with Replicas(settings, machine) as replicas:
         inputs = prepare(settings, machine)

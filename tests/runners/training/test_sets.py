@@ -65,12 +65,12 @@ class Late(torch.nn.Module):
     ids=["scan-t2i", "saf", "own"],
 )
 def test_a_resumed_trial_of_sets_equals_an_uninterrupted_one_to_the_bit(
-    tmp_path: Path, few_of_flickr8k: Path, recipe: str, overrides: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, few_pictures: Path, recipe: str, overrides: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "late.py").write_text(LATE, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    settings = settings_of(few_of_flickr8k, recipe, *overrides)
-    inputs = prepare(settings, machine_of(few_of_flickr8k))
+    settings = settings_of(few_pictures, recipe, *overrides)
+    inputs = prepare(settings, machine_of(few_pictures))
     trainers = []
     for name, cut in (("whole", None), ("cut", 4), ("cut", None)):
         folder = TrialFolder(tmp_path / name)
@@ -92,16 +92,16 @@ def test_a_resumed_trial_of_sets_equals_an_uninterrupted_one_to_the_bit(
         assert np.array_equal(one[name].t2i, other[name].t2i)
 
 
-def test_images_of_one_vector_are_refused(tmp_path: Path, few_of_flickr8k: Path) -> None:
-    shutil.copytree(few_of_flickr8k / "precomp", tmp_path / "precomp")
+def test_images_of_one_vector_are_refused(tmp_path: Path, few_pictures: Path) -> None:
+    shutil.copytree(few_pictures / "precomp", tmp_path / "precomp")
     for file in (tmp_path / "precomp").glob("*_ims.npy"):
         np.save(file, np.load(file)[:, 0])
     with pytest.raises(UserError, match=r"scorer 'scan' reads several vectors an image.* have one of 512 values"):
         prepare(settings_of(tmp_path, "scan-t2i"), machine_of(tmp_path))
 
 
-def test_a_caption_of_no_known_word_is_named(tmp_path: Path, few_of_flickr8k: Path) -> None:
-    shutil.copytree(few_of_flickr8k / "precomp", tmp_path / "precomp")
+def test_a_caption_of_no_known_word_is_named(tmp_path: Path, few_pictures: Path) -> None:
+    shutil.copytree(few_pictures / "precomp", tmp_path / "precomp")
     file = tmp_path / "precomp" / "test_caps.txt"
     lines = file.read_text(encoding="utf-8").splitlines()
     file.write_text("\n".join([*lines[:2], "zzz qqq", *lines[3:]]) + "\n", encoding="utf-8")

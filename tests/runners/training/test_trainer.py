@@ -106,11 +106,11 @@ def assert_same(whole: Trainer, resumed: Trainer) -> None:
     ],
 )
 def test_resumed_equals_uninterrupted_to_the_bit(
-    tmp_path: Path, few_of_flickr8k: Path, overrides: tuple[str, ...]
+    tmp_path: Path, few_pictures: Path, overrides: tuple[str, ...]
 ) -> None:
-    few = f'data.few.root="{few_of_flickr8k}"', 'datasets=["few"]'
+    few = f'data.few.root="{few_pictures}"', 'datasets=["few"]'
     settings = settings_of("train.epochs=4", "train.batch_size=50", *few, *overrides)
-    machine = Machine(roots=(("few", str(few_of_flickr8k)),))
+    machine = Machine(roots=(("few", str(few_pictures)),))
     whole = trainer_in(tmp_path / "whole", settings, machine=machine)
     whole.fit()
 
@@ -310,10 +310,10 @@ def literal_validation_loss(trainer: Trainer) -> float:
 
 @pytest.mark.parametrize(("recipe", "objective"), [("cnn-bow", "siglip"), ("saf-tiny", "con_con")])
 def test_the_squares_of_the_parts_gradient_norms_add_up_and_clip_as_torch_does(
-    recipe: str, objective: str, tmp_path: Path, few_of_flickr8k: Path
+    recipe: str, objective: str, tmp_path: Path, few_pictures: Path
 ) -> None:
-    machine = Machine(roots=(("few", str(few_of_flickr8k)),))
-    few = f'data.few.root="{few_of_flickr8k}"', 'datasets=["few"]', f'recipes=["{recipe}"]', f"objectives={objective}"
+    machine = Machine(roots=(("few", str(few_pictures)),))
+    few = f'data.few.root="{few_pictures}"', 'datasets=["few"]', f'recipes=["{recipe}"]', f"objectives={objective}"
     learner = trainer_in(tmp_path / "t", settings_of("train.batch_size=20", *few), machine=machine).learner
     measured = learner.gradient(next(batch for _, batch in learner.begin(0).since(0)), 0.0)
     parts = {name: float(value) for name, value in measured.items() if name.startswith("grad_norm_")}
@@ -354,11 +354,11 @@ def test_every_objective_trains(name: str, tmp_path: Path) -> None:
 
 
 def test_each_of_twins_reads_the_clean_probabilities_that_the_other_estimated_also_after_a_kill(
-    tmp_path: Path, few_of_flickr8k: Path
+    tmp_path: Path, few_pictures: Path
 ) -> None:
-    few = f'data.few.root="{few_of_flickr8k}"', 'datasets=["few"]', "dataset.noise=0.4"
+    few = f'data.few.root="{few_pictures}"', 'datasets=["few"]', "dataset.noise=0.4"
     goal = 'objectives=["ncr"]', "model.networks=twins", "train.warmup_epochs=2", "train.epochs=4"
-    machine = Machine(roots=(("few", str(few_of_flickr8k)),))
+    machine = Machine(roots=(("few", str(few_pictures)),))
     settings = settings_of("train.batch_size=50", *few, *goal)
     trainer = trainer_in(tmp_path / "t", settings, machine=machine)
     seen, step = list[tuple[torch.Tensor | None, list[torch.Tensor]]](), trainer._step

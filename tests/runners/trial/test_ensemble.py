@@ -240,8 +240,8 @@ def of_features_and_of_pictures(root: Path) -> Ensemble:
     return Ensemble(found)
 
 
-def test_a_fold_is_ranked_by_the_mean_of_the_members_scores(few_of_flickr8k: Path) -> None:
-    ensemble = of_features_and_of_pictures(few_of_flickr8k)
+def test_a_fold_is_ranked_by_the_mean_of_the_members_scores(few_pictures: Path) -> None:
+    ensemble = of_features_and_of_pictures(few_pictures)
     image, text, owners = ensemble._embedded("test")
     found, matrices = ensemble._ranked(image, text, owners, fold=4), []
     for member, *parts in zip(ensemble.members, image.parts, text.parts, strict=True):
@@ -257,9 +257,9 @@ def test_a_fold_is_ranked_by_the_mean_of_the_members_scores(few_of_flickr8k: Pat
         assert found.i2t[start : start + 4].tolist() == best
 
 
-def test_members_that_read_the_items_in_another_order_are_told(few_of_flickr8k: Path, tmp_path: Path) -> None:
+def test_members_that_read_the_items_in_another_order_are_told(few_pictures: Path, tmp_path: Path) -> None:
     """Features of the same photographs, of which the last two have changed places; and of one photograph less."""
-    assert len(of_features_and_of_pictures(few_of_flickr8k).evaluate("test").i2t) == 12
+    assert len(of_features_and_of_pictures(few_pictures).evaluate("test").i2t) == 12
     for name, rows, said in (
         (
             "turned",
@@ -268,7 +268,7 @@ def test_members_that_read_the_items_in_another_order_are_told(few_of_flickr8k: 
         ),
         ("short", list(range(11)), "55 captions for fc-bow, 60 for cnn-bow"),
     ):
-        root = shutil.copytree(few_of_flickr8k, tmp_path / name)
+        root = shutil.copytree(few_pictures, tmp_path / name)
         features, captions = root / "precomp" / "test_ims.npy", root / "precomp" / "test_caps.txt"
         lines = captions.read_text(encoding="utf-8").splitlines()
         captions.write_text("\n".join(line for row in rows for line in lines[5 * row : 5 * row + 5]) + "\n")

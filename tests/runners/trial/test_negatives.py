@@ -154,10 +154,10 @@ def test_a_batch_brings_its_offline_negatives_and_their_scores(recipe: str) -> N
 
 
 def test_candidates_of_another_split_are_one_message_before_the_training(
-    goalgrid: Goalgrid, few_of_flickr8k: Path, tmp_path: Path
+    goalgrid: Goalgrid, few_pictures: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "mine" / "aoq").mkdir(parents=True)
-    (tmp_path / "mine" / "precomp").symlink_to(few_of_flickr8k / "precomp")
+    (tmp_path / "mine" / "precomp").symlink_to(few_pictures / "precomp")
     for name, rows in (("i2t", 30), ("t2i", 150)):
         np.save(tmp_path / "mine" / "aoq" / f"{name}_others.npy", np.zeros((rows, 9), int))
     words = ("recipes=fc-bow", "objectives=aoq", "seeds=0", "dataset.candidates=aoq", "datasets=mine", "train.epochs=1")
