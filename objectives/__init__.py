@@ -83,7 +83,7 @@ def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
         relative=relative,
         reduction=values["reduction"],
         ignore_same_image=values["ignore_same_image"],
-        lead=_with(soft_margin, values) if by_row else None,
+        row_margin=_with(soft_margin, values) if by_row else None,
         own=own,
     )
 

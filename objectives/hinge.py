@@ -97,7 +97,7 @@ def noisy_correspondence(
         threshold: a pair that is less likely to be clean teaches nothing.
         margins: "anchor", or "row" for those that were added when the negative was mined (released).
     """
-    added = t.lead if margins == "row" and t.lead is not None else own_margin(t, margin, base)
+    added = t.row_margin if margins == "row" and t.row_margin is not None else own_margin(t, margin, base)
     loss = torch.relu(t.s_neg - t.s_pos + added)
     return loss if t.clean is None else loss * (t.clean >= threshold)
 

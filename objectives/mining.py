@@ -171,11 +171,13 @@ def triplets_of(mined: Mined, pairs: BatchPairs, relative: Relative | None) -> t
     """Both directions' triplets of every pair, as constants, and which text and which image was mined for it."""
     s_pos, hard = mined
     false = pairs.false_negatives(hard.place)
-    s_neg, lead = hard.s_neg[..., None], None
-    if pairs.lead is not None:
-        lead = torch.stack([pairs.lead, pairs.lead[hard.place[1]]])[..., None]
-        s_neg = s_neg - lead
-    triplets = Triplets(s_pos[None, :, None], s_neg, lead=lead, false_negative=false, always=not pairs.masked)
+    s_neg, row_margin = hard.s_neg[..., None], None
+    if pairs.row_margin is not None:
+        row_margin = torch.stack([pairs.row_margin, pairs.row_margin[hard.place[1]]])[..., None]
+        s_neg = s_neg - row_margin
+    triplets = Triplets(
+        s_pos[None, :, None], s_neg, row_margin=row_margin, false_negative=false, always=not pairs.masked
+    )
     if relative is None:
         return triplets, hard.place
     m_pos, m_neg = relative_positives(s_pos, hard.s_neg, relative), hard.mean(relative)
@@ -271,16 +273,16 @@ def candidates(
     """
     negative = sim.clone()
     pairs.prepare(negative)
-    rows = None if pairs.lead is None else pairs.lead[:, None].expand_as(sim)
+    rows = None if pairs.row_margin is None else pairs.row_margin[:, None].expand_as(sim)
     directions = []
-    for anchors, lead in ((negative, rows), (negative.T, None if rows is None else rows.T)):
+    for anchors, row_margin in ((negative, rows), (negative.T, None if rows is None else rows.T)):
         s_neg, false = anchors, pairs.of_same_image()
         if k is not None:
             s_neg, index = anchors.topk(min(k, pairs.size), dim=1)
             false = None if false is None else false.gather(1, index)
-            lead = None if lead is None else lead.gather(1, index)
-        s_neg = s_neg if lead is None else s_neg - lead
-        triplets = Triplets(sim.diagonal()[:, None], s_neg, lead=lead, false_negative=false, always=False)
+            row_margin = None if row_margin is None else row_margin.gather(1, index)
+        s_neg = s_neg if row_margin is None else s_neg - row_margin
+        triplets = Triplets(sim.diagonal()[:, None], s_neg, row_margin=row_margin, false_negative=false, always=False)
         directions.append(triplets if relative is None else _with_relative(triplets, anchors, relative))
     return directions
 

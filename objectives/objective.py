@@ -41,7 +41,7 @@ class Objective(torch.nn.Module):
         relative: the relative sets, for a loss that reads m+ and m-.
         reduction: a name in REDUCTIONS.
         ignore_same_image: captions of the same image are no negatives; needs `image_of_text` in the call.
-        lead: gives, from the clean probability of each pair, what is added to its image's scores before mining.
+        row_margin: gives, from the clean probability of each pair, what is added to its image's scores before mining.
         own: of a user's own loss, its name and the function or class, for the check of what it returns.
     """
 
@@ -64,12 +64,12 @@ class Objective(torch.nn.Module):
         relative: Relative | None = None,
         reduction: str = "sum",
         ignore_same_image: bool = False,
-        lead: Callable[[Float[Tensor, " b"]], Float[Tensor, " b"]] | None = None,
+        row_margin: Callable[[Float[Tensor, " b"]], Float[Tensor, " b"]] | None = None,
         own: Own | None = None,
     ) -> None:
         super().__init__()
         self.own = own
-        self.loss, self.relative, self.lead = loss, relative, lead
+        self.loss, self.relative, self.row_margin = loss, relative, row_margin
         self.k, self.remines = k, remines
         self.reduction, self.ignore_same_image = reduction, ignore_same_image
         self.report = {}
@@ -140,8 +140,8 @@ class Objective(torch.nn.Module):
     def _pairs(self, images: int, texts: int, image_of_text: Tensor | None, clean: Tensor | None = None) -> BatchPairs:
         if images != texts:
             raise ValueError(f"{images} images and {texts} texts are no pairs: row k of both must be pair k")
-        lead = self.lead(clean) if self.lead and clean is not None else None
-        return BatchPairs(texts, image_of_text, self.ignore_same_image, lead)
+        row_margin = self.row_margin(clean) if self.row_margin and clean is not None else None
+        return BatchPairs(texts, image_of_text, self.ignore_same_image, row_margin)
 
     def _value(
         self, directions: list[Triplets], clean: Tensor | None, offline: Tensor | None = None
@@ -152,7 +152,7 @@ class Objective(torch.nn.Module):
             (both,) = directions
             directions = [replace(both, offline=offline)]
         values = [self.loss(t) for t in directions]
-        for t, value in zip(directions, values, strict=True):
+        for t, value in zip(directions, values, strict=True) if self.own else ():
             triplets = tuple(t.s_neg.shape)
             self._check(value, f"triplets {triplets}", triplets, (*triplets[:-1], 1), triplets[:-1])
         self._diagnose(directions, values)

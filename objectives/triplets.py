@@ -20,7 +20,7 @@ class BatchPairs:
     """Which image of the data set each pair has: two pairs may have the same image. None if unknown."""
     masked: bool = False
     """Whether texts of the same image are no negatives, beyond the pair itself."""
-    lead: Float[Tensor, " b"] | None = None
+    row_margin: Float[Tensor, " b"] | None = None
     """What is added to each row of scores, an image's, before negatives are mined; None: nothing."""
 
     def __post_init__(self) -> None:
@@ -38,11 +38,11 @@ class BatchPairs:
     def prepare(self, sim: Float[Tensor, "r c"], row: int = 0, column: int = 0) -> None:
         """Make a tile of similarities that starts at row, column what is mined, in place.
 
-        Each row gets its lead, and every pair that is no negative becomes -inf. Not -1: cross-attention scores leave
+        Each row gets its margin, and every pair that is no negative becomes -inf. Not -1: cross-attention scores leave
         [-1, 1], and the positive must never be mined.
         """
-        if self.lead is not None:
-            sim += self.lead[row : row + len(sim), None]
+        if self.row_margin is not None:
+            sim += self.row_margin[row : row + len(sim), None]
         same = self.of_same_image(slice(row, row + sim.shape[0]), slice(column, column + sim.shape[1]))
         if self.masked and same is not None:
             sim.masked_fill_(same, -torch.inf)
@@ -71,7 +71,7 @@ class Triplets:
     """Mean over the relative positives; of the -ms pair weights only."""
     m_neg: Float[Tensor, "*a k"] | None = None
     """Mean over the relative negatives; of the -ms pair weights only."""
-    lead: Float[Tensor, "*a k"] | None = None
+    row_margin: Float[Tensor, "*a k"] | None = None
     """What was added to each similarity with a negative while it was mined; None: nothing."""
     clean: Float[Tensor, "*#a 1"] | None = None
     """Estimated probability that the pair is no mismatch; None: certain. Read by the adaptive margins."""
