@@ -12,7 +12,7 @@ from grid.expansion import Shared, Trial
 from grid.settings.image_encoders import BackboneSettings
 from grid.store.failures import Failure
 from grid.store.home import TrialFolder
-from runners.training.exchange.batch_sizes import batch_sizes
+from runners.training.exchange.batch_sizes import batches_of_epoch
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def epoch_steps(overview: Overview, shared: Shared) -> int | None:
     if not sizes:
         return None
     learnt, _ = learnt_captions(shared, sizes["train"])
-    return sum(1 for _ in batch_sizes(learnt, shared.train))
+    return batches_of_epoch(learnt, shared.train)
 
 
 def reached(folder: TrialFolder) -> tuple[int, int]:

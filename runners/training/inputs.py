@@ -31,7 +31,7 @@ from retrieval.splits.pairs import Pairs, Split
 from retrieval.words import text_readers
 from retrieval.words.text_readers import CaptionReader, Vocabulary
 from retrieval.words.tokens import Tokens
-from runners.training.exchange.batch_sizes import batch_sizes
+from runners.training.exchange.batch_sizes import batch_sizes, batches_of_epoch
 from runners.training.exchange.collectives import ALONE, Exchange
 from runners.training.machine import Machine
 
@@ -321,7 +321,7 @@ def trained_captions(dataset: DatasetSettings, split: Split) -> Int[Tensor, " t"
 def steps_of_epoch(settings: TrialSettings, inputs: Inputs) -> int:
     """The number of batches of an epoch."""
     captions = captions_of_epoch(settings.dataset, settings.train, inputs.pairs.train)
-    return sum(1 for _ in batch_sizes(captions, settings.train))
+    return batches_of_epoch(captions, settings.train)
 
 
 def captions_of_epoch(dataset: DatasetSettings, train: TrainSettings, split: Split) -> int:
@@ -337,8 +337,9 @@ def _one_of_each(order: Int[Tensor, " t"], split: Split) -> Int[Tensor, " i"]:
 
 
 def _split(order: Int[Tensor, " t"], train: TrainSettings) -> Sequence[Int[Tensor, " b"]]:
-    sizes = list(batch_sizes(len(order), train))
-    return order[: sum(sizes)].split(sizes)
+    whole, last = batch_sizes(len(order), train)
+    read = order[: whole * train.batch_size + last]
+    return read.split(train.batch_size) if len(read) else ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,27 +1,31 @@
 """How many pairs the batches of an epoch have, and whether replicas can share them. This module loads no torch."""
 
-from collections.abc import Iterator
-
 from grid.errors import UserError
 from grid.objectives import learns_weights, reads_offline
 from grid.settings import TrainSettings, TrialSettings
 
 
-def batch_sizes(captions: int, train: TrainSettings) -> Iterator[int]:
-    """The sizes of an epoch's batches. A last batch of a single pair is left out, or with `drop_last` any smaller one.
+def batch_sizes(captions: int, train: TrainSettings) -> tuple[int, int]:
+    """How many whole batches an epoch has, and how many pairs a smaller last one; 0: there is none.
+
+    A last batch of a single pair is left out, or with `drop_last` any smaller one, unless it is the only batch.
 
     >>> from grid import catalog
     >>> train = catalog.recipe("fc-bow").train.model_copy(update={"batch_size": 4})
-    >>> list(batch_sizes(10, train)), list(batch_sizes(9, train)), list(batch_sizes(3, train))
-    ([4, 4, 2], [4, 4], [3])
+    >>> batch_sizes(10, train), batch_sizes(9, train), batch_sizes(3, train)
+    ((2, 2), (2, 0), (0, 3))
     >>> dropping = train.model_copy(update={"drop_last": True})
-    >>> list(batch_sizes(10, dropping)), list(batch_sizes(3, dropping))
-    ([4, 4], [3])
+    >>> batch_sizes(10, dropping), batch_sizes(3, dropping)
+    ((2, 0), (0, 3))
     """
     whole, rest = divmod(captions, train.batch_size)
-    yield from (train.batch_size for _ in range(whole))
-    if rest > 1 and not (whole and train.drop_last):
-        yield rest
+    return whole, rest if rest > 1 and not (whole and train.drop_last) else 0
+
+
+def batches_of_epoch(captions: int, train: TrainSettings) -> int:
+    """The number of batches."""
+    whole, last = batch_sizes(captions, train)
+    return whole + bool(last)
 
 
 def check_alone(settings: TrialSettings, replicas: int) -> None:
@@ -51,7 +55,8 @@ def check_replicas(train: TrainSettings, captions: int, replicas: int) -> None:
     Raises:
         UserError: a batch is too small.
     """
-    least = min(batch_sizes(captions, train), default=0)
+    whole, last = batch_sizes(captions, train)
+    least = last or (train.batch_size if whole else 0)
     if replicas > 1 and least < replicas:
         raise UserError(
             f"the smallest batch of an epoch has {least} pairs, of {captions:,} in batches of {train.batch_size}: too "
