@@ -76,10 +76,8 @@ def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path, *, repor
     Raises:
         UserError: the target cannot be written, or records cannot be read.
     """
-    usual = usual_protocol(grid)
-    scores = Scores.read(
-        cells, home, usual=usual, now=now, leave=lambda message: None
-    )  # the report says what is left out
+    usual = usual_protocol(grid)  # the report says what is left out
+    scores = Scores.read(cells, home, usual=usual, now=now, leave=lambda message: None)
     write_records(scores.rows, home, target / "records.parquet")
     tables = dict(_tables(grid, cells, scores))
     for path, table in tables.items():

@@ -103,7 +103,7 @@ def _here(row: PaperRow, mark: str = "") -> str:
     quoted = f"quoted from {row.quoted}" if row.quoted else ""
     what = ", ".join([*(f"{mark}{name}{mark}" for name in row.recipes), _objectives(row.objectives, mark)])
     if not row.grids:
-        why = f"{what} are shipped, but no grid fills the row" if row.recipes else row.why
+        why = f"{what} are shipped, but no grid fills the row" if row.objectives else row.why
         return ": ".join(filter(None, [quoted or row.origin, why]))
     grids = ", ".join(f"{mark}{grid}{mark}" for grid in row.grids)
     return f"{grids}: {what}" + (f"; the paper's number is {quoted}" if quoted else "")
