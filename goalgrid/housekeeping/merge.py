@@ -220,8 +220,6 @@ def _take(
     aside = here.path.parent / MERGED.replace("*", uuid.uuid4().hex)
     copy = TrialFolder(aside / trial.id)
     try:
-        if problem := _too_large(there):
-            return Merged(trial.id, "refused", problem)
         _copy(there, copy)
         if problem := _problem(trial, copy, expected):
             return Merged(trial.id, "refused", problem)
@@ -254,12 +252,13 @@ def _strange(there: TrialFolder, other: Home) -> Iterator[str]:
         yield "its folder is a link out of that runs folder"
     elif there.attempts_folder.is_symlink():
         yield "attempts is a link"
-    for path in _files(there):
+    for path in (there.done, *_files(there)):
         found = path.lstat()
         if not stat.S_ISREG(found.st_mode):
             yield f"{path.relative_to(there.path)} is {'a link' if path.is_symlink() else 'no regular file'}"
         elif path != there.best_checkpoint and found.st_size > MOST_BYTES:
             yield f"{path.relative_to(there.path)} has {found.st_size:,} bytes, more than a trial writes there"
+    yield from _too_large(there)
 
 
 def _copy(there: TrialFolder, copy: TrialFolder) -> None:
@@ -275,17 +274,17 @@ def _copy(there: TrialFolder, copy: TrialFolder) -> None:
             shutil.copyfileobj(source, target)
 
 
-def _too_large(folder: TrialFolder) -> str:
-    """Whether best.ckpt is larger than the weights that the record counts; empty if it is not."""
+def _too_large(folder: TrialFolder) -> Iterator[str]:
+    """Whether best.ckpt is larger than the weights that the record counts."""
     from results.records import record, sealed
 
     try:
         (row,) = record.collect([folder.record], ["parameters"]).to_pylist()
         size = folder.best_checkpoint.stat().st_size
     except (sealed.Damaged, OSError, UserError):
-        return ""  # the copy of it is refused
-    most = MOST_BYTES + MOST_BYTES_A_WEIGHT * (row["parameters"] or 0)
-    return f"best.ckpt has {size:,} bytes, more than the model of its record" if size > most else ""
+        return  # a record that cannot be read is refused for that; an ensemble has no weights
+    if size > MOST_BYTES + MOST_BYTES_A_WEIGHT * (row["parameters"] or 0):
+        yield f"best.ckpt has {size:,} bytes, more than the model of its record"
 
 
 def _problem(trial: Trial, folder: TrialFolder, expected: Expected) -> str:

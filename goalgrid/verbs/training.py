@@ -176,6 +176,8 @@ def slurm(
     runs = str(home.path.absolute())
     words = [source, "--runs", runs, *option_words({"--set": set_, "--root": root, "--weights": weights})]
     words += ["--only", only] if only else []
+    if found.uses and not grid.endswith(".toml"):
+        words.append("--trust-code")  # where the job runs, this user may have another home
     script = BatchJob(found, words, Path.cwd(), time, nodes, sbatch).script()
     if output is None:
         show(script.rstrip("\n"))

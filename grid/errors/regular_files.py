@@ -12,6 +12,8 @@ def check_regular(path: Path) -> None:
     Raises:
         OSError: it is none, or it is not there.
     """
-    if not stat.S_ISREG(path.stat().st_mode):
-        code = errno.EISDIR if path.is_dir() else errno.EINVAL
-        raise OSError(code, os.strerror(code) if code == errno.EISDIR else "it is no regular file", str(path))
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))

@@ -78,9 +78,7 @@ class CheckpointFile:
         except UserError:
             raise
         except OSError as error:
-            if (
-                error.errno == errno.EINVAL and not error.filename
-            ):  # of a file cut short: torch looks for its end before its beginning
+            if error.errno == errno.EINVAL and not error.filename:  # torch looks for the end of a file cut short
                 raise UserError(f"the checkpoint {path} {_cut(path)}.") from error
             raise UserError(f"the checkpoint {path} cannot be read: {error.strerror or error}.") from error
         except pickle.UnpicklingError as error:
@@ -139,7 +137,7 @@ def _check_length(path: Path) -> None:
         pickles = LEGACY_PICKLES
         if zipfile.is_zipfile(path):
             archive = stack.enter_context(zipfile.ZipFile(path))
-            name = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
+            name = next((name for name in archive.namelist() if name.endswith("/data.pkl")), "")
             source, pickles = stack.enter_context(archive.open(name)), 1
         for _ in range(pickles):
             for _ in pickletools.genops(source):

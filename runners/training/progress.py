@@ -225,7 +225,7 @@ def best_of(folder: TrialFolder, device: torch.device) -> dict[str, Any]:
     if content is None:
         anew = "Train its trial anew: goalgrid run GRID --force --only FILTER."
         raise UserError(f"the best checkpoint {path} cannot be read. {anew}") from cause
-    if folder.done.exists():
+    if folder.is_done():
         FinishedTrial.read(folder).check_weights(content)
     return content
 

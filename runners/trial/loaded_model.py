@@ -256,7 +256,7 @@ def settings_of(folder: TrialFolder) -> TrialSettings:
     except ValidationError as error:
         anew = "Train its trial anew by goalgrid run GRID --force --only FILTER."
         raise UserError(f"the settings {folder.settings} are missing or damaged. {anew}") from error
-    if folder.done.exists():
+    if folder.is_done():
         FinishedTrial.read(folder).check_settings(found)
     return found
 

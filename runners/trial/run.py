@@ -355,9 +355,10 @@ class TrialRun:
 
     def _failed(self, error: BaseException) -> State:
         failure, users = classify(error), isinstance(error, UserError)
-        said, place = " ".join(str(error).split()), uses.line_of(error)
-        told = [type(error).__name__] * (not users or not said) + [said] * bool(said)
-        message = ": ".join(told) + f" ({place})" * bool(place and not users)
+        message = " ".join(str(error).split()) or type(error).__name__
+        if not users:
+            name, place = type(error).__name__, uses.line_of(error)
+            message = (message if message == name else f"{name}: {message}") + (f" ({place})" if place else "")
         trace = "" if users else "".join(traceback.format_exception(error)) + "\n"
         if trace:
             self.hold.log(trace)

@@ -100,6 +100,10 @@ def test_trusted_code_runs_and_is_remembered(theirs: Home, ran: Path, goalgrid: 
     assert "theirs: 2 trials: 2 planned" in trusted.stdout
     assert ran.exists()
     assert goalgrid("status", "theirs", runs=theirs.path).stdout == trusted.stdout
+    script = goalgrid("slurm", "theirs", runs=theirs.path).stdout
+    assert "run theirs --runs" in script, "a job may run where this user has another home"
+    assert "--trust-code" in script
+    assert "--trust-code" not in goalgrid("slurm", "demo", runs=theirs.path).stdout
 
 
 def test_a_text_that_one_never_named_runs_not_even_at_a_path_of_ones_own(

@@ -170,7 +170,7 @@ def test_a_wrong_merge_is_one_message(
 
 
 @pytest.mark.parametrize(
-    "name", ["vocabulary.json", "best.ckpt", "record.parquet", "settings.json", "attempts/001.log"]
+    "name", ["vocabulary.json", "best.ckpt", "record.parquet", "settings.json", "done", "attempts/001.log"]
 )
 @pytest.mark.parametrize("kind", ["link", "device", "pipe"])
 def test_nothing_but_regular_files_is_read_or_copied(
@@ -200,9 +200,9 @@ def test_a_folder_of_links_and_a_file_beyond_all_sizes_are_refused(
     first.path.symlink_to(tmp_path / first.trial_id)
     with second.best_checkpoint.open("r+b") as file:
         file.truncate(2**31)  # a hole: it takes no room here, and would take it in a copy
-    told = outcomes(verb, pair, here)
-    assert sorted(told.values()) == [
-        "refused: best.ckpt has 2,147,483,648 bytes, more than the model of its record",
-        "refused: its folder is a link out of that runs folder",
-    ]
+    for words in (("--dry-run",), ()):
+        assert sorted(outcomes(verb, pair, here, *words).values()) == [
+            "refused: best.ckpt has 2,147,483,648 bytes, more than the model of its record",
+            "refused: its folder is a link out of that runs folder",
+        ]
     assert here.trials() == []
