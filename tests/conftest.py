@@ -44,6 +44,13 @@ SMALL = (
 
 The grid keeps its name, so that other verbs find it without the overrides."""
 
+
+def swapped(text: str, before: str, after: str) -> str:
+    """The text with another in place of one that has to stand in it."""
+    assert before in text, f"{before!r} does not stand there any more"
+    return text.replace(before, after)
+
+
 Goalgrid = Callable[..., subprocess.CompletedProcess[str]]
 
 

@@ -31,7 +31,7 @@ from results.checks.run_comparison import differences
 from results.records import record, record_cache
 from results.records.models import Speed
 
-from ..conftest import Goalgrid
+from ..conftest import Goalgrid, swapped
 
 GRID = """
 name = "damaged"
@@ -173,7 +173,7 @@ def runs(
     folder = tmp_path_factory.mktemp("damaged")
     write_data(folder / "data")
     grid = folder / "damaged.toml"
-    grid.write_text(GRID.replace("ROOT", str(folder / "data")), encoding="utf-8")
+    grid.write_text(swapped(GRID, "ROOT", str(folder / "data")), encoding="utf-8")
     cells = expand(load(str(grid), []))
     half, whole = folder / "half", folder / "whole"
 

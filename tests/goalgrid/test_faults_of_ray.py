@@ -13,7 +13,7 @@ import pytest
 from grid.store.home import Home
 from grid.uses import ROOMS
 
-from ..conftest import ROOT, SMALL, Goalgrid
+from ..conftest import ROOT, SMALL, Goalgrid, swapped
 from .processes import pid_of, running, start, wait_until
 
 GRID = ("run", "demo", "--set", 'objectives=["con_con"]', "--set", "seeds=[0,1]", "--mlflow-uri", "", *SMALL)
@@ -90,8 +90,8 @@ def test_code_that_changes_in_mid_run_trains_nothing_and_ends_the_launch_with_th
         [*command, "--runs", str(home.path)], stderr=subprocess.PIPE, text=True, env=environment, cwd=code
     )
     wait_until(lambda: bool(running(home)), process)
-    learner = code / "runners" / "training" / "learner.py"
-    learner.write_text(learner.read_text().replace("return train.lr *", "return 2 * train.lr *"))
+    schedules = code / "runners" / "training" / "optimizers" / "schedules.py"
+    schedules.write_text(swapped(schedules.read_text(), "return train.lr *", "return 2 * train.lr *"))
     (folder,) = running(home)
     os.kill(pid_of(folder), signal.SIGKILL)
     _, talk = process.communicate(timeout=120)

@@ -16,7 +16,7 @@ from grid.store.home import Home
 from runners.launch.jobs import Job, jobs_for
 from runners.training.fingerprint import code_fingerprint
 
-from ..conftest import ROOT, SMALL, Goalgrid, made_once
+from ..conftest import ROOT, SMALL, Goalgrid, made_once, swapped
 from ..retrieval.packages import write_image
 
 PAGE = (ROOT / "docs" / "own.md").read_text(encoding="utf-8")
@@ -62,9 +62,9 @@ def test_the_table_shows_own_losses_by_name_from_any_folder(folder: Path, goalgr
 @pytest.mark.parametrize(
     ("edit", "expected"),
     [
-        (LOSSES.replace("/ tau", "/ (2 * tau)"), {"soft-hinge"}),
-        (LOSSES.replace("(scores, scores.T)", "(scores,)"), {"two-way"}),
-        (LOSSES.replace("Cross entropy of the scores", "Cross entropy") + "# the end\n", set()),
+        (swapped(LOSSES, "/ tau", "/ (2 * tau)"), {"soft-hinge"}),
+        (swapped(LOSSES, "(scores, scores.T)", "(scores,)"), {"two-way"}),
+        (swapped(LOSSES, "Cross entropy of the scores", "Cross entropy") + "# the end\n", set()),
         (LOSSES + '\n\n@goalgrid.objective("third")\ndef third(t):\n    return t.s_neg\n', set()),
     ],
     ids=["the first loss", "the second loss", "words", "a third loss"],
@@ -132,14 +132,14 @@ def test_an_own_pooling_learns_and_is_stale_by_itself(folder: Path, goalgrid: Go
     for name in ("losses.py", "mine.toml", "small.toml"):
         shutil.copy(folder / name, tmp_path)
     (tmp_path / "pooling.py").write_text(POOLING, encoding="utf-8")
-    content = GRID.replace('"./losses.py"', '"losses.py", "pooling.py"') + '[set]\n"model.text.pooling" = "weighed"\n'
+    content = swapped(GRID, '"./losses.py"', '"losses.py", "pooling.py"') + '[set]\n"model.text.pooling" = "weighed"\n'
     (tmp_path / "mine.toml").write_text(content, encoding="utf-8")
     run = ("run", str(tmp_path / "mine.toml"), "--only", "objective=con_con", "--here", "--mlflow-uri", "")
     finished = goalgrid(*run, runs=tmp_path / "runs")
     assert "1 done" in finished.stderr, finished.stderr
-    (tmp_path / "losses.py").write_text(LOSSES.replace("/ tau", "/ (2 * tau)"), encoding="utf-8")
+    (tmp_path / "losses.py").write_text(swapped(LOSSES, "/ tau", "/ (2 * tau)"), encoding="utf-8")
     assert stale(tmp_path, goalgrid) == set()
-    (tmp_path / "pooling.py").write_text(POOLING.replace("dim, 1)", "dim, 1, bias=False)"), encoding="utf-8")
+    (tmp_path / "pooling.py").write_text(swapped(POOLING, "dim, 1)", "dim, 1, bias=False)"), encoding="utf-8")
     assert stale(tmp_path, goalgrid) == {"con_con"}
 
 
@@ -150,7 +150,7 @@ def test_own_encoders_learn_and_their_code_and_parameters_count_for_their_trials
         shutil.copy(folder / name, tmp_path)
     (tmp_path / "nets.py").write_text(ENCODERS, encoding="utf-8")
     (tmp_path / "theirs.toml").write_text(OWN_ENCODERS + "train.batch_size = 1000\n", encoding="utf-8")
-    content = GRID.replace('"./losses.py"', '"losses.py", "nets.py"').replace('"./small.toml"', '"./theirs.toml"')
+    content = swapped(swapped(GRID, '"./losses.py"', '"losses.py", "nets.py"'), '"./small.toml"', '"./theirs.toml"')
     (tmp_path / "mine.toml").write_text(content, encoding="utf-8")
     run = ("run", str(tmp_path / "mine.toml"), "--only", "objective=con_con", "--here", "--mlflow-uri", "")
     finished = goalgrid(*run, runs=tmp_path / "runs")
@@ -159,9 +159,9 @@ def test_own_encoders_learn_and_their_code_and_parameters_count_for_their_trials
     planned = goalgrid("plan", str(tmp_path / "mine.toml"), *swept, runs=tmp_path / "runs")
     assert "2 trials: 1 done, 1 planned" in planned.stdout
     assert stale(tmp_path, goalgrid) == set()
-    (tmp_path / "losses.py").write_text(LOSSES.replace("/ tau", "/ (2 * tau)"), encoding="utf-8")
+    (tmp_path / "losses.py").write_text(swapped(LOSSES, "/ tau", "/ (2 * tau)"), encoding="utf-8")
     assert stale(tmp_path, goalgrid) == set()
-    (tmp_path / "nets.py").write_text(ENCODERS.replace(".relu()", ".tanh()"), encoding="utf-8")
+    (tmp_path / "nets.py").write_text(swapped(ENCODERS, ".relu()", ".tanh()"), encoding="utf-8")
     assert stale(tmp_path, goalgrid) == {"con_con"}
     (tmp_path / "nets.py").unlink()
     assert goalgrid("table", "mine", "--format", "csv", runs=tmp_path / "runs").returncode == 0
@@ -172,9 +172,9 @@ def test_an_own_scorer_learns_with_gradients_and_with_losses_and_counts_for_its_
 ) -> None:
     (tmp_path / "late.py").write_text(SCORER, encoding="utf-8")
     (tmp_path / "late.toml").write_text(f"train.epochs = 1\n{OWN_SCORER}", encoding="utf-8")
-    content = GRID.replace("losses", "late").replace('"./small.toml"', '"late.toml", "scan-t2i-tiny"')
-    content = content.replace("shapes", "few") + f'[data.few]\nroot = "{few_pictures}"\n'
-    (tmp_path / "mine.toml").write_text(content.replace('"soft-hinge", "two-way"', '"unified"'), encoding="utf-8")
+    content = swapped(swapped(GRID, "losses", "late"), '"./small.toml"', '"late.toml", "scan-t2i-tiny"')
+    content = swapped(content, "shapes", "few") + f'[data.few]\nroot = "{few_pictures}"\n'
+    (tmp_path / "mine.toml").write_text(swapped(content, '"soft-hinge", "two-way"', '"unified"'), encoding="utf-8")
     mine = str(tmp_path / "mine.toml")
     run = ("run", mine, "--only", "recipe=late", "--here", "--mlflow-uri", "")
     finished = goalgrid(*run, runs=tmp_path / "runs")
@@ -185,7 +185,7 @@ def test_an_own_scorer_learns_with_gradients_and_with_losses_and_counts_for_its_
         return [code_fingerprint(cell.trials[0].shared) for cell in expand(load(mine)) if cell.objective == "unified"]
 
     before = of_code()
-    (tmp_path / "late.py").write_text(SCORER.replace("dim, 1)", "dim, 1, bias=False)"), encoding="utf-8")
+    (tmp_path / "late.py").write_text(swapped(SCORER, "dim, 1)", "dim, 1, bias=False)"), encoding="utf-8")
     assert [old == new for old, new in zip(before, of_code(), strict=True)] == [False, True]
     assert stale(tmp_path, goalgrid) == {"con_con"}
 
@@ -307,7 +307,7 @@ def sound(scores):
 
 def test_a_loss_that_ends_the_process_fails_its_own_trial_alone(goalgrid: Goalgrid, tmp_path: Path) -> None:
     (tmp_path / "ends.py").write_text(ENDS, encoding="utf-8")
-    text = GRID.replace("losses.py", "ends.py").replace('["./small.toml"]', '["cnn-bow"]')
+    text = swapped(swapped(GRID, "losses.py", "ends.py"), '["./small.toml"]', '["cnn-bow"]')
     (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
     words = ("--set", 'objectives=["exits","stops","sound"]', *SMALL, "--set", "train.epochs=1")
     run = goalgrid("run", str(tmp_path / "mine.toml"), *words, "--here", "--mlflow-uri", "", runs=tmp_path / "runs")

@@ -12,7 +12,7 @@ from grid import uses
 from grid.errors import UserError
 from grid.store.home import Home
 
-from ..conftest import SMALL, Goalgrid
+from ..conftest import SMALL, Goalgrid, swapped
 
 FAST = 'extends = "demo"\nobjectives = ["con_con"]\n[set]\n' + "".join(
     f"{setting}\n" for setting in SMALL[1::2] if setting.startswith(("train.", "model."))
@@ -82,7 +82,7 @@ def test_grids_that_cannot_be_meant_are_one_message(
     sources: list[str], roots: list[str], said: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "other").mkdir()
-    changed = (folder / "one.toml").read_text(encoding="utf-8").replace("seeds = 0", "seeds = 1")
+    changed = swapped((folder / "one.toml").read_text(encoding="utf-8"), "seeds = 0", "seeds = 1")
     (folder / "other" / "one.toml").write_text(changed, encoding="utf-8")
     monkeypatch.chdir(folder)
     with pytest.raises(UserError) as caught:
@@ -97,7 +97,7 @@ def test_two_grids_in_one_process_each_have_their_own_losses_of_one_name(folder:
         (folder / name).mkdir()
         loss = f"import goalgrid\n\n\n@goalgrid.objective('mine')\ndef mine(t):\n    {formula}\n"
         (folder / name / "losses.py").write_text(loss, encoding="utf-8")
-        content = (folder / f"{name}.toml").read_text(encoding="utf-8").replace('"con_con"', '"mine"')
+        content = swapped((folder / f"{name}.toml").read_text(encoding="utf-8"), '"con_con"', '"mine"')
         (folder / name / "g.toml").write_text(f'uses = "losses.py"\n{content}', encoding="utf-8")
         loaded.append(python.load(folder / name / "g.toml", runs=folder / "runs"))
     texts = []

@@ -11,6 +11,8 @@ from grid.gridfile import Grid, check, dotted_names, load
 from grid.objectives.goal_matrix import GOAL
 from grid.settings.scorers import BfanSettings
 
+from ..conftest import swapped
+
 MINIMAL = {"name": "g", "datasets": ["shapes"], "recipes": ["cnn-bow"], "objectives": "goal", "seeds": [0]}
 
 
@@ -179,7 +181,7 @@ class TestForms:
     )
     def test_settings_stand_in_dotted_names_or_in_tables(self, text: str, tmp_path: Path) -> None:
         assert self.loaded(tmp_path, self.AXES + text).set == {"train.epochs": 1}
-        swept = text.replace("[set", "[sweep").replace("= 1", "= [1, 2]")
+        swept = swapped(swapped(text, "[set", "[sweep"), "= 1", "= [1, 2]")
         assert self.loaded(tmp_path, self.AXES + swept).sweep == {"train.epochs": [1, 2]}
 
     def test_a_setting_that_stands_there_twice_is_named(self, tmp_path: Path) -> None:

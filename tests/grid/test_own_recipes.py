@@ -13,6 +13,8 @@ from grid.identity import digest
 from grid.store.home import Home
 from grid.store.saved_grid import read_grid, save_grid
 
+from ..conftest import swapped
+
 AXES = 'name = "g"\ndatasets = "shapes"\nobjectives = "con_con"\nseeds = 0\n'
 SHORT = 'extends = "cnn-bow"\n[train]\nepochs = 3\n'
 
@@ -59,7 +61,7 @@ def test_a_recipe_is_its_content_wherever_it_stands(tmp_path: Path) -> None:
     in_a_file = trained(own_grid(tmp_path, 'recipes = "./short.toml"\n', short=SHORT))
     (tmp_path / "below").mkdir()
     below = trained(own_grid(tmp_path, 'recipes = "below/short.toml"\n', **{"below/short": f"# mine\n{SHORT}"}))
-    table = SHORT.replace("[train]\nepochs", "train.epochs")
+    table = swapped(SHORT, "[train]\nepochs", "train.epochs")
     assert in_a_file == below == trained(own_grid(tmp_path, f'recipes = "short"\n[recipe.short]\n{table}'))
     ours = trained(own_grid(tmp_path, 'recipes = "cnn-bow"\n'))
     assert ours == trained(own_grid(tmp_path, 'recipes = "./cnn-bow.toml"\n', **{"cnn-bow": 'extends = "cnn-bow"\n'}))

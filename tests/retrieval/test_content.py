@@ -14,7 +14,7 @@ from retrieval.data.content import Content, content
 from retrieval.data.opening import load
 from retrieval.splits.pairs import DataError
 
-from ..conftest import ROOT
+from ..conftest import ROOT, swapped
 from .packages import (
     write_coco,
     write_csv_with_lists,
@@ -31,7 +31,7 @@ def of(root: Path, kept: Path | None = None, *, features: bool = False) -> Conte
 
 
 def replace_in(path: Path, before: str, after: str) -> None:
-    path.write_text(path.read_text().replace(before, after))
+    path.write_text(swapped(path.read_text(), before, after))
 
 
 def brighten(root: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_file_that_takes_precedence_is_noticed(tmp_path: Path) -> None:
     root, kept = tmp_path / "data", tmp_path / "kept"
     write_karpathy(root)
     before = of(root, kept)
-    other = (root / "dataset.json").read_text().replace("a test picture 0", "another")
+    other = swapped((root / "dataset.json").read_text(), "a test picture 0", "another")
     (root / "dataset_mine.json").write_text(other)
     assert of(root, kept).fingerprint != before.fingerprint
 

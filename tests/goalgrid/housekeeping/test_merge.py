@@ -16,7 +16,7 @@ from results.records import provenance, record
 from runners.training import checkpoints
 
 from ...states import attempt, interrupt
-from ..conftest import Verb
+from ..conftest import Verb, swapped
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_a_wrong_merge_is_one_message(
 ) -> None:
     home, grid = pair if "--runs" in words else here, pair.grid("demo").grid
     if "mine=/nowhere" in words:
-        grid.write_text(grid.read_text().replace('"shapes"', '"mine"') + '[data.mine]\nroot = "/x"\n')
+        grid.write_text(swapped(grid.read_text(), '"shapes"', '"mine"') + '[data.mine]\nroot = "/x"\n')
     with pytest.raises(UserError, match=message):
         verb(
             "merge", str(pair.path.parent / place), *[word for word in words if word not in ("--runs", ".")], runs=home

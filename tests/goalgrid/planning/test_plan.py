@@ -26,7 +26,7 @@ from runners.gpu.trace import Work
 from runners.trial.move_aside import replace
 
 from ...states import attempt, fail, interrupt
-from ..conftest import PAIR, Verb, overview
+from ..conftest import PAIR, Verb, overview, swapped
 
 WORDS = [word for word in PAIR if word != "--set"]
 CHAIN = ('recipes=["vsepp-r152-tiny-ft"]', 'objectives=["con_con"]', "seeds=[0]")
@@ -305,7 +305,7 @@ class TestTables:
                 verb(*words, runs=Home(tmp_path / "none"))
         assert not (tmp_path / "none").exists()
         named = pair.grid("demo").grid
-        named.write_text(f'tables = ["x"]\n{named.read_text().replace("tables = []", "")}')
+        named.write_text(f'tables = ["x"]\n{swapped(named.read_text(), "tables = []", "")}')
         with pytest.raises(UserError, match="unknown table 'x'"):
             verb("table", "demo", runs=pair)
 

@@ -17,7 +17,7 @@ import pytest
 
 from grid.store.home import Home
 
-from ...conftest import ROOT, SMALL, Goalgrid
+from ...conftest import ROOT, SMALL, Goalgrid, swapped
 
 FAKES = {
     "sbatch": 'cp "$1" "$QUEUE/7"; echo "Submitted batch job 7"',
@@ -39,7 +39,7 @@ class FakeSlurm:
     def start(self) -> subprocess.Popen[str]:
         """Start the job that waits, in a session of its own."""
         waiting, started = self.queue / "7", self.queue / "started" / "7"
-        text = waiting.read_text().replace("export PATH=", "export IGNORED=")  # the fakes stay first
+        text = swapped(waiting.read_text(), "export PATH=", "export IGNORED=")  # the fakes stay first
         started.write_text(text)
         waiting.unlink()
         of_job = {"SLURM_JOB_ID": "7", "SLURM_NNODES": "1", "SLURM_CPUS_PER_TASK": "1"}

@@ -15,6 +15,8 @@ from retrieval.data import shapes
 from retrieval.data.photographs import Photographs, cells
 from tests.conftest import Goalgrid
 
+from ...conftest import swapped
+
 GRID = """
 name = "looking"
 datasets = "few"
@@ -45,7 +47,7 @@ def runs(few_pictures: Path, tmp_path_factory: pytest.TempPathFactory, goalgrid:
     folder = tmp_path_factory.mktemp("looking")
     root = Path(shutil.copytree(few_pictures, folder / "few"))
     np.save(root / "precomp" / "test_boxes.npy", np.tile(cells(9), (12, 1, 1)).astype(np.float32))
-    (folder / "looking.toml").write_text(GRID.replace("ROOT", str(root)))
+    (folder / "looking.toml").write_text(swapped(GRID, "ROOT", str(root)))
     for recipe in ("scan-t2i", "fc-bow", "read"):
         only = f"recipe={recipe} seed=0"
         finished = goalgrid(

@@ -10,6 +10,8 @@ from grid.gridfile import load
 from grid.store.home import Home
 from grid.store.saved_grid import read_grid, save_grid
 
+from ...conftest import swapped
+
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
@@ -25,7 +27,7 @@ def test_a_grid_comes_back_as_it_was_run(home: Home) -> None:
 
 def test_resources_that_this_version_does_not_know_are_left_out(home: Home) -> None:
     path = home.grid("demo").grid
-    path.write_text(path.read_text().replace("[resources]\n", "[resources]\nof_another_version = true\n"))
+    path.write_text(swapped(path.read_text(), "[resources]\n", "[resources]\nof_another_version = true\n"))
     assert "of_another_version" in path.read_text()
     assert read_grid("demo", home).resources.cpu == 2
 
@@ -33,7 +35,7 @@ def test_resources_that_this_version_does_not_know_are_left_out(home: Home) -> N
 def test_a_setting_that_this_version_does_not_know_is_an_error(home: Home) -> None:
     path = home.grid("demo").grid
     assert "[set]\n" in path.read_text()
-    path.write_text(path.read_text().replace("[set]\n", '[set]\n"train.of_another_version" = 1\n'))
+    path.write_text(swapped(path.read_text(), "[set]\n", '[set]\n"train.of_another_version" = 1\n'))
     with pytest.raises(UserError, match="of_another_version"):
         read_grid("demo", home)
 

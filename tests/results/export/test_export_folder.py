@@ -22,7 +22,7 @@ from results.export.export_folder import _tables, begun, export
 from results.export.table_request import TableRequest
 from results.records.scores import Scores
 
-from ...conftest import SMALL
+from ...conftest import SMALL, swapped
 from ..layouts.test_pivot import made
 
 AXES = ['objectives=["con_con","sig-ms_cir"]', "seeds=[0,1,2]", *(word for word in SMALL if word != "--set")]
@@ -44,7 +44,7 @@ def folder(grid: Grid, cells: list[Cell], trained: Home, tmp_path_factory: pytes
     target, home = tmp_path_factory.mktemp("export"), Home(tmp_path_factory.mktemp("changed") / "runs")
     shutil.copytree(trained.path, home.path)
     changed = home.trials()[0].settings
-    changed.write_text(changed.read_text().replace('"size": 16', '"size": 24'))
+    changed.write_text(swapped(changed.read_text(), '"size": 16', '"size": 24'))
     export(grid, cells, home, target, report="<!doctype html>")
     return target
 

@@ -8,6 +8,8 @@ import pytest
 
 from results.records.known_fingerprints import KEPT, folder, known_or_found
 
+from ...conftest import swapped
+
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -31,7 +33,7 @@ def test_it_is_found_once_for_the_same_sources_and_key(cache: Path) -> None:
 def test_a_damaged_file_is_written_anew(cache: Path, content: str | None) -> None:
     first = told("a", "key")
     (file,) = cache.iterdir()
-    file.write_text(file.read_text().replace("found ", "fount ") if content is None else content)
+    file.write_text(swapped(file.read_text(), "found ", "fount ") if content is None else content)
     second = told("a", "key")
     assert first != second == told("a", "key")
 

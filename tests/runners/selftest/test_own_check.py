@@ -15,6 +15,8 @@ from retrieval.encoders.pooling import pooling
 from runners.selftest.objective_check import OF_OBJECTIVES
 from runners.selftest.own_check import verdicts
 
+from ...conftest import swapped
+
 HEAD = "import torch\nimport goalgrid\n\n\n"
 TRIPLETS = '@goalgrid.objective("mine")\ndef mine(t):\n    return '
 SCORES = '@goalgrid.objective("mine", on="scores")\ndef mine(scores):\n    return '
@@ -144,7 +146,7 @@ class Mine(torch.nn.Module):
 
 @pytest.mark.parametrize("part", ["encoder", "scorer"])
 def test_the_file_of_an_encoder_and_a_scorer_is_named_too(part: str, tmp_path: Path) -> None:
-    text = TEXTS.replace("sum(dim=1)", "sum(dim=2)") if part == "encoder" else SCORER.replace("(2, 3))", "(1, 3))")
+    text = swapped(TEXTS, "sum(dim=1)", "sum(dim=2)") if part == "encoder" else swapped(SCORER, "(2, 3))", "(1, 3))")
     assert f"{part} 'mine' in {tmp_path / 'losses.py'} gives" in failing(tmp_path, text)["shape"]
 
 
@@ -177,16 +179,16 @@ class Mine(torch.nn.Module):
         (IMAGES, ("project(x)", "project(x) + torch.rand(1)"), "batch", "at the second call, an input has another"),
         (IMAGES, ("project(x)", "project(x).detach() + 0 * self.project.bias"), "gradient", "project.weight gets no"),
         (IMAGES, ("self.dim = dim", "self.by = torch.rand(dim)"), "weights", "State outside state_dict"),
-        (IMAGES.replace('"mine"', '"mine", on="features"').replace(".mean(dim=(2, 3))", ""), ("", ""), "", ""),
+        (swapped(swapped(IMAGES, '"mine"', '"mine", on="features"'), ".mean(dim=(2, 3))", ""), ("", ""), "", ""),
         (TEXTS, ("", ""), "", ""),
         (TEXTS, ("sum(dim=1)", "mean(dim=1)"), "batch", "Padding behind a caption's end must not count"),
         (TEXTS, ("(ids).sum(dim=1)", "(ids)[:, -1]"), "batch", "Padding behind a caption's end must not count"),
     ],
 )
 def test_an_encoder_is_checked_too(text: str, edit: tuple[str, str], check: str, said: str, tmp_path: Path) -> None:
-    body = text.replace(*edit) if edit[0] else text
+    body = swapped(text, *edit) if edit[0] else text
     if "self.by" in body:
-        body = body.replace("project(x)", "project(x) + self.by")
+        body = swapped(body, "project(x)", "project(x) + self.by")
     found = failing(tmp_path, body)
     assert said in found[check] if check else found == {}
 
@@ -221,7 +223,7 @@ class Mine(torch.nn.Module):
     ],
 )
 def test_a_scorer_is_checked_too(edit: tuple[str, str], check: str, said: str, tmp_path: Path) -> None:
-    found = failing(tmp_path, SCORER.replace(*edit) if edit[0] else SCORER)
+    found = failing(tmp_path, swapped(SCORER, *edit) if edit[0] else SCORER)
     assert said in found[check] if check else found == {}
 
 

@@ -316,6 +316,7 @@ def test_the_fingerprint_is_of_the_code_that_was_imported_whatever_is_written_la
         "from grid.expansion import expand\nfrom grid.gridfile import load\n"
         "if {late}:\n"
         "    path = Path('runners/training/optimizers/groups.py')\n"
+        "    assert 'fused=True' in path.read_text()\n"
         "    path.write_text(path.read_text().replace('fused=True', 'fused=False'))\n"
         "print(code_fingerprint(expand(load('demo'))[0].trials[0].shared), worker.PROGRAM)\n"
     )

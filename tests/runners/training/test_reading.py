@@ -23,6 +23,8 @@ from runners.training.machine import Machine
 from runners.training.trainer import embedded
 from tests.retrieval.video import made
 
+from ...conftest import swapped
+
 WORDS = ["red", "green", "blue", "dog", "cat", "ball", "cats", "cat's", "jumps", "grass", "sand", "snow"]
 CLIP = {
     "model_type": "clip_text_model",
@@ -234,7 +236,7 @@ def test_the_content_of_a_vocabulary_is_data(machine: Machine) -> None:
     """Two files under two names: other ids; the fingerprint of the data tells their content."""
     root = Path(dict(machine.roots)["regions"])
     (root / "same.json").write_text((root / "peer.json").read_text())
-    (root / "other.json").write_text((root / "peer.json").read_text().replace("blue", "navy"))
+    (root / "other.json").write_text(swapped((root / "peer.json").read_text(), "blue", "navy"))
     prints = {}
     for name in ("peer.json", "same.json", "other.json", None):
         content = content_of("regions", "bow")

@@ -27,6 +27,8 @@ from runners.trial.ensemble import Ensemble
 from runners.trial.loaded_model import LoadedModel
 from tests.conftest import Goalgrid
 
+from ...conftest import swapped
+
 GRID = """
 name = "pair"
 datasets = "shapes"
@@ -135,7 +137,7 @@ def test_one_that_was_cut_off_after_its_first_member_goes_on(runs: Path, goalgri
 
 
 def test_a_member_that_failed_is_named(runs: Path, goalgrid: Goalgrid, tmp_path: Path) -> None:
-    broken = GRID.replace("epochs = 1,", 'epochs = 1, lr = 1e38, optimizer = "adam",')
+    broken = swapped(GRID, "epochs = 1,", 'epochs = 1, lr = 1e38, optimizer = "adam",')
     (tmp_path / "pair.toml").write_text(broken)
     failed = goalgrid("run", str(tmp_path / "pair.toml"), "--here", "--mlflow-uri", "", runs=tmp_path)
     assert failed.returncode == 4
