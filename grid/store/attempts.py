@@ -19,7 +19,7 @@ from grid.store.files import read_json
 
 HEARTBEAT_SECONDS = 5.0
 LEASE_SECONDS = 60.0
-"""A lease of another machine that was renewed within this time is live."""
+"""A lease of another machine that was renewed within this time is live, by that machine's clock or its file's time."""
 
 DONE = "done"
 
@@ -96,8 +96,15 @@ class Attempt:
         if not lease:
             return False
         if foreign(lease):
-            return bool(abs(time.time() - lease["heartbeat"]) < LEASE_SECONDS)
+            return min(abs(time.time() - seen) for seen in (lease["heartbeat"], self._renewed())) < LEASE_SECONDS
         return processes.started(lease["pid"]) == lease["started"]
+
+    def _renewed(self) -> float:
+        """When its lease was last written, by the clock of what keeps the runs folder; 0 if it is gone."""
+        try:
+            return self.lease.stat().st_mtime
+        except OSError:
+            return 0.0
 
 
 def attempts_in(folder: Path) -> list[Attempt]:

@@ -74,15 +74,24 @@ def test_another_process_with_the_same_number_makes_no_attempt(folder: TrialFold
     assert not attempt(folder, started=0.0).live()
 
 
-def test_another_machine_is_judged_by_its_heartbeat(folder: TrialFolder) -> None:
-    assert attempt(folder, machine="elsewhere").live()
-    assert not attempt(folder, machine="elsewhere", heartbeat=time.time() - 3600).live()
-    assert not attempt(folder, machine="elsewhere", heartbeat=time.time() + 3600).live()
+def test_another_machine_is_judged_by_its_heartbeat_and_where_its_clock_is_off_by_when_it_wrote(
+    folder: TrialFolder,
+) -> None:
+    for ahead in (-3600, 3600):
+        made = attempt(folder, machine="elsewhere", heartbeat=time.time() + ahead)
+        assert made.live()
+        os.utime(made.lease, (0, time.time() - 3600))
+        assert not made.live()
+    made = attempt(folder, machine="elsewhere")
+    os.utime(made.lease, (0, time.time() - 3600))
+    assert made.live()
 
 
 def test_the_same_host_after_a_reboot_is_another_machine(folder: TrialFolder) -> None:
     host, *_, namespace = processes.machine().split()
-    assert not attempt(folder, machine=f"{host} another-boot {namespace}", heartbeat=0).live()
+    made = attempt(folder, machine=f"{host} another-boot {namespace}", heartbeat=0)
+    os.utime(made.lease, (0, 0))
+    assert not made.live()
 
 
 def test_a_clock_that_is_set_ends_no_attempt_of_this_machine(folder: TrialFolder) -> None:

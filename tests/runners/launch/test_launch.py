@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import time
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def test_trials_of_silent_machines_come_last_and_are_watched_all_at_once(
         folder.attempts_folder.mkdir(parents=True)
         lease = {"machine": "elsewhere", "pid": 1, "started": 1.0, "heartbeat": time.time() - 3600}
         (folder.attempts_folder / "001.json").write_text(json.dumps(lease))
+        os.utime(folder.attempts_folder / "001.json", (0, 0))
     Launch(home, console, here=True).run(grid, cells, trials)
     folders = [home.trial(trial.id) for trial in trials]
     assert [folder.state() for folder in folders] == [State.DONE] * 3

@@ -102,6 +102,7 @@ def leave_attempt_of(process: subprocess.Popen[bytes], folder: TrialFolder, **di
     made.folder.mkdir(parents=True, exist_ok=True)
     lease = {"machine": processes.machine(), "pid": process.pid, "started": processes.started(process.pid)}
     made.lease.write_text(json.dumps(lease | {"launch": "one", "heartbeat": time.time()} | different))
+    os.utime(made.lease, (0, 0))
     process.kill()
     process.wait()
     return made
@@ -154,6 +155,7 @@ def test_a_foreign_attempt_with_a_wrong_clock_is_not_taken_while_it_beats(
     heart.start()
     assert run(small_trial, Home(tmp_path))[0] is State.RUNNING
     heart.join()
+    os.utime(made.lease, (0, 0))
     assert run(small_trial, Home(tmp_path))[0] is State.DONE  # it beats no more
 
 
