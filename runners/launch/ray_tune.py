@@ -334,20 +334,26 @@ class _WillingNodes(tune.PlacementGroupFactory):
 class _Process(tune.Trainable):
     """A process that does one job after another."""
 
+    job: JobThread | None
+
     def setup(self, config: dict[str, Any]) -> None:
         self.terminate_ray = signal.signal(signal.SIGTERM, self._terminate)
         self.reset_config(config)
 
     def reset_config(self, config: dict[str, Any]) -> bool:
-        self.job = JobThread(config["content"], ray.get_runtime_context().get_node_id())
+        self.content, self.job = config["content"], None
         return True
 
     def step(self) -> dict[str, Any]:
+        if (
+            self.job is None
+        ):  # not before: Tune may give a process up, and the job to another, until this one has started
+            self.job = JobThread(self.content, ray.get_runtime_context().get_node_id())
         return self.job.report(REPORT_SECONDS)
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
         """The node is being taken away: the trial writes a checkpoint. Without a trial, end as Ray would."""
-        if self.job.live():
+        if self.job and self.job.live():
             self.job.stop()
         elif callable(self.terminate_ray):
             self.terminate_ray(number, frame)

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from grid.gridfile import load
 from grid.store.home import Home
 from runners.launch import shared_folder
 from runners.launch.jobs import Job, Launched, Request, jobs_for
-from runners.launch.ray_tune import RayTune
+from runners.launch.ray_tune import RayTune, _Process
 from runners.trial.events import Event
 from runners.trial.stopping import Stop
 
@@ -83,6 +84,14 @@ def test_a_process_is_used_again_for_the_next_job_of_the_same_resources(
         (attempt,) = job.home.trial(job.id).attempts()
         by_request.setdefault(job.request, set()).add(attempt.content()["pid"])
     assert [len(pids) for pids in by_request.values()] == [1, 1]
+
+
+def test_a_process_begins_no_trial_before_tune_takes_it_for_started(tmp_path: Path) -> None:
+    """Until then Tune may end it, and give the job to a process that has become free."""
+    process = _Process({"content": jobs(Home(tmp_path))[0].to_json()})
+    assert "job" not in {thread.name for thread in threading.enumerate()}
+    assert not (tmp_path / "trials").exists()
+    process.stop()
 
 
 def test_a_host_that_is_no_node_of_the_cluster_is_told_so() -> None:
