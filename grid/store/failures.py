@@ -13,6 +13,7 @@ class Failure(StrEnum):
     KILLED = "killed"
     PREEMPTED = "pre-empted"
     NODE_LOST = "node-lost"
+    SICK_NODE = "sick-node"
     STORAGE = "storage"
     IMPORT = "import"
     DATA = "data"

@@ -5,8 +5,11 @@ from typing import Any
 
 from grid.store.attempts import Attempt
 from grid.store.failures import Failure
+from grid.store.home import Home
 from runners.launch import worker
 from runners.launch.jobs import Job
+from runners.launch.nodes import ROW, Nodes
+from runners.trial import endings
 from runners.trial.events import Event, Listener
 
 IN_VAIN = 8
@@ -17,25 +20,40 @@ class Deaths:
     """Passes on the events of all trials, and ends attempts of dead processes.
 
     Args:
+        home: the runs folder.
         pass_on: hears every event.
         alive: whether a node, by its id, is part of the cluster and answers.
         gone: whether the process of a lease is known to be dead.
+        nodes: learns which nodes finish trials, and on which they die.
+        spare: whether the launch can do without a node.
     """
 
     def __init__(
-        self, pass_on: Listener, *, alive: Callable[[str | None], bool], gone: Callable[[Mapping[str, Any]], bool]
+        self,
+        home: Home,
+        pass_on: Listener,
+        *,
+        alive: Callable[[str | None], bool],
+        gone: Callable[[Mapping[str, Any]], bool],
+        nodes: Nodes,
+        spare: Callable[[str], bool],
     ) -> None:
-        self._pass_on, self._alive, self._gone = pass_on, alive, gone
+        self._home, self._pass_on, self._nodes = home, pass_on, nodes
+        self._alive, self._gone, self._spare = alive, gone, spare
         self._over = set[str]()
         """Ids of trials reported as done or failed."""
         self._buried = set[Attempt]()
         self._vain = 0
         """Deaths of processes in a row without an event of a trial in between."""
+        self._told = set[str]()
+        """Nodes that were said to be set aside."""
 
     def report(self, event: Event) -> None:
         self._vain = 0
         if event.kind in ("done", "failed"):
             self._over.add(event.trial_id)
+        if event.kind == "done" and self._nodes.suspects() and (made := self._home.trial(event.trial_id).latest()):
+            self._nodes.finished(made.content().get("node", ""))
         self._pass_on(event)
 
     def bury(self, job: Job, error: str) -> str:
@@ -51,6 +69,10 @@ class Deaths:
         if found := worker.bury(job, lambda attempt: self._cause(attempt, error), self._buried):
             self._buried.add(found[0])
             self.report(found[1])
+        else:  # it ended by itself
+            for attempt in worker.of_broken_devices(job, self._buried):
+                self._buried.add(attempt)
+                self._blame_node(attempt, attempt.message())
         if self._vain <= IN_VAIN:
             return ""
         last = error.strip().splitlines()[-1:] or ["without a word"]
@@ -65,4 +87,21 @@ class Deaths:
             return Failure.NODE_LOST, f"node {lease.get('host')} is gone, {after}"
         if not self._gone(lease):
             return Failure.NODE_LOST, f"Ray lost its process on {lease.get('host')}, {after}"
-        return Failure.KILLED, f"its process {lease.get('pid')} on {lease.get('host')} died"
+        message = f"its process {lease.get('pid')} on {lease.get('host')} died"
+        return (Failure.SICK_NODE if self._blame_node(attempt, message) else Failure.KILLED), message
+
+    def _blame_node(self, attempt: Attempt, message: str) -> bool:
+        """Whether the node is to blame for a death there; it is then set aside, and said to be so once."""
+        lease = attempt.content()
+        node, name = str(lease.get("node")), lease.get("host")
+        blamed = self._nodes.died(node, attempt, spare=self._spare)
+        for death in blamed:
+            if death.end.exists():
+                endings.blame_node(death)
+        if blamed and node not in self._told:
+            self._told.add(node)
+            why = f"{ROW} attempts in a row died there and none was finished ({message})"
+            minutes = f"{self._nodes.pause(node) / 60:g} minutes"
+            said = f"node {name} gets no job for {minutes}: {why}. They are no tries of their trials"
+            self._pass_on(Event(attempt.folder.parent.name, "warning", message=said))
+        return bool(blamed)

@@ -45,7 +45,8 @@ from ray import tune
 from ray._private import ray_constants
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
 from ray.air._internal import usage
-from ray.tune.execution import class_cache
+from ray.air.execution import PlacementGroupResourceManager
+from ray.tune.execution import class_cache, tune_controller
 from ray.tune.search.basic_variant import BasicVariantGenerator
 from ray.util.placement_group import placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -62,6 +63,7 @@ from runners.launch.driver import Capacity
 from runners.launch.job_thread import JobThread
 from runners.launch.jobs import Job, in_turn
 from runners.launch.node_check import hides_ours, problem_here
+from runners.launch.nodes import Nodes
 from runners.launch.ray_head import answers, check_node, head_watched
 from runners.trial.events import Event, Listener
 from runners.trial.stopping import Stop, hangups_ignored
@@ -87,9 +89,9 @@ HEAD_SECONDS = {True: 2.0, False: 30.0}
 """Seconds without an answer after which a head counts as gone: our own (True), or a cluster's, which may come back."""
 
 
-REFUSING: dict[str, str] = {}
-"""Ids of nodes that may do no job of this launch, with the reason. Tune pickles all that a job's resources refer to,
-and gives the driver a copy; a module stays the same."""
+NODES = Nodes()
+"""Those of the launch. Tune pickles all that a job's resources refer to, and gives the driver a copy; a module is not
+copied."""
 
 
 class RayTune:
@@ -164,7 +166,7 @@ class RayTune:
 
     def __enter__(self) -> "RayTune":
         self._connect()
-        REFUSING.clear()
+        NODES.reset()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -324,11 +326,28 @@ def _tuner(
 
 
 class _WillingNodes(tune.PlacementGroupFactory):
-    """Resources of a job on any node but those that refused a job, as they are known when Ray is asked for them."""
+    """Resources of a job on the nodes that may do jobs, as they are known when Ray is asked for them."""
 
     def to_placement_group(self) -> Any:
-        avoided = {"ray.io/node-id": f"!in({','.join(REFUSING)})"} if REFUSING else {}
-        return placement_group(self.bundles, bundle_label_selector=[avoided for _ in self.bundles])
+        selector = NODES.selector()
+        return placement_group(self.bundles, bundle_label_selector=[selector for _ in self.bundles])
+
+
+class _Reservations(PlacementGroupResourceManager):
+    """Tune's reservations, all of which are made anew when other nodes may do jobs than before."""
+
+    def update_state(self) -> None:
+        super().update_state()
+        if NODES.changed():
+            waiting = (self._request_to_staged_pgs, self._request_to_ready_pgs)
+            requests = [request for by_request in waiting for request, groups in by_request.items() for _ in groups]
+            for request in requests:
+                self.cancel_resource_request(request)
+            for request in requests:
+                self.request_resources(request)
+
+
+tune_controller.PlacementGroupResourceManager = _Reservations
 
 
 class _Process(tune.Trainable):
@@ -393,7 +412,7 @@ class _Reporter(_Unpickled, tune.Callback):
 
     def __init__(self, jobs: Sequence[Job], report: Listener, stopper: _Stopper) -> None:
         self.stopper, self._report = stopper, report
-        self.deaths = Deaths(report, alive=_is_alive, gone=_is_gone)
+        self.deaths = Deaths(jobs[0].home, report, alive=_is_alive, gone=_is_gone, nodes=NODES, spare=self._spare)
         self.jobs = {job.id: job for job in jobs}
         self.refused = set[str]()
         """Jobs that a node refused, until another process begins them."""
@@ -415,15 +434,18 @@ class _Reporter(_Unpickled, tune.Callback):
     def _refuse(self, trial: Any, node: str, why: str) -> None:
         """Keep all further jobs from a node, and say so once; end if no other node has the resources."""
         self.refused.add(trial.config["job"])
-        if node in REFUSING:
+        if not NODES.refuse(node):
             return
-        REFUSING[node] = why
-        nodes = _nodes(["CPU"])
-        name = next((found["NodeManagerHostname"] for found in nodes if found["NodeID"] == node), node)
+        name = next((found["NodeManagerHostname"] for found in _nodes() if found["NodeID"] == node), node)
         self._report(Event(trial.config["job"], "warning", message=f"node {name} takes no job: {why}"))
-        rest = Capacity(tuple(found["Resources"] for found in nodes if found["NodeID"] not in REFUSING))
+        rest = _capacity_without(NODES.refusing)
         if not any(rest.fits(job.request) for job in self.jobs.values()):
             self.stopper.hopeless = f"no node is left for the jobs; node {name}: {why}"
+
+    def _spare(self, node: str) -> bool:
+        """Whether each job fits on a node other than this one."""
+        rest = _capacity_without({node, *NODES.avoided()})
+        return all(rest.fits(job.request) for job in self.jobs.values())
 
     def _bury(self, trial: Any) -> None:
         """Handle the death of a job's process; Ray calls this before it starts the job in another process."""
@@ -439,6 +461,11 @@ def _nodes(resources: Collection[str] = ()) -> list[dict[str, Any]]:
     """The nodes with these resources that answer: Ray itself needs 15 s or more to notice that a node is gone."""
     alive = [node for node in ray.nodes() if node["Alive"] and node["Resources"].keys() >= set(resources)]
     return [node for node in alive if answers(node["NodeManagerAddress"], node["NodeManagerPort"])]
+
+
+def _capacity_without(nodes: Collection[str]) -> Capacity:
+    """The resources of the nodes but these."""
+    return Capacity(tuple(node["Resources"] for node in _nodes(["CPU"]) if node["NodeID"] not in nodes))
 
 
 def _is_alive(node: str | None) -> bool:

@@ -151,3 +151,10 @@ def bury(
         said = f"{latest.outcome()}: {latest.message()}"
         return latest, Event(trial_id, "failed" if over else "retry", message=said)
     return None
+
+
+def of_broken_devices(job: Job, buried: Container[Attempt]) -> list[Attempt]:
+    """The latest attempts of this launch that said that their GPU failed, but those that ended by earlier deaths."""
+    latest = [attempt for trial_id in job.ids if (attempt := job.home.trial(trial_id).latest())]
+    ours = [attempt for attempt in latest if attempt not in buried and attempt.launch() == job.launched.name]
+    return [attempt for attempt in ours if attempt.failure() is Failure.DEVICE]

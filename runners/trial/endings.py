@@ -4,8 +4,9 @@ import errno
 from contextlib import suppress
 
 from grid.errors import UserError
+from grid.store.attempts import Attempt
 from grid.store.failures import Failure
-from grid.store.files import write_text
+from grid.store.files import read_json, write_json, write_text
 from grid.store.home import TrialFolder
 from retrieval.splits.pairs import DataError
 from runners.training.machine import is_device_error, is_out_of_memory
@@ -46,6 +47,14 @@ def _class_of(error: BaseException) -> Failure | None:
 def decision(folder: TrialFolder, launch: str) -> Decision:
     """Whether and how a trial is tried again after its attempts so far."""
     return decide([(attempt.launch(), attempt.failure()) for attempt in folder.attempts()], launch)
+
+
+def blame_node(attempt: Attempt) -> None:
+    """Write that an attempt, which has ended, died of its node: it was no try of the trial, which goes on."""
+    folder, launch = TrialFolder(attempt.folder.parent), attempt.launch()
+    write_json(attempt.end, read_json(attempt.end) | {"outcome": Failure.SICK_NODE})
+    if decision(folder, launch).given_up is None:
+        folder.error.unlink(missing_ok=True)
 
 
 def given_up(folder: TrialFolder, launch: str, trace: str = "") -> bool:

@@ -44,6 +44,7 @@ POLICY: dict[Failure, Policy] = {
     ),
     Failure.PREEMPTED: Policy(20, "nothing: the same command goes on", 1.0, at_once=True),
     Failure.NODE_LOST: Policy(5, "look at that node; the trial moves to another", 1.0, at_once=True),
+    Failure.SICK_NODE: Policy(20, "look at that node (dmesg, nvidia-smi); the trial moves to another", at_once=True),
     Failure.STORAGE: Policy(3, "make room, or choose another folder with --runs", 2.0),
     Failure.IMPORT: Policy(1, "install what is missing on every node"),
     Failure.DATA: Policy(1, "find every fault of the copy: goalgrid data check NAME --root DIR"),

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from grid.store.failures import Failure
 from runners.launch.deaths import IN_VAIN, Deaths
-from runners.trial import holding
+from runners.launch.jobs import Job
+from runners.launch.nodes import Nodes
+from runners.trial import endings, holding
 from runners.trial.events import Event
 from runners.trial.holding import Origin
 from runners.trial.stopping import Stop
@@ -15,6 +18,22 @@ from runners.trial.stopping import Stop
 from .test_worker import job
 
 HOST = socket.gethostname()
+
+
+def judge(of: Job, events: list[Event], *, alive: bool = True, gone: bool = True, spare: bool = True) -> Deaths:
+    """Of a cluster whose nodes are alive and whose processes are gone, or not."""
+    known = {"alive": lambda node: alive, "gone": lambda lease: gone, "spare": lambda node: spare}
+    return Deaths(of.home, events.append, nodes=Nodes(), **known)
+
+
+def dies(deaths: Deaths, one: Job, node: str, failure: Failure | None = None) -> None:
+    """Have the process die that makes an attempt at a trial there, which may have said why."""
+    folder = one.home.trial(one.id)
+    with holding.held(folder, Origin("now", node), Stop()) as hold:
+        if failure:
+            hold.end(failure, "CUDA error: an illegal memory access")
+            endings.given_up(folder, "now")
+    deaths.bury(one, "")
 
 
 @pytest.mark.parametrize(
@@ -31,7 +50,7 @@ def test_the_attempt_ends_with_the_cause_of_the_death(
     error: str, alive: bool, gone: bool, message: str, tmp_path: Path
 ) -> None:
     one, events = job(tmp_path), list[Event]()
-    deaths = Deaths(events.append, alive=lambda node: alive, gone=lambda lease: gone)
+    deaths = judge(one, events, alive=alive, gone=gone)
     with holding.held(one.home.trial(one.id), Origin("now"), Stop()):
         assert deaths.bury(one, error) == ""
         assert deaths.bury(one, error) == "", "an attempt is buried once"
@@ -41,7 +60,7 @@ def test_the_attempt_ends_with_the_cause_of_the_death(
 
 def test_a_launch_ends_when_process_after_process_dies_before_a_trial_begins(tmp_path: Path) -> None:
     one = job(tmp_path)
-    deaths = Deaths(lambda event: None, alive=lambda node: True, gone=lambda lease: True)
+    deaths = judge(one, [])
     died = [deaths.bury(one, "Traceback\nImportError: no torch") for _ in range(IN_VAIN)]
     deaths.report(Event(one.id, "started"))
     died += [deaths.bury(one, "Traceback\nImportError: no torch") for _ in range(IN_VAIN)]
@@ -49,3 +68,34 @@ def test_a_launch_ends_when_process_after_process_dies_before_a_trial_begins(tmp
     assert deaths.bury(one, "Traceback\nImportError: no torch") == (
         f"its processes died {IN_VAIN + 1} times before they began a trial: ImportError: no torch"
     )
+
+
+@pytest.mark.parametrize("failure", [None, Failure.DEVICE], ids=["killed", "device-error"])
+def test_a_node_that_lets_all_trials_die_is_named_once_and_its_deaths_are_no_tries(
+    failure: Failure | None, tmp_path: Path
+) -> None:
+    jobs, events = [job(tmp_path, f"seeds=[{seed}]") for seed in range(4)], list[Event]()
+    deaths = judge(jobs[0], events)
+    for one in (jobs[0], jobs[0], jobs[1]):
+        dies(deaths, one, "sick", failure)
+    folders = [one.home.trial(one.id) for one in jobs]
+    assert [a.failure() for folder in folders for a in folder.attempts()] == [Failure.SICK_NODE] * 3
+    assert not folders[0].error.exists()
+    for one in (jobs[2], jobs[3]):  # from other reservations, or when the node is tried again
+        dies(deaths, one, "sick", failure)
+    assert folders[3].attempts()[0].failure() is Failure.SICK_NODE
+    warnings = [event.message for event in events if event.kind == "warning"]
+    assert len(warnings) == 1
+    assert warnings[0].startswith(f"node {HOST} gets no job for 5 minutes: 3 attempts in a row died there")
+
+
+def test_a_trial_that_is_done_says_that_its_node_is_sound(tmp_path: Path) -> None:
+    jobs, events = [job(tmp_path, f"seeds=[{seed}]") for seed in range(4)], list[Event]()
+    deaths = judge(jobs[0], events)
+    for one in jobs[:2]:
+        dies(deaths, one, "slow")
+    with holding.held(jobs[2].home.trial(jobs[2].id), Origin("now", "slow"), Stop()) as hold:
+        hold.end("done")
+    deaths.report(Event(jobs[2].id, "done"))
+    dies(deaths, jobs[3], "slow")
+    assert {a.failure() for one in (*jobs[:2], jobs[3]) for a in one.home.trial(one.id).attempts()} == {Failure.KILLED}

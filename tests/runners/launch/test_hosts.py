@@ -13,7 +13,7 @@ import pytest
 from grid.store.home import Home
 from runners.selftest.faults import trained_after_done, wait_for
 
-from ...conftest import ROOT, SMALL, Goalgrid
+from ...conftest import ROOT, SMALL, Goalgrid, swapped
 from .hosts import Host, Hosts, connected, permitted
 from .test_cluster import numbers
 
@@ -24,6 +24,19 @@ pytestmark = [
 
 LONG = ("--set", 'objectives=["sig-ms_cir"]', "--set", "seeds=[0,1,2]", *SMALL, "--set", "train.epochs=16")
 RUN = (sys.executable, "-m", "goalgrid", "run", "demo", *LONG, "--mlflow-uri", "")
+
+KILLS_ALL = """
+import json, os, sys, time
+from pathlib import Path
+killed = set()
+while True:
+    for lease in Path(sys.argv[1]).glob("trials/*/attempts/[0-9][0-9][0-9].json"):
+        content = json.loads(lease.read_text())
+        if content["machine"].startswith(sys.argv[2]) and lease not in killed:
+            killed.add(lease)
+            os.kill(content["pid"], 9)
+    time.sleep(0.1)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -136,18 +149,34 @@ def test_a_host_whose_cable_stays_cut_ends_the_trial_that_it_has(hosts: Hosts, u
     assert not [ends for ends in outcomes(runs).values() if "killed" in ends], outcomes(runs)
 
 
-def test_a_host_that_joins_late_with_other_code_trains_nothing(hosts: Hosts, undisturbed: Home) -> None:
+def test_a_host_that_joins_late_with_other_code_trains_nothing(hosts: Hosts) -> None:
     _, late, driving = hosts.hosts
     joined(hosts, driving, cpus=1)
     runs, other = hosts.shared / "runs", hosts.shared / "code"
     shutil.copytree(ROOT, other, ignore=shutil.ignore_patterns(".*", "runs", "tests", "docs"))
-    learner = other / "runners" / "training" / "learner.py"
-    learner.write_text(learner.read_text().replace("return train.lr *", "return 2 * train.lr *"))
-    run = driving.start(*RUN, "--runs", str(runs), "--address", hosts.ray)
+    schedules = other / "runners" / "training" / "optimizers" / "schedules.py"
+    schedules.write_text(swapped(schedules.read_text(), "return train.lr *", "return 2 * train.lr *"))
+    run = driving.start(*RUN, "--set", f"seeds={list(range(8))}", "--runs", str(runs), "--address", hosts.ray)
     wait_for(begun_on(driving, runs), "a trial", 120)
     joined(hosts, late, cpus=2, code=other)
     assert run.wait(300) == 0, driving.said()
-    assert_equal(runs, undisturbed)
+    assert set(map(tuple, outcomes(runs).values())) == {("done",)}
     leases = [json.loads(lease.read_text()) for lease in runs.glob("trials/*/attempts/[0-9][0-9][0-9].json")]
     assert {lease["machine"].split()[0] for lease in leases} == {driving.name}
     assert f"{late.name}" in driving.said()
+
+
+def test_a_host_that_kills_all_it_trains_is_set_aside_and_costs_no_trial_a_try(hosts: Hosts) -> None:
+    _, sick, driving = hosts.hosts
+    joined(hosts, driving, cpus=1)
+    joined(hosts, sick, cpus=1)
+    runs = hosts.shared / "runs"
+    sick.start(sys.executable, "-c", KILLS_ALL, str(runs), sick.name)
+    many = ("--set", f"seeds={list(range(10))}", "--set", "train.epochs=32")
+    run = driving.start(*RUN, *many, "--runs", str(runs), "--address", hosts.ray)
+    assert run.wait(500) == 0, driving.said()
+    attempts = [attempt for folder in Home(runs).trials() for attempt in folder.attempts()]
+    died = [attempt for attempt in attempts if attempt.content()["machine"].startswith(sick.name)]
+    assert [attempt.outcome() for attempt in died] == ["sick-node"] * 3, outcomes(runs)
+    assert sorted(attempt.outcome() for attempt in attempts if attempt not in died) == ["done"] * 10, outcomes(runs)
+    assert driving.said().count(f"node {sick.name} gets no job for 5 minutes") == 1

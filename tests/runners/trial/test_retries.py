@@ -55,6 +55,7 @@ POLICIES = {
     Failure.KILLED: Expected(None, 3, 1.0),
     Failure.PREEMPTED: Expected(None, 20, 1.0),
     Failure.NODE_LOST: Expected(None, 5, 1.0),
+    Failure.SICK_NODE: Expected(None, 20, 0.0),
     Failure.STORAGE: Expected(None, 3, 2.0, at_once=False),
     Failure.IMPORT: Expected(None, 1, 0.0, at_once=False),
     Failure.DATA: Expected(None, 1, 0.0, at_once=False),
