@@ -160,7 +160,7 @@ def test_a_wrong_command_in_a_document_is_found(tmp_path: Path) -> None:
             parse(given)
 
 
-OTHERS = {"--signal"}
+OTHERS = {"--array", "--no-kill", "--signal"}
 """Options of other programs."""
 
 

@@ -121,8 +121,19 @@ class Overview:
 
     def reached(self, trial: Trial) -> State:
         """The state that a command exits with: a trial of other data, or without a whole record, is not done."""
-        undone = trial.id in self.unreadable or trial.id in self.of_other_data
-        return State.INTERRUPTED if undone else self.states[trial.id]
+        if trial.id in self.unreadable or trial.id in self.of_other_data:
+            return State.INTERRUPTED
+        state = self.states[trial.id]
+        return State.RUNNING if state not in (State.DONE, State.FAILED) and trial.id in self._held else state
+
+    @cached_property
+    def _held(self) -> set[str]:
+        """Ids of the trials that a process trains, and of the trials that come after them in their chains."""
+        held = set[str]()
+        for trial in self.trials:  # parents first
+            if self.states[trial.id] is State.RUNNING or not held.isdisjoint(trial.parents):
+                held.add(trial.id)
+        return held
 
     @cached_property
     def stale(self) -> "dict[str, list[Stale]]":

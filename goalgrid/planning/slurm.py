@@ -1,5 +1,6 @@
 """A batch script for Slurm that trains a grid: it goes on after a time limit, a lost node or a requeue."""
 
+import math
 import re
 import shlex
 import sys
@@ -20,34 +21,67 @@ TIME = re.compile(r"[0-9]+(-[0-9]+(:[0-9]+){0,2}|(:[0-9]+){0,2})")
 
 OPTION = re.compile(r"(?:--)?([a-z][a-z0-9-]*)(?:=([^\n]*))?")
 
+START = """\
+export RAY_USAGE_STATS_ENABLED=0 RAY_TMPDIR="${RAY_TMPDIR:-/tmp}"  # TMPDIR may be shared, or too long for Ray's sockets
+job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+job=${job:-$SLURM_JOB_ID}  # a task's SLURM_JOB_ID may stand for the whole array
+again() {
+    trap '' TERM
+    scontrol show job "$job" | grep -q JobState=RUNNING || exit 3  # by scancel, which sends TERM, too
+    echo "$1: the job queues again" >&2
+    scontrol requeue "$job"
+    exit 3
+}
+trap 'again "asked to end before the grid trains"' TERM
+"""
+
 NODES = """\
 # This node is the head of a Ray cluster, which trains too. The nodes of the job know a token that nobody else knows.
 export RAY_AUTH_MODE=token
 RAY_AUTH_TOKEN=$(openssl rand -hex 32) && export RAY_AUTH_TOKEN
-address=$(hostname --ip-address | cut -d' ' -f1):$((20000 + SLURM_JOB_ID % 10000))
-ray start --head --block --port="${address##*:}" --num-cpus="$SLURM_CPUS_PER_TASK" \\
-    --num-gpus="${SLURM_GPUS_ON_NODE:-0}" &
+others=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | grep -vxF "$SLURMD_NODENAME")
+read -r other <<< "${others:-$SLURMD_NODENAME}"
+other=$(scontrol show node "$other" | sed -n 's/.*NodeAddr=\\([^ ]*\\).*/\\1/p')
+# The address by which this node reaches another; its own name may stand for 127.0.1.1 in /etc/hosts.
+ip=$(python -c "import socket
+s = socket.socket(type=socket.SOCK_DGRAM)
+s.connect(('$other', 9))
+print(s.getsockname()[0])")
+address=$ip:$((20000 + SLURM_JOB_ID % 10000))
+has="--num-cpus=$SLURM_CPUS_PER_TASK --num-gpus=${SLURM_GPUS_ON_NODE:-0}"
+ray start --head --block --node-ip-address="$ip" --port="${address##*:}" $has &
 trap 'kill $(jobs -p) 2>/dev/null' EXIT
-srun --nodes=$((SLURM_NNODES - 1)) --ntasks=$((SLURM_NNODES - 1)) --exclude="$(hostname)" \\
-    ray start --address="$address" --block --num-cpus="$SLURM_CPUS_PER_TASK" --num-gpus="${SLURM_GPUS_ON_NODE:-0}" &
-for _ in {1..150}; do  # at most five minutes; nodes that come later train, too
-    [ "$(ray status --address="$address" 2>/dev/null | grep -c ' node_')" -ge "$SLURM_NNODES" ] && break
-    sleep 2
+await() {  # so many nodes
+    until [ "$(timeout 20 ray status --address="$address" 2>/dev/null | grep -c ' 1 node_')" -ge "$1" ]; do
+        [ $SECONDS -lt 300 ] || again "fewer than $SLURM_NNODES nodes joined Ray in five minutes"
+        sleep 2
+    done
+}
+await 1
+# Where the head's host is lost, --no-kill would leave the job to the other nodes, without this script.
+join="ray start --address=$address --block $has; ray status --address=$address &>/dev/null || scontrol requeue $job"
+for node in $others; do
+    srun --nodes=1 --ntasks=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" --nodelist="$node" bash -c "$join" &
 done
+await "$SLURM_NNODES"
 """
 
 END = """\
 driver=$!
-trap 'kill -TERM $driver' TERM
+trap 'asked=yes; kill -TERM $driver' TERM
 wait $driver
 status=$?
 while kill -0 $driver 2>/dev/null; do  # the signal ended the wait, not the grid
     wait $driver
     status=$?
 done
-# 3: trials are left, and their checkpoints are written. 143: the signal came before the first trial began.
-case $status in 3 | 143) scontrol requeue "$SLURM_JOB_ID" ;; esac
-exit $status
+# 3: trials are left; 6: other jobs train them, and queue themselves again. After TERM, trials may also be left beside
+# failed trials (4), or because none had begun (143).
+case $status$asked in
+    0* | 6*) exit 0 ;;
+    3 | *yes) again "trials are left" ;;
+    *) exit $status ;;
+esac
 """
 
 
@@ -58,6 +92,7 @@ class BatchJob:
     Args:
         words: of the command line that trains the grid, without the options for a cluster.
         time: limit in a form of Slurm.
+        gpus: of each node; None: what one job of the grid asks for.
         options: of sbatch, as NAME=VALUE or NAME; they count more than what the grid asks for.
     """
 
@@ -66,6 +101,7 @@ class BatchJob:
     folder: Path
     time: str = "24:00:00"
     nodes: int = 1
+    gpus: int | None = None
     options: Sequence[str] = ()
 
     def script(self) -> str:
@@ -81,17 +117,16 @@ class BatchJob:
             f"# Trains the grid {self.grid.name}. Submit it: sbatch FILE",
             *lines,
             "",
-            f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH RAY_USAGE_STATS_ENABLED=0",
-            f"cd {shlex.quote(str(self.folder))} || exit",
+            f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH",
+            f"{START}cd {shlex.quote(str(self.folder))} || exit",
             "",
         ])  # fmt: skip
         command = shlex.join(["goalgrid", "run", *self.words])
-        several = int(asked["nodes"].partition("-")[0]) > 1
-        if several:
+        if self.nodes > 1:
             command += ' --address "$address"'
         elif self.grid.resources.concurrency is None:
             command += f" --jobs $((SLURM_CPUS_PER_TASK / {self.grid.resources.cpus}))"
-        return f"{head}\n{NODES if several else ''}{command} &\n{END}"
+        return f"{head}\n{NODES if self.nodes > 1 else ''}{command} &\n{END}"
 
     def _asked(self) -> dict[str, str]:
         """The options of sbatch by name."""
@@ -107,17 +142,21 @@ class BatchJob:
             "time": self.time,
             "signal": f"B:TERM@{self.grid.reliability.grace_seconds + LEFT_SECONDS:.0f}",
             "requeue": "",
+            **({"no-kill": ""} if self.nodes > 1 else {}),
             "open-mode": "append",
         }
         return asked | dict(map(_option, self.options))
 
     def _of_a_node(self) -> tuple[int, int]:
-        """CPUs and GPUs of a node: of a GPU, as many jobs as share it; without one, a job for each CPU asked for."""
+        """CPUs and GPUs of a node: as many jobs as share its GPUs; without a GPU, up to eight jobs."""
         resources = self.grid.resources
         share = max(resources.gpus(catalog.recipe(recipe).gpu) for recipe in self.grid.recipes)
-        jobs = 1 if share >= 1 else int(1 / share) if share else 8
-        limits = [jobs, len(chains(trials_of(expand(self.grid)))), *filter(None, [resources.concurrency])]
-        return resources.cpus * min(limits), -int(-share // 1)
+        gpus = math.ceil(share) if self.gpus is None else self.gpus
+        if 0 < gpus < share:
+            raise UserError(f"a job of this grid asks for {share:g} GPUs of one node: --gpus {gpus} is too few.")
+        jobs = round(gpus / share, 6) if gpus and share else 8
+        limits = [int(jobs), len(chains(trials_of(expand(self.grid)))), *filter(None, [resources.concurrency])]
+        return resources.cpus * min(limits), gpus
 
 
 def _option(text: str) -> tuple[str, str]:

@@ -1,16 +1,20 @@
 """The terminal: options that verbs share, what is printed where; and exit codes.
 
-Commands exit with 0 all done, 2 wrong usage, 3 incomplete, 4 trials failed, 5 a checked table differs.
+Commands exit with 0 all done, 2 wrong usage, 3 incomplete, 4 trials failed, 5 a checked table differs,
+6 other processes train all trials that are left.
 """
 
 from grid.store.home import State
 
 WRONG_USAGE, INCOMPLETE, DIFFERENT = 2, 3, 5
-EXIT = {State.DONE: 0, State.INTERRUPTED: INCOMPLETE, State.FAILED: 4}
+EXIT = {State.DONE: 0, State.INTERRUPTED: INCOMPLETE, State.FAILED: 4, State.RUNNING: 6}
 
 
 def exit_state(states: list[State]) -> State:
-    """The state that decides how a command exits: done only if all are."""
-    if all(state is State.DONE for state in states):
+    """The state that decides how a command exits: done only if all are, running only if all that are left are."""
+    left = set(states) - {State.DONE}
+    if not left:
         return State.DONE
-    return State.FAILED if State.FAILED in states else State.INTERRUPTED
+    if State.FAILED in left:
+        return State.FAILED
+    return State.RUNNING if left == {State.RUNNING} else State.INTERRUPTED

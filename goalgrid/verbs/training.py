@@ -161,6 +161,9 @@ def slurm(
         str, typer.Option("--time", metavar="H:M:S", help="Time limit of a job; after it, the job queues again.")
     ] = ("24:00:00"),
     nodes: Annotated[int, typer.Option("--nodes", min=1, help="Hosts that train together, connected by Ray.")] = 1,
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", min=0, help="GPUs of each host; 0: a cluster without. Default: of one job.")
+    ] = None,
     sbatch: Annotated[
         list[str], typer.Option("--sbatch", metavar="NAME=VALUE", help="An option of sbatch, e.g. partition=gpu.")
     ] = [],
@@ -178,7 +181,7 @@ def slurm(
     words += ["--only", only] if only else []
     if found.uses and not grid.endswith(".toml"):
         words.append("--trust-code")  # where the job runs, this user may have another home
-    script = BatchJob(found, words, Path.cwd(), time, nodes, sbatch).script()
+    script = BatchJob(found, words, Path.cwd(), time, nodes, gpus, sbatch).script()
     if output is None:
         show(script.rstrip("\n"))
     else:
@@ -344,6 +347,6 @@ def _ended(after: Overview, launched: LaunchResult, notified: Notify) -> list[St
         say(f"not complete; go on with: goalgrid resume {after.grid.name}{runs_option(after.home)}")
     reached = [after.reached(trial) for trial in trials]
     word = exit_state(reached)
-    told = "incomplete" if word is State.INTERRUPTED else word.value
+    told = word.value if word in (State.DONE, State.FAILED) else "incomplete"
     notified.ended(told, f"{after.grid.name}: {after.headline()}", after.sums())
     return reached

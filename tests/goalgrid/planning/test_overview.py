@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goalgrid.planning.overview import recall, wanted
+from goalgrid.planning.overview import Overview, recall, wanted
 from grid.errors import UserError
 from grid.gridfile import load
 from grid.overrides import changed_name
-from grid.store.home import Home
+from grid.store.home import Home, State
 
 from ...conftest import SMALL
 from ..conftest import PAIR, Verb
@@ -130,3 +130,13 @@ def test_a_double_in_many_values_is_found_in_linear_time() -> None:
     """A comparison of all pairs would take hours."""
     with pytest.raises(UserError, match="seeds: 7 stands there more than once"):
         load("demo", [f"seeds={[*range(300_000), 7]}"])
+
+
+def test_a_trial_that_waits_for_a_running_parent_is_in_the_hands_of_the_same_process(tmp_path: Path) -> None:
+    chain = ('recipes=["vsepp-r152-tiny-ft"]', 'objectives=["con_con"]', "seeds=[0]")
+    found = Overview.of(load("demo", chain), Home(tmp_path))
+    parent, child = found.trials
+    assert [found.reached(trial) for trial in found.trials] == [State.PLANNED] * 2
+    found = Overview.of(found.grid, found.home)
+    found.states[parent.id] = State.RUNNING
+    assert [found.reached(trial) for trial in (parent, child)] == [State.RUNNING] * 2
