@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from grid.settings.own_parts import check_shape
+from grid.settings.own_parts import check_gradient, check_shape
 from objectives import mining
 from objectives.relative import Relative
 from objectives.triplets import BatchPairs, Triplets
@@ -92,7 +92,7 @@ class Objective(torch.nn.Module):
 
         Raises:
             ValueError: the batch has no negatives or no pairs, or `image_of_text` is missing where it is needed.
-            UserError: a user's own loss returns values of another shape than its triplets or anchors have.
+            WrongReturn: a user's own loss returns no values of its triplets or anchors, or none that learn.
         """
         pairs = self._pairs(len(image), len(text), image_of_text, clean)
         report = self._new_report()
@@ -152,18 +152,24 @@ class Objective(torch.nn.Module):
             (both,) = directions
             directions = [replace(both, offline=offline)]
         values = [self.loss(t) for t in directions]
-        for t, value in zip(directions, values, strict=True) if self.own else ():
-            triplets = tuple(t.s_neg.shape)
-            self._check(value, f"triplets {triplets}", triplets, (*triplets[:-1], 1), triplets[:-1])
+        if self.own is not None:
+            shape = tuple(directions[0].s_neg.shape)
+            expected = shape, (*shape[:-1], 1), shape[:-1]
+            self._check(values, f"triplets {shape}", expected, learns=directions[0].s_pos.requires_grad)
         self._diagnose(directions, values)
         total = torch.stack([value.sum() for value in values]).sum() if len(values) > 1 else values[0].sum()
         factor = REDUCTIONS[self.reduction](directions[0].s_pos.numel())
         return total if factor == 1.0 else total * factor
 
-    def _check(self, value: Any, of: str, *expected: tuple[int, ...]) -> None:
-        if self.own is not None:
-            name, equation = self.own
+    def _check(self, values: list[Any], of: str, expected: tuple[tuple[int, ...], ...], *, learns: bool) -> None:
+        """Check what a user's own loss returned, as `check_shape` and, where scores learn, `check_gradient` do."""
+        if self.own is None:
+            return
+        name, equation = self.own
+        for value in values:
             check_shape(f"objective {name!r}", equation, value, of, *expected)
+        if learns and torch.is_grad_enabled():
+            check_gradient(f"objective {name!r}", equation, of, *values)
 
     def _new_report(self) -> dict[str, Tensor]:
         self.report = {"grad_image": UNKNOWN, "grad_text": UNKNOWN}
@@ -216,7 +222,8 @@ class ScoresObjective(Objective):
 
     def _loss(self, sim: Float[Tensor, "b b"], pairs: BatchPairs) -> Float[Tensor, ""]:
         value = self.of_scores(sim)
-        self._check(value, f"the scores of a batch, {tuple(sim.shape)}", (), (1,), (1, 1))
+        of = f"the scores of a batch, {tuple(sim.shape)}"
+        self._check([value], of, ((), (1,), (1, 1)), learns=sim.requires_grad)
         mined = mining.hardest_of_similarity(sim.detach(), pairs, None)
         mined.notes["active"] = torch.full_like(mined.s_neg, torch.nan)
         self._diagnose([mined], [mined.s_neg])

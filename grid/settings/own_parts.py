@@ -35,26 +35,56 @@ own_parts: dict[OwnKind, dict[str, OwnPart]] = {kind: {} for kind in get_args(Ow
 """The user's own encoders and scorers that the present grid uses, by name."""
 
 
-def check_shape(part: str, defined: Any, found: Any, of: str, *expected: tuple[int, ...]) -> None:
-    """Check what a user's own part returned: a tensor of floating-point numbers, of the expected shape.
+class WrongReturn(UserError):
+    """A user's own part returned what nothing can be learnt from."""
+
+
+def in_its_file(part: str, defined: Any) -> str:
+    """A user's own part with its file: `scorer 'late' in /home/me/late.py`.
 
     Args:
         part: its kind and name: `scorer 'late'`.
         defined: the user's function or class.
+    """
+    file = getattr(sys.modules.get(defined.__module__), "__file__", defined.__module__)
+    return f"{part} in {file}"
+
+
+def check_shape(part: str, defined: Any, found: Any, of: str, *expected: tuple[int, ...]) -> None:
+    """Check what a user's own part returned: a tensor of floating-point numbers, of the expected shape.
+
+    Args:
+        part, defined: as `in_its_file` has them.
         found: what it returned.
         of: what it was called with: `a batch of 4`.
         expected: one shape, or several that are all right.
 
     Raises:
-        UserError: it is something else.
+        WrongReturn: it is something else.
     """
-    given = tuple(found.shape) if hasattr(found, "shape") else type(found).__name__
+    tensor = hasattr(found, "requires_grad")  # numpy's arrays have a shape and a dtype, too
+    given = tuple(found.shape) if tensor else "None" if found is None else type(found).__name__
     if given in expected and found.dtype.is_floating_point:
         return
-    file = getattr(sys.modules.get(defined.__module__), "__file__", defined.__module__)
     kind = f" of {found.dtype}" if given in expected else ""
-    needs = f"{expected[0] or 'one number'}{' of floating-point numbers' if kind else ''}"
-    raise UserError(f"{part} in {file} gives {given}{kind} for {of}; it should give {needs}.")
+    needs = f"{'' if tensor else 'a tensor of '}{expected[0] or 'one number'}{' in floating point' if kind else ''}"
+    raise WrongReturn(f"{in_its_file(part, defined)} gives {given}{kind} for {of}; it should give {needs}.")
+
+
+def check_gradient(part: str, defined: Any, of: str, *found: Any) -> None:
+    """Check that a gradient flows through something of what a user's own part returned, all of it tensors.
+
+    Args:
+        part, defined, of: as `check_shape` has them.
+
+    Raises:
+        WrongReturn: no gradient does.
+    """
+    if not any(value.requires_grad for value in found):
+        raise WrongReturn(
+            f"{in_its_file(part, defined)} gives a value without a gradient for {of}, so nothing would learn; it "
+            "should compute its value from them by torch alone, without detach(), item(), numpy() or no_grad()."
+        )
 
 
 class OwnPartSettings(Settings):

@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import torch
 from torch import nn
 
 from grid.errors import UserError
 from grid.settings.image_encoders import OwnImageSettings
-from grid.settings.own_parts import check_shape, own_parts
+from grid.settings.own_parts import check_gradient, check_shape, own_parts
 from grid.settings.text_encoders import OwnTextSettings
 
 DIMENSIONS = {"pictures": 3, "features": 1, "regions": 2}
@@ -39,11 +40,13 @@ def text_encoder(settings: OwnTextSettings, words: int, dim: int) -> nn.Module:
 
 
 def _held(network: nn.Module, name: str, dim: int) -> nn.Module:
-    """The network, which says so when what it gives is not (b, dim)."""
+    """The network, which says so when what it gives is not (b, dim), or cannot learn."""
 
     def check(_: nn.Module, inputs: tuple[Any, ...], found: Any) -> None:
-        count = len(inputs[0])
-        check_shape(f"encoder {name!r}", type(network), found, f"a batch of {count}", (count, dim))
+        count, part = len(inputs[0]), f"encoder {name!r}"
+        check_shape(part, type(network), found, f"a batch of {count}", (count, dim))
+        if torch.is_grad_enabled() and any(weight.requires_grad for weight in network.parameters()):
+            check_gradient(part, type(network), f"a batch of {count}", found)
 
     network.register_forward_hook(check)
     return network

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from grid.settings.own_parts import check_shape
+from grid.settings.own_parts import check_gradient, check_shape
 from grid.settings.poolings import Balance, PoolingSettings, own_poolings
 from retrieval.encoders.reasoning import Gcn, SelfAttention, Seq2Seq
 from retrieval.encoders.recurrent import PaddedGru
@@ -234,15 +234,17 @@ POOLING: dict[str, Callable[[int, PoolingSettings], Pooling]] = {
 def pooling(own: PoolingSettings, dim: int) -> Pooling:
     """The pooling of these settings, ours or a user's own, for vectors of `dim` values.
 
-    A user's own raises a UserError when it is called and gives another shape than (b, d).
+    A user's own raises a UserError when it is called and gives another shape than (b, d), or what cannot learn.
     """
     mine = own_poolings.get(own.pooling)
     if mine is None:
         return POOLING[own.pooling](dim, own)
 
     def checked(found: Any, values: Float[Tensor, "b n d"]) -> Any:
-        shape = len(values), values.shape[-1]
-        check_shape(f"pooling {own.pooling!r}", mine, found, f"values {tuple(values.shape)}", shape)
+        part, of = f"pooling {own.pooling!r}", f"values {tuple(values.shape)}"
+        check_shape(part, mine, found, of, (len(values), values.shape[-1]))
+        if values.requires_grad and torch.is_grad_enabled():
+            check_gradient(part, mine, of, found)
         return found
 
     if isinstance(mine, type):

@@ -2,11 +2,12 @@
 
 from functools import partial
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from grid.errors import UserError
-from grid.settings.own_parts import check_shape, own_parts
+from grid.settings.own_parts import check_gradient, check_shape, own_parts
 from grid.settings.scorers import OwnScorerSettings
 from retrieval.scorers.cross_attention import SetScorer
 from retrieval.scorers.sets import Sets
@@ -30,13 +31,15 @@ class OwnScorer(SetScorer):
         """The scores, in float32 where the vectors are in half precision.
 
         Raises:
-            UserError: the user's scorer returns something else.
+            WrongReturn: the user's scorer returns something else, or what cannot learn.
         """
         images, texts = images.full(), texts.full()
         parts = [part for sets in (images, texts) for part in (sets.vectors, sets.sizes_beside)]
         found = self.score(*parts)
-        of = f"{len(images)} images and {len(texts)} captions"
-        check_shape(f"scorer {self.name!r}", self.defined, found, of, (len(images), len(texts)))
+        part, of = f"scorer {self.name!r}", f"{len(images)} images and {len(texts)} captions"
+        check_shape(part, self.defined, found, of, (len(images), len(texts)))
+        if parts[0].requires_grad and torch.is_grad_enabled():
+            check_gradient(part, self.defined, of, found)
         return found
 
     def looks(self, regions: Tensor, words: Tensor) -> dict[str, Tensor]:

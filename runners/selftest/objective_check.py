@@ -28,7 +28,7 @@ def gradient(name: str) -> str:
     worst = 0.0
     for way, objective in _ways(name):
         scores = _scores()
-        found = _gradient(objective, scores)
+        found = _gradient(way, objective, scores)
         expected = torch.zeros_like(scores)
         for place in range(scores.numel()):
             moved = [scores.clone(), scores.clone()]
@@ -51,12 +51,13 @@ def permutation(name: str) -> str:
     for way, objective in _ways(name):
         scores, order = _scores(), torch.randperm(PAIRS, generator=torch.Generator().manual_seed(SEED))
         moved = scores[order][:, order]
+        found = [_gradient(way, objective, each) for each in (scores, moved)]
         values = [objective.from_similarity(each).detach() for each in (scores, scores, moved)]
         if not torch.equal(values[0], values[1]):
             raise Broken(f"{way}: the same batch gives {values[0]:.6g}, then {values[1]:.6g}")
         if not torch.allclose(values[0], values[2], rtol=1e-9, atol=1e-12):
             raise Broken(f"{way}: the loss is {values[0]:.6g}, and {values[2]:.6g} with the pairs in another order")
-        if not torch.allclose(_gradient(objective, scores)[order][:, order], _gradient(objective, moved), rtol=1e-7):
+        if not torch.allclose(found[0][order][:, order], found[1], rtol=1e-7):
             raise Broken(f"{way}: with the pairs in another order, a pair has another gradient")
     return "the order of the pairs changes nothing"
 
@@ -151,9 +152,11 @@ def _embeddings() -> dict[str, tuple[Tensor, Tensor]]:
     }
 
 
-def _gradient(objective: Objective, scores: Tensor) -> Tensor:
+def _gradient(way: str, objective: Objective, scores: Tensor) -> Tensor:
     scores = scores.clone().requires_grad_()
-    (found,) = torch.autograd.grad(objective.from_similarity(scores), scores, materialize_grads=True)
+    loss = objective.from_similarity(scores)
+    (found,) = torch.autograd.grad(loss, scores, materialize_grads=True)
+    _finite(way, loss, found)
     return found
 
 

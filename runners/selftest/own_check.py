@@ -4,6 +4,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from grid import uses
 from grid.errors import UserError
 from grid.settings.own_parts import own_parts
 from grid.settings.poolings import own_poolings
@@ -45,6 +46,8 @@ def verdicts(name: str) -> Iterator[Verdict]:
             yield Verdict(check, True, function(name))
         except (Broken, UserError) as found:
             yield Verdict(check, False, str(found))
-        except Exception as error:
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and not uses.raised(error):  # the user's Ctrl-C
+                raise
             frame = traceback.extract_tb(error.__traceback__)[-1]
             yield Verdict(check, False, f"{type(error).__name__}: {error} ({frame.filename}, line {frame.lineno})")

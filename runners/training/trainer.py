@@ -13,6 +13,7 @@ from grid.errors import UserError
 from grid.errors.wording import counted
 from grid.protocols import protocol
 from grid.settings import TrialSettings
+from grid.settings.own_parts import in_its_file
 from grid.store.home import TrialFolder
 from retrieval import evaluation
 from retrieval.model import Vse
@@ -197,7 +198,9 @@ class Trainer:
         last, self._last = self._last, None
         if last is None or last.finite():
             return
-        term, value, norm = "the loss", last.measured["loss"], last.measured["grad_norm"]
+        own = self.objective.own
+        term = f"the loss of {in_its_file(f'objective {own[0]!r}', own[1])}" if own else "the loss"
+        value, norm = last.measured["loss"], last.measured["grad_norm"]
         if bool(torch.isfinite(value)):
             named = (*self.model.named_parameters(), *self.objective.named_parameters("objective"))
             gradients = {name: weight.grad for name, weight in named if weight.grad is not None}

@@ -4,6 +4,7 @@ import errno
 from contextlib import suppress
 
 from grid.errors import UserError
+from grid.settings.own_parts import WrongReturn
 from grid.store.attempts import Attempt
 from grid.store.failures import Failure
 from grid.store.files import read_json, write_json, write_text
@@ -19,6 +20,7 @@ _CLASSES: dict[type[BaseException], Failure] = {
     ReplicaDied: Failure.KILLED,
     DataError: Failure.DATA,
     ImportError: Failure.IMPORT,
+    WrongReturn: Failure.BUG,
 }
 
 

@@ -49,7 +49,7 @@ POLICY: dict[Failure, Policy] = {
     Failure.IMPORT: Policy(1, "install what is missing on every node"),
     Failure.DATA: Policy(1, "find every fault of the copy: goalgrid data check NAME --root DIR"),
     Failure.USER: Policy(1, "change the setting that is named"),
-    Failure.BUG: Policy(1, "its log has the traceback"),
+    Failure.BUG: Policy(1, "mend the code that is named; its log has the traceback"),
 }
 """The policy of each class of failures."""
 

@@ -359,7 +359,7 @@ class TrialRun:
         if not users:
             name, place = type(error).__name__, uses.line_of(error)
             message = (message if message == name else f"{name}: {message}") + (f" ({place})" if place else "")
-        trace = "" if users else "".join(traceback.format_exception(error)) + "\n"
+        trace = "" if users and failure is not Failure.BUG else "".join(traceback.format_exception(error)) + "\n"
         if trace:
             self.hold.log(trace)
         over = not self.hold.end(failure, message) or given_up(self.folder, self.hold.lease["launch"], trace)

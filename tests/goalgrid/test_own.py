@@ -298,6 +298,20 @@ def stops(scores):
     "leaves"
     raise KeyboardInterrupt
 
+@goalgrid.objective("forgets")
+def forgets(t):
+    "returns nothing"
+
+@goalgrid.objective("cuts", on="scores")
+def cuts(scores):
+    "has no gradient"
+    return scores.detach().sum()
+
+@goalgrid.objective("spoils", on="scores")
+def spoils(scores):
+    "is nan"
+    return scores.sum() * float("nan")
+
 @goalgrid.objective("sound", on="scores")
 def sound(scores):
     "sum"
@@ -305,13 +319,25 @@ def sound(scores):
 """
 
 
-def test_a_loss_that_ends_the_process_fails_its_own_trial_alone(goalgrid: Goalgrid, tmp_path: Path) -> None:
+def test_a_loss_that_ends_the_process_or_gives_no_loss_fails_its_own_trial_alone(
+    goalgrid: Goalgrid, tmp_path: Path
+) -> None:
     (tmp_path / "ends.py").write_text(ENDS, encoding="utf-8")
     text = swapped(swapped(GRID, "losses.py", "ends.py"), '["./small.toml"]', '["cnn-bow"]')
     (tmp_path / "mine.toml").write_text(text, encoding="utf-8")
-    words = ("--set", 'objectives=["exits","stops","sound"]', *SMALL, "--set", "train.epochs=1")
+    words = (
+        "--set",
+        'objectives=["exits","stops","forgets","cuts","spoils","sound"]',
+        *SMALL,
+        "--set",
+        "train.epochs=1",
+    )
     run = goalgrid("run", str(tmp_path / "mine.toml"), *words, "--here", "--mlflow-uri", "", runs=tmp_path / "runs")
     assert run.returncode == 4
     assert f"bug: SystemExit: 0 ({tmp_path / 'ends.py'}, line 8: sys.exit(0))" in run.stderr
     assert f"bug: KeyboardInterrupt ({tmp_path / 'ends.py'}, line 13: raise KeyboardInterrupt)" in run.stderr
-    assert "3 trials: 1 done, 2 failed" in run.stderr
+    ends = tmp_path / "ends.py"
+    assert f"bug: objective 'forgets' in {ends} gives None for triplets (2, 500, 1); it should give" in run.stderr
+    assert f"bug: objective 'cuts' in {ends} gives a value without a gradient for the scores of a batch" in run.stderr
+    assert f"non-finite: the loss of objective 'spoils' in {ends} became nan at step 1" in run.stderr
+    assert "6 trials: 1 done, 5 failed" in run.stderr

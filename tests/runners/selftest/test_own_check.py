@@ -9,6 +9,7 @@ import torch
 
 from grid import uses
 from grid.errors import UserError
+from grid.settings.own_parts import WrongReturn
 from grid.settings.poolings import PoolingSettings
 from objectives import build
 from retrieval.encoders.pooling import pooling
@@ -67,6 +68,7 @@ WRONG = {
         "half precision",
         "all in one point: the gradient is not finite",
     ),
+    "a value that is nan": (f"{TRIPLETS}t.s_neg * torch.nan", "gradient", "mining = hardest: the loss is nan"),
     "an overflow": (
         f"{TRIPLETS}(100 * (t.s_neg - t.s_pos)).exp()",
         "half precision",
@@ -103,17 +105,39 @@ def test_a_loss_on_scores_that_returns_no_scalar_is_told(tmp_path: Path) -> None
         ("hardest", "(t.s_neg - t.s_pos).mean()", "gives () for triplets (2, 5, 1); it should give (2, 5, 1)"),
         ("hardest", "1 - t.s_pos", "gives (1, 5, 1) for triplets (2, 5, 1); it should give (2, 5, 1)"),
         ("hardest", "t.s_neg > t.s_pos", "gives (2, 5, 1) of torch.bool for triplets (2, 5, 1); it should give (2, 5,"),
-        ("hardest", "3.0", "gives float for triplets (2, 5, 1)"),
+        ("hardest", "3.0", "gives float for triplets (2, 5, 1); it should give a tensor of (2, 5, 1)"),
+        ("hardest", "None", "gives None for triplets (2, 5, 1); it should give a tensor of (2, 5, 1)"),
+        ("hardest", "t.s_neg.detach().numpy()", "gives ndarray for triplets (2, 5, 1); it should give a tensor of"),
+        ("hardest", "(t.s_neg - t.s_pos).detach()", "gives a value without a gradient for triplets (2, 5, 1)"),
+        ("all", "(t.s_neg - t.s_pos).exp().detach()", "gives a value without a gradient for triplets (5, 5)"),
+        ("scores", "t.detach().sum()", "gives a value without a gradient for the scores of a batch, (5, 5)"),
+        ("scores", "(t > 0).sum()", "gives () of torch.int64 for the scores of a batch, (5, 5); it should give one"),
         ("all", "(t.s_neg - t.s_pos).exp()[:3]", "gives (3, 5) for triplets (5, 5); it should give (5, 5)"),
         ("scores", "t[:3]", "gives (3, 5) for the scores of a batch, (5, 5); it should give one number"),
     ],
 )
-def test_a_loss_that_returns_another_shape_does_not_train(on: str, value: str, said: str, tmp_path: Path) -> None:
+def test_a_loss_that_returns_what_cannot_be_learnt_from_does_not_train(
+    on: str, value: str, said: str, tmp_path: Path
+) -> None:
     define(tmp_path, f'@goalgrid.objective("mine", on="{on}")\ndef mine(t):\n    return {value}')
-    image, text = torch.nn.functional.normalize(torch.randn(2, 5, 4), dim=-1)
+    image, text = torch.nn.functional.normalize(torch.randn(2, 5, 4), dim=-1).requires_grad_()
     for call in (lambda: build("mine")(image, text), lambda: build("mine").from_similarity(image @ text.T)):
-        with pytest.raises(UserError, match=re.escape(f"objective 'mine' in {tmp_path / 'losses.py'} {said}")):
+        with pytest.raises(WrongReturn, match=re.escape(f"objective 'mine' in {tmp_path / 'losses.py'} {said}")):
             call()
+
+
+def test_a_loss_without_a_gradient_has_a_value_where_nothing_learns(tmp_path: Path) -> None:
+    define(tmp_path, f"{TRIPLETS}(t.s_neg - t.s_pos).detach()")
+    image, text = torch.nn.functional.normalize(torch.randn(2, 5, 4), dim=-1).requires_grad_()
+    with torch.no_grad():
+        assert build("mine")(image, text).isfinite()
+
+
+@pytest.mark.parametrize("ends", ["raise SystemExit(0)", "raise KeyboardInterrupt"])
+def test_a_loss_that_ends_the_process_fails_its_lines_alone(ends: str, tmp_path: Path) -> None:
+    found = failing(tmp_path, f'@goalgrid.objective("mine")\ndef mine(t):\n    {ends}')
+    assert found.keys() == OF_OBJECTIVES.keys()
+    assert found["speed"].endswith(f"({tmp_path / 'losses.py'}, line 7)")
 
 
 @pytest.mark.parametrize("shape", ["", ".sum(-1)", ".amax(-1, keepdim=True)"])
@@ -142,6 +166,17 @@ class Mine(torch.nn.Module):
     pool = pooling(PoolingSettings(pooling="mine"), 6)
     with pytest.raises(UserError, match=rf"pooling 'mine' in {tmp_path / 'losses.py'} gives .*; it should give \(4, 6"):
         pool(torch.randn(4, 5, 6), torch.ones(4, 5, dtype=torch.bool))
+
+
+def test_a_pooling_an_encoder_and_a_scorer_without_a_gradient_are_refused(tmp_path: Path) -> None:
+    """Each would leave its own weights, or those before it, as they are, and the others would learn."""
+    for part, text, line in (
+        ("pooling", POOLING + f"return {SUM}.detach()", "gradient"),
+        ("encoder", TEXTS.replace("sum(dim=1)", "sum(dim=1).detach()"), "shape"),
+        ("scorer", SCORER.replace("(2, 3))", "(2, 3)).detach()"), "gradient"),
+    ):
+        found = failing(tmp_path, text)[line]
+        assert f"{part} 'mine' in {tmp_path / 'losses.py'} gives a value without a gradient" in found
 
 
 @pytest.mark.parametrize("part", ["encoder", "scorer"])
