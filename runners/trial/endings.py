@@ -60,11 +60,14 @@ def blame_node(attempt: Attempt) -> None:
 
 
 def given_up(folder: TrialFolder, launch: str, trace: str = "") -> bool:
-    """Whether a trial has used up its tries in this launch; if so, `error.txt` says why, below the trace."""
+    """Whether a trial has used up its tries in this launch; if so, `error.txt` says why, below the trace.
+
+    Another launch may train it meanwhile: beside `done` stands no error.
+    """
     decided = decision(folder, launch)
     if decided.given_up is None:
         return False
-    if not folder.error.exists():
+    if not folder.error.exists() and not folder.is_done():
         failed = [a for a in folder.attempts() if a.launch() == launch and a.failure() is decided.given_up]
         tries = f" ({decided.tries} attempts)" if decided.tries > 1 else ""
         with suppress(UserError):  # the disk that failed the trial may refuse this too; the attempt may hold the reason

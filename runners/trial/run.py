@@ -312,6 +312,8 @@ class TrialRun:
             environment=self.environment | self._noted(inputs),
             parameters=parameters,
         )
+        self.hold.commit()
+        folder.error.unlink(missing_ok=True)  # another launch may have given the trial up meanwhile
         record.finish(folder, trained)
         self._drop_checkpoints()
         self.hold.end(DONE)

@@ -21,7 +21,7 @@ from results.records import record
 from retrieval.words.text_readers import Vocabulary
 from runners.training.inputs import prepare
 from runners.training.machine import Machine
-from runners.trial import holding
+from runners.trial import endings, holding
 from runners.trial.events import Event
 from runners.trial.holding import Busy, Fenced, Hold, Origin
 from runners.trial.retries import POLICY
@@ -266,6 +266,25 @@ def test_a_process_that_dies_too_often_is_reported(tmp_path: Path, small_trial: 
     assert state is folder.state() is State.FAILED
     assert events[-1].message.startswith("killed:")
     assert len(folder.attempts()) == 3
+
+
+def test_no_error_stands_beside_a_done_trial_that_another_launch_gave_up(tmp_path: Path, small_trial: Trial) -> None:
+    """A launch gives a trial up while another launch trains it, and once more after that."""
+    home = Home(tmp_path)
+    folder = home.trial(small_trial.id)
+    for _ in range(POLICY[Failure.KILLED].tries):
+        leave_attempt_of(subprocess.Popen(["sleep", "60"]), folder)
+    standing = list[bool]()
+
+    def give_up(event: Event) -> None:
+        if event.kind == "epoch":
+            run(small_trial, home, launch="one")
+            standing.append(folder.error.exists())
+
+    assert run_trial(small_trial.settings, folder, give_up, Machine(), origin=Origin("two")) is State.DONE
+    assert standing == [True, True]
+    assert endings.given_up(folder, "one")
+    assert not folder.error.exists()
 
 
 def test_what_killed_processes_half_wrote_is_removed(tmp_path: Path, small_trial: Trial) -> None:
