@@ -66,7 +66,7 @@ from runners.launch.node_check import hides_ours, problem_here
 from runners.launch.nodes import Nodes
 from runners.launch.ray_head import answers, check_node, head_watched
 from runners.trial.events import Event, Listener
-from runners.trial.stopping import Stop, hangups_ignored
+from runners.trial.stopping import Stop, hangups_ignored, listen
 
 usage.tag_callbacks = lambda callbacks: False  # to count them, Tune imports all trackers that are installed
 
@@ -356,7 +356,7 @@ class _Process(tune.Trainable):
     job: JobThread | None
 
     def setup(self, config: dict[str, Any]) -> None:
-        self.terminate_ray = signal.signal(signal.SIGTERM, self._terminate)
+        self.terminate_ray = listen(signal.SIGTERM, self._terminate)
         self.reset_config(config)
 
     def reset_config(self, config: dict[str, Any]) -> bool:

@@ -54,6 +54,42 @@ class Stop:
             self.ask()
 
 
+Handler = Callable[[int, FrameType | None], None]
+
+_LISTENING: dict[int, Handler] = {}
+"""Our handlers of signals, by signal."""
+_MASK = threading.local()
+"""Which signals this thread had blocked before it forked."""
+
+
+def listen(number: int, handler: Handler) -> Any:
+    """Install a handler; returns the one before.
+
+    A process that a user's code forks does not have it: SIGTERM ends that process, as a pool expects that ends its
+    processes; a terminal's signals do nothing there, since its parent hears them and may need it for a checkpoint.
+    """
+    _LISTENING[number] = handler
+    return signal.signal(number, handler)
+
+
+def _block() -> None:
+    _MASK.before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # else Python drops what comes too early
+
+
+def _unblock() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _MASK.before)
+
+
+def _unblock_fork() -> None:
+    for number, handler in _LISTENING.items():
+        if signal.getsignal(number) == handler:
+            signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.SIG_IGN)
+    _unblock()
+
+
+os.register_at_fork(before=_block, after_in_parent=_unblock, after_in_child=_unblock_fork)
+
+
 class Interrupts:
     """While the block runs, a signal ends it at once; after `soften`, a signal asks all trials for a checkpoint first.
 
@@ -76,7 +112,7 @@ class Interrupts:
     def _listen(self) -> dict[int, Any]:
         if threading.current_thread() is not threading.main_thread():
             return {}
-        return {number: signal.signal(number, self._hear) for number in SIGNALS}
+        return {number: listen(number, self._hear) for number in SIGNALS}
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
         for number, handler in self._before.items():
