@@ -4,7 +4,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 import psutil
@@ -65,10 +65,28 @@ def check_node(address: str) -> None:
     if not answers(host, port):  # Ray would try for two minutes
         raise ConnectionError("nothing listens there")
     if not node_here(port):  # Ray would try for one minute, and then name the token
-        raise UserError(
-            f"this host is no node of the Ray cluster at {address}: a launch is driven from a node. "
-            f"Join it first by `ray start --address={address}` (--num-cpus=0: it trains nothing)."
-        )
+        raise _no_node(address)
+
+
+def check_member(address: str, nodes: Iterable[str]) -> None:
+    """Check that this host is among the nodes of a cluster: a node that runs here may be of another cluster.
+
+    Args:
+        nodes: addresses of the cluster's nodes.
+
+    Raises:
+        UserError: it is not.
+    """
+    ours = {found.address for interface in psutil.net_if_addrs().values() for found in interface}
+    if ours.isdisjoint(nodes):
+        raise _no_node(address)
+
+
+def _no_node(address: str) -> UserError:
+    return UserError(
+        f"this host is no node of the Ray cluster at {address}: a launch is driven from a node. "
+        f"Join it first by `ray start --address={address}` (--num-cpus=0: it trains nothing)."
+    )
 
 
 @contextmanager

@@ -43,7 +43,7 @@ import ray
 import torch
 from ray import tune
 from ray._private import ray_constants
-from ray._raylet import GcsClient  # type: ignore[attr-defined]
+from ray._raylet import AuthenticationTokenLoader, GcsClient  # type: ignore[attr-defined]
 from ray.air._internal import usage
 from ray.air.execution import PlacementGroupResourceManager
 from ray.tune.execution import class_cache, tune_controller
@@ -64,7 +64,7 @@ from runners.launch.job_thread import JobThread
 from runners.launch.jobs import Job, in_turn
 from runners.launch.node_check import hides_ours, problem_here
 from runners.launch.nodes import Nodes
-from runners.launch.ray_head import answers, check_node, head_watched
+from runners.launch.ray_head import answers, check_member, check_node, head_watched
 from runners.trial.events import Event, Listener
 from runners.trial.stopping import Stop, hangups_ignored, listen
 
@@ -88,6 +88,10 @@ FINDER = "goalgrid.rooms.find_ours"
 HEAD_SECONDS = {True: 2.0, False: 30.0}
 """Seconds without an answer after which a head counts as gone: our own (True), or a cluster's, which may come back."""
 
+TOKEN = (
+    "Copy ~/.ray/auth_token of the head to this host with mode 600, or set RAY_AUTH_TOKEN to the same on both; "
+    "then export RAY_AUTH_MODE=token."
+)
 
 NODES = Nodes()
 """Those of the launch. Tune pickles all that a job's resources refer to, and gives the driver a copy; a module is not
@@ -241,10 +245,15 @@ def _start(grace: float, **quiet: Any) -> None:
 def _join(address: str, **quiet: Any) -> None:
     """Join the Ray cluster at an address, as a process of a host that is its node."""
     try:
+        AuthenticationTokenLoader.instance().has_token()  # else Ray's compiled part would abort this process
         if address != "auto":
             check_node(address)
-            _show_token(address)
+            check_member(address, _show_token(address))
         ray.init(address, **quiet)
+    except ray.exceptions.AuthenticationError as error:
+        raise UserError(
+            f"RAY_AUTH_MODE=token, but this host has no token of the Ray cluster at {address!r}. {TOKEN}"
+        ) from error
     except (ray.exceptions.RayError, OSError) as error:
         raise UserError(
             f"no Ray cluster answers at {address!r}: {' '.join(str(error).split())[:300]}. "
@@ -253,21 +262,21 @@ def _join(address: str, **quiet: Any) -> None:
         ) from error
 
 
-def _show_token(address: str) -> None:
+def _show_token(address: str) -> list[str]:
     """Have the head of a cluster look at this process's token; `ray.init` would ask again and again for 20 seconds.
+
+    Returns the addresses of the cluster's nodes.
 
     Raises:
         UserError: the head refuses it.
     """
     try:
-        GcsClient(address=address).get_all_node_info(timeout=10)
+        nodes = GcsClient(address=address).get_all_node_info(timeout=10).values()
     except ray.exceptions.RayError as error:
         if "token" not in str(error).lower():
             raise
-        raise UserError(
-            f"the Ray cluster at {address} refuses this host's token. Copy ~/.ray/auth_token of the head to this host "
-            "with mode 600, or set RAY_AUTH_TOKEN to the same on both; then export RAY_AUTH_MODE=token."
-        ) from error
+        raise UserError(f"the Ray cluster at {address} refuses this host's token. {TOKEN}") from error
+    return [node.node_manager_address for node in nodes]
 
 
 @contextmanager

@@ -172,20 +172,26 @@ def test_recipes_of_different_shares_of_a_gpu_train_side_by_side(
     assert any(one[0] < other[1] and other[0] < one[1] for one, other in pairs)
 
 
-@pytest.mark.parametrize("token", [secrets.token_hex(32), None])
-def test_a_wrong_token_or_none_is_told_in_two_lines(
-    token: str | None, cluster: Cluster, tmp_path: Path, goalgrid: Goalgrid, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("mode", "token", "said", "lines"),
+    [
+        ("token", secrets.token_hex(32), "the Ray cluster at {} refuses this host's token. Copy", 2),
+        ("", "", "the Ray cluster at {} refuses this host's token. Copy", 2),
+        ("token", "", "RAY_AUTH_MODE=token, but this host has no token of the Ray cluster at '{}'. Copy", 1),
+    ],
+)
+def test_a_wrong_token_or_none_is_told_in_two_lines_at_most(
+    mode: str, token: str, said: str, lines: int, cluster: Cluster, tmp_path: Path, goalgrid: Goalgrid,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """The other line is Ray's own, of its compiled part; without the check Ray asks again for 20 seconds."""
-    if token:
-        monkeypatch.setenv("RAY_AUTH_TOKEN", token)
-    else:
-        monkeypatch.delenv("RAY_AUTH_TOKEN")
-        monkeypatch.delenv("RAY_AUTH_MODE")
+    monkeypatch.setenv("HOME", str(tmp_path))  # without a token of an earlier Ray
+    for name, value in (("RAY_AUTH_TOKEN", token), ("RAY_AUTH_MODE", mode)):
+        monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name)
     finished = goalgrid("run", "demo", *ONE, runs=tmp_path)
     assert finished.returncode == 2
-    assert f"error: the Ray cluster at {cluster.address} refuses this host's token." in finished.stderr
-    assert len(finished.stderr.splitlines()) == 3  # and what is planned
+    assert f"error: {said.format(cluster.address)}" in finished.stderr
+    assert len(finished.stderr.splitlines()) == 1 + lines  # and what is planned
     assert not list(tmp_path.glob("trials/*"))
 
 

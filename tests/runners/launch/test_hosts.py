@@ -14,7 +14,7 @@ from grid.store.home import Home
 from runners.selftest.faults import trained_after_done, wait_for
 
 from ...conftest import ROOT, SMALL, Goalgrid, swapped
-from .hosts import Host, Hosts, connected, permitted
+from .hosts import PORT, RAY, Host, Hosts, connected, permitted
 from .test_cluster import numbers
 
 pytestmark = [
@@ -147,6 +147,17 @@ def test_a_host_whose_cable_stays_cut_ends_the_trial_that_it_has(hosts: Hosts, u
     assert_equal(runs, undisturbed)
     assert trained_after_done(Home(runs)) == []
     assert not [ends for ends in outcomes(runs).values() if "killed" in ends], outcomes(runs)
+
+
+def test_a_head_of_another_cluster_with_the_same_port_is_told_that_it_is_no_node(hosts: Hosts) -> None:
+    """Ray would search for a minute, and then name the token."""
+    other = hosts.hosts[1]
+    own = f"--node-ip-address={other.address}"
+    other.start(*RAY, "--head", f"--port={PORT}", "--include-dashboard=false", own, "--num-cpus=1")
+    wait_for(lambda: "This command will now block" in other.said(), "another head", 60)
+    run = other.start(*RUN, "--runs", str(hosts.shared / "runs"), "--address", hosts.ray)
+    assert run.wait() == 2
+    assert f"this host is no node of the Ray cluster at {hosts.ray}" in other.said()
 
 
 def test_a_host_that_joins_late_with_other_code_trains_nothing(hosts: Hosts) -> None:

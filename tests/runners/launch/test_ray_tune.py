@@ -15,6 +15,7 @@ from grid.gridfile import load
 from grid.store.home import Home
 from runners.launch import shared_folder
 from runners.launch.jobs import Job, Launched, Request, jobs_for
+from runners.launch.ray_head import check_member
 from runners.launch.ray_tune import RayTune, _Process
 from runners.trial.events import Event
 from runners.trial.stopping import Stop
@@ -100,6 +101,24 @@ def test_a_host_that_is_no_node_of_the_cluster_is_told_so() -> None:
         driver = RayTune(Stop(), address=f"127.0.0.1:{head.getsockname()[1]}", grace=1.0, warn=print)
         with pytest.raises(UserError, match="this host is no node of the Ray cluster at"):
             driver.capacity()
+
+
+def test_a_node_of_another_cluster_is_no_node_of_this_cluster() -> None:
+    """Both heads may have the same port."""
+    check_member("10.77.0.1:6379", ["10.77.0.1", "127.0.0.1"])
+    with pytest.raises(UserError, match=r"this host is no node of the Ray cluster at 10\.77\.0\.1:6379"):
+        check_member("10.77.0.1:6379", ["10.77.0.1"])
+
+
+def test_a_mode_that_wants_a_token_without_a_token_is_an_error(
+    tmp_path: Path, goalgrid: Goalgrid, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray's compiled part would abort the process."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    finished = goalgrid("run", "demo", *SMALL, "--address", "127.0.0.1:1", "--mlflow-uri", "", runs=tmp_path / "runs")
+    assert finished.returncode == 2
+    assert "RAY_AUTH_MODE=token, but this host has no token of the Ray cluster at '127.0.0.1:1'." in finished.stderr
 
 
 STICKY = """
