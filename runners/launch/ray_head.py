@@ -1,6 +1,7 @@
 """Ray's head: whether it answers, whether this host is a node of it, and how a launch ends when it is gone."""
 
 import os
+import resource
 import socket
 import threading
 import time
@@ -14,6 +15,23 @@ from runners.trial.stopping import INCOMPLETE, Stop
 
 LOOK_SECONDS = 1.0
 """Between two checks of the head."""
+
+
+FILES = 64
+"""Files that a process has to be able to open: with 64, Ray starts on two cores; with 40, it waits in vain."""
+
+
+def check_files() -> None:
+    """Check that Ray's processes may open enough files; Ray would wait for half a minute, and name a port.
+
+    Raises:
+        UserError: they may not.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most != resource.RLIM_INFINITY and most < FILES:
+        raise UserError(
+            f"processes may open {most} files here, and Ray needs more. Raise that (ulimit -n 4096), or use --here."
+        )
 
 
 def answers(host: str, port: int) -> bool:

@@ -64,7 +64,7 @@ from runners.launch.job_thread import JobThread
 from runners.launch.jobs import Job, in_turn
 from runners.launch.node_check import hides_ours, problem_here
 from runners.launch.nodes import Nodes
-from runners.launch.ray_head import answers, check_member, check_node, head_watched
+from runners.launch.ray_head import answers, check_files, check_member, check_node, head_watched
 from runners.trial.events import Event, Listener
 from runners.trial.stopping import Stop, hangups_ignored, listen
 
@@ -225,6 +225,7 @@ class RayTune:
 
 def _start(grace: float, **quiet: Any) -> None:
     """Start a Ray on this machine; its processes outlive a dead head while trials write their checkpoints."""
+    check_files()
     seconds = HEAD_SECONDS[True] + grace + 5
     os.environ |= {
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",

@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +22,7 @@ from runners.launch.ray_tune import RayTune, _Process
 from runners.trial.events import Event
 from runners.trial.stopping import Stop
 
-from ...conftest import SMALL, Goalgrid
+from ...conftest import ROOT, SMALL, Goalgrid
 
 
 class Seen(tune.Callback):
@@ -119,6 +121,13 @@ def test_a_mode_that_wants_a_token_without_a_token_is_an_error(
     finished = goalgrid("run", "demo", *SMALL, "--address", "127.0.0.1:1", "--mlflow-uri", "", runs=tmp_path / "runs")
     assert finished.returncode == 2
     assert "RAY_AUTH_MODE=token, but this host has no token of the Ray cluster at '127.0.0.1:1'." in finished.stderr
+
+
+def test_too_few_files_for_ray_are_told_at_once(tmp_path: Path) -> None:
+    command = f"ulimit -n 40; exec {sys.executable} -m goalgrid run demo --mlflow-uri '' --runs {tmp_path}/runs"
+    finished = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=ROOT)
+    assert finished.returncode == 2
+    assert "error: processes may open 40 files here, and Ray needs more." in finished.stderr
 
 
 STICKY = """
