@@ -137,9 +137,21 @@ def create_text(path: Path, text: str, *, durable: bool = False) -> bool:
     Raises:
         OSError: the disk is full or read-only, or has no hard links.
     """
-    aside, check = _beside(path), _FENCES.get(path.parent, _unfenced)
+    check = _FENCES.get(path.parent, _unfenced)
+    return create(path, lambda aside: aside.write_text(text, encoding="utf-8"), check, durable=durable)
+
+
+def create(
+    path: Path, make: Callable[[Path], object], check: Callable[[], None] = _unfenced, *, durable: bool = False
+) -> bool:
+    """Make a file aside, and let it appear at once; False if another process was first.
+
+    Raises:
+        OSError: the disk is full or read-only, or has no hard links.
+    """
+    aside = _beside(path)
     try:
-        aside.write_text(text, encoding="utf-8")
+        make(aside)
         if durable:
             _sync(aside)
         check()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from grid.errors import UserError
-from grid.store.files import read_json, write_json
+from grid.store.files import create, read_json, write_json
 from grid.store.home import Home, State, TrialFolder
 from runners.watching.mirror import begun, dotted, final_metrics, when_done
 
@@ -107,6 +107,18 @@ def _database(uri: str) -> Path | None:
     return Path(path.partition("?")[0]) if scheme == "sqlite" else None
 
 
+def _make_database(file: Path) -> None:
+    """Let MLflow make its tables aside: it takes seconds, and neither a kill nor another launch may come between.
+
+    Raises:
+        OSError: the disk is full or read-only, or has no hard links.
+    """
+    from mlflow.tracking import MlflowClient
+
+    file.parent.mkdir(parents=True, exist_ok=True)
+    create(file, lambda aside: MlflowClient(tracking_uri=f"sqlite:///{aside}").search_experiments(max_results=1))
+
+
 class _Experiment:
     """An experiment of MLflow, with at most one run of each trial."""
 
@@ -120,10 +132,11 @@ class _Experiment:
 
         logging.getLogger("mlflow").setLevel(logging.ERROR)  # after its import, which sets a level
         self.metric, self.param, self.tag = Metric, Param, RunTag
+        if (file := _database(uri)) and not file.exists():
+            _make_database(file)
         self.client = MlflowClient(tracking_uri=uri)
-        experiment = self.client.get_experiment_by_name(name)
-        self.files, place = artifacts is not None, artifacts.as_uri() if artifacts else None
-        self.id = experiment.experiment_id if experiment else self.client.create_experiment(name, place)
+        self.files = artifacts is not None
+        self.id = self._experiment(name, artifacts.as_uri() if artifacts else None)
         self.runs: dict[str, _Run] = {}
         """By the ids of their trials."""
         for run in self._existing():
@@ -131,6 +144,19 @@ class _Experiment:
             complete = run.info.status == "FINISHED"  # the status is written last
             done = tags.get(DONE, "") if complete else ""
             self.runs[tags[TAG]] = _Run(run.info.run_id, run.info.start_time, epochs, done)
+
+    def _experiment(self, name: str, place: str | None) -> str:
+        """The id of the experiment, which another launch may make at the same time."""
+        from mlflow.exceptions import MlflowException
+
+        if found := self.client.get_experiment_by_name(name):
+            return str(found.experiment_id)
+        try:
+            return str(self.client.create_experiment(name, place))
+        except MlflowException:
+            if found := self.client.get_experiment_by_name(name):
+                return str(found.experiment_id)
+            raise
 
     def sync(self, folder: TrialFolder) -> None:
         """Copy what the folder holds and the trial's run lacks."""

@@ -3,10 +3,14 @@
 import math
 import os
 import shutil
+import signal
 import sqlite3
 import time
 import warnings
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -93,6 +97,59 @@ def test_runs_hold_every_epoch_and_result_of_the_folders(trained: Home, tmp_path
 def stored(value: float) -> float:
     """How MLflow's database keeps a number: an infinite number as the largest finite one."""
     return 1.7976931348623157e308 if math.isinf(value) else float(value)
+
+
+def apart(work: Callable[[], object]) -> int:
+    """The process, a fork of this one, that does this work."""
+    if pid := os.fork():
+        return pid
+    try:
+        work()
+    finally:
+        os._exit(0)
+
+
+def mirrored(home: Home, to: Home, experiment: str) -> list[str]:
+    """The warnings of a mirror of all trials to the database of a runs folder."""
+    warned: list[str] = []
+    mirror = Mirror(Mlflow.of(to, experiment), warned.append)
+    for folder in home.trials():
+        mirror.sync(folder)
+    mirror.close()
+    return warned
+
+
+def test_a_database_whose_making_was_killed_is_made_by_the_next_launch(trained: Home, tmp_path: Path) -> None:
+    from sqlalchemy import event
+    from sqlalchemy.engine import Engine
+
+    home, seen = Home(tmp_path), count()
+
+    def killed() -> None:
+        def kill(*_: object) -> None:
+            if next(seen) == 40:  # of hundreds of statements
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        event.listen(Engine, "before_cursor_execute", kill)
+        Mlflow.of(home, "demo").open()
+
+    assert os.waitstatus_to_exitcode(os.waitpid(apart(killed), 0)[1]) == -signal.SIGKILL
+    assert mirrored(trained, home, "demo") == []
+    assert len(runs_of(f"sqlite:///{home.mlflow}", "demo")) == 4
+
+
+def test_first_launches_at_once_all_mirror(trained: Home, tmp_path: Path) -> None:
+    """Two of one grid, and one of another grid."""
+    home, names = Home(tmp_path), ("demo", "demo", "other")
+
+    def work(number: int) -> None:
+        (tmp_path / f"warned-{number}").write_text("".join(mirrored(trained, home, names[number])))
+
+    for pid in [apart(partial(work, number)) for number in range(3)]:
+        assert os.waitpid(pid, 0)[1] == 0
+    assert [(tmp_path / f"warned-{number}").read_text() for number in range(3)] == [""] * 3
+    for name in names:
+        assert {run.data.tags[TAG] for run in runs_of(f"sqlite:///{home.mlflow}", name)} == trained.standing()
 
 
 def test_a_run_that_a_kill_cut_off_is_completed(trained: Home, uri: str) -> None:
