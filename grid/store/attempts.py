@@ -61,9 +61,17 @@ class Attempt:
     def launch(self) -> str:
         return str(self.content().get("launch", ""))
 
+    def ending(self) -> dict[str, Any]:
+        """How it ended; empty while it runs, or if it was killed unseen.
+
+        Where no file could be made any more, its lease says how it ended.
+        """
+        ending = read_json(self.end) or self.content()
+        return ending if "outcome" in ending else {}
+
     def outcome(self) -> str | None:
         """`done`, or the class of its failure; None while it runs, or if it was killed unseen."""
-        outcome = read_json(self.end).get("outcome")
+        outcome = self.ending().get("outcome")
         return outcome if outcome in (DONE, *Failure) else None
 
     def failure(self) -> Failure | None:
@@ -74,7 +82,7 @@ class Attempt:
         return None if outcome == DONE else Failure(outcome)
 
     def message(self) -> str:
-        return str(read_json(self.end).get("message", ""))
+        return str(self.ending().get("message", ""))
 
     def step(self) -> int:
         """Steps behind it: at its end, or while it runs by its lease."""
@@ -83,7 +91,7 @@ class Attempt:
 
     def ended_after(self) -> int | None:
         """The step after which it ended; None where nobody could know."""
-        step = read_json(self.end).get("step")
+        step = self.ending().get("step")
         return step if isinstance(step, int) else None
 
     def live(self) -> bool:
@@ -93,7 +101,7 @@ class Attempt:
     def held(self) -> bool:
         """`live` for an attempt without an end: here its process is looked up, elsewhere its heartbeat counts."""
         lease = self.content()
-        if not lease:
+        if not lease or "outcome" in lease:
             return False
         if foreign(lease):
             return min(abs(time.time() - seen) for seen in (lease["heartbeat"], self._renewed())) < LEASE_SECONDS

@@ -125,6 +125,7 @@ class Hold:
             Fenced: another process holds the trial now.
         """
         self.log(f"{outcome}: {message}" if message else outcome)
+        self._over.set()  # no heartbeat may write over a lease that says the end
         self._ended = end(self.attempt, outcome, message, step=self.lease["step"])
         return self._ended
 
@@ -228,8 +229,10 @@ def end(attempt: Attempt, outcome: str, message: str = "", *, step: int | None =
     content = {"outcome": outcome, "message": message, "step": step, "ended": ended}
     try:
         return create_text(attempt.end, json.dumps(content))
-    except OSError:
-        return False  # the disk may have failed the attempt; its process ends all the same
+    except OSError:  # the disk may have failed the attempt; its process ends all the same
+        with suppress(OSError):  # without room for a file, the lease that stands there can say it
+            attempt.lease.write_text(json.dumps(attempt.content() | content), encoding="utf-8")
+        return False
 
 
 def _acquire(folder: TrialFolder, origin: Origin) -> tuple[Attempt, dict[str, Any]]:

@@ -331,6 +331,20 @@ def test_a_disk_that_is_full_when_the_record_is_written_costs_no_training(tiny_d
     assert len(pd.read_parquet(folder.record)) == 1
 
 
+def test_a_disk_without_inodes_fails_the_trial_which_nobody_then_trains(tiny_disk: Path, small_trial: Trial) -> None:
+    """Lease and log take the last inodes, so that not even how the attempt ended gets a file."""
+    folders = [tiny_disk, tiny_disk / "trials", tiny_disk / "trials/ID", tiny_disk / "trials/ID/attempts"]
+    inodes = len([*folders, "001.json", "001.log"])
+    subprocess.run(["mount", "-o", f"remount,size=8m,nr_inodes={inodes}", str(tiny_disk)], check=True)
+    folder = Home(tiny_disk).trial(small_trial.id)
+    _, events = run(small_trial, Home(tiny_disk))
+    assert events[-1].message.startswith("storage: cannot write")
+    assert [path.name for path in sorted(folder.attempts_folder.iterdir())] == ["001.json", "001.log"]
+    assert (folder.state(), folder.latest().failure()) == (State.PLANNED, Failure.STORAGE)
+    subprocess.run(["mount", "-o", "remount,size=8m,nr_inodes=1000", str(tiny_disk)], check=True)
+    assert run(small_trial, Home(tiny_disk))[0] is State.DONE
+
+
 def test_a_runs_folder_that_is_unmounted_gets_no_file_in_its_place(tiny_disk: Path, small_trial: Trial) -> None:
     """Trained on into the bare mount point, the trial would be done there, and nowhere else."""
     subprocess.run(["mount", "-o", "remount,size=16m", str(tiny_disk)], check=True)
