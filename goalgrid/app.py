@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from goalgrid.terminal import WRONG_USAGE
+from goalgrid.terminal import INCOMPLETE, WRONG_USAGE
 from goalgrid.terminal.characters import spell_out
 from goalgrid.terminal.streams import outlive_readers
 from goalgrid.terminal.views import say, show
@@ -66,6 +66,10 @@ def main() -> None:
     except UserError as error:
         say(f"error: {error}")
         sys.exit(WRONG_USAGE)
+    except OSError as error:  # no part of the command can go on without that file
+        where = f": {error.filename}" if error.filename else ""
+        say(f"error: {error.strerror or error}{where}. Look at that disk; the same command then goes on.")
+        sys.exit(INCOMPLETE)
     except SystemExit as end:
         if uses.raised(end):
             say(f"error: {uses.line_of(end)} ends the program. Leave that line out of the file.")

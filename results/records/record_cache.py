@@ -55,7 +55,8 @@ def read(
     if len(new) >= FEW:
         _write(home, summaries)
     rows = {mark: row for row, mark in enumerate(summaries[MARK].to_pylist())}
-    return summaries.select(columns).take([rows[mark] for mark in wanted if mark in rows])
+    places = pa.array([rows[mark] for mark in wanted if mark in rows], pa.int64())  # an empty list would have no type
+    return summaries.select(columns).take(places)
 
 
 def _mark(path: Path) -> str:
@@ -80,6 +81,6 @@ def _write(home: Home, summaries: pa.Table) -> None:
     """Write the latest summary of every trial whose folder exists; if the disk refuses, the next reader starts anew."""
     standing = home.standing()
     latest = {mark.partition("/")[0]: row for row, mark in enumerate(summaries[MARK].to_pylist())}
-    table = summaries.take([row for trial_id, row in latest.items() if trial_id in standing])
+    table = summaries.take(pa.array([row for trial_id, row in latest.items() if trial_id in standing], pa.int64()))
     with suppress(UserError), written_aside(home.summaries) as aside:
         aside.write_bytes(sealed.dumped(table, compression="zstd"))

@@ -1,7 +1,7 @@
 """The command line within this process, and a runs folder with two finished trials that tests may copy and change."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from grid.errors import UserError
 from grid.store.home import Home
 
 from ..conftest import SMALL, made_once
+from ..failing_disk.commands import Commands, unavailable
 
 PAIR = ("--set", 'objectives=["con_con","sig-ms_cir"]', "--set", "seeds=[0]", *SMALL)
 """A grid of two trials, `demo` but for this."""
@@ -50,6 +51,15 @@ def trained_pair(verb: Verb, tmp_path_factory: pytest.TempPathFactory) -> Home:
 def pair(trained_pair: Home, tmp_path: Path) -> Home:
     """A copy of two finished trials, to be changed."""
     return Home(Path(shutil.copytree(trained_pair.path, tmp_path / "runs")))
+
+
+@pytest.fixture(scope="session")
+def commands() -> Iterator[Commands]:
+    """Gives commands in processes of their own, in which calls of the system may fail."""
+    if why := unavailable():
+        pytest.skip(why)
+    with Commands() as found:
+        yield found
 
 
 def overview(home: Home) -> Overview:

@@ -1,80 +1,65 @@
-"""Every kind of file below the runs folder, damaged in a dozen ways: no traceback, and no other trial harmed.
+"""A runs folder damaged in two ways: files and folders that are not what they were, and calls of the system that fail.
 
-`GOALGRID_DRAWS=2000 GOALGRID_SEED=7 pytest -n 0 -m slow tests/goalgrid/test_damaged_files.py` draws 2,000 damages of
-seed 7.
+Whatever it is, a command ends with a message and without a traceback, sound trials are shown and kept, and once the
+damage is taken away, the same command gives what it gives undisturbed.
+
+`GOALGRID_DRAWS=1000 GOALGRID_SEED=7 pytest -n 0 -m slow tests/goalgrid/test_damaged_files.py` makes 1,000 draws of
+seed 7 of each way.
 """
 
-import hashlib
-import json
+import errno
 import os
 import random
 import shutil
-import signal
-import sys
-import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from grid.errors import UserError
-from grid.expansion import Cell, expand, trials_of
-from grid.gridfile import load
-from grid.store import gpu_needs, speed_probes
-from grid.store.gpu_needs import Need
+from grid.expansion import Cell, trials_of
 from grid.store.home import Home
-from grid.store.speed_probes import Probe
 from results.checks.run_comparison import differences
 from results.records import record, record_cache
-from results.records.models import Speed
 
-from ..conftest import Goalgrid, swapped
-
-GRID = """
-name = "damaged"
-datasets = ["squares"]
-recipes = ["cnn-bow", "frozen-bow"]
-objectives = ["con_con", "infonce"]
-seeds = [0]
-[set]
-"train.epochs" = 2
-"train.batch_size" = 50
-"train.trace_every" = 1
-"model.image.size" = 16
-"model.dim" = 8
-[reliability]
-checkpoint_steps = 1
-[data.squares]
-root = "ROOT"
-"""
+from ..conftest import Goalgrid
+from ..failing_disk.commands import HUNG, Call, Commands, Fault
+from .damaged_runs import Runs, digests, entries, files, kinds, made, owner, without
 
 FAST = (
     "plan GRID", "status damaged", "status damaged --json", "table damaged", "table damaged --format csv",
     "effects damaged", "prune", "prune --yes", "resume damaged --here --mlflow-uri=", "run GRID --here --dry-run",
-    "run GRID --here", "run GRID --here --stale --mlflow-uri=",
+    "run GRID --here", "run GRID --here --stale --mlflow-uri=", "compare damaged --other-runs WHOLE",
+    "evaluate --trial DONE", "merge WHOLE", "merge HOME",
 )  # fmt: skip
-SLOW = ("report damaged", "export damaged", "figures damaged")
+SLOW = ("report damaged", "export damaged OUTPUT/export", "figures damaged --output OUTPUT/figures")
 """Verbs that draw figures, which takes seconds."""
-CHANGING = ("run GRID", "resume")
+CHANGING = ("run GRID", "resume", "merge WHOLE")
+CODES = {"status damaged": 4, "status damaged --json": 4, "prune": 2}
+"""How verbs end undisturbed, where not with 0: a trial failed; nobody is there to ask."""
 RUN = "run GRID --here --mlflow-uri="
 """The last verb of every draw."""
+SECONDS = 300
+"""After this time, a command counts as hanging; undisturbed, it takes less than one, or thirty to draw figures."""
 
 DRAW = random.Random()
 """Draws the damages; the printed seed begins it."""
 
 
-def folder_in_its_place(path: Path, other: Path) -> None:
-    path.unlink()
+def instead(make: Callable[[Path], None]) -> Callable[[Path, Path], None]:
+    """Something else in the place of a file or folder."""
+
+    def damage(path: Path, other: Path) -> None:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if path.name != "done" or make == make_folder:  # which counts by its name alone, as the only file of a trial
+            make(path)
+
+    return damage
+
+
+def make_folder(path: Path) -> None:
     (path / "inside").mkdir(parents=True)
-
-
-def link_to_nothing(path: Path, other: Path) -> None:
-    path.unlink()
-    if path.name != "done":  # which counts by its name alone, as the only file of a trial
-        path.symlink_to(path.parent / "nothing")
 
 
 def rewritten(change: Callable[[bytes, bytes], bytes]) -> Callable[[Path, Path], None]:
@@ -91,7 +76,16 @@ def one_bit(content: bytes, _: bytes) -> bytes:
     return bytes(changed)
 
 
-DAMAGES: dict[str, Callable[[Path, Path], None]] = {
+INSTEAD: dict[str, Callable[[Path, Path], None]] = {
+    "a folder in its place": instead(make_folder),
+    "a named pipe in its place": instead(os.mkfifo),
+    "a link to nothing": instead(lambda path: path.symlink_to(path.parent / "nothing")),
+    "a link to itself": instead(lambda path: path.symlink_to(path)),
+    "a link to zeros without end": instead(lambda path: path.symlink_to("/dev/zero")),
+    "gone": instead(lambda path: None),
+}
+"""Damages of files and folders."""
+DAMAGES = INSTEAD | {
     "cut in half": rewritten(lambda content, _: content[: len(content) // 2]),
     "without its last byte": rewritten(lambda content, _: content[:-1]),
     "empty": rewritten(lambda *_: b""),
@@ -101,58 +95,26 @@ DAMAGES: dict[str, Callable[[Path, Path], None]] = {
     "other content": rewritten(lambda _, other: other),
     "twice": rewritten(lambda content, _: content + content),
     "zeros at the end": rewritten(lambda content, _: content[: -len(content) // 4] + bytes(len(content) // 4)),
-    "a folder in its place": folder_in_its_place,
-    "a link to nothing": link_to_nothing,
-    "gone": lambda path, _: path.unlink(),
 }
 
-
-@dataclass(frozen=True)
-class Runs:
-    """A runs folder in which trials are done, interrupted and failed; and what the grid gives undisturbed."""
-
-    grid: Path
-    cells: list[Cell]
-    half_done: Path
-    undisturbed: Home
-
-
-def interrupted(train: Callable[[], object], name: str, n: int, event: Callable[[], None]) -> None:
-    """Train in a process of its own in which this happens right before a file of that name is opened the n-th time."""
-    pid = os.fork()
-    if pid:
-        os.waitpid(pid, 0)
-        return
-    left = [n]
-
-    def hook(what: str, arguments: tuple[object, ...]) -> None:
-        if what == "open" and name in str(arguments[0]):
-            left[0] -= 1
-            if left[0] == 0:
-                event()
-
-    sys.addaudithook(hook)
-    try:
-        train()
-    finally:
-        os._exit(0)
-
-
-def fail() -> None:
-    raise RuntimeError("made to fail")
-
-
-def write_data(root: Path) -> None:
-    """A small data set in Karpathy's layout, of coloured squares."""
-    (root / "images").mkdir(parents=True)
-    draw, entries = np.random.default_rng(0), []
-    for split, count in (("train", 20), ("val", 6), ("test", 6)):
-        for number in range(count):
-            name, colour = f"{split}{number}.png", draw.integers(256, size=3)
-            Image.new("RGB", (20, 20), tuple(colour.tolist())).save(root / "images" / name)
-            sentences = [{"raw": f"a picture {colour[0] // 32} {colour[1] // 32} {c}"} for c in range(5)]
-            entries.append({"filename": name, "split": split, "sentences": sentences})
-    (root / "dataset.json").write_text(json.dumps({"images": entries}), encoding="utf-8")
+ERRORS = {
+    Call.LIST: (errno.EIO, errno.ESTALE, errno.EACCES),
+    Call.STAT: (errno.EIO, errno.ESTALE, errno.EACCES),
+    Call.OPEN: (errno.EIO, errno.ESTALE, errno.EACCES),
+    Call.READ: (errno.EIO, errno.ESTALE),
+    Call.CREATE: (errno.ENOSPC, errno.EIO, errno.ESTALE, errno.EROFS, errno.EACCES),
+    Call.WRITE: (errno.ENOSPC, errno.EIO, errno.ESTALE),
+    Call.SYNC: (errno.ENOSPC, errno.EIO),
+    Call.CLOSE: (errno.ENOSPC, errno.EIO, errno.ESTALE),
+    Call.RENAME: (errno.ENOSPC, errno.EIO, errno.ESTALE, errno.EROFS, errno.EACCES),
+    Call.LINK: (errno.ENOSPC, errno.EIO, errno.ESTALE, errno.EROFS, errno.EACCES),
+    Call.MKDIR: (errno.ENOSPC, errno.EIO, errno.ESTALE, errno.EROFS, errno.EACCES),
+    Call.UNLINK: (errno.EIO, errno.ESTALE, errno.EROFS, errno.EACCES),
+    Call.CREATE | Call.RENAME | Call.LINK | Call.MKDIR | Call.UNLINK: (errno.EROFS,),
+    Call.CREATE | Call.WRITE | Call.LINK | Call.MKDIR: (errno.ENOSPC,),
+    Call.LIST | Call.STAT | Call.OPEN | Call.CREATE | Call.RENAME: (errno.EACCES, errno.ESTALE, errno.EIO),
+}
+"""The calls that fail together, with the errors that they give."""
 
 
 @pytest.fixture(scope="module")
@@ -166,138 +128,202 @@ def few_records() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def runs(
-    request: pytest.FixtureRequest, goalgrid: Goalgrid, few_records: None, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    commands: Commands,  # imports meanwhile
+    goalgrid: Goalgrid,
+    few_records: None,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Runs:
     """Where the request says "all", with MLflow's database and a report, which take seconds."""
-    everything = request.param == "all"
-    folder = tmp_path_factory.mktemp("damaged")
-    write_data(folder / "data")
-    grid = folder / "damaged.toml"
-    grid.write_text(swapped(GRID, "ROOT", str(folder / "data")), encoding="utf-8")
-    cells = expand(load(str(grid), []))
-    half, whole = folder / "half", folder / "whole"
-
-    def train(only: str, *options: str) -> Callable[[], object]:
-        return lambda: goalgrid("run", str(grid), "--here", "--only", only, *options, runs=half)
-
-    assert goalgrid("run", str(grid), "--here", "--mlflow-uri=", runs=whole).returncode == 0
-    train("objective=con_con", *([] if everything else ["--mlflow-uri="]))()
-    interrupted(train("recipe=cnn-bow objective=infonce", "--mlflow-uri="), ".last.ckpt", 9, kill_self)
-    interrupted(train("recipe=frozen-bow objective=infonce", "--mlflow-uri="), ".best.ckpt", 2, fail)
-    for verb in (["table", "damaged", "--format", "parquet"], ["report", "damaged"])[: 2 if everything else 1]:
-        assert goalgrid(*verb, runs=half).returncode in (0, 3, 4)
-    home, trial = Home(half), trials_of(cells)[0]
-    kind = speed_probes.speed_of(trial.settings)
-    gpu_needs.remember(home, kind, Need("a GPU", 1e10, 1e8, 1e8))
-    Speed(2e6, 1.0, 43_280, 43_280, "a device", 2).write(home.trial(trial.id).speed)
-    probe = Probe("squares", "cnn-bow", kind, 1, 0.1, 0.2, 0.1, 2, 10_000, 1_000, gpu=False)
-    speed_probes.remember(home.grid("damaged"), [probe])
-    home.launches.mkdir(exist_ok=True)
-    home.stop_request("a-launch").write_text("")
-    (corrupt,) = (
-        folder.last_checkpoint
-        for folder in home.trials()
-        if folder.last_checkpoint.exists() and folder.best_checkpoint.exists() and not folder.error.exists()
-    )
-    shutil.copy(corrupt, corrupt.with_suffix(".corrupt"))
-    return Runs(grid, cells, half, Home(whole))
+    return made(tmp_path_factory.mktemp("damaged"), goalgrid, everything=request.param == "all")
 
 
-def kill_self() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+@dataclass
+class Draw:
+    """A damaged copy of the runs folder, and what is wrong with the commands given there.
+
+    Args:
+        of: the trial that the damage concerns; empty: more than one.
+    """
+
+    runs: Runs
+    commands: Commands
+    home: Path
+    of: str
+    what: str = ""
+    said: str = ""
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def into(self) -> Path:
+        """The runs folder that takes trials from the damaged one."""
+        return self.home.with_name(f"{self.home.name}-into")
+
+    def give(self, command: str, fault: Fault | None = None, *, tracked: bool = False) -> int:
+        """Give a command, and check that it ends with a message and changes nothing that it should not.
+
+        Args:
+            tracked: with MLflow's mirror, which takes seconds.
+        """
+        done = trials_of(self.runs.cells)[0].id
+        places = {"GRID": self.runs.grid, "WHOLE": self.runs.undisturbed.path, "HOME": self.home, "DONE": done}
+        words = command.replace("OUTPUT", f"{self.home}-output").split()
+        words = [str(places.get(word, word)) for word in words]
+        if words[0] == "run" and not tracked and "--mlflow-uri=" not in words:
+            words.append("--mlflow-uri=")
+        before = digests(self.home), digests(self.runs.grid.parent, "data", "whole", "outside")
+        runs = self.into if "HOME" in command else self.home
+        ended = self.commands(*words, runs=runs, fault=fault, seconds=SECONDS)
+        said = ended.stdout + ended.stderr
+        self.said += said
+        if "Traceback" in said or "bug:" in ended.stderr or ended.returncode not in (0, 2, 3, 4):
+            code = "hung" if ended.returncode == HUNG else f"exit {ended.returncode}"
+            self.note(f"{command}: {code}: {said[-2500:]}")
+        if ended.returncode and not said.strip():
+            self.note(f"{command}: exit {ended.returncode} without a word")
+        self._kept(command, *before)
+        if self.of and not command.startswith(CHANGING):
+            self._shown(command, ended.stdout)
+        return ended.returncode
+
+    def note(self, problem: str) -> None:
+        self.wrong.append(f"{self.what}: {problem}")
+
+    def _kept(self, command: str, before: dict[str, str], outside: dict[str, str]) -> None:
+        """Check that no record of a sound trial and nothing outside is changed; by a command that reads, nothing."""
+        after, reads = digests(self.home), not command.startswith(CHANGING)
+        for path in (path for path in before if path.startswith("trials/") and Path(path).parts[1] != self.of):
+            counts = reads or path.endswith(("/record.parquet", "/done"))
+            if counts and not path.endswith(".corrupt") and before[path] != after.get(path):  # prune removes these
+                self.note(f"{command} changed {path}")
+        if outside != digests(self.runs.grid.parent, "data", "whole", "outside"):
+            self.note(f"{command} changed files outside of the runs folder")
+
+    def _shown(self, command: str, printed: str) -> None:
+        """Check that a command shows the finished trials that are sound."""
+        sound = [trial for trial in self.runs.done if trial != self.of]
+        if command == "table damaged --format csv":
+            lost = [trial for trial in sound if not set(self.runs.lines[trial]) <= set(printed.splitlines())]
+        elif command.startswith(("status", "plan", "table", "effects", "compare")):
+            lost = [] if printed.strip() else sound
+        else:
+            return
+        if lost:
+            self.note(f"{command} does not show {lost}: {self.said[-900:]}")
+
+    def gives(self, cells: list[Cell]) -> list[str]:
+        """In what the grid's trials differ from those of an undisturbed run."""
+        try:
+            return differences(cells, self.runs.undisturbed, Home(self.home))
+        except (UserError, OSError) as error:
+            return [str(error)]
+
+    def works(self, verb: str) -> None:
+        """Check that verb and run give what they give undisturbed."""
+        for command in (verb, RUN):
+            code = self.give(command)
+            if code != CODES.get(command, 0):
+                self.note(f"{command}, once that is over: exit {code}: {self.said[-1500:]}")
+        if found := self.gives(self.runs.cells):
+            self.note(f"once that is over: {found[:5]}: {self.said[-900:]}")
 
 
-def files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+def damaged(runs: Runs, commands: Commands, home: Path, verbs: list[str]) -> list[str]:
+    """Damage a file or folder and give a verb; a line for everything that is wrong then.
 
-
-def digests(home: Path) -> dict[str, str]:
-    return {str(path.relative_to(home)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files(home)}
-
-
-def owner(path: Path, home: Path) -> str:
-    """The trial to which this file belongs; empty for files of no trial."""
-    parts = path.relative_to(home).parts
-    return parts[1] if parts[0] == "trials" else ""
-
-
-def kinds(home: Path) -> dict[str, list[Path]]:
-    """The files by kind: the files of the same name of all trials are one kind."""
-    found: dict[str, list[Path]] = {}
-    for path in files(home):
-        found.setdefault(path.name if owner(path, home) else str(path.relative_to(home)), []).append(path)
-    return found
-
-
-def without(cells: list[Cell], trial_id: str) -> list[Cell]:
-    """The cells without this trial."""
-    left = [replace(cell, trials=tuple(trial for trial in cell.trials if trial.id != trial_id)) for cell in cells]
-    return [cell for cell in left if cell.trials]
-
-
-def draw(runs: Runs, goalgrid: Goalgrid, home: Path, verbs: list[str]) -> list[str]:
-    """Damage one file, give a verb, and run the grid; a line for everything that is wrong then."""
+    After a verb that trains, also run the grid, and once more after a repair.
+    """
     shutil.copytree(runs.half_done, home)
     by_kind = kinds(home)
-    damaged = DRAW.choice(by_kind[DRAW.choice(sorted(by_kind))])
-    twins = [path for path in files(home) if path != damaged and path.suffix == damaged.suffix] or files(home)
-    name, verb = DRAW.choice(sorted(DAMAGES)), DRAW.choice(verbs)
-    of = owner(damaged, home)
-    DAMAGES[name](damaged, DRAW.choice(twins))
-    where = f"{damaged.relative_to(home)} {name}, then {verb}"
-
-    before, wrong, said = digests(home), list[str](), ""
-    for command in (verb, RUN):
-        words = [str(runs.grid) if word == "GRID" else word for word in command.split()]
-        if words[0] in ("export", "figures"):
-            words += ["--output"] * (words[0] == "figures") + [str(home.parent / f"{home.name}-{words[0]}")]
-        if words[0] == "run" and "mlflow" not in damaged.name and "--mlflow-uri=" not in words:
-            words += ["--mlflow-uri="]
-        try:
-            finished = goalgrid(*words, runs=home)
-        except Exception:
-            wrong.append(f"{where}: {command}: {traceback.format_exc()[-1500:]}")
-            continue
-        said += finished.stdout + finished.stderr
-        if "Traceback" in said or "bug:" in finished.stderr or finished.returncode not in (0, 2, 3, 4):
-            wrong.append(f"{where}: {command}: exit {finished.returncode}: {said[-1500:]}")
-        after = digests(home)
-        read_only = not verb.startswith(CHANGING) and command == verb
-        kept = [path for path in before if path.startswith("trials/") and Path(path).parts[1] != of]
-        kept = [path for path in kept if read_only or path.endswith(("/record.parquet", "/done"))]
-        kept = [path for path in kept if not path.endswith(".corrupt")]  # prune removes it
-        wrong += [f"{where}: {command} changed {path}" for path in kept if before[path] != after.get(path)]
-    named = str(damaged.relative_to(home)) in said or bool(of and of in said)
-    cells = without(runs.cells, of) if of and named else runs.cells
-    try:
-        found = differences(cells, runs.undisturbed, Home(home))
-    except UserError as error:
-        found = [str(error)]
-    if found and not (named and not of):
-        wrong.append(f"{where}: {found[:5]}; {'named' if named else 'not named'}; {said[-900:]}")
-    return wrong
+    place = DRAW.choice(by_kind[DRAW.choice(sorted(by_kind))])
+    name = DRAW.choice(sorted(INSTEAD if place.is_dir() else DAMAGES))
+    twins = [path for path in files(home) if path != place and path.suffix == place.suffix] or files(home)
+    verb = DRAW.choice(verbs)
+    draw = Draw(runs, commands, home, owner(place, home))
+    draw.what = f"{place.relative_to(home)} {name}, then {verb}"
+    DAMAGES[name](place, DRAW.choice(twins))
+    now = entries(place)
+    for command in (verb, RUN) if verb.startswith(CHANGING) else (verb,):
+        draw.give(command, tracked="mlflow" in place.name)
+    if not verb.startswith(CHANGING):
+        return draw.wrong  # it changed no trial
+    named = str(place.relative_to(home)) in draw.said or bool(draw.of and draw.of in draw.said)
+    if named and draw.gives(runs.cells):
+        if draw.of and (lost := draw.gives(without(runs.cells, draw.of))):
+            draw.note(f"{lost[:5]}; named; {draw.said[-900:]}")
+        repair(place, runs.half_done / place.relative_to(home), now)
+        draw.give(RUN)
+    if found := draw.gives(runs.cells):
+        draw.note(f"{found[:5]}; {'named' if named else 'not named'}; {draw.said[-900:]}")
+    return draw.wrong
 
 
-def drawn(runs: Runs, goalgrid: Goalgrid, folder: Path, draws: int, verbs: list[str]) -> list[str]:
-    seed = int(os.environ.get("GOALGRID_SEED", random.randrange(10**6)))
+def repair(place: Path, sound: Path, damage: dict[str, str]) -> None:
+    """Put back what was damaged, where it still is as it was damaged."""
+    if entries(place) != damage:
+        return
+    if os.path.lexists(place):
+        shutil.rmtree(place) if place.is_dir() and not place.is_symlink() else place.unlink()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(sound, place) if sound.is_dir() else shutil.copy2(sound, place)
+
+
+def failing(runs: Runs, commands: Commands, home: Path, verbs: list[str]) -> list[str]:
+    """Let calls fail while a verb runs, then give it again; a line for everything that is wrong."""
+    shutil.copytree(runs.half_done, home)
+    by_kind = kinds(home)
+    place = DRAW.choice(by_kind[DRAW.choice(sorted(by_kind))]) if DRAW.random() < 0.7 else home
+    calls = DRAW.choice(list(ERRORS))
+    number, inside = DRAW.choice(ERRORS[calls]), place.is_dir()
+    fault = Fault(place, calls, number, DRAW.choice((0, 0, 0, 1, 2, 5, 20)), DRAW.random() < 0.7, inside)
+    verb = DRAW.choice(verbs)
+    draw = Draw(runs, commands, home, owner(place, home) if place != home else "")
+    draw.what = f"{fault}, then {verb}"
+    before = entries(home)
+    draw.give(verb, fault, tracked="mlflow" in place.name)
+    if verb.startswith(CHANGING) or entries(home) != before or os.path.lexists(draw.into):  # else it is as it was
+        draw.works(verb)
+    return draw.wrong
+
+
+def drawn(
+    how: Callable[[Runs, Commands, Path, list[str]], list[str]],
+    runs: Runs,
+    commands: Commands,
+    folder: Path,
+    draws: int,
+    verbs: list[str],
+) -> list[str]:
+    seed, first = int(os.environ.get("GOALGRID_SEED", random.randrange(10**6))), 0
     wrong: list[str] = []
-    for number in range(draws):
+    if "GOALGRID_DRAW" in os.environ:  # of a seed, one draw alone
+        first, draws = int(os.environ["GOALGRID_DRAW"]), 1
+    for number in range(first, first + draws):
         DRAW.seed(f"{seed} {number}")
-        wrong += [f"seed {seed}, draw {number}: {line}" for line in draw(runs, goalgrid, folder / str(number), verbs)]
+        wrong += [f"seed {seed}, draw {number}: {line}" for line in how(runs, commands, folder / str(number), verbs)]
         for path in folder.glob(f"{number}*"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     return wrong
 
 
+WAYS = pytest.mark.parametrize("how", [damaged, failing])
+
+
+@WAYS
 @pytest.mark.parametrize("runs", ["few"], indirect=True)
-def test_a_damaged_file_costs_at_most_its_own_trial(runs: Runs, goalgrid: Goalgrid, tmp_path: Path) -> None:
-    wrong = drawn(runs, goalgrid, tmp_path, 8, list(FAST))
+def test_damage_costs_at_most_its_own_trial(
+    how: Callable[..., list[str]], runs: Runs, commands: Commands, tmp_path: Path
+) -> None:
+    wrong = drawn(how, runs, commands, tmp_path, 6, list(FAST))
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.slow
+@WAYS
 @pytest.mark.parametrize("runs", ["all"], indirect=True)
-def test_many_damaged_files_cost_at_most_their_own_trials(runs: Runs, goalgrid: Goalgrid, tmp_path: Path) -> None:
-    verbs = [*(verb for verb in FAST for _ in range(10)), *SLOW]
-    wrong = drawn(runs, goalgrid, tmp_path, int(os.environ.get("GOALGRID_DRAWS", "200")), verbs)
+def test_many_damages_cost_at_most_their_own_trials(
+    how: Callable[..., list[str]], runs: Runs, commands: Commands, tmp_path: Path
+) -> None:
+    verbs = [*FAST * 20, *SLOW]
+    wrong = drawn(how, runs, commands, tmp_path, int(os.environ.get("GOALGRID_DRAWS", "200")), verbs)
     assert not wrong, "\n".join(wrong)

@@ -1,0 +1,186 @@
+"""A runs folder in which trials are done, interrupted and failed, to be damaged; and what its grid gives."""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import stat
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from grid.expansion import Cell, expand, trials_of
+from grid.gridfile import load
+from grid.store import gpu_needs, speed_probes
+from grid.store.gpu_needs import Need
+from grid.store.home import Home
+from grid.store.speed_probes import Probe
+from results.records.models import Speed
+
+from ..conftest import Goalgrid
+
+GRID = """
+name = "damaged"
+datasets = ["squares"]
+recipes = ["cnn-bow", "frozen-bow"]
+objectives = ["con_con", "infonce"]
+seeds = [0]
+[set]
+"train.epochs" = 2
+"train.batch_size" = 50
+"train.trace_every" = 1
+"model.image.size" = 16
+"model.dim" = 8
+[reliability]
+checkpoint_steps = 1
+folder_seconds = 0.5
+[data.squares]
+root = "ROOT"
+"""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A runs folder in which trials are done, interrupted and failed; and what the grid gives undisturbed."""
+
+    grid: Path
+    cells: list[Cell]
+    half_done: Path
+    undisturbed: Home
+    done: list[str]
+    """The trials that are done."""
+    lines: dict[str, list[str]]
+    """What the table as CSV says of them."""
+
+
+def interrupted(train: Callable[[], object], name: str, n: int, event: Callable[[], None]) -> None:
+    """Train in a process of its own in which this happens right before a file of that name is opened the n-th time."""
+    pid = os.fork()
+    if pid:
+        os.waitpid(pid, 0)
+        return
+    left = [n]
+
+    def hook(what: str, arguments: tuple[object, ...]) -> None:
+        if what == "open" and name in str(arguments[0]):
+            left[0] -= 1
+            if left[0] == 0:
+                event()
+
+    sys.addaudithook(hook)
+    try:
+        train()
+    finally:
+        os._exit(0)
+
+
+def fail() -> None:
+    raise RuntimeError("made to fail")
+
+
+def write_data(root: Path) -> None:
+    """A small data set in Karpathy's layout, of coloured squares."""
+    (root / "images").mkdir(parents=True)
+    draw, entries = np.random.default_rng(0), []
+    for split, count in (("train", 20), ("val", 6), ("test", 6)):
+        for number in range(count):
+            name, colour = f"{split}{number}.png", draw.integers(256, size=3)
+            Image.new("RGB", (20, 20), tuple(colour.tolist())).save(root / "images" / name)
+            sentences = [{"raw": f"a picture {colour[0] // 32} {colour[1] // 32} {c}"} for c in range(5)]
+            entries.append({"filename": name, "split": split, "sentences": sentences})
+    (root / "dataset.json").write_text(json.dumps({"images": entries}), encoding="utf-8")
+
+
+def made(folder: Path, goalgrid: Goalgrid, *, everything: bool) -> Runs:
+    """Make the runs folder below this one.
+
+    Args:
+        everything: with MLflow's database and a report, which take seconds.
+    """
+    write_data(folder / "data")
+    grid = folder / "damaged.toml"
+    grid.write_text(GRID.replace("ROOT", str(folder / "data")), encoding="utf-8")
+    cells = expand(load(str(grid), []))
+    half, whole = folder / "half", folder / "whole"
+
+    def train(only: str, *options: str) -> Callable[[], object]:
+        return lambda: goalgrid("run", str(grid), "--here", "--only", only, *options, runs=half)
+
+    assert goalgrid("run", str(grid), "--here", "--mlflow-uri=", runs=whole).returncode == 0
+    train("objective=con_con", *([] if everything else ["--mlflow-uri="]))()
+    interrupted(train("recipe=cnn-bow objective=infonce", "--mlflow-uri="), ".last.ckpt", 9, kill_self)
+    interrupted(train("recipe=frozen-bow objective=infonce", "--mlflow-uri="), ".best.ckpt", 2, fail)
+    for verb in (["table", "damaged", "--format", "parquet"], ["report", "damaged"])[: 2 if everything else 1]:
+        assert goalgrid(*verb, runs=half).returncode in (0, 3, 4)
+    home, trial = Home(half), trials_of(cells)[0]
+    kind = speed_probes.speed_of(trial.settings)
+    gpu_needs.remember(home, kind, Need("a GPU", 1e10, 1e8, 1e8))
+    Speed(2e6, 1.0, 43_280, 43_280, "a device", 2).write(home.trial(trial.id).speed)
+    probe = Probe("squares", "cnn-bow", kind, 1, 0.1, 0.2, 0.1, 2, 10_000, 1_000, gpu=False)
+    speed_probes.remember(home.grid("damaged"), [probe])
+    home.launches.mkdir(exist_ok=True)
+    home.stop_request("a-launch").write_text("")
+    (corrupt,) = (
+        folder.last_checkpoint
+        for folder in home.trials()
+        if folder.last_checkpoint.exists() and folder.best_checkpoint.exists() and not folder.error.exists()
+    )
+    shutil.copy(corrupt, corrupt.with_suffix(".corrupt"))
+    done = [trial.id for trial in trials_of(cells) if home.trial(trial.id).is_done()]
+    table = goalgrid("table", "damaged", "--format", "csv", runs=half).stdout.splitlines()
+    names = {own: own.split("_", 1)[1].rpartition("_")[0].replace("_", ",", 1) for own in done}
+    lines = {own: [line for line in table if f",{name}," in line] for own, name in names.items()}
+    assert all(lines.values()), (names, table)
+    return Runs(grid, cells, half, Home(whole), done, lines)
+
+
+def kill_self() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def digests(home: Path, *below: str) -> dict[str, str]:
+    """The content of each file of a folder, or of the folders of these names in it."""
+    found = [path for name in below for path in files(home / name)] if below else files(home)
+    return {str(path.relative_to(home)): hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
+
+
+def entries(place: Path) -> dict[str, str]:
+    """What stands at a path and below it: kinds of files, links and contents."""
+    found = {}
+    for path in (place, *sorted(place.rglob("*") if place.is_dir() and not place.is_symlink() else ())):
+        if not os.path.lexists(path):
+            continue
+        content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() and not path.is_symlink() else ""
+        found[str(path)] = f"{stat.S_IFMT(path.lstat().st_mode)} {content}"
+    return found
+
+
+def owner(path: Path, home: Path) -> str:
+    """The trial to which this file or folder belongs; empty for what belongs to no trial."""
+    parts = path.relative_to(home).parts
+    return parts[1] if parts[0] == "trials" and len(parts) > 1 else ""
+
+
+def kinds(home: Path) -> dict[str, list[Path]]:
+    """The files and folders by kind: those of the same name of all trials are one kind."""
+    found: dict[str, list[Path]] = {}
+    for path in (path for path in sorted(home.rglob("*")) if not path.is_relative_to(home / "mlflow")):
+        trial = owner(path, home)
+        kind = path.relative_to(home / "trials" / trial) if trial else path.relative_to(home)
+        found.setdefault(str(kind), []).append(path)
+    return found
+
+
+def without(cells: list[Cell], trial_id: str) -> list[Cell]:
+    """The cells without this trial."""
+    left = [replace(cell, trials=tuple(trial for trial in cell.trials if trial.id != trial_id)) for cell in cells]
+    return [cell for cell in left if cell.trials]
