@@ -209,7 +209,7 @@ class Home:
         """
         try:
             with os.scandir(self.trials_folder) as entries:
-                return {entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")}
+                return {entry.name for entry in entries if _is_folder(entry) and not entry.name.startswith(".")}
         except FileNotFoundError:
             return set()
         except OSError as error:
@@ -231,6 +231,14 @@ class BeforeReplacement(Home):
     def standing(self) -> set[str]:
         """Ids of all trials that were trained anew."""
         return {path.name.rpartition("-")[0] for path in self.replaced.glob("*-*")}
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Also where that cannot be told, as of a link to itself: the trial's state then says so."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return True
 
 
 def _lines(path: Path) -> list[str]:

@@ -130,7 +130,7 @@ class _Experiment:
         from mlflow.entities import Metric, Param, RunTag
         from mlflow.tracking import MlflowClient
 
-        logging.getLogger("mlflow").setLevel(logging.ERROR)  # after its import, which sets a level
+        logging.getLogger("mlflow").setLevel(logging.CRITICAL)  # it raises what it logs; its import sets a level
         self.metric, self.param, self.tag = Metric, Param, RunTag
         if (file := _database(uri)) and not file.exists():
             _make_database(file)

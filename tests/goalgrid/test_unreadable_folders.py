@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 
 import pytest
 
@@ -62,3 +63,23 @@ def test_records_that_cannot_be_read_leave_tables_and_plan(pair: Home, commands:
     planned = commands("plan", "demo", *PAIR, runs=pair.path, fault=fault)
     assert (planned.returncode, planned.stderr) == (0, "")
     assert "2 x done" in planned.stdout
+
+
+def test_a_trials_folder_that_is_a_link_to_itself_is_unreadable(pair: Home, commands: Commands) -> None:
+    folder = pair.trials()[0].path
+    shutil.rmtree(folder)
+    folder.symlink_to(folder)
+    ended = commands("status", "demo", runs=pair.path)
+    assert (ended.returncode, ended.stderr) == (3, "")
+    assert "1 done, 1 unreadable" in ended.stdout
+
+
+def test_a_full_disk_below_mlflow_is_a_warning_without_a_traceback(pair: Home, commands: Commands) -> None:
+    grid = str(pair.grid("demo").grid)
+    assert "copying 2 trials" in commands("run", grid, "--here", runs=pair.path).stderr
+    pair.grid("demo").mirrored.unlink()
+    pair.trials()[0].done.write_text("trained anew\n")
+    ended = commands("run", grid, "--here", runs=pair.path, fault=Fault(pair.mlflow, Call.CREATE, errno.ENOSPC))
+    assert ended.returncode == 0
+    assert "MLflow at" in ended.stderr
+    assert "Traceback" not in ended.stderr
