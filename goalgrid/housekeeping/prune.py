@@ -15,6 +15,7 @@ from typing import Any
 
 from goalgrid.terminal.options import runs_option
 from grid.errors import UserError
+from grid.errors.regular_files import regular_bytes
 from grid.errors.wording import counted
 from grid.store.files import bytes_below, readable_text
 from grid.store.home import Home, State, TrialFolder
@@ -197,7 +198,7 @@ def _named(home: Home) -> set[str]:
 def _whole(trials: Path) -> bool:
     """Whether a list of trials has an id, complete lines, and nothing that is no text."""
     try:
-        text = trials.read_text(encoding="utf-8")
+        text = regular_bytes(trials).decode()
     except (OSError, UnicodeDecodeError):
         return False
     return text.endswith("\n") and all(line and line.isprintable() for line in text.splitlines())

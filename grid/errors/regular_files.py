@@ -17,3 +17,13 @@ def check_regular(path: Path) -> None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
+
+
+def regular_bytes(path: Path) -> bytes:
+    """The content of a regular file.
+
+    Raises:
+        OSError: it is none, it is not there, or it cannot be read.
+    """
+    check_regular(path)
+    return path.read_bytes()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from grid.errors import UserError
-from grid.errors.regular_files import check_regular
+from grid.errors.regular_files import regular_bytes
 
 NO_LINKS = errno.ENOTSUP
 """Of an error: the file system lacks what the runs folder needs, and more room does not help."""
@@ -178,8 +178,7 @@ def _link(aside: Path, path: Path) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file; empty if the file is missing or damaged."""
     try:
-        check_regular(path)
-        content = json.loads(path.read_bytes())
+        content = json.loads(regular_bytes(path))
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
@@ -188,8 +187,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def json_lines(path: Path, *, last_first: bool = False) -> Iterator[dict[str, Any]]:
     """The objects of a JSON Lines file, without its damaged lines; none if the file cannot be read."""
     try:
-        check_regular(path)
-        lines = path.read_bytes().split(b"\n")
+        lines = regular_bytes(path).split(b"\n")
     except OSError:
         return
     for line in reversed(lines) if last_first else lines:
@@ -201,8 +199,7 @@ def json_lines(path: Path, *, last_first: bool = False) -> Iterator[dict[str, An
 def readable_text(path: Path) -> str:
     """The text of a file that a person reads, with a sign for every byte that is no UTF-8; empty without a file."""
     try:
-        check_regular(path)
-        return path.read_text(encoding="utf-8", errors="replace")
+        return regular_bytes(path).decode(errors="replace")
     except OSError:
         return ""
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
+from grid.errors.regular_files import regular_bytes
 from grid.identity import canonical, digest
 from grid.objectives import learns_weights, reads_offline
 from grid.settings import TrialSettings
@@ -52,7 +53,7 @@ def speed_of(settings: TrialSettings) -> str:
 def read(folder: GridFolder) -> list[Probe]:
     """What was measured; nothing where the file is missing or damaged, or another version wrote it."""
     try:
-        return [Probe(**content) for content in json.loads(folder.probe.read_bytes())]
+        return [Probe(**content) for content in json.loads(regular_bytes(folder.probe))]
     except (OSError, ValueError, TypeError):
         return []
 

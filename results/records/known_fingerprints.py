@@ -13,6 +13,7 @@ from pathlib import Path
 import pydantic
 
 from grid.errors import UserError
+from grid.errors.regular_files import regular_bytes
 from grid.identity import digest
 from grid.store.files import write_json
 
@@ -56,7 +57,7 @@ def folder() -> Path:
 def _read(path: Path) -> dict[str, str]:
     """What the file holds; nothing if it is not as it was written."""
     with suppress(OSError, ValueError, KeyError, TypeError):
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(regular_bytes(path))
         if content["sha256"] == digest(content["found"]):
             return dict(content["found"])
     return {}

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from grid.errors.regular_files import check_regular
+from grid.errors.regular_files import regular_bytes
 
 _KEY = b"goalgrid.sha256"
 _ZEROS = b"0" * 64
@@ -48,8 +48,7 @@ def whole(path: Path, *, must: bool = False) -> bytes:
         Damaged: the checksum is wrong, or missing.
         OSError: the file cannot be read.
     """
-    check_regular(path)
-    content = path.read_bytes()
+    content = regular_bytes(path)
     found = content.rfind(_KEY)
     if found < 0:
         if must:

@@ -19,6 +19,7 @@ import numpy as np
 
 from grid import catalog
 from grid.errors import UserError
+from grid.errors.regular_files import regular_bytes
 from grid.identity import digest
 from grid.settings.experts import ExpertRead
 from grid.settings.image_views import View
@@ -172,7 +173,7 @@ class _Stamp:
         """The stamp that this file keeps; an empty stamp where there is none, or a damaged one."""
         found = cls(root)
         with suppress(OSError, ValueError, KeyError, TypeError):
-            mark, _, text = file.read_text(encoding="utf-8").partition("\n")
+            mark, _, text = regular_bytes(file).decode().partition("\n")
             if mark == hashlib.sha256(text.encode()).hexdigest():
                 kept = json.loads(text)
                 found.files, found.folders, told = kept["files"], kept["folders"], kept["content"]

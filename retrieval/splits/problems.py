@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from grid.errors.regular_files import check_regular
+from grid.errors.regular_files import check_regular, regular_bytes
 from grid.errors.wording import counted
 from retrieval.splits.pairs import DataError
 
@@ -106,8 +106,7 @@ def array_of(path: Path) -> Any:
 def object_of(path: Path, layout: str, problems: list[Problem]) -> dict[str, Any]:
     """The JSON object in a file; empty, and reported, where there is none."""
     try:
-        check_regular(path)
-        content = json.loads(path.read_bytes())
+        content = json.loads(regular_bytes(path))
     except (OSError, ValueError, RecursionError) as error:
         problems.append(torn(path, error))
         return {}
@@ -172,8 +171,7 @@ def _faults_of_columns(columns: Sequence[str], needed: Sequence[str], optional: 
 def _text_of(path: Path, what: str, problems: list[Problem]) -> str:
     """The text of a file, without a byte order mark; bytes that are no UTF-8 are replaced and reported."""
     try:
-        check_regular(path)
-        content = path.read_bytes()
+        content = regular_bytes(path)
     except FileNotFoundError:
         problems.append(Problem(str(path), "is missing", f"It holds {what}; take it from the package of its peers."))
         return ""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from grid.errors import UserError, several
+from grid.errors.regular_files import regular_bytes
 
 
 class _TheirVocabulary:
@@ -42,7 +43,7 @@ def read(path: Path) -> list[str]:
     """
     try:
         if path.suffix == ".json":
-            index = json.loads(path.read_text(encoding="utf-8"))["word2idx"]
+            index = json.loads(regular_bytes(path))["word2idx"]
         else:
             with path.open("rb") as file:
                 index = _Restricted(file, encoding="utf-8").load().word2idx

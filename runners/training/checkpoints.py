@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from grid.errors.regular_files import check_regular
+from grid.errors.regular_files import regular_bytes
 from grid.store.files import written_aside
 
 _MARK = b"sha256:"
@@ -53,8 +53,7 @@ def load(path: Path, device: torch.device) -> dict[str, Any] | None:
         OSError: the file cannot be read.
     """
     try:
-        check_regular(path)
-        data = path.read_bytes()
+        data = regular_bytes(path)
     except FileNotFoundError:
         return None
     except IsADirectoryError as error:

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from grid.errors import UserError
+from grid.errors.regular_files import regular_bytes
 from grid.protocols import protocol
 from grid.settings import TrialSettings
 from grid.store.files import read_json
@@ -269,7 +270,7 @@ def _words(trial: FinishedTrial) -> tuple[str, ...]:
     """
     path = trial.folder.vocabulary
     try:
-        words = json.loads(path.read_text(encoding="utf-8"))
+        words = json.loads(regular_bytes(path))
     except (OSError, ValueError) as error:
         raise UserError(f"the vocabulary {path} cannot be read: {error}. Train its trial anew.") from error
     if isinstance(words, list):

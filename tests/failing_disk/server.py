@@ -10,14 +10,18 @@ import importlib
 import json
 import os
 import pkgutil
+import resource
 import select
 import signal
 import sys
 import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, BinaryIO
 
 ROOMS = ("grid", "objectives", "retrieval", "results", "runners", "goalgrid")
+MEMORY = 6_000_000_000
+"""Bytes that a command may ask for beyond what is imported: a file without end must not be read whole."""
 SLOW_TO_IMPORT = ("__main__", "ray", "pretend")
 
 
@@ -47,6 +51,8 @@ def run(request: dict[str, Any], output: BinaryIO, errors: BinaryIO) -> None:
     os.dup2(output.fileno(), 1)
     os.dup2(errors.fileno(), 2)
     faulthandler.enable(2)
+    memory = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (memory + MEMORY, memory + MEMORY))
     os.environ |= {"GOALGRID_RUNS": request["runs"], "COLUMNS": "160"}
     sys.argv = ["goalgrid", *request["words"]]
     code = 1

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from grid.errors.regular_files import regular_bytes
 from retrieval.data.annotations.annotation import SPLITS, Annotation, grouped
 from retrieval.splits.problems import Problem, torn
 
@@ -55,7 +56,7 @@ def _is_list(path: Path) -> bool:
 
 def _items(path: Path, problems: list[Problem]) -> list[Any]:
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(regular_bytes(path))
     except FileNotFoundError:
         problems.append(Problem(str(path), "is missing", f"Expected {LAYOUT}."))
         return []
