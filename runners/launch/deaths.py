@@ -76,7 +76,8 @@ class Deaths:
         if self._vain <= IN_VAIN:
             return ""
         last = error.strip().splitlines()[-1:] or ["without a word"]
-        return f"its processes died {self._vain} times before they began a trial: {last[0]}"
+        why = f"{last[0].rstrip('.')} (dmesg tells whether the system ended them for want of memory)"
+        return f"its processes died {self._vain} times before they began a trial: {why}"
 
     def _cause(self, attempt: Attempt, error: str) -> tuple[Failure, str]:
         lease = attempt.content()

@@ -66,7 +66,8 @@ def test_a_launch_ends_when_process_after_process_dies_before_a_trial_begins(tmp
     died += [deaths.bury(one, "Traceback\nImportError: no torch") for _ in range(IN_VAIN)]
     assert set(died) == {""}
     assert deaths.bury(one, "Traceback\nImportError: no torch") == (
-        f"its processes died {IN_VAIN + 1} times before they began a trial: ImportError: no torch"
+        f"its processes died {IN_VAIN + 1} times before they began a trial: ImportError: no torch "
+        "(dmesg tells whether the system ended them for want of memory)"
     )
 
 
