@@ -22,7 +22,7 @@ from goalgrid.planning.data_at_hand import DataAtHand, now
 from grid.errors import UserError, unknown
 from grid.errors.wording import counted
 from grid.expansion import Trial, expand, trials_of
-from grid.gridfile import Grid, make_known
+from grid.gridfile import Grid
 from grid.identity import trial_id
 from grid.settings import TrialSettings
 from grid.store.files import cannot_write, make_durable, read_json, write_json, write_text
@@ -132,9 +132,9 @@ def merge(
     """
     from results.records import provenance
 
-    make_known(grid)
+    cells = expand(grid)  # first: it makes known what the grid uses, which imported records may need
     imported = imported_cells(grid, other)
-    cells = [*expand(grid), *imported]
+    cells += imported
     trials = [trial for trial in trials_of(cells) if other.trial(trial.id).state() is State.DONE]
     ids, today = {trial.id for trial in trials}, now(DataAtHand(grid, home))
     code, data = (provenance.of_trials(cells, ids, fingerprint) for fingerprint in (today.code, today.data))

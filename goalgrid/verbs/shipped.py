@@ -74,8 +74,6 @@ def recipes(
         own = catalog.OwnRecipes({}, Path())
         name = own.add(name)
         catalog.take_over(own.whole)
-    if name is not None:
-        all_known(("recipe", name, catalog.recipe_names()))
     if parameters:
         from goalgrid.showing import recipe_sizes
 
