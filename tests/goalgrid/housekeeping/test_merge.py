@@ -15,8 +15,9 @@ from grid.store.home import Home, State
 from results.records import provenance, record
 from runners.training import checkpoints
 
+from ...conftest import swapped
 from ...states import attempt, interrupt
-from ..conftest import Verb, swapped
+from ..conftest import Verb
 
 
 @pytest.fixture

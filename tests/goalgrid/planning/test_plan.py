@@ -25,8 +25,9 @@ from runners.gpu.estimate import Footprint
 from runners.gpu.trace import Work
 from runners.trial.move_aside import replace
 
+from ...conftest import swapped
 from ...states import attempt, fail, interrupt
-from ..conftest import PAIR, Verb, overview, swapped
+from ..conftest import PAIR, Verb, overview
 
 WORDS = [word for word in PAIR if word != "--set"]
 CHAIN = ('recipes=["vsepp-r152-tiny-ft"]', 'objectives=["con_con"]', "seeds=[0]")
