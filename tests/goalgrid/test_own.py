@@ -161,6 +161,12 @@ def test_own_encoders_learn_and_their_code_and_parameters_count_for_their_trials
     assert stale(tmp_path, goalgrid) == set()
     (tmp_path / "losses.py").write_text(swapped(LOSSES, "/ tau", "/ (2 * tau)"), encoding="utf-8")
     assert stale(tmp_path, goalgrid) == set()
+    home = Home(tmp_path / "runs")
+    other, (trial,) = home.grid("other"), home.trials()
+    shutil.copytree(home.grid("mine").path, other.path)
+    other.grid.write_text('name = "other"\nof_another_version = 1\n', encoding="utf-8")  # it is read last
+    evaluated = goalgrid("evaluate", "--trial", trial.trial_id, runs=home.path)
+    assert "the record of this trial has the same numbers" in evaluated.stdout, evaluated.stderr
     (tmp_path / "nets.py").write_text(swapped(ENCODERS, ".relu()", ".tanh()"), encoding="utf-8")
     assert stale(tmp_path, goalgrid) == {"con_con"}
     (tmp_path / "nets.py").unlink()

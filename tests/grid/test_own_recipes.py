@@ -115,6 +115,10 @@ WRONG = {
         'recipes = ["./short.toml"]\n[recipe.short]\nextends = "cnn-bow"\n',
         "short.toml has the name 'short', too, and other content: train.epochs 10 and 3. Give yours another name",
     ),
+    "a name that no folder can have": (
+        'recipes = "my own"\n[recipe."my own"]\nextends = "cnn-bow"\n',
+        r"recipe \[recipe.my own\]: a name begins with a letter or digit, .* not 'my own'",
+    ),
     "no recipe": ("recipes = 'x'\n[recipe]\nx = 3\n", "recipe.x: it should be a table"),
 }
 

@@ -72,6 +72,14 @@ def test_a_scorer_that_tells_nothing_apart_scores_chance_in_any_number_format(dt
     assert ranks.metrics()["rsum"] == 0
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_ranks_among_many_are_exact_in_any_number_format(dtype: torch.dtype) -> None:
+    """A bfloat16 has no 597, so nothing may be counted in it."""
+    image, text = torch.ones(2, 1, dtype=dtype), torch.ones(600, 1, dtype=dtype)
+    text[-2], text[-1] = -1, 0  # the first image's caption is the last: above it are all but one
+    assert rank(image, text, np.repeat([1, 0], [599, 1])).i2t[0] == 598
+
+
 @given(st.integers(1, 50), st.integers(1, 120), st.integers(1, 40), st.integers(1, 1100), st.integers(0, 99))
 @settings(max_examples=40)
 def test_equal_vectors_tie_wherever_they_stand(images: int, texts: int, chunk: int, dim: int, seed: int) -> None:

@@ -1,6 +1,7 @@
 """The feature cache: what the backbone gives live, computed once, cut off anywhere, shared by everyone."""
 
 import io
+import os
 import shutil
 import subprocess
 import sys
@@ -196,5 +197,24 @@ def test_a_growing_array_is_a_plain_npy(tmp_path: Path, rows: list[int]) -> None
     for block in np.split(values, np.cumsum(rows)[:-1]):
         growing.append(block)
     assert not (tmp_path / "x.npy").exists()
+    growing.finish()
+    assert (np.load(tmp_path / "x.npy") == values).all()
+
+
+@pytest.mark.parametrize(("rows", "whole"), [(0, 0), (1, 0), (2, 1), (4, 1), (5, 2)])
+def test_a_growing_array_that_was_cut_off_goes_on_after_its_last_whole_block(
+    rows: int, whole: int, tmp_path: Path
+) -> None:
+    """Wherever a kill stops the writing: here after so many rows and a byte of the next."""
+    values = np.arange(12, dtype=np.float16).reshape(6, 2)
+    blocks = np.split(values, [2, 5])
+    growing = GrowingArray(tmp_path / "x.npy", list(map(len, blocks)))
+    for block in blocks:
+        growing.append(block)
+    header = growing.part.stat().st_size - values.nbytes
+    os.truncate(growing.part, header + rows * values[0].nbytes + 1)
+    assert growing.resume() == whole
+    for block in blocks[whole:]:
+        growing.append(block)
     growing.finish()
     assert (np.load(tmp_path / "x.npy") == values).all()

@@ -249,6 +249,14 @@ class TestBackbones:
         assert not any("backbone" in name for name in model.weights())
         assert all(value.equal(before[name]) for name, value in model.image.backbone.state_dict().items())
 
+    @pytest.mark.parametrize("frozen", [True, False])
+    def test_a_text_network_drops_values_in_training_unless_it_is_frozen(self, frozen: bool, places: Places) -> None:
+        text = {"frozen": frozen, "word_drop": 0.2, "pooling": "mean"}  # what drops words reads no cached features
+        model, _, reader = made(settings_of("vse-inf-butd", text=text), places)
+        ids, lengths = reader.encode(CAPTIONS, max_words=9).gather(torch.arange(4))
+        first, second = (model.train().embed_texts(ids, lengths) for _ in range(2))
+        assert first.equal(second) is frozen
+
     @pytest.mark.parametrize("still", [True, False])
     def test_batch_norms_keep_their_statistics_where_the_recipe_says_so(self, still: bool, places: Places) -> None:
         model, images, _ = made(settings_of("vsepp-r152-ft", image={"norm_eval": still}), places)

@@ -117,6 +117,11 @@ def literal_attention(network: SelfAttention, members: Tensor) -> Tensor:
     return members + layer.linear2(layer.linear1(layer.norm2(members)).relu())
 
 
+def test_a_graph_convolution_has_no_weight_that_its_batch_norm_takes_out_again() -> None:
+    maps, norm = 4 * DIM * DIM, 2 * DIM
+    assert sum(weight.numel() for weight in Gcn(DIM).parameters()) == Gcn.BLOCKS * (maps + 3 * DIM + norm)
+
+
 LITERAL = {Gcn: literal_gcn, SelfAttention: literal_attention}
 
 

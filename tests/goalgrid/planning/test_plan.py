@@ -12,7 +12,7 @@ from goalgrid.planning.costs import RUNNING, Span, cost_of
 from goalgrid.planning.decisions import Choice, TrialDecision, decide, to_replace, to_train
 from goalgrid.planning.device_costs import _OnCard, device_cost
 from goalgrid.planning.overview import Overview
-from goalgrid.planning.work import epoch_steps
+from goalgrid.planning.work import epoch_steps, work_of
 from grid.errors import UserError
 from grid.gridfile import Grid, load
 from grid.store import gpu_needs, speed_probes
@@ -240,6 +240,19 @@ class TestCosts:
         assert probe.epoch_steps == 10
         assert not probe.gpu
 
+    def test_a_probe_finds_the_weights_of_all_recipes_before_a_network_runs(
+        self, tmp_path: Path, verb: Verb, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+        file, home = tmp_path / "grid.toml", Home(tmp_path / "runs")
+        file.write_text(
+            'name = "g"\ndatasets = "shapes"\nrecipes = ["frozen-bow", "gone"]\nobjectives = "con_con"\nseeds = 0\n'
+            '[recipe.gone]\nextends = "vse-inf-wsl"\nmodel.image.weights = "nobody/nothing"\n'
+        )
+        with pytest.raises(UserError, match="'nobody/nothing' cannot be fetched"):
+            verb("plan", str(file), "--probe", runs=home)
+        assert not home.features.exists()
+
     def test_a_probe_is_near_what_the_trial_then_takes(self, pair: Home, verb: Verb, tmp_path: Path) -> None:
         home = Home(tmp_path / "probed")
         verb("plan", "demo", *PAIR, "--probe", runs=home)
@@ -342,6 +355,8 @@ class TestDevice:
         cost = device_cost(overview, overview.trials, (), card("h100"), None)
         (untrained, *members, ensemble), sizes = cost.taken.values(), overview.data.sizes(overview.trials[0].shared)
         assert (len(members), ensemble.trials) == (2, 2)
+        untaught = {part.recipe: part.steps for part in work_of(overview, overview.trials) if not part.epochs}
+        assert untaught == {"clip-zero-shot-tiny": 0, "both": 0}
         assert untrained.captions is not None
         assert 0 < untrained.captions.least < untrained.captions.most < 0.01 * sum(texts for _, texts in sizes.values())
         assert untrained.seconds is not None
@@ -378,6 +393,24 @@ class TestDevice:
         told = cost.lines()
         assert told[0] == "fc-bow on flickr8k: 100 of 80.5 GB (measured on NVIDIA L4), does not fit"
         assert told[1].startswith("  what helps: train.precision=bf16: ")
+
+    @pytest.mark.parametrize(("size", "said"), [(7e9, "fits; room for 2"), (12e9, "fits, alone")])
+    def test_trials_that_have_room_together_are_counted(self, size: float, said: str, tmp_path: Path) -> None:
+        home, found = Home(tmp_path), load("flickr8k", [word for word in self.SMALL if word != "--set"])
+        trials = Overview.of(found, home).trials
+        gpu_needs.remember(home, speed_probes.speed_of(trials[0].settings), Need("NVIDIA L4", 23e9, 1e9, size))
+        assert device_cost(Overview.of(found, home), trials, (), card("24GB"), None).lines()[0].endswith(said)
+
+    def test_features_that_recipes_share_are_paid_once(self, tmp_path: Path) -> None:
+        file = tmp_path / "grid.toml"
+        file.write_text(
+            'name = "g"\ndatasets = "flickr8k"\nrecipes = ["clip-zero-shot-tiny", "again"]\nobjectives = "con_con"\n'
+            'seeds = 0\nrecipe.again.extends = "clip-zero-shot-tiny"\n'
+        )
+        overview = Overview.of(load(str(file)), Home(tmp_path))
+        first, second = device_cost(overview, overview.trials, (), card("h100"), None).taken.values()
+        assert set(first.once) == {"its frozen backbone", "its frozen text network"}
+        assert second.once == {}
 
     def test_a_price_needs_a_gpu_and_a_gpu_a_known_name(self, tmp_path: Path, verb: Verb) -> None:
         with pytest.raises(UserError, match="--hourly is the price of an hour on a GPU"):

@@ -252,7 +252,9 @@ def test_every_failure_trial_and_file_is_in_it(pair: Home) -> None:
 def test_a_grid_of_which_nothing_is_done_has_a_report(verb: Verb, tmp_path: Path) -> None:
     home = Home(tmp_path)
     assert "report.html" in verb("report", "demo", runs=home).stderr
-    assert "No trial is done yet." in home.grid("demo").report.read_text()
+    page = home.grid("demo").report.read_text()
+    assert "No trial is done yet." in page
+    assert "data-refresh" not in page
 
 
 def test_watching_ends_when_no_trial_is_left(pair: Home) -> None:

@@ -237,6 +237,14 @@ def test_one_seed_gets_no_marks() -> None:
     assert "nothing is marked" in table.caption
 
 
+def test_marks_that_rest_on_fewer_seeds_say_so(matrix: list[Cell]) -> None:
+    scores, _ = records(
+        matrix, lambda cell, seed: None if (cell.objective, seed) == ("lin_nca", 2) else noise(cell, seed)
+    )
+    assert "Marks rest on the seeds that all cells of a block share." in marked(arrange(matrix, scores)).caption
+    assert "Marks rest" not in marked(arrange(matrix, records(matrix)[0])).caption
+
+
 def test_an_interval_takes_the_place_of_the_standard_deviation(matrix: list[Cell]) -> None:
     scores, _ = records(matrix)
     table = arrange(matrix, replace(scores, interval=True))
@@ -345,6 +353,7 @@ def test_training_draws_the_means_of_what_was_logged_and_the_epochs_until_near(
             until.append(next(epoch for epoch in sorted(rsums) if rsums[epoch] >= 0.95 * last))
         expected.append(sorted(until))
     assert marks == expected
+    assert [text.get_text() for text in below.texts] == [f"mean {statistics.fmean(epochs):.1f}" for epochs in expected]
 
 
 def test_the_matrix_shows_each_cells_mean_at_its_place_in_both_directions(

@@ -29,6 +29,7 @@ from runners.gpu.architectures import (
     from_architecture,
     learner_of,
     of_caption_features,
+    of_features,
     without_weights,
 )
 from runners.gpu.cards import CARDS, card
@@ -227,6 +228,13 @@ def test_pairs_that_a_fusion_encoder_ranks_lie_between_the_counts() -> None:
 def test_an_estimate_holds_at_the_published_size_of_a_backbone(recipe: str) -> None:
     settings, shapes = settings_of(recipe, "train.batch_size=8"), Shapes((3, 224, 224), 8481, 12, 40, 0)
     assert 0.97 <= share_of_real(f"{recipe}, 8 pictures", settings, shapes) <= 1.05
+
+
+def test_what_stands_for_the_resnext_has_a_cell_for_32_pixels_as_that_has() -> None:
+    part = from_architecture(catalog.recipe("vse-inf-wsl").model.image, {})
+    shallow = {**part.architecture, "depths": [1, 1, 1, 1]}
+    features = of_features(part.model_copy(update={"architecture": shallow, "size": 128}), {})[1]
+    assert features == (4 * 4, 2048)
 
 
 def test_first_weights_that_are_not_drawn_are_never_drawn_anew() -> None:

@@ -23,8 +23,9 @@ from runners.gpu.memory_probe import (
     train,
     with_negatives,
 )
-from runners.training.inputs import batches, prepare
+from runners.training.inputs import batches, prepare, protocols_of
 from runners.training.machine import Machine
+from runners.training.trainer import Trainer
 
 TINY = ('recipes=["cnn-bow"]', "model.image.size=8", "model.dim=8", "model.text.word_dim=8", "train.batch_size=100")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="measures a GPU's memory")
@@ -78,9 +79,12 @@ def test_it_trains_all_that_learns_and_on_all_negatives_if_ever() -> None:
 def test_a_trial_runs_to_its_test_and_leaves_nothing(
     further: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    tested, test = list[list[str]](), Trainer.by_protocols
+    monkeypatch.setattr(Trainer, "by_protocols", lambda trainer, names: tested.append(names) or test(trainer, names))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     one = heavy(settings(*further))
     train(one, with_negatives(one, longest(prepare(one, Machine()), STEPS * 100)))
+    assert tested == [protocols_of(one)]
     assert list(tmp_path.glob("goalgrid-*")) == []
 
 

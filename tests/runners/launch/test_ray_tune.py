@@ -7,6 +7,7 @@ import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from ray import tune
@@ -16,9 +17,10 @@ from grid.expansion import expand, trials_of
 from grid.gridfile import load
 from grid.store.home import Home
 from runners.launch import shared_folder
+from runners.launch.deaths import IN_VAIN
 from runners.launch.jobs import Job, Launched, Request, jobs_for
 from runners.launch.ray_head import check_member
-from runners.launch.ray_tune import RayTune, _Process
+from runners.launch.ray_tune import RayTune, _Process, _Reporter, _Stopper
 from runners.trial.events import Event
 from runners.trial.stopping import Stop
 
@@ -95,6 +97,19 @@ def test_a_process_begins_no_trial_before_tune_takes_it_for_started(tmp_path: Pa
     assert "job" not in {thread.name for thread in threading.enumerate()}
     assert not (tmp_path / "trials").exists()
     process.stop()
+
+
+def test_a_launch_whose_processes_all_die_before_they_begin_a_trial_ends(tmp_path: Path) -> None:
+    (made, *_), error = jobs(Home(tmp_path)), tmp_path / "error.txt"
+    error.write_text("Traceback\nImportError: no torch\n")
+    stopper = _Stopper(Stop(), [made], grace=1.0)
+    reporter, trial = _Reporter([made], print, stopper), SimpleNamespace(config={"job": made.id}, error_file=str(error))
+    for _ in range(IN_VAIN):
+        reporter.on_trial_recover(0, [], trial)
+        assert not stopper.stop_all()
+    reporter.on_trial_error(0, [], trial)
+    assert stopper.stop_all()
+    assert stopper.hopeless.endswith("before they began a trial: ImportError: no torch")
 
 
 def test_a_host_that_is_no_node_of_the_cluster_is_told_so() -> None:

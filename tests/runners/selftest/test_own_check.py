@@ -9,9 +9,11 @@ import torch
 
 from grid import uses
 from grid.errors import UserError
+from grid.settings.image_encoders import OwnImageSettings
 from grid.settings.own_parts import WrongReturn
 from grid.settings.poolings import PoolingSettings
 from objectives import build
+from retrieval.encoders.own_encoders import image_encoder
 from retrieval.encoders.pooling import pooling
 from runners.selftest.objective_check import OF_OBJECTIVES
 from runners.selftest.own_check import verdicts
@@ -209,6 +211,7 @@ class Mine(torch.nn.Module):
     ("text", "edit", "check", "said"),
     [
         (IMAGES, ("", ""), "", ""),
+        (IMAGES, ("project(x)", "project(torch.nn.functional.dropout(x, 0.5, self.training))"), "", ""),
         (IMAGES, ("project(x)", "project(x)[:, :5]"), "shape", "gives (4, 5) for a batch of 4; it should give (4, 12)"),
         (IMAGES, ("project(x)", "project(x - x.mean(0))"), "batch", "alone, an input has another vector: off by"),
         (IMAGES, ("project(x)", "project(x) + torch.rand(1)"), "batch", "at the second call, an input has another"),
@@ -216,6 +219,7 @@ class Mine(torch.nn.Module):
         (IMAGES, ("self.dim = dim", "self.by = torch.rand(dim)"), "weights", "State outside state_dict"),
         (swapped(swapped(IMAGES, '"mine"', '"mine", on="features"'), ".mean(dim=(2, 3))", ""), ("", ""), "", ""),
         (TEXTS, ("", ""), "", ""),
+        (TEXTS, ("sum(dim=1)", "sum(dim=1) / (lengths - 1)[:, None]"), "shape", "a value is not finite"),
         (TEXTS, ("sum(dim=1)", "mean(dim=1)"), "batch", "Padding behind a caption's end must not count"),
         (TEXTS, ("(ids).sum(dim=1)", "(ids)[:, -1]"), "batch", "Padding behind a caption's end must not count"),
     ],
@@ -226,6 +230,15 @@ def test_an_encoder_is_checked_too(text: str, edit: tuple[str, str], check: str,
         body = swapped(body, "project(x)", "project(x) + self.by")
     found = failing(tmp_path, body)
     assert said in found[check] if check else found == {}
+
+
+@pytest.mark.parametrize(("shape", "said"), [((48,), "a vector an image"), ((6, 48), "several vectors an image")])
+def test_an_encoder_of_pictures_is_refused_on_features(shape: tuple[int, ...], said: str, tmp_path: Path) -> None:
+    define(tmp_path, IMAGES)
+    with pytest.raises(
+        UserError, match=re.escape(f"on = 'pictures', but an image of these data has the shape {shape}: {said}.")
+    ):
+        image_encoder(OwnImageSettings.model_validate({"encoder": "own", "name": "mine"}), shape, 12)
 
 
 SCORER = """@goalgrid.scorer("mine")
@@ -244,6 +257,7 @@ class Mine(torch.nn.Module):
     ("edit", "check", "said"),
     [
         (("", ""), "", ""),
+        (("products / counts", "torch.nn.functional.dropout(products / counts, 0.5, self.training)"), "", ""),
         (("dim=(2, 3))", "dim=2)"), "shape", "gives (4, 3, 4) for 4 images and 3 captions; it should give (4, 3)"),
         (("project(images)", "project(images.detach())"), "gradient", "it is no derivative of the scores"),
         (("products / counts", "products / counts * torch.rand(1)"), "permutation", "at the second call, a pair has"),

@@ -24,7 +24,7 @@ from runners.training.exchange.collectives import Exchange
 from runners.training.inputs import batches, prepare
 from runners.training.machine import Machine
 from runners.training.progress import Cadence
-from runners.training.replicas import Replica, Replicas
+from runners.training.replicas import Replica, ReplicaDied, Replicas
 from runners.training.trainer import Hooks, Preempted, Trainer
 
 from ...conftest import SMALL, Goalgrid
@@ -205,6 +205,17 @@ def test_what_a_replica_raises_is_raised(tmp_path: Path, few_pictures: Path) -> 
             trainer.fit()
     assert trainer.progress.step == 0
     assert any(note.startswith("In a replica:") for note in raised.value.__notes__)
+
+
+def test_a_replica_that_dies_before_it_answers_is_named(tmp_path: Path, few_pictures: Path) -> None:
+    settings, machine = few(few_pictures, "train.batch_size=8", "model.image.size=16", replicas=2)
+    with Replicas(settings, machine) as replicas:
+        (process,) = children()
+        process.kill()
+        with pytest.raises(
+            ReplicaDied, match=f"replica 1 of the training, process {process.pid}, died: signal SIGKILL"
+        ):
+            Trainer(settings, prepare(settings, machine), TrialFolder(tmp_path), replicas=replicas).fit()
 
 
 def test_replicas_need_a_part_of_every_batch(small_trial: Trial) -> None:
