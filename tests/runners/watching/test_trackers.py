@@ -4,9 +4,11 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from grid.errors import UserError
 from grid.gridfile import load
 from grid.store.home import Home, TrialFolder
 from runners.watching.mirror import Mirror, final_metrics
-from runners.watching.run_files import RunFiles
+from runners.watching.run_files import OpenRun, RunFiles
 from runners.watching.tensorboard_files import TensorBoard
 from runners.watching.trackers import trackers_of
 from runners.watching.wandb_files import Wandb
@@ -103,6 +105,36 @@ def test_a_trial_has_one_run_with_its_epochs_and_the_records_metrics_after_a_kil
     shutil.copytree(whole.path, whole_again.path)
     whole_again.done.write_text("2040-01-01T00:00:00+00:00\n")  # trained anew, and done at another time
     assert files.lacking([whole_again]) == [whole_again]
+
+
+@dataclass(frozen=True)
+class Ends(RunFiles):
+    """A tracker that writes only how a run ends."""
+
+    name = "ends"
+
+    def begin(self, path: Path, trial_id: str, settings: Mapping[str, Any]) -> OpenRun:
+        return _End(path / "end")
+
+
+class _End:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, metrics: Mapping[str, float], epoch: int, when: float) -> None: ...
+
+    def close(self, *, done: bool) -> None:
+        self.path.write_text("done" if done else "not done")
+
+
+def test_each_run_ends_with_its_launch_and_says_whether_its_trial_is_done(trained: Home, tmp_path: Path) -> None:
+    whole, tracker = trained.trials()[0], Ends(tmp_path / "copies", "demo")
+    cut = Home(tmp_path / "cut").trial(trained.trials()[1].trial_id)
+    shutil.copytree(trained.trials()[1].path, cut.path)
+    cut.done.unlink()
+    copied(tracker, whole, cut)
+    ends = [(tracker.path / folder.trial_id / "end").read_text() for folder in (whole, cut)]
+    assert ends == ["done", "not done"]
 
 
 def test_a_grid_names_its_trackers_and_they_are_no_part_of_its_trials(tmp_path: Path) -> None:
