@@ -8,6 +8,7 @@ import ctypes
 import errno
 import json
 import os
+import stat
 import sys
 import uuid
 from collections.abc import Callable, Iterator
@@ -205,8 +206,14 @@ def readable_text(path: Path) -> str:
 
 
 def bytes_below(folder: Path) -> int:
-    """Bytes of all files in a folder and its subfolders; links are not followed."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    """Bytes of the regular files in a folder and below, as far as they can be looked at."""
+    found = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                status = os.lstat(f"{place}/{name}")
+                found += status.st_size * stat.S_ISREG(status.st_mode)
+    return found
 
 
 _syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None) if sys.platform == "linux" else None

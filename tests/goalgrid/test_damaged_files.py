@@ -195,7 +195,8 @@ class Draw:
         """Check that no record of a sound trial and nothing outside is changed; by a command that reads, nothing."""
         after, reads = digests(self.home), not command.startswith(CHANGING)
         for path in (path for path in before if path.startswith("trials/") and Path(path).parts[1] != self.of):
-            counts = reads or path.endswith(("/record.parquet", "/done"))
+            finished = f"trials/{Path(path).parts[1]}/done" in before
+            counts = reads or (finished and path.endswith(("/record.parquet", "/done")))
             if counts and not path.endswith(".corrupt") and before[path] != after.get(path):  # prune removes these
                 self.note(f"{command} changed {path}")
         if outside != digests(self.runs.grid.parent, "data", "whole", "outside"):

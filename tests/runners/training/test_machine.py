@@ -22,7 +22,7 @@ def test_memory_that_a_step_frees_is_there_for_the_next_step() -> None:
     for name in (-1, -3):  # what glibc starts with
         libc.mallopt(name, 128 << 10)
     libc.malloc_trim(0)
-    assert new_pages() > 50_000
+    assert new_pages() > 10_000  # large pages are few
     Machine().begin()
     new_pages()
     assert new_pages() < 100
