@@ -184,24 +184,29 @@ def _named(home: Home) -> set[str]:
             f"no grid was run under {home.path}, so nothing says which trials are wanted, and all would go. "
             "Name the runs folder by --runs or GOALGRID_RUNS, or remove that folder by hand."
         )
-    for grid in grids:
-        if not _whole(grid.trials):
-            name = grid.path.name
-            raise UserError(
-                f"grid {name!r} does not say which trials are its own: {grid.trials} is missing or damaged. "
-                f"Write it anew: goalgrid resume {name}{runs_option(home)}. Or remove {grid.path} if that grid is not "
-                "wanted."
-            )
-    return {trial_id for grid in grids for trial_id in (*grid.ids(), *grid.imported_ids())}
+    return {trial_id for grid in grids for trial_id in (*_ids(grid.trials, home), *_imported(grid.imported, home))}
 
 
-def _whole(trials: Path) -> bool:
-    """Whether a list of trials has an id, complete lines, and nothing that is no text."""
-    try:
-        text = regular_bytes(trials).decode()
-    except (OSError, UnicodeDecodeError):
-        return False
-    return text.endswith("\n") and all(line and line.isprintable() for line in text.splitlines())
+def _imported(path: Path, home: Home) -> list[str]:
+    """The ids in a grid's list of imported trials, which most grids lack."""
+    return _ids(path, home) if path.exists() else []
+
+
+def _ids(path: Path, home: Home) -> list[str]:
+    """The ids in a grid's list of trials, which is read once: what cannot be read now may have been readable before.
+
+    Raises:
+        UserError: the list lacks an id or complete lines, is no text, or cannot be read.
+    """
+    with suppress(OSError, UnicodeDecodeError):
+        text = regular_bytes(path).decode()
+        if text.endswith("\n") and all(line and line.isprintable() for line in text.splitlines()):
+            return text.splitlines()
+    name = path.parent.name
+    raise UserError(
+        f"grid {name!r} does not say which trials are its own: {path} is missing or damaged. Write it anew: goalgrid "
+        f"resume {name}{runs_option(home)}. Or remove {path.parent} if that grid is not wanted."
+    )
 
 
 def _folders(place: Path, pattern: str = "*") -> list[Path]:

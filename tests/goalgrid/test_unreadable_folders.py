@@ -83,3 +83,14 @@ def test_a_full_disk_below_mlflow_is_a_warning_without_a_traceback(pair: Home, c
     assert ended.returncode == 0
     assert "MLflow at" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("after", range(6))
+def test_prune_takes_no_trial_of_a_grid_whose_list_cannot_be_read_any_more(
+    after: int, pair: Home, commands: Commands
+) -> None:
+    for folder in pair.trials():
+        folder.done.unlink()  # a trial that is not done is taken unless a grid names it
+    ended = commands("prune", "--yes", runs=pair.path, fault=Fault(pair.path / "grids", Call.READ, errno.ESTALE, after))
+    assert "Traceback" not in ended.stderr
+    assert len(pair.trials()) == 2, ended.stdout
