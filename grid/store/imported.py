@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from grid.errors.regular_files import regular_bytes
 from grid.expansion import Cell, Shared, Trial
 from grid.gridfile import Grid
 from grid.identity import digest
@@ -56,5 +57,6 @@ def note(folder: TrialFolder, said: Mapping[str, Any]) -> None:
 def add(grid: Grid, home: Home, trial_id: str) -> None:
     """Make an imported record one of the grid's cells."""
     folder = home.grid(grid.name)
-    ids = list(dict.fromkeys([*folder.imported_ids(), trial_id]))
+    before = regular_bytes(folder.imported).decode(errors="replace") if folder.imported.exists() else ""
+    ids = list(dict.fromkeys([*before.splitlines(), trial_id]))  # what cannot be read must not count as empty
     write_text(folder.imported, "".join(f"{own}\n" for own in ids))
