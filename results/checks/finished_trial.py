@@ -80,12 +80,15 @@ class FinishedTrial:
         """Check that the best checkpoint is of the training, and of the epoch, whose numbers the record has.
 
         Args:
-            content: with the "row" that the history has of this epoch, and the fingerprint of the "vocabulary".
+            content: with the "row" that the history has of this epoch, and the fingerprint of the "vocabulary"; a
+                checkpoint to go on from has no such row.
 
         Raises:
             UserError: it is of another.
         """
-        row, path, epoch = content["row"], self.folder.best_checkpoint, self.row["selected_epoch"]
+        row, path, epoch = content.get("row"), self.folder.best_checkpoint, self.row["selected_epoch"]
+        if row is None:
+            raise self._other(f"the best checkpoint {path}", "it is one to go on from")
         values = {f"val_{name}": value for name, value in self.validation.items()}
         if row.get("epoch", 0) != epoch or any(row.get(name, value) != value for name, value in values.items()):
             ours, theirs = row.get("val_rsum", math.nan), values.get("val_rsum", math.nan)
