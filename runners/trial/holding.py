@@ -193,8 +193,9 @@ def held(folder: TrialFolder, origin: Origin, stop: Stop) -> Iterator[Hold]:
     try:
         with _TAKING:
             attempt, lease = _acquire(folder, origin)
-            _tidy(folder, attempt)
-            out = attempt.log.open("a", encoding="utf-8")
+            with _ended_if_it_fails(attempt):
+                _tidy(folder, attempt)
+                out = attempt.log.open("a", encoding="utf-8")
             _HELD.add(attempt)
     except OSError as error:
         raise cannot_write(folder.path, error) from error
@@ -211,6 +212,16 @@ def held(folder: TrialFolder, origin: Origin, stop: Stop) -> Iterator[Hold]:
             _HELD.discard(attempt)
             if hold._steps is not None:
                 hold._steps.close()
+
+
+@contextmanager
+def _ended_if_it_fails(attempt: Attempt) -> Iterator[None]:
+    """End an attempt that the disk lets nobody make; else it would count as made while this process lives."""
+    try:
+        yield
+    except OSError as error:
+        end(attempt, Failure.STORAGE, str(error))
+        raise
 
 
 @contextmanager

@@ -94,3 +94,15 @@ def test_prune_takes_no_trial_of_a_grid_whose_list_cannot_be_read_any_more(
     ended = commands("prune", "--yes", runs=pair.path, fault=Fault(pair.path / "grids", Call.READ, errno.ESTALE, after))
     assert "Traceback" not in ended.stderr
     assert len(pair.trials()) == 2, ended.stdout
+
+
+def test_an_attempt_that_cannot_remove_what_was_half_written_has_ended(pair: Home, commands: Commands) -> None:
+    folder = pair.trials()[0]
+    folder.done.unlink()
+    (folder.path / ".last.ckpt.half").touch()
+    fault = Fault(folder.path / ".last.ckpt.half", Call.UNLINK, errno.ESTALE)
+    words = ("run", "demo", *PAIR, "--here", "--mlflow-uri", "")
+    ended = commands(*words, runs=pair.path, fault=fault)
+    assert ended.returncode == 4, ended.stderr
+    assert "1 x storage" in ended.stderr
+    assert commands(*words, runs=pair.path).returncode == 0
