@@ -138,11 +138,11 @@ def test_a_mode_that_wants_a_token_without_a_token_is_an_error(
     assert "RAY_AUTH_MODE=token, but this host has no token of the Ray cluster at '127.0.0.1:1'." in finished.stderr
 
 
-def test_too_few_files_for_ray_are_told_at_once(tmp_path: Path) -> None:
-    command = f"ulimit -n 40; exec {sys.executable} -m goalgrid run demo --mlflow-uri '' --runs {tmp_path}/runs"
-    finished = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=ROOT)
-    assert finished.returncode == 2
-    assert "error: processes may open 40 files here, and Ray needs more." in finished.stderr
+def test_too_few_files_for_ray_are_told_at_once() -> None:
+    code = "from runners.launch.ray_head import check_files; check_files()"
+    command = ["sh", "-c", f"ulimit -n 40; exec {sys.executable} -c '{code}'"]
+    finished = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert "UserError: processes may open 40 files here, and Ray needs more." in finished.stderr
 
 
 STICKY = """
