@@ -184,16 +184,20 @@ def _named(home: Home) -> set[str]:
             f"no grid was run under {home.path}, so nothing says which trials are wanted, and all would go. "
             "Name the runs folder by --runs or GOALGRID_RUNS, or remove that folder by hand."
         )
-    return {trial_id for grid in grids for trial_id in (*_ids(grid.trials, home), *_imported(grid.imported, home))}
+    named = set[str]()
+    for grid in grids:
+        name = grid.path.name
+        named.update(_ids(grid.trials, f"goalgrid resume {name}{runs_option(home)}"))
+        if grid.imported.exists():
+            named.update(_ids(grid.imported, f"goalgrid evaluate FILE --into {name}{runs_option(home)}"))
+    return named
 
 
-def _imported(path: Path, home: Home) -> list[str]:
-    """The ids in a grid's list of imported trials, which most grids lack."""
-    return _ids(path, home) if path.exists() else []
+def _ids(path: Path, anew: str) -> list[str]:
+    """The ids in a grid's list of trials. It is read once: a second reading may fail where the first did not.
 
-
-def _ids(path: Path, home: Home) -> list[str]:
-    """The ids in a grid's list of trials, which is read once: what cannot be read now may have been readable before.
+    Args:
+        anew: the command that writes the list.
 
     Raises:
         UserError: the list lacks an id or complete lines, is no text, or cannot be read.
@@ -202,10 +206,9 @@ def _ids(path: Path, home: Home) -> list[str]:
         text = regular_bytes(path).decode()
         if text.endswith("\n") and all(line and line.isprintable() for line in text.splitlines()):
             return text.splitlines()
-    name = path.parent.name
     raise UserError(
-        f"grid {name!r} does not say which trials are its own: {path} is missing or damaged. Write it anew: goalgrid "
-        f"resume {name}{runs_option(home)}. Or remove {path.parent} if that grid is not wanted."
+        f"grid {path.parent.name!r} does not say which trials are its own: {path} is missing or damaged. Write it "
+        f"anew: {anew}. Or remove {path.parent} if that grid is not wanted."
     )
 
 

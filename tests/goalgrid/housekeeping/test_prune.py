@@ -117,6 +117,9 @@ def test_a_grid_that_does_not_say_its_trials_is_refused(littered: Home, verb: Ve
             verb("prune", "--yes", "--done", runs=littered)
     assert verb("resume", "demo", "--mlflow-uri", "", runs=littered).exit_code == 0
     assert trials.read_bytes() == whole
+    littered.grid("demo").imported.write_bytes(b"half a na")
+    with pytest.raises(UserError, match=r"imported\.txt is missing or damaged. .*: goalgrid evaluate FILE --into demo"):
+        verb("prune", "--yes", "--done", runs=littered)
 
 
 def test_no_name_and_no_link_leads_out_of_the_runs_folder(littered: Home, tmp_path: Path, verb: Verb) -> None:
