@@ -30,10 +30,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from grid.expansion import Trial, expand, trials_of
-from grid.gridfile import load
-from grid.store.home import Home
-from results.records import record, record_cache
+from goalgrid.grid.expansion import Trial, expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import Home
+from goalgrid.results.records import record, record_cache
 
 AXES = {"dataset": 2, "recipe": 6, "objective": 15, "seed": 3, "metric": 12, "step": 1543}
 CELL = ("dataset", "recipe", "objective", "metric")

@@ -35,13 +35,13 @@ import measuring
 import psutil
 from ray.cluster_utils import Cluster
 
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.objectives.goal_matrix import GOAL
-from grid.store.attempts import Attempt
-from grid.store.home import Home, TrialFolder
-from results.checks.run_comparison import differences
-from runners.selftest.faults import Command, done_at, live, strike, trained_after_done
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.objectives.goal_matrix import GOAL
+from goalgrid.grid.store.attempts import Attempt
+from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.results.checks.run_comparison import differences
+from goalgrid.runners.selftest.faults import Command, done_at, live, strike, trained_after_done
 
 EVERY, EPOCHS = 10, 10
 """Steps between two checkpoints; epochs, of 20 steps each, of a trial."""

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from seeds import CELLS, EQUAL, kept, spreads
 
-from results.statistics.rank_correlation import kendall, kendall_p
-from results.statistics.resolving import half_widths
-from results.statistics.significance import LEVEL
+from goalgrid.results.statistics.rank_correlation import kendall, kendall_p
+from goalgrid.results.statistics.resolving import half_widths
+from goalgrid.results.statistics.significance import LEVEL
 
 Array = NDArray[np.float64]
 MEANS = np.linspace(0.0, 3.0, CELLS)

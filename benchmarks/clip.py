@@ -26,12 +26,12 @@ import numpy as np
 from PIL import Image
 from step import WARMING, Timed, arithmetic
 
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.store.home import TrialFolder
-from runners.training.inputs import batches, prepare
-from runners.training.machine import Machine
-from runners.training.trainer import Hooks, Preempted, Trainer
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.runners.training.inputs import batches, prepare
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.trainer import Hooks, Preempted, Trainer
 
 WIDTH, EPOCHS = 768, 10
 SIZES = {"train": 6000, "val": 1000, "test": 1000}

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch.nn.functional import normalize
 
-from retrieval.evaluation import Ranks, rank
+from goalgrid.retrieval.evaluation import Ranks, rank
 
 DIM, EACH, CHUNK = 1024, 5, 256
 WITHIN, FASTER_THAN_INFINITY, FASTER_THAN_VSEPP, MEMORY = 1.3, 4.0, 40.0, 150.0

@@ -23,13 +23,13 @@ import measuring
 import numpy as np
 import torch
 
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.settings import TrialSettings
-from grid.settings.image_encoders import BackboneSettings
-from grid.store.home import Home
-from runners.training.machine import Machine
-from runners.trial.run import run_trial
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.settings.image_encoders import BackboneSettings
+from goalgrid.grid.store.home import Home
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.trial.run import run_trial
 
 TIME_GOAL, MEMORY_GOAL = 5.0, 0.05
 RESNET18 = {
@@ -77,7 +77,7 @@ import gc, sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
 import numpy as np, torch
-from retrieval.data import opening
+from goalgrid.retrieval.data import opening
 how = {how!r}
 if how == "copy":
     array = np.load({folder!r} + "/train_ims.npy")

@@ -44,7 +44,7 @@ import torch
 
 from benchmarks.gpu_blocks import agreement, commands, peaks, speed
 from benchmarks.gpu_blocks.sample import SMALL, WHOLE, one_of
-from results.records.provenance import environment
+from goalgrid.results.records.provenance import environment
 
 
 @dataclass(frozen=True)

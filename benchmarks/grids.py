@@ -18,8 +18,8 @@ from pathlib import Path
 import measuring
 from peers import WORKERS, tune_alone
 
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
 
 LOOP, REUSED, DEFAULTS = "a process each", "Ray Tune, actors reused", "Ray Tune's defaults"
 GOALS = {"demo": {REUSED: 5.0, DEFAULTS: 40.0}, "flickr8k": {LOOP: 3.0}}
@@ -56,9 +56,9 @@ def _seconds(command: list[str]) -> float:
 
 def by_tune(words: list[str], root: str, sample: int, *, reuse: bool) -> float:
     """Seconds of all trials as Tune trials, from the start of Ray on and the pace of the first ones."""
-    from grid.store.home import Home
-    from runners.training.machine import Machine
-    from runners.trial.run import run_trial
+    from goalgrid.grid.store.home import Home
+    from goalgrid.runners.training.machine import Machine
+    from goalgrid.runners.trial.run import run_trial
 
     began = time.monotonic()
     trials = trials_of(expand(load(words[0], words[2::2])))

@@ -31,9 +31,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid, normalize
 
-from grid.objectives.goal_matrix import GOAL
-from grid.objectives.loss_entries import LOSSES
-from objectives import build
+from goalgrid.grid.objectives.goal_matrix import GOAL
+from goalgrid.grid.objectives.loss_entries import LOSSES
+from goalgrid.objectives import build
 
 Step = Callable[[Tensor, Tensor], Tensor]
 DIM = 1024

@@ -60,13 +60,13 @@ def bare(path: Path) -> float:
     """Milliseconds of one trial's training and evaluations, without a file."""
     import torch
 
-    from grid.expansion import expand, trials_of
-    from grid.gridfile import load
-    from grid.store.home import Home, TrialFolder
-    from runners.launch.jobs import jobs_for
-    from runners.training.inputs import prepare
-    from runners.training.progress import Progress
-    from runners.training.trainer import Trainer
+    from goalgrid.grid.expansion import expand, trials_of
+    from goalgrid.grid.gridfile import load
+    from goalgrid.grid.store.home import Home, TrialFolder
+    from goalgrid.runners.launch.jobs import jobs_for
+    from goalgrid.runners.training.inputs import prepare
+    from goalgrid.runners.training.progress import Progress
+    from goalgrid.runners.training.trainer import Trainer
 
     class Unwritten(Progress):
         def end_epoch(self, *_: object) -> None:

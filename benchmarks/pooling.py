@@ -17,9 +17,9 @@ import measuring
 import torch
 from torch import Tensor, nn
 
-from grid.settings.poolings import PoolingSettings
-from results.reference.reading import results_of
-from retrieval.encoders.pooling import POOLING, Pooling, pooling
+from goalgrid.grid.settings.poolings import PoolingSettings
+from goalgrid.results.reference.reading import results_of
+from goalgrid.retrieval.encoders.pooling import POOLING, Pooling, pooling
 
 REGIONS, WIDTH, DIM = 36, 2048, 1024
 PRINTED = {

@@ -18,11 +18,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import measuring
 
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.store import processes
-from grid.store.home import Home, TrialFolder
-from grid.store.saved_grid import save_grid
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store import processes
+from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.grid.store.saved_grid import save_grid
 
 SECONDS, MEGABYTES = 10.0, 1000.0
 

@@ -24,10 +24,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-import objectives
-from grid.settings.scorers import BfanSettings, SafSettings, ScanSettings, ScorerSettings, SgrSettings
-from retrieval.scorers import SCORERS
-from retrieval.scorers.sets import Sets
+from goalgrid import objectives
+from goalgrid.grid.settings.scorers import BfanSettings, SafSettings, ScanSettings, ScorerSettings, SgrSettings
+from goalgrid.retrieval.scorers import SCORERS
+from goalgrid.retrieval.scorers.sets import Sets
 from tests.retrieval import literal_scorers
 
 REGIONS, DIM = 36, 1024

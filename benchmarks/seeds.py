@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from results.analysis.claims import as_entry
-from results.reference.reading import results_of
-from results.statistics.resolving import FIRST, resolve
-from results.statistics.significance import LEVEL
+from goalgrid.results.analysis.claims import as_entry
+from goalgrid.results.reference.reading import results_of
+from goalgrid.results.statistics.resolving import FIRST, resolve
+from goalgrid.results.statistics.significance import LEVEL
 
 DIFFERENCE = 0.5
 CELLS = 15

@@ -21,12 +21,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import measuring
 from torch import nn
 
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.store.home import TrialFolder
-from runners.training.inputs import Batch, batches, prepare
-from runners.training.machine import Machine
-from runners.training.trainer import Hooks, Preempted, Trainer
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.runners.training.inputs import Batch, batches, prepare
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.trainer import Hooks, Preempted, Trainer
 
 SHARE = 0.80
 WARMING = 5

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
+from goalgrid.grid import uses
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.trusted_code import trust_everything
 from goalgrid.terminal import INCOMPLETE, WRONG_USAGE
 from goalgrid.terminal.characters import spell_out
 from goalgrid.terminal.streams import outlive_readers
 from goalgrid.terminal.views import say, show
 from goalgrid.verbs import comparing, data, evaluating, results, shipped, training
-from grid import uses
-from grid.errors import UserError
-from grid.trusted_code import trust_everything
 
 TRUST_CODE = "--trust-code"
 """May stand before the verb or behind it."""
@@ -34,7 +34,7 @@ app.add_typer(data.verbs, name="data")
 
 def _version(asked: bool) -> None:
     if asked:
-        from results.records.provenance import source
+        from goalgrid.results.records.provenance import source
 
         commit = (source() or {}).get("commit", "")
         show(f"goalgrid {version('goalgrid')}{f' (commit {commit[:12]})' if commit else ''}")

@@ -5,6 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from goalgrid.grid.errors import UserError, unknown, user_path
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.store.home import Home
+from goalgrid.grid.trusted_code import trust_everything
 from goalgrid.outputs import EffectsOutput, FigureOutput, TableOutput, TextOutput
 from goalgrid.planning.decisions import Choice
 from goalgrid.planning.overview import Overview, named_tables_exist, recall
@@ -15,10 +19,6 @@ from goalgrid.showing.effects import analysed
 from goalgrid.showing.tables import draw, kept, measured, start
 from goalgrid.terminal.options import all_known
 from goalgrid.terminal.views import say_left_out
-from grid.errors import UserError, unknown, user_path
-from grid.gridfile import Grid
-from grid.store.home import Home
-from grid.trusted_code import trust_everything
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,7 +93,7 @@ class LoadedGrid:
         The column `stale` says what changed since a trial was trained; it is empty where nothing did. A record that
         cannot be read is left out with a warning.
         """
-        from results.records.data_frame import data_frame
+        from goalgrid.results.records.data_frame import data_frame
 
         overview, unreadable = self._overview(), dict[Path, str]()
         frame = data_frame(self._home, [row["trial_id"] for row in overview.records], unreadable)
@@ -184,7 +184,7 @@ class LoadedGrid:
         Raises:
             UserError: an unknown name, options that do not fit together, or no trial is done.
         """
-        from results.export.table_request import TableRequest
+        from goalgrid.results.export.table_request import TableRequest
 
         request = TableRequest(
             self._source, layout=layout, rows=rows, columns=columns, blocks=blocks, metric=metric, protocol=protocol,
@@ -231,7 +231,7 @@ class LoadedGrid:
         Raises:
             UserError: an unknown name, no trial is done, or several blocks have this figure and none is named.
         """
-        from results import figures
+        from goalgrid.results import figures
 
         all_known(("figure", kind, figures.FIGURES))
         cells, scores = measured(self._grid, self._home, anew=self._start())

@@ -7,18 +7,18 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from goalgrid.grid.errors import UserError, user_path
+from goalgrid.grid.store.files import written_aside
 from goalgrid.terminal.characters import plain
 from goalgrid.terminal.options import all_known
-from grid.errors import UserError, user_path
-from grid.store.files import written_aside
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-    from grid.expansion import Cell
-    from results.analysis.block_analysis import Analysis
-    from results.tables.table import Table
+    from goalgrid.grid.expansion import Cell
+    from goalgrid.results.analysis.block_analysis import Analysis
+    from goalgrid.results.tables.table import Table
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,28 +51,28 @@ class TableOutput:
         Raises:
             UserError: an unknown format.
         """
-        from results import renderers
+        from goalgrid.results import renderers
 
         all_known(("format", kind, renderers.TEXT))
         return renderers.text(self.table, kind)
 
     def to_pandas(self) -> "pd.DataFrame":
         """One row an entry: its axes, its metric, n, mean, std and the ids of the trials behind it, unrounded."""
-        from results.renderers import parquet
+        from goalgrid.results.renderers import parquet
 
         return parquet.tidy(self.table).to_pandas()
 
     def __repr__(self) -> str:
         from rich.console import Console
 
-        from results.renderers import terminal
+        from goalgrid.results.renderers import terminal
 
         target = io.StringIO()
         Console(file=target, width=160, force_jupyter=False, color_system=None).print(terminal.render(self.table))
         return plain(target.getvalue().rstrip())
 
     def _repr_html_(self) -> str:
-        from results.renderers import html
+        from goalgrid.results.renderers import html
 
         return html.fragment(self.table)
 
@@ -90,7 +90,7 @@ class EffectsOutput:
         Raises:
             UserError: an unknown format.
         """
-        from results.analysis import effects_text
+        from goalgrid.results.analysis import effects_text
 
         all_known(("format", kind, effects_text.FORMATS))
         return effects_text.write_out(self.analyses, self.cells, kind)
@@ -122,7 +122,7 @@ class FigureOutput:
         Raises:
             UserError: another ending, or the disk is full or read-only.
         """
-        from results.figures import FORMATS, encoded
+        from goalgrid.results.figures import FORMATS, encoded
 
         target = user_path(path)
         ending = target.suffix.removeprefix(".")
@@ -136,6 +136,6 @@ class FigureOutput:
         return f"figure {self.kind!r} of {self.title}"
 
     def _repr_png_(self) -> bytes:
-        from results.figures import encoded
+        from goalgrid.results.figures import encoded
 
         return encoded(self.figure, "png")

@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, Field, PositiveInt, ValidationError
 
-from grid.errors import UserError, several, toml_of, unknown, user_path
-from grid.listed import toml, toml_names
-from grid.settings import TrainSettings
-from grid.settings.base import CHOICES, WHOLE, Settings, check_name
-from grid.settings.model import ModelSettings
+from goalgrid.grid.errors import UserError, several, toml_of, unknown, user_path
+from goalgrid.grid.listed import toml, toml_names
+from goalgrid.grid.settings import TrainSettings
+from goalgrid.grid.settings.base import CHOICES, WHOLE, Settings, check_name
+from goalgrid.grid.settings.model import ModelSettings
 
 Shelf = Literal["recipes", "presets", "datasets"]
 
@@ -97,7 +97,7 @@ class Dataset(Settings):
 
 @cache
 def names(shelf: Shelf) -> tuple[str, ...]:
-    return toml_names(f"grid.{shelf}")
+    return toml_names(f"goalgrid.grid.{shelf}")
 
 
 def read(shelf: Shelf, name: str) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def read(shelf: Shelf, name: str) -> dict[str, Any]:
     """
     if name not in names(shelf):
         raise UserError(unknown(shelf.removesuffix("s"), name, names(shelf)))
-    return toml(f"grid.{shelf}", name)
+    return toml(f"goalgrid.grid.{shelf}", name)
 
 
 @cache

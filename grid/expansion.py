@@ -6,15 +6,15 @@ from dataclasses import dataclass, replace
 from itertools import product, zip_longest
 from typing import NamedTuple
 
-from grid import catalog
-from grid.errors import UserError, several, unknown
-from grid.forms import Scalar
-from grid.gridfile import Grid, make_known
-from grid.identity import cell_ids
-from grid.objectives import CATALOGUE, learns_weights, reads_offline
-from grid.resolution import Common, Point, Resolver, Section
-from grid.settings import DatasetSettings, ObjectiveSettings, TrainSettings, TrialSettings
-from grid.settings.model import ModelSettings
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError, several, unknown
+from goalgrid.grid.forms import Scalar
+from goalgrid.grid.gridfile import Grid, make_known
+from goalgrid.grid.identity import cell_ids
+from goalgrid.grid.objectives import CATALOGUE, learns_weights, reads_offline
+from goalgrid.grid.resolution import Common, Point, Resolver, Section
+from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, TrainSettings, TrialSettings
+from goalgrid.grid.settings.model import ModelSettings
 
 
 class Shared(NamedTuple):

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from grid import catalog
-from grid.errors import UserError, toml_of
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError, toml_of
 
 Scalar = bool | int | float | str
 TABLES = ("recipe", "set", "sweep", "data", "weights", "checkpoints", "resources", "reliability", "budget")

@@ -13,21 +13,21 @@ from typing import Annotated, Any, TypeVar
 import tomli_w
 from pydantic import AfterValidator, BaseModel, Field, NonNegativeInt, PlainValidator, ValidationError
 
-from grid import catalog, uses
-from grid.catalog import explain
-from grid.errors import UserError, several, unknown, user_path
-from grid.forms import TABLES, Scalar, extended, normal, parse
-from grid.objectives import OBJECTIVES, known_parameters, unknown_objective
-from grid.objectives.goal_matrix import GOAL
-from grid.objectives.parameters import VARIANTS
-from grid.overrides import CHANGES, apply_override, changed_name, name_and_folder, place_data
-from grid.resources import UNTIL_RESOLVED, Budget, Reliability, Resources
-from grid.settings import DatasetSettings, TrainSettings
-from grid.settings.base import Name, NoIdentity, Settings, check_name
-from grid.settings.model import ModelSettings
-from grid.settings.own_parts import own_parts
-from grid.settings.pretrained_networks import RANDOM
-from grid.uses import Use
+from goalgrid.grid import catalog, uses
+from goalgrid.grid.catalog import explain
+from goalgrid.grid.errors import UserError, several, unknown, user_path
+from goalgrid.grid.forms import TABLES, Scalar, extended, normal, parse
+from goalgrid.grid.objectives import OBJECTIVES, known_parameters, unknown_objective
+from goalgrid.grid.objectives.goal_matrix import GOAL
+from goalgrid.grid.objectives.parameters import VARIANTS
+from goalgrid.grid.overrides import CHANGES, apply_override, changed_name, name_and_folder, place_data
+from goalgrid.grid.resources import UNTIL_RESOLVED, Budget, Reliability, Resources
+from goalgrid.grid.settings import DatasetSettings, TrainSettings
+from goalgrid.grid.settings.base import Name, NoIdentity, Settings, check_name
+from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.grid.settings.own_parts import own_parts
+from goalgrid.grid.settings.pretrained_networks import RANDOM
+from goalgrid.grid.uses import Use
 
 SECTIONS: dict[str, type[Settings]] = {"dataset": DatasetSettings, "model": ModelSettings, "train": TrainSettings}
 """The sections of a trial's settings that all objectives share."""

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from grid.objectives import identifying
-from grid.settings import ObjectiveSettings, TrialSettings
-from grid.settings.base import IdentityDefault, NoIdentity
+from goalgrid.grid.objectives import identifying
+from goalgrid.grid.settings import ObjectiveSettings, TrialSettings
+from goalgrid.grid.settings.base import IdentityDefault, NoIdentity
 
 SCHEMA_VERSION: int = TrialSettings.model_fields["schema_version"].default
 

@@ -12,8 +12,8 @@ Member = TypeVar("Member")
 def members(package: str, name: str, kind: type[Member]) -> dict[str, Member]:
     """What the modules of a package call `name`, by module, in alphabetical order; a module without it is a helper.
 
-    >>> from grid.errors import UserError
-    >>> members("grid", "UserError", type)["errors"] is UserError
+    >>> from goalgrid.grid.errors import UserError
+    >>> members("goalgrid.grid", "UserError", type)["errors"] is UserError
     True
     """
     found: dict[str, Member] = {}
@@ -34,7 +34,7 @@ def toml_names(package: str) -> tuple[str, ...]:
 def toml(package: str, name: str) -> dict[str, Any]:
     """The content of a TOML file in a package's folder.
 
-    >>> toml("grid.presets", "demo")["name"]
+    >>> toml("goalgrid.grid.presets", "demo")["name"]
     'demo'
     """
     return tomllib.loads(files(package).joinpath(f"{name}.toml").read_text(encoding="utf-8"))

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
-from grid.errors import UserError, several, unknown
-from grid.objectives.own_loss import On, differences, entry_of
-from grid.objectives.parameters import Parameter
-from grid.settings.base import check_name
-from grid.settings.own_parts import OwnKind, OwnPart, ReadsImages
+from goalgrid.grid.errors import UserError, several, unknown
+from goalgrid.grid.objectives.own_loss import On, differences, entry_of
+from goalgrid.grid.objectives.parameters import Parameter
+from goalgrid.grid.settings.base import check_name
+from goalgrid.grid.settings.own_parts import OwnKind, OwnPart, ReadsImages
 
 PREFIX = "uses:"
 """Begins the module names of users' files, so that none hides a module of ours or of a library."""

@@ -6,8 +6,8 @@ import tomllib
 from collections.abc import Container, Iterable
 from typing import Any
 
-from grid import catalog
-from grid.errors import UserError, unknown, user_path
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError, unknown, user_path
 
 NO_TRIALS = ("name", "tables", "trackers", "data", "weights", "checkpoints", "resources", "reliability")
 """Fields of a grid file that change no trial."""

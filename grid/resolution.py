@@ -6,14 +6,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from grid import catalog
-from grid.forms import Scalar
-from grid.gridfile import SECTIONS, Grid
-from grid.identity import canonical_json
-from grid.objectives import accepted, conditions, reads_offline, resolve, warms_up
-from grid.settings import DatasetSettings, ObjectiveSettings, Reader, TrainSettings
-from grid.settings.base import CHOICES, ReadWhere, Settings
-from grid.settings.model import ModelSettings
+from goalgrid.grid import catalog
+from goalgrid.grid.forms import Scalar
+from goalgrid.grid.gridfile import SECTIONS, Grid
+from goalgrid.grid.identity import canonical_json
+from goalgrid.grid.objectives import accepted, conditions, reads_offline, resolve, warms_up
+from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, Reader, TrainSettings
+from goalgrid.grid.settings.base import CHOICES, ReadWhere, Settings
+from goalgrid.grid.settings.model import ModelSettings
 
 Point = tuple[tuple[str, Scalar], ...]
 """A value of every swept setting, with its dotted name."""

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
-from grid.settings.base import Settings, Unit
+from goalgrid.grid.settings.base import Settings, Unit
 
 
 class Resources(Settings):

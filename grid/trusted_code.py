@@ -9,7 +9,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from grid.errors import UserError
+from goalgrid.grid.errors import UserError
 
 _named: set[str] = set()
 """Digests of what this process was told; the file may not be writable."""

@@ -18,18 +18,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
 
-from grid import objectives, trusted_code
-from grid.errors import UserError, text_of, unknown, user_path
-from grid.offers import PREFIX, Kind, Offer, offered
-from grid.settings.base import Settings
-from grid.settings.own_parts import own_parts
-from grid.settings.poolings import POOLINGS, own_poolings
-from grid.trusted_code import Untrusted
+from goalgrid.grid import objectives, trusted_code
+from goalgrid.grid.errors import UserError, text_of, unknown, user_path
+from goalgrid.grid.offers import PREFIX, Kind, Offer, offered
+from goalgrid.grid.settings.base import Settings
+from goalgrid.grid.settings.own_parts import own_parts
+from goalgrid.grid.settings.poolings import POOLINGS, own_poolings
+from goalgrid.grid.trusted_code import Untrusted
 
 GROUP = "goalgrid.plugins"
 """The entry points by which an installed package offers a module."""
-ROOMS = ("goalgrid", "grid", "objectives", "retrieval", "results", "runners")
-"""The packages of this program: every worker has them, also where a file lies beside them."""
+PROGRAM = "goalgrid"
+"""The package of this program: every worker has it, also where a file lies beside it."""
 
 
 class Use(Settings):
@@ -230,7 +230,7 @@ def _check(use: Use) -> None:
             )
         for module in modules:
             top = module.partition(".")[0]
-            if top in ROOMS:
+            if top == PROGRAM:
                 continue
             beside = Path(use.path).with_name(top)
             if beside.with_suffix(".py").is_file() or (beside / "__init__.py").is_file():

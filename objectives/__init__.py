@@ -20,19 +20,19 @@ from functools import partial
 from inspect import signature
 from typing import Any
 
-from grid.objectives import CATALOGUE, goal_matrix, loss_entries, resolve
-from grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS
-from grid.objectives.parameters import ObjectiveEntry
-from objectives.contrastive import CONTRASTIVE
-from objectives.gradient_surrogate import GradientSurrogate
-from objectives.hinge import HINGE, soft_margin
-from objectives.objective import Loss, Objective, ScoresObjective
-from objectives.pair_weights import PAIR_WEIGHTS, RELATIVE
-from objectives.pairwise import PAIRWISE
-from objectives.polynomial import POLYNOMIAL
-from objectives.relative import Relative
-from objectives.triplet_weights import TRIPLET_WEIGHTS
-from objectives.triplets import Triplets
+from goalgrid.grid.objectives import CATALOGUE, goal_matrix, loss_entries, resolve
+from goalgrid.grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS
+from goalgrid.grid.objectives.parameters import ObjectiveEntry
+from goalgrid.objectives.contrastive import CONTRASTIVE
+from goalgrid.objectives.gradient_surrogate import GradientSurrogate
+from goalgrid.objectives.hinge import HINGE, soft_margin
+from goalgrid.objectives.objective import Loss, Objective, ScoresObjective
+from goalgrid.objectives.pair_weights import PAIR_WEIGHTS, RELATIVE
+from goalgrid.objectives.pairwise import PAIRWISE
+from goalgrid.objectives.polynomial import POLYNOMIAL
+from goalgrid.objectives.relative import Relative
+from goalgrid.objectives.triplet_weights import TRIPLET_WEIGHTS
+from goalgrid.objectives.triplets import Triplets
 
 __all__ = [
     "GOAL_COLUMNS",

@@ -9,9 +9,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import pad, softplus
 
-from objectives.hinge import own_margin
-from objectives.pair_weights import PAIR_WEIGHTS
-from objectives.triplets import Triplets
+from goalgrid.objectives.hinge import own_margin
+from goalgrid.objectives.pair_weights import PAIR_WEIGHTS
+from goalgrid.objectives.triplets import Triplets
 
 
 def log_one_plus(exponents: Float[Tensor, "*a k"]) -> Float[Tensor, "*a 1"]:

@@ -15,14 +15,14 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from torch import Tensor
 
-from grid.errors import UserError
-from grid.objectives import CATALOGUE, accepted, resolve, unknown_objective
-from grid.objectives.goal_matrix import CELLS, GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from grid.objectives.parameters import Value
-from grid.palette import BLUE, COLOURS, DASHES, FAINT, INK, MARKS, VERMILION
-from objectives import LOSSES, build
-from objectives.gradient_surrogate import GradientSurrogate
-from objectives.triplets import Triplets
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.objectives import CATALOGUE, accepted, resolve, unknown_objective
+from goalgrid.grid.objectives.goal_matrix import CELLS, GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from goalgrid.grid.objectives.parameters import Value
+from goalgrid.grid.palette import BLUE, COLOURS, DASHES, FAINT, INK, MARKS, VERMILION
+from goalgrid.objectives import LOSSES, build
+from goalgrid.objectives.gradient_surrogate import GradientSurrogate
+from goalgrid.objectives.triplets import Triplets
 
 MEAN = 0.1
 """m+ and m- in GOAL's Figure 3."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from objectives.pair_weights import PairWeight
-from objectives.triplet_weights import TripletWeight
-from objectives.triplets import Triplets
+from goalgrid.objectives.pair_weights import PairWeight
+from goalgrid.objectives.triplet_weights import TripletWeight
+from goalgrid.objectives.triplets import Triplets
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from objectives.mining import full
-from objectives.triplets import Triplets
+from goalgrid.objectives.mining import full
+from goalgrid.objectives.triplets import Triplets
 
 
 def triplet(t: Triplets, *, margin: float = 0.2) -> Float[Tensor, "*a k"]:

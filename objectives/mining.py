@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from objectives.relative import Relative, relative_negatives, relative_positives
-from objectives.triplets import BatchPairs, Triplets
+from goalgrid.objectives.relative import Relative, relative_negatives, relative_positives
+from goalgrid.objectives.triplets import BatchPairs, Triplets
 
 WHOLE = {"cpu": 1024, "cuda": 8192}
 """Batches up to this size form their similarity matrix at once."""

@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from grid.settings.own_parts import check_gradient, check_shape
-from objectives import mining
-from objectives.relative import Relative
-from objectives.triplets import BatchPairs, Triplets
+from goalgrid.grid.settings.own_parts import check_gradient, check_shape
+from goalgrid.objectives import mining
+from goalgrid.objectives.relative import Relative
+from goalgrid.objectives.triplets import BatchPairs, Triplets
 
 Loss = Callable[[Triplets], Float[Tensor, "*a #k"]]
 """Value of each triplet, or of each anchor with all its negatives."""

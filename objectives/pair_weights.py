@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from objectives.relative import Relative, leads, ratios
-from objectives.triplets import Triplets
+from goalgrid.objectives.relative import Relative, leads, ratios
+from goalgrid.objectives.triplets import Triplets
 
 PairWeights = tuple[Float[Tensor, "*#a 1"], Float[Tensor, "*a k"]]
 

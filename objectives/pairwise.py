@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from objectives.contrastive import log_one_plus
-from objectives.triplets import Triplets
+from goalgrid.objectives.contrastive import log_one_plus
+from goalgrid.objectives.triplets import Triplets
 
 
 def binomial(t: Triplets, *, alpha: float = 2.0, beta: float = 10.0, lam: float = 0.5) -> Float[Tensor, "*a 1"]:

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from objectives.triplets import Triplets
+from goalgrid.objectives.triplets import Triplets
 
 
 def self_similarity(

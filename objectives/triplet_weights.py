@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from objectives.triplets import Triplets
+from goalgrid.objectives.triplets import Triplets
 
 
 def constant(t: Triplets, *, margin: float | None = 0.2) -> Float[Tensor, "*a k"]:

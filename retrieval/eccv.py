@@ -16,8 +16,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from grid.errors import UserError
-from retrieval.evaluation import RECALLS, Rows, Scoring, product
+from goalgrid.grid.errors import UserError
+from goalgrid.retrieval.evaluation import RECALLS, Rows, Scoring, product
 
 IMAGES, CAPTIONS = 5000, 5
 """Test images, and captions of each."""

@@ -25,20 +25,20 @@ from filelock import FileLock
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from grid.errors import UserError
-from grid.identity import digest
-from grid.settings.image_encoders import BackboneSettings
-from grid.settings.pretrained_networks import RANDOM, Pretrained
-from grid.settings.text_encoders import TransformerSettings
-from grid.store.files import read_json, write_json
-from retrieval.encoders import pretrained
-from retrieval.encoders.text import features_of, text_network
-from retrieval.encoders.vision import Vision
-from retrieval.growing_array import GrowingArray
-from retrieval.prefetch import ahead
-from retrieval.splits.pairs import WHOLE, Pairs
-from retrieval.splits.problems import array_of
-from retrieval.words.tokens import Tokens
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.identity import digest
+from goalgrid.grid.settings.image_encoders import BackboneSettings
+from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
+from goalgrid.grid.settings.text_encoders import TransformerSettings
+from goalgrid.grid.store.files import read_json, write_json
+from goalgrid.retrieval.encoders import pretrained
+from goalgrid.retrieval.encoders.text import features_of, text_network
+from goalgrid.retrieval.encoders.vision import Vision
+from goalgrid.retrieval.growing_array import GrowingArray
+from goalgrid.retrieval.prefetch import ahead
+from goalgrid.retrieval.splits.pairs import WHOLE, Pairs
+from goalgrid.retrieval.splits.problems import array_of
+from goalgrid.retrieval.words.tokens import Tokens
 
 BLOCK = 256
 """Images decoded, or captions read, together; the random views of a bank are drawn block by block."""

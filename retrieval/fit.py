@@ -5,12 +5,12 @@
 
 from pathlib import Path
 
-from grid import catalog, protocols
-from grid.errors import UserError
-from grid.settings import DatasetSettings
-from grid.settings.model import ModelSettings
-from retrieval.data.content import Content, check_form
-from retrieval.splits.pairs import DataError
+from goalgrid.grid import catalog, protocols
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings import DatasetSettings
+from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.retrieval.data.content import Content, check_form
+from goalgrid.retrieval.splits.pairs import DataError
 
 
 def check_fit(

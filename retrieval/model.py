@@ -7,17 +7,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from grid.errors import UserError
-from grid.settings.model import ModelSettings
-from retrieval.encoders import pretrained
-from retrieval.encoders.image import IMAGE_ENCODERS
-from retrieval.encoders.text import TEXT_ENCODERS
-from retrieval.fusion import FUSIONS
-from retrieval.fusion.encoder import FusionEncoder
-from retrieval.scorers import SCORERS
-from retrieval.scorers.cross_attention import SetScorer
-from retrieval.scorers.sets import Sets, gathered
-from retrieval.unit_vectors import unit
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.retrieval.encoders import pretrained
+from goalgrid.retrieval.encoders.image import IMAGE_ENCODERS
+from goalgrid.retrieval.encoders.text import TEXT_ENCODERS
+from goalgrid.retrieval.fusion import FUSIONS
+from goalgrid.retrieval.fusion.encoder import FusionEncoder
+from goalgrid.retrieval.scorers import SCORERS
+from goalgrid.retrieval.scorers.cross_attention import SetScorer
+from goalgrid.retrieval.scorers.sets import Sets, gathered
+from goalgrid.retrieval.unit_vectors import unit
 
 BACKBONES = {"image": "image.backbone.", "text": "text.backbone."}
 """Where the weights of the pretrained networks stand, by modality."""

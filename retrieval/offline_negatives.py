@@ -17,9 +17,9 @@ from filelock import FileLock
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from retrieval.growing_array import GrowingArray
-from retrieval.splits.pairs import DataError, Split
-from retrieval.splits.problems import array_of
+from goalgrid.retrieval.growing_array import GrowingArray
+from goalgrid.retrieval.splits.pairs import DataError, Split
+from goalgrid.retrieval.splits.problems import array_of
 
 CAPTIONS, IMAGES = 2000, 400
 """Candidates of an image and of a caption, at most."""

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from retrieval.model import Embedded, Vse
-from retrieval.scorers.sets import Sets
+from goalgrid.retrieval.model import Embedded, Vse
+from goalgrid.retrieval.scorers.sets import Sets
 
 
 class Twins(Vse):

@@ -16,9 +16,9 @@ import torch
 from filelock import FileLock
 from hypothesis import settings
 
-from grid.expansion import Trial, expand, trials_of
-from grid.gridfile import load
-from grid.store.home import Home
+from goalgrid.grid.expansion import Trial, expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import Home
 from tests import few
 
 torch.set_num_threads(1)

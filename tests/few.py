@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from grid.settings.image_views import View
-from retrieval.data import shapes
+from goalgrid.grid.settings.image_views import View
+from goalgrid.retrieval.data import shapes
 
 SIDE, CELLS, WIDTH = 72, 3, 512
 """Pixels of a picture's side, cells along it that have a feature each, and values of a feature."""

@@ -6,10 +6,10 @@ import socket
 import time
 from typing import Any
 
-from grid.store import processes
-from grid.store.attempts import Attempt
-from grid.store.failures import Failure
-from grid.store.home import TrialFolder
+from goalgrid.grid.store import processes
+from goalgrid.grid.store.attempts import Attempt
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.home import TrialFolder
 
 
 def attempt(folder: TrialFolder, **different: Any) -> Attempt:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_structure import ROOMS, ROOT
+from tests.program import ROOMS, ROOT, copied
 
 pytestmark = pytest.mark.slow
 
@@ -145,11 +145,11 @@ LAYOUT = '''"""One row an objective with its rsum alone."""
 
 from collections.abc import Sequence
 
-from grid.expansion import Cell
-from results.layouts import listing
-from results.layouts.captions import TableSource
-from results.layouts.layout import Layout
-from results.tables.table import Table
+from goalgrid.grid.expansion import Cell
+from goalgrid.results.layouts import listing
+from goalgrid.results.layouts.captions import TableSource
+from goalgrid.results.layouts.layout import Layout
+from goalgrid.results.tables.table import Table
 
 
 def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
@@ -162,8 +162,8 @@ LAYOUT = Layout(layout)
 
 FORMAT = '''"""A table as tab-separated lines."""
 
-from results.renderers.text_format import TextFormat
-from results.tables.table import Table
+from goalgrid.results.renderers.text_format import TextFormat
+from goalgrid.results.tables.table import Table
 
 
 def render(table: Table) -> str:
@@ -179,7 +179,7 @@ FIGURE = '''"""The number of objectives as a bar."""
 
 from matplotlib.figure import Figure
 
-from results.figures.study import FigureKind, Study
+from goalgrid.results.figures.study import FigureKind, Study
 
 
 def draw(study: Study) -> Figure | None:
@@ -241,7 +241,7 @@ ADDITIONS = [
         "a text encoder",
         {
             "retrieval/encoders/text.py": [
-                ("from grid.settings.text_encoders", "from grid.settings.poolings import PoolingSettings\n"),
+                ("from grid.settings.text_encoders", "from goalgrid.grid.settings.poolings import PoolingSettings\n"),
                 ("GruSettings, TransformerSettings\n", "MaxBowSettings, "),
                 ("def _embedding(", TEXT_ENCODER),
                 ('    "gru": ', '    "max-bow": lambda settings, words, dim, places: MaxBow(settings, words, dim),\n'),
@@ -287,8 +287,7 @@ def table() -> dict[str, set[str]]:
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the sources with all additions."""
     folder = tmp_path_factory.mktemp("sources")
-    for room in ROOMS:
-        shutil.copytree(ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
+    copied(folder)
     for addition in ADDITIONS:
         addition.make(folder)
     return folder
@@ -361,13 +360,13 @@ def test_a_loss_is_explained_from_its_entry(run: Run) -> None:
     ids=["entry", "mining", "equation"],
 )
 def test_half_a_loss_stops_every_training(file: str, lost: str, message: str, sources: Path, tmp_path: Path) -> None:
-    for room in ("grid", "objectives"):
-        shutil.copytree(sources / room, tmp_path / room)
+    for room in ROOMS:
+        shutil.copytree(sources / room, tmp_path / room, symlinks=True)
     text = (sources / file).read_text(encoding="utf-8")
     assert text.count(lost) == 1
     (tmp_path / file).write_text(text.replace(lost, '    ),\n    "triplet": ' if "triplet" in lost else ""))
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    command = [sys.executable, "-c", "import objectives"]
+    command = [sys.executable, "-c", "from goalgrid import objectives"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
     assert done.returncode == 1
     assert message in done.stderr

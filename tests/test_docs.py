@@ -15,11 +15,11 @@ import yaml
 from typer.main import get_command
 
 from goalgrid.app import app
-from grid import catalog
-from grid.expansion import expand, trials_of
-from grid.gridfile import Grid, load
-from grid.resources import Reliability, Resources
-from runners.trial.retries import POLICY
+from goalgrid.grid import catalog
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import Grid, load
+from goalgrid.grid.resources import Reliability, Resources
+from goalgrid.runners.trial.retries import POLICY
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [

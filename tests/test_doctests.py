@@ -2,18 +2,12 @@
 
 import doctest
 import importlib
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-ROOMS = ("goalgrid", "runners", "results", "retrieval", "objectives", "grid")
-MODULES = [
-    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-    for room in ROOMS
-    for path in sorted((ROOT / room).rglob("*.py"))
-    if ">>> " in path.read_text(encoding="utf-8")
-]
+from tests.program import FILES, module_of
+
+MODULES = [module_of(path) for path in FILES if ">>> " in path.read_text(encoding="utf-8")]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -23,7 +23,7 @@ def count(numbers: list[int]) -> int:
     return len(sorted(numbers))
 '''
 
-TEST = """from grid.limits import above, count
+TEST = """from goalgrid.grid.limits import above, count
 
 
 def test_limits() -> None:
@@ -35,7 +35,11 @@ def test_limits() -> None:
 
 def test_a_planted_fault_is_noticed_and_equal_code_survives(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "tests" / "mutants", tmp_path / "tests" / "mutants")
-    (tmp_path / "grid").mkdir()
+    shutil.copy(ROOT / "tests" / "program.py", tmp_path / "tests")
+    for room in ("grid", "goalgrid"):
+        (tmp_path / room).mkdir()
+        (tmp_path / room / "__init__.py").touch()
+    (tmp_path / "goalgrid" / "grid").symlink_to("../grid")
     (tmp_path / "grid" / "limits.py").write_text(SOURCE)
     (tmp_path / "tests" / "test_limits.py").write_text(TEST)
     (tmp_path / ".gitignore").write_text(".cache\n.venv\n__pycache__\n")

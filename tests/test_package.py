@@ -89,31 +89,67 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+NAMES = ("grid", "objectives", "results", "retrieval", "runners")
+"""Packages inside goalgrid, and of anybody else."""
+OWN_LOSS = """
+import goalgrid
+import objectives
+@goalgrid.objective("mine")
+def mine(t):
+    \"\"\"The hinge again.\"\"\"
+    return (t.s_neg - t.s_pos + objectives.MARGIN).clamp(min=0)
+"""
+
+
+def write_others(folder: Path) -> None:
+    """Modules and packages of others, by the names of packages inside goalgrid."""
+    for name in NAMES[1:]:
+        (folder / name).mkdir(parents=True)
+        (folder / name / "__init__.py").write_text("MARGIN = 0.2\n", encoding="utf-8")
+    (folder / "grid.py").write_text("raise RuntimeError('a module of the user')\n", encoding="utf-8")
+
+
+def test_a_users_modules_of_our_packages_names_disturb_no_verb(tmp_path: Path) -> None:
+    write_others(tmp_path)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    shown = subprocess.run(
+        [sys.executable, "-m", "goalgrid", "plan", "demo"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert (shown.returncode, shown.stderr) == (0, "")
+    names = "import goalgrid, objectives, results; print(goalgrid.objectives.build, objectives.MARGIN, results.MARGIN)"
+    shown = subprocess.run([sys.executable, "-c", names], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (shown.returncode, shown.stderr) == (0, "")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
-def test_a_distribution_trains_where_a_user_has_modules_of_the_same_names(
-    kind: str, built: Path, tmp_path: Path
-) -> None:
+def test_a_distribution_trains_beside_others_packages_of_the_same_names(kind: str, built: Path, tmp_path: Path) -> None:
     """The requirements are those of this environment; the program is that of the distribution."""
     (file,) = built.glob(kind)
     venv.create(tmp_path / "env", with_pip=True)
-    programs = tmp_path / "env" / "bin"
+    programs, work = tmp_path / "env" / "bin", tmp_path / "work"
     alone = {**os.environ, "PYTHONPATH": ""}
     subprocess.run([programs / "pip", "install", "--no-deps", "--quiet", file], check=True, env=alone)
-    work = tmp_path / "work"
-    (work / "results").mkdir(parents=True)
-    for hiding in (work / "grid.py", work / "results" / "__init__.py"):
-        hiding.write_text("raise RuntimeError('a module of the user')\n", encoding="utf-8")
+    (packages,) = (tmp_path / "env" / "lib").glob("*/site-packages")
+    assert next(packages.glob("goalgrid-*/top_level.txt")).read_text().split() == ["goalgrid"]
+    for folder in (packages, work):
+        write_others(folder)
+    (work / "own").mkdir()  # a file beside which `objectives` lay would be refused
+    (work / "own" / "mine.py").write_text(OWN_LOSS)
     requirements = os.pathsep.join(path for path in sys.path if path.endswith("site-packages"))
     environment = {**os.environ, "PYTHONPATH": requirements, "OMP_NUM_THREADS": "1"}
     run = {"cwd": work, "env": environment, "check": True, "capture_output": True, "text": True}
-    rooms = (
-        "import goalgrid, grid.catalog, results.renderers; print(goalgrid.__file__, grid.__file__, results.__file__)"
-    )
-    where = subprocess.run([programs / "python", "-c", rooms], **run).stdout.split()
-    assert [str(tmp_path / "env") in path for path in where] == [True, True, True]
-    assert all((Path(where[0]).parents[1] / room / "py.typed").exists() for room in ("goalgrid", "grid", "objectives"))
-    few = ["--set", "seeds=[0]", "--set", 'objectives=["con_con"]', "--set", "train.epochs=1", "--mlflow-uri", ""]
+    where = subprocess.run([programs / "python", "-c", "import goalgrid; print(goalgrid.__file__)"], **run).stdout
+    assert Path(where.strip()).parent == packages / "goalgrid"
+    assert (packages / "goalgrid" / "py.typed").exists()
+    few = ["--set", "seeds=0", "--set", "train.epochs=1", "--mlflow-uri", ""]
     for command in ([programs / "goalgrid"], [programs / "python", "-m", "goalgrid"]):
-        assert "Recall" in subprocess.run([*command, "run", "demo", *few], **run).stdout
-    assert len(list(work.glob("runs/trials/*/record.parquet"))) == 1
+        shown = subprocess.run([*command, "run", "demo", "--set", "objectives=con_con", *few], **run)
+        assert "Recall" in shown.stdout
+    own = ["--set", 'uses=["own/mine.py"]', "--set", "objectives=mine"]
+    assert "Recall" in subprocess.run([programs / "goalgrid", "run", "demo", *own, *few], **run).stdout
+    assert len(list(work.glob("runs/trials/*/record.parquet"))) == 2

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from grid.store.home import Home
+from goalgrid.grid.store.home import Home
+from tests.program import FILES, ROOT, module_of
 
-ROOT = Path(__file__).parent.parent
-ROOMS = {
+ARROWS = {
     "grid": set(),
     "objectives": {"grid"},
     "retrieval": {"grid"},
@@ -21,53 +21,43 @@ ROOMS = {
     "goalgrid": {"grid", "objectives", "retrieval", "results", "runners"},
 }
 """Each room with the rooms that it may import."""
-
-FILES = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+MODULES = {module_of(path): path for path in FILES}
 
 
 def imported(path: Path) -> set[str]:
-    """Top-level names of all modules that a file imports, wherever in it."""
+    """Every module that a file imports, wherever in it, and every name that it imports from a module."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[0] for alias in node.names}
+            names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names.add(node.module.split(".")[0])
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return names
+
+
+def libraries_of(path: Path) -> set[str]:
+    """Top-level names of what a file imports."""
+    return {name.partition(".")[0] for name in imported(path)}
+
+
+def modules_of(path: Path) -> set[str]:
+    """Modules of this project that a file imports."""
+    names = {name if name in MODULES else name.rpartition(".")[0] for name in imported(path)}
+    return names & MODULES.keys()
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_arrows_only_point_down(path: Path) -> None:
     room = path.relative_to(ROOT).parts[0]
-    assert imported(path) & set(ROOMS) <= ROOMS[room] | {room}
-
-
-MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in FILES}
-FOLDERS = sorted({path.parent for path in FILES})
-
-
-def modules_of(path: Path) -> set[str]:
-    """Modules and packages of this project that a file imports."""
-    found = set[str]()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= {name if name in MODULES or f"{name}.__init__" in MODULES else node.module for name in names}
-    return {name for name in found if name in MODULES or f"{name}.__init__" in MODULES}
-
-
-def folder_of(module: str) -> Path:
-    return MODULES.get(f"{module}.__init__", MODULES.get(module, ROOT)).parent
+    assert {MODULES[name].relative_to(ROOT).parts[0] for name in modules_of(path)} <= ARROWS[room] | {room}
 
 
 def test_no_two_folders_import_one_another() -> None:
     arrows = {
-        (path.parent, folder_of(module))
+        (path.parent, MODULES[module].parent)
         for path in FILES
         for module in modules_of(path)
-        if folder_of(module) != path.parent
+        if MODULES[module].parent != path.parent
     }
     both = {frozenset((a, b)) for a, b in arrows if (b, a) in arrows}
     assert [sorted(str(folder.relative_to(ROOT)) for folder in pair) for pair in both] == []
@@ -81,17 +71,17 @@ RUNNERS = ("training", "trial", "gpu", "watching", "launch", "selftest")
 def test_a_trial_knows_no_launch_and_training_knows_no_trial(room: str) -> None:
     allowed = {"training", "gpu"} if room == "gpu" else set(RUNNERS[: RUNNERS.index(room) + 1])
     rooms = {
-        module.split(".")[1]
+        module.split(".")[2]
         for path in (ROOT / "runners" / room).glob("*.py")
         for module in modules_of(path)
-        if module.startswith("runners.")
+        if module.startswith("goalgrid.runners.")
     }
     assert rooms <= allowed
 
 
 def test_grid_knows_no_torch_ray_or_pandas() -> None:
     for path in (ROOT / "grid").rglob("*.py"):
-        assert not imported(path) & {"torch", "ray", "pandas", "numpy", "pyarrow", "mlflow"}, path
+        assert not libraries_of(path) & {"torch", "ray", "pandas", "numpy", "pyarrow", "mlflow"}, path
 
 
 @pytest.mark.parametrize(
@@ -104,7 +94,7 @@ def test_grid_knows_no_torch_ray_or_pandas() -> None:
     ],
 )
 def test_heavy_libraries_have_one_door(library: str, file: str) -> None:
-    assert [str(path.relative_to(ROOT)) for path in FILES if library in imported(path)] == [file]
+    assert [str(path.relative_to(ROOT)) for path in FILES if library in libraries_of(path)] == [file]
 
 
 def test_matplotlib_is_loaded_where_figures_are_drawn() -> None:

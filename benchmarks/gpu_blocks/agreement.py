@@ -12,18 +12,18 @@ import measuring
 import torch
 
 from benchmarks.gpu_blocks.sample import Size, reading
-from grid import catalog
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.settings import TrialSettings
-from grid.store.home import TrialFolder
-from retrieval.encoders.recurrent import PaddedGru
-from runners.training.inputs import Inputs, prepare
-from runners.training.learner import Learner
-from runners.training.machine import Machine
-from runners.training.progress import Cadence
-from runners.training.replicas import Replicas
-from runners.training.trainer import Hooks, Preempted, Trainer
+from goalgrid.grid import catalog
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.retrieval.encoders.recurrent import PaddedGru
+from goalgrid.runners.training.inputs import Inputs, prepare
+from goalgrid.runners.training.learner import Learner
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.progress import Cadence
+from goalgrid.runners.training.replicas import Replicas
+from goalgrid.runners.training.trainer import Hooks, Preempted, Trainer
 
 
 def rows_of_tests() -> list[str]:

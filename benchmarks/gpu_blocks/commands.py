@@ -10,8 +10,8 @@ from pathlib import Path
 import measuring
 import torch
 
-from grid.store.home import Home
-from runners.gpu.cards import CARDS
+from goalgrid.grid.store.home import Home
+from goalgrid.runners.gpu.cards import CARDS
 
 FAULTS = '''
 import os

@@ -5,10 +5,10 @@ from functools import partial
 import measuring
 
 from benchmarks.gpu_blocks.sample import Size, inputs_of, settings_of
-from grid.store.gpu_needs import MARGIN
-from runners.gpu import memory_probe
-from runners.gpu.estimate import estimate
-from runners.gpu.fake_inputs import Shapes
+from goalgrid.grid.store.gpu_needs import MARGIN
+from goalgrid.runners.gpu import memory_probe
+from goalgrid.runners.gpu.estimate import estimate
+from goalgrid.runners.gpu.fake_inputs import Shapes
 
 
 def memory_rows(size: Size, device: str) -> list[str]:

@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.settings import TrialSettings
-from grid.settings.image_encoders import FeatureSettings
-from grid.settings.model import ModelSettings
-from grid.settings.text_encoders import GruSettings
-from grid.store.home import TrialFolder
-from retrieval.data.content import Content
-from retrieval.splits.pairs import WHOLE as ALL
-from retrieval.splits.pairs import Pairs, Split
-from runners.training.inputs import Batch, Inputs, batches
-from runners.training.machine import Machine
-from runners.training.trainer import Trainer
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.settings.image_encoders import FeatureSettings
+from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.grid.settings.text_encoders import GruSettings
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.retrieval.data.content import Content
+from goalgrid.retrieval.splits.pairs import WHOLE as ALL
+from goalgrid.retrieval.splits.pairs import Pairs, Split
+from goalgrid.runners.training.inputs import Batch, Inputs, batches
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.trainer import Trainer
 
 
 @dataclass(frozen=True)

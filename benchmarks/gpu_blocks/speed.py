@@ -13,14 +13,14 @@ from torch import nn
 
 from benchmarks import objectives as cells
 from benchmarks.gpu_blocks.sample import Size, inputs_of, reading, settings_of, trained
-from grid.objectives.goal_matrix import GOAL
-from grid.settings import TrialSettings
-from grid.store.home import TrialFolder
-from retrieval.encoders.recurrent import PaddedGru
-from retrieval.model import Vse
-from runners.training.initial_state import objective_of
-from runners.training.inputs import Inputs
-from runners.training.optimizers.groups import optimizer
+from goalgrid.grid.objectives.goal_matrix import GOAL
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.retrieval.encoders.recurrent import PaddedGru
+from goalgrid.retrieval.model import Vse
+from goalgrid.runners.training.initial_state import objective_of
+from goalgrid.runners.training.inputs import Inputs
+from goalgrid.runners.training.optimizers.groups import optimizer
 
 
 def objective_rows(batch: int, device: str, rounds: int) -> list[str]:

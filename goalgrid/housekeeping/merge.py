@@ -17,19 +17,19 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.expansion import Trial, expand, trials_of
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.identity import trial_id
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.files import cannot_write, make_durable, read_json, write_json, write_text
+from goalgrid.grid.store.home import Home, State, TrialFolder
+from goalgrid.grid.store.imported import add, imported_cells
+from goalgrid.grid.store.saved_grid import read_grid, save_grid
+from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.housekeeping.prune import MERGED
 from goalgrid.planning.data_at_hand import DataAtHand, now
-from grid.errors import UserError, unknown
-from grid.errors.wording import counted
-from grid.expansion import Trial, expand, trials_of
-from grid.gridfile import Grid
-from grid.identity import trial_id
-from grid.settings import TrialSettings
-from grid.store.files import cannot_write, make_durable, read_json, write_json, write_text
-from grid.store.home import Home, State, TrialFolder
-from grid.store.imported import add, imported_cells
-from grid.store.saved_grid import read_grid, save_grid
-from grid.trusted_code import Untrusted
 
 COPIED = (
     "settings", "environment", "imported", "vocabulary", "history", "trace", "triplets", "pooling", "speed",
@@ -130,7 +130,7 @@ def merge(
     Raises:
         UserError: the runs folder cannot be written.
     """
-    from results.records import provenance
+    from goalgrid.results.records import provenance
 
     cells = expand(grid)  # first: it makes known what the grid uses, which imported records may need
     imported = imported_cells(grid, other)
@@ -200,7 +200,7 @@ def _merged(
 
 def _beside(trial: Trial, here: TrialFolder, there: TrialFolder) -> Merged:
     """What becomes of a trial that is done here, too."""
-    from results.checks.run_comparison import differing
+    from goalgrid.results.checks.run_comparison import differing
 
     try:
         columns = differing(here.record, there.record)
@@ -214,7 +214,7 @@ def _beside(trial: Trial, here: TrialFolder, there: TrialFolder) -> Merged:
 def _take(
     trial: Trial, there: TrialFolder, here: TrialFolder, expected: Expected, other: Home, on: Callable[[str], None]
 ) -> Merged:
-    from runners.trial import move_aside
+    from goalgrid.runners.trial import move_aside
 
     home = Home(here.path.parent.parent)
     aside = here.path.parent / MERGED.replace("*", uuid.uuid4().hex)
@@ -276,7 +276,7 @@ def _copy(there: TrialFolder, copy: TrialFolder) -> None:
 
 def _too_large(folder: TrialFolder) -> Iterator[str]:
     """Whether best.ckpt is larger than the weights that the record counts."""
-    from results.records import record, sealed
+    from goalgrid.results.records import record, sealed
 
     try:
         (row,) = record.collect([folder.record], ["parameters"]).to_pylist()
@@ -289,7 +289,7 @@ def _too_large(folder: TrialFolder) -> Iterator[str]:
 
 def _problem(trial: Trial, folder: TrialFolder, expected: Expected) -> str:
     """Why the trial in this folder is not to be taken; empty if it may be."""
-    from results.records import provenance, record, sealed
+    from goalgrid.results.records import provenance, record, sealed
 
     try:
         sealed.whole(folder.record, must=True)
@@ -313,9 +313,9 @@ def _disagreeing(trial: Trial, folder: TrialFolder, row: Mapping[str, Any]) -> I
     """What in the folder is not as the record, which carries a checksum, or the id say."""
     import torch
 
-    from results.checks.finished_trial import FinishedTrial
-    from retrieval.words import text_readers
-    from runners.training import checkpoints
+    from goalgrid.results.checks.finished_trial import FinishedTrial
+    from goalgrid.retrieval.words import text_readers
+    from goalgrid.runners.training import checkpoints
 
     settings = json.loads(row["settings"])
     try:
@@ -353,7 +353,7 @@ def _disagreeing(trial: Trial, folder: TrialFolder, row: Mapping[str, Any]) -> I
 
 def _data_here(cells: Sequence[Any], home: Home) -> dict[str, str]:
     """By trial id, the data that finished trials here saw with the same data set and recipe."""
-    from results.records.scores import Scores
+    from goalgrid.results.records.scores import Scores
 
     rows = Scores.read(cells, home).rows.values()
     seen = {(row["dataset"], row["recipe"]): row["data_fingerprint"] for row in rows}

@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors.regular_files import regular_bytes
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.store.files import bytes_below, readable_text
+from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.terminal.options import runs_option
-from grid.errors import UserError
-from grid.errors.regular_files import regular_bytes
-from grid.errors.wording import counted
-from grid.store.files import bytes_below, readable_text
-from grid.store.home import Home, State, TrialFolder
 
 OLD = 24 * 3600.0
 """Seconds after which no process still writes a half-written file."""
@@ -166,7 +166,7 @@ def remove(found: Rubbish, home: Home) -> Rubbish:
 
 
 def _remove(item: Removable, aside: Path) -> bool:
-    from runners.trial.move_aside import take_away
+    from goalgrid.runners.trial.move_aside import take_away
 
     if item.what in TO_TRASH:
         return take_away(TrialFolder(item.path), aside / item.path.name)

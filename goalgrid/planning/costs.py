@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.expansion import Trial, chains
+from goalgrid.grid.resources import Resources
+from goalgrid.grid.store import gpu_needs, speed_probes
+from goalgrid.grid.store.files import bytes_below
+from goalgrid.grid.store.home import State
 from goalgrid.planning import gpu_costs
 from goalgrid.planning.gpu_costs import Key, alike
 from goalgrid.planning.overview import Overview
 from goalgrid.planning.work import epoch_steps, reached
-from grid.errors.wording import counted
-from grid.expansion import Trial, chains
-from grid.resources import Resources
-from grid.store import gpu_needs, speed_probes
-from grid.store.files import bytes_below
-from grid.store.home import State
 
 RUNNING = 7
 """A running trial needs so many times its best checkpoint: two checkpoints of weights and both moments of Adam."""

@@ -3,17 +3,17 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from grid import catalog
-from grid.errors import UserError
-from grid.expansion import Shared, Trial
-from grid.gridfile import Grid
-from grid.settings import DataKey
-from grid.store.home import Home
-from runners.training.exchange.batch_sizes import check_alone, check_replicas
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Shared, Trial
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.settings import DataKey
+from goalgrid.grid.store.home import Home
+from goalgrid.runners.training.exchange.batch_sizes import check_alone, check_replicas
 
 if TYPE_CHECKING:
-    from results.records.provenance import Now
-    from retrieval.data.content import Content
+    from goalgrid.results.records.provenance import Now
+    from goalgrid.retrieval.data.content import Content
 
 
 class DataAtHand:
@@ -73,7 +73,7 @@ class DataAtHand:
         Raises:
             UserError: they cannot; says why.
         """
-        from retrieval.fit import check_fit
+        from goalgrid.retrieval.fit import check_fit
 
         replicas = self.grid.resources.replicas
         for trial in {id(trial.shared): trial for trial in trials}.values():
@@ -92,9 +92,9 @@ class DataAtHand:
         Raises:
             UserError: it does not, or is not on this machine.
         """
-        from retrieval.published.checkpoint_files import CheckpointFile
-        from retrieval.published.published_model import check_start
-        from retrieval.words import vocabulary_files
+        from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
+        from goalgrid.retrieval.published.published_model import check_start
+        from goalgrid.retrieval.words import vocabulary_files
 
         vocabulary, root = shared.dataset.vocabulary, self.grid.root(shared.dataset.name)
         words = vocabulary_files.read(root / vocabulary) if vocabulary and root else None
@@ -106,7 +106,7 @@ class DataAtHand:
         root = self.grid.root(name)
         if root is None and not catalog.described(name).embedded:
             return None
-        from retrieval.data.content import content
+        from goalgrid.retrieval.data.content import content
 
         return content(name, root, features=features, vocabulary=vocabulary, kept=self.home.data)
 
@@ -125,7 +125,7 @@ def learnt_captions(shared: Shared, train: tuple[int, int]) -> tuple[int, bool]:
 
 def now(data: DataAtHand) -> "Now":
     """The code and the data that would train a grid's trials now, for comparison with what records hold."""
-    from results.records.provenance import Now
-    from runners.training.fingerprint import code_fingerprint
+    from goalgrid.results.records.provenance import Now
+    from goalgrid.runners.training.fingerprint import code_fingerprint
 
     return Now(code_fingerprint, data.fingerprint)

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Trial
+from goalgrid.grid.store.home import State
 from goalgrid.planning.overview import Overview
 from goalgrid.planning.work import reached
-from grid.errors import UserError
-from grid.expansion import Trial
-from grid.store.home import State
 
 Why = Literal["new", "interrupted", "failed", "running", "done", "stale", "forced", "unreadable"]
 """The kind of a reason."""

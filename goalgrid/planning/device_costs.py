@@ -5,26 +5,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.expansion import Shared, Trial
+from goalgrid.grid.identity import digest
+from goalgrid.grid.protocols import protocol
+from goalgrid.grid.settings.image_encoders import BackboneSettings
+from goalgrid.grid.settings.text_encoders import TransformerSettings
+from goalgrid.grid.store.gpu_needs import RESERVED, Need
+from goalgrid.grid.store.speed_probes import speed_of
 from goalgrid.planning import gpu_costs
 from goalgrid.planning.costs import CLOCK, Basis, Span, basis_of, steps_left
 from goalgrid.planning.gpu_costs import Key
 from goalgrid.planning.overview import Overview
 from goalgrid.planning.work import epoch_steps, views_of
-from grid.errors.wording import counted
-from grid.expansion import Shared, Trial
-from grid.identity import digest
-from grid.protocols import protocol
-from grid.settings.image_encoders import BackboneSettings
-from grid.settings.text_encoders import TransformerSettings
-from grid.store.gpu_needs import RESERVED, Need
-from grid.store.speed_probes import speed_of
-from runners.gpu.cards import Card
-from runners.gpu.shapes_of_data import PIECES, shapes_of
+from goalgrid.runners.gpu.cards import Card
+from goalgrid.runners.gpu.shapes_of_data import PIECES, shapes_of
 
 if TYPE_CHECKING:  # a plan without a GPU loads no torch
-    from runners.gpu.estimate import Footprint
-    from runners.gpu.fake_inputs import Shapes
-    from runners.gpu.trace import Work
+    from goalgrid.runners.gpu.estimate import Footprint
+    from goalgrid.runners.gpu.fake_inputs import Shapes
+    from goalgrid.runners.gpu.trace import Work
 
 CONTEXT = 0.8e9
 """Bytes of a process beside its tensors: CUDA's context, and workspaces of cuBLAS and cuDNN."""
@@ -198,7 +198,7 @@ class _OnCard:
         """Images and captions of the largest split that is evaluated: data sets then share an estimate."""
 
     def taken(self, key: Key, trials: Sequence[Trial]) -> Taken:
-        from runners.gpu.estimate import kind_of
+        from goalgrid.runners.gpu.estimate import kind_of
 
         if trials[0].shared.members:
             return self._averaged(trials)
@@ -256,7 +256,7 @@ class _OnCard:
 
     def _footprint(self, trial: Trial, shapes: "Shapes", **changed: Any) -> "Footprint":
         """What a trial takes, with these settings of its training changed."""
-        from runners.gpu.estimate import estimate, kind_of
+        from goalgrid.runners.gpu.estimate import estimate, kind_of
 
         train = trial.shared.train.model_copy(update=changed)
         settings = trial.settings.model_copy(update={"train": train, "dataset": self.overview.trials[0].shared.dataset})
@@ -267,7 +267,7 @@ class _OnCard:
 
     def _helps(self, trial: Trial, shapes: "Shapes") -> dict[str, float]:
         """What makes a trial fit, with its bytes: half precision; a smaller batch, or replicas that share the batch."""
-        from runners.gpu.estimate import kind_of
+        from goalgrid.runners.gpu.estimate import kind_of
 
         def size(**changed: Any) -> float:
             return CONTEXT + self._footprint(trial, shapes, **changed).reserved
@@ -308,8 +308,8 @@ class _OnCard:
 
     def _evaluations(self, trial: Trial, footprint: "Footprint") -> tuple[Span, Span]:
         """Seconds of a validation and of a test; none where the sizes of the data are not known."""
-        from runners.gpu.estimate_evaluation import pairs_ranked_anew
-        from runners.training.inputs import protocols_of
+        from goalgrid.runners.gpu.estimate_evaluation import pairs_ranked_anew
+        from goalgrid.runners.training.inputs import protocols_of
 
         shared, settings = trial.shared, trial.settings
         sizes = self.overview.data.sizes(shared)
@@ -337,7 +337,7 @@ class _OnCard:
 
     def _ranking(self, trials: Sequence[Trial]) -> tuple[int, Span | None]:
         """Bytes of ranking the training split for offline negatives, and seconds of all rankings not counted yet."""
-        from runners.gpu.estimate_evaluation import ranking
+        from goalgrid.runners.gpu.estimate_evaluation import ranking
 
         rankers = {trial.ranker for trial in trials if trial.ranker}
         ranker = next((trial for trial in self.overview.trials if trial.id in rankers), None)
@@ -371,14 +371,14 @@ class _OnCard:
         return Span(*self.card.seconds(work)) * sum(captions for _, captions in sizes.values())
 
     def _text_network(self, network: TransformerSettings, typical: int) -> tuple["Work", int]:
-        from runners.gpu.architectures import of_caption_features
+        from goalgrid.runners.gpu.architectures import of_caption_features
 
         if (network, typical) not in self._text_networks:
             self._text_networks[network, typical] = of_caption_features(network, PIECES, typical, self.places)
         return self._text_networks[network, typical]
 
     def _network(self, network: BackboneSettings) -> tuple["Work", tuple[int, ...]]:
-        from runners.gpu.architectures import of_features
+        from goalgrid.runners.gpu.architectures import of_features
 
         if network not in self._networks:
             self._networks[network] = of_features(network, self.places)

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from goalgrid.grid import catalog
+from goalgrid.grid.expansion import Trial
+from goalgrid.grid.objectives import learns_weights, reads_offline
+from goalgrid.grid.store import gpu_needs
+from goalgrid.grid.store.gpu_needs import Need
+from goalgrid.grid.store.speed_probes import speed_of
 from goalgrid.planning.overview import Overview
-from grid import catalog
-from grid.expansion import Trial
-from grid.objectives import learns_weights, reads_offline
-from grid.store import gpu_needs
-from grid.store.gpu_needs import Need
-from grid.store.speed_probes import speed_of
 
 
 class Key(NamedTuple):

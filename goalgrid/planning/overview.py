@@ -7,22 +7,22 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.expansion import Cell, Trial, chains, expand, select, trials_of
+from goalgrid.grid.gridfile import Grid, load, make_known
+from goalgrid.grid.overrides import changed_name, key_and_value
+from goalgrid.grid.store.home import Home, State, TrialFolder
+from goalgrid.grid.store.imported import imported_cells
+from goalgrid.grid.store.saved_grid import read_grid
+from goalgrid.grid.uses import Use
 from goalgrid.planning.data_at_hand import DataAtHand, now
 from goalgrid.terminal.views import say
-from grid import catalog
-from grid.errors import UserError, unknown
-from grid.errors.wording import counted
-from grid.expansion import Cell, Trial, chains, expand, select, trials_of
-from grid.gridfile import Grid, load, make_known
-from grid.overrides import changed_name, key_and_value
-from grid.store.home import Home, State, TrialFolder
-from grid.store.imported import imported_cells
-from grid.store.saved_grid import read_grid
-from grid.uses import Use
 
 if TYPE_CHECKING:
-    from results.records.provenance import Now, Stale
-    from results.statistics.resolving import Resolution
+    from goalgrid.results.records.provenance import Now, Stale
+    from goalgrid.results.statistics.resolving import Resolution
 
 
 ORDER = (State.DONE, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED, State.UNREADABLE)
@@ -112,7 +112,7 @@ class Overview:
         done = self.having(State.DONE)
         if not done:
             return [], {}
-        from results.records import provenance, record_cache
+        from goalgrid.results.records import provenance, record_cache
 
         columns, unreadable = [*provenance.COLUMNS, "steps", "epochs", "train_seconds"], dict[Path, str]()
         paths = [self.folder(trial).record for trial in done]
@@ -140,7 +140,7 @@ class Overview:
         """Finished trials by id that a run now might not repeat, with the reasons."""
         if not self.counts[State.DONE]:
             return {}
-        from results.records import provenance
+        from goalgrid.results.records import provenance
 
         make_known(self.grid)
         trained = [cell for cell in self.cells if not cell.published]
@@ -171,7 +171,7 @@ class Overview:
         """Ids of the trials that are done, but on other data than are here now: no table shows them."""
         if not self.records:
             return set()
-        from results.records import provenance
+        from goalgrid.results.records import provenance
 
         data = provenance.of_trials(self.cells, {row["trial_id"] for row in self.records}, self.now.data)
         return {row["trial_id"] for row in self.records if provenance.of_other_data(row, data[row["trial_id"]])}
@@ -222,7 +222,7 @@ def named_tables_exist(grid: Grid) -> None:
         UserError: with every unknown name.
     """
     if grid.tables:
-        from results.reference.coverage import check_names
+        from goalgrid.results.reference.coverage import check_names
 
         check_names(grid)
 

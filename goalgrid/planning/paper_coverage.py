@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 from goalgrid.planning.overview import Overview
 
 if TYPE_CHECKING:
-    from results.reference.coverage import Coverage, Gap
-    from results.reference.reading import Result
+    from goalgrid.results.reference.coverage import Coverage, Gap
+    from goalgrid.results.reference.reading import Result
 
 LISTED = 4
 """Names or rows that are spelled out for a reason."""
@@ -19,7 +19,7 @@ def fills(overview: Overview) -> "list[Coverage]":
     """Every table that the grid names, held against its cells."""
     if not overview.grid.tables:
         return []
-    from results.reference.coverage import coverage
+    from goalgrid.results.reference.coverage import coverage
 
     return [coverage(name, overview.cells) for name in overview.grid.tables]
 

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.expansion import Trial, expand, trials_of
 from goalgrid.planning import gpu_costs, paper_coverage
 from goalgrid.planning.costs import GridCost, cost_of
 from goalgrid.planning.decisions import Choice, TrialDecision, decide, starting, to_replace, to_train
 from goalgrid.planning.device_costs import DeviceCost, device_cost
 from goalgrid.planning.overview import Overview, ranges
 from goalgrid.planning.work import work_of
-from grid.errors.wording import counted
-from grid.expansion import Trial, expand, trials_of
-from runners.gpu.cards import Card
+from goalgrid.runners.gpu.cards import Card
 
 LABEL = 11
 """Width of the label before a group of lines."""

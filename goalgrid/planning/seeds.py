@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from grid.expansion import Cell
-from grid.resources import Budget
-from grid.store.home import Home, State
-from results.analysis.factors import GridPart, parts_of
-from results.layouts.columns import by_direction
-from results.records import missing, record_cache
-from results.statistics.resolving import FIRST, Resolution, resolve
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.resources import Budget
+from goalgrid.grid.store.home import Home, State
+from goalgrid.results.analysis.factors import GridPart, parts_of
+from goalgrid.results.layouts.columns import by_direction
+from goalgrid.results.records import missing, record_cache
+from goalgrid.results.statistics.resolving import FIRST, Resolution, resolve
 
 
 def contests(budget: Budget, cells: Sequence[Cell], home: Home) -> dict[str, Resolution]:

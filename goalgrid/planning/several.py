@@ -4,12 +4,12 @@ import fnmatch
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.gridfile import Grid, datasets_named
+from goalgrid.grid.store.home import Home, State
 from goalgrid.planning.overview import Overview, named_tables_exist, recall, wanted
-from grid import catalog
-from grid.errors import UserError, unknown
-from grid.errors.wording import counted
-from grid.gridfile import Grid, datasets_named
-from grid.store.home import Home, State
 
 PATTERN = "*?["
 

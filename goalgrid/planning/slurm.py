@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from grid import catalog
-from grid.errors import UserError
-from grid.expansion import chains, expand, trials_of
-from grid.gridfile import Grid
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import chains, expand, trials_of
+from goalgrid.grid.gridfile import Grid
 
 LEFT_SECONDS = 35
 """Between the end of the grace time and the end of the job: Python ends, and the job is queued again."""

@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.store.home import State
+from goalgrid.grid.store.saved_grid import save_grid
 from goalgrid.planning.decisions import Choice, TrialDecision, decide, to_replace, to_train
 from goalgrid.planning.overview import Overview
 from goalgrid.terminal.views import err, out, say
-from grid.errors.wording import counted
-from grid.store.home import State
-from grid.store.saved_grid import save_grid
 
 if TYPE_CHECKING:
-    from runners.watching.mirror import Tracker
-    from runners.watching.notify import Notify
+    from goalgrid.runners.watching.mirror import Tracker
+    from goalgrid.runners.watching.notify import Notify
 
 
 class LaunchResult(NamedTuple):
@@ -48,7 +48,7 @@ def train(
     Raises:
         UserError: the filter names no trial, or data, runs folder or cluster cannot be used; nothing was trained.
     """
-    from runners.watching.trackers import trackers_of
+    from goalgrid.runners.watching.trackers import trackers_of
 
     launched = partial(
         _round,
@@ -92,7 +92,7 @@ def _round(
         return LaunchResult(decisions, interrupted=False)
     begun = f", {len(anew)} of them anew" if anew else ""
     say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}{begun}")
-    from runners.launch.launch import Launch  # takes seconds
+    from goalgrid.runners.launch.launch import Launch  # takes seconds
 
     live = out.is_terminal and err.is_terminal
     launch = Launch(overview.home, err, here, address, trackers, live, allow_leak, notify)
@@ -101,7 +101,7 @@ def _round(
 
 def _copy_late(overview: Overview, trackers: "Sequence[Tracker]") -> None:
     """Copy finished trials into the trackers that an earlier launch could not copy."""
-    from runners.watching.mirror import Mirror
+    from goalgrid.runners.watching.mirror import Mirror
 
     trained = [trial for trial in overview.trials if not trial.shared.published]
     for tracker in trackers:

@@ -4,15 +4,15 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from goalgrid.grid import catalog
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.expansion import Shared, Trial
+from goalgrid.grid.settings.image_encoders import BackboneSettings
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.home import TrialFolder
 from goalgrid.planning.data_at_hand import learnt_captions
 from goalgrid.planning.overview import Overview
-from grid import catalog
-from grid.errors.wording import counted
-from grid.expansion import Shared, Trial
-from grid.settings.image_encoders import BackboneSettings
-from grid.store.failures import Failure
-from grid.store.home import TrialFolder
-from runners.training.exchange.batch_sizes import batches_of_epoch
+from goalgrid.runners.training.exchange.batch_sizes import batches_of_epoch
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
+from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.expansion import Trial
+from goalgrid.grid.gridfile import make_known
+from goalgrid.grid.store.home import State
 from goalgrid.planning.overview import Overview
-from grid.errors import UserError, unknown
-from grid.expansion import Trial
-from grid.gridfile import make_known
-from grid.store.home import State
 
 if TYPE_CHECKING:
-    from results.figures.of_trial.attention_map import AttentionMap
-    from runners.trial.inspection.attending import TrialAttention
+    from goalgrid.results.figures.of_trial.attention_map import AttentionMap
+    from goalgrid.runners.trial.inspection.attending import TrialAttention
 
 EXAMPLES = 3
 """The first test images whose attention a report shows, each with its first caption."""
@@ -71,8 +71,8 @@ def _attends(trial: Trial) -> bool:
 
 
 def _loaded(overview: Overview, trial: Trial) -> "TrialAttention":
-    from runners.launch.jobs import machine_for
-    from runners.trial.inspection.attending import TrialAttention
+    from goalgrid.runners.launch.jobs import machine_for
+    from goalgrid.runners.trial.inspection.attending import TrialAttention
 
     make_known(overview.grid)
     return TrialAttention(overview.folder(trial), machine_for(overview.grid, overview.home, gpu=False))

@@ -3,15 +3,15 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.home import BeforeReplacement, Home, State
 from goalgrid.planning.data_at_hand import DataAtHand, now
 from goalgrid.planning.overview import cells_of, named_tables_exist, recall
 from goalgrid.terminal.options import all_known, runs_option
 from goalgrid.terminal.views import say_left_out
-from grid.errors import UserError
-from grid.store.home import BeforeReplacement, Home, State
 
 if TYPE_CHECKING:
-    from results.analysis.grid_comparison import GridComparison, Side
+    from goalgrid.results.analysis.grid_comparison import GridComparison, Side
 
 
 def compared(
@@ -35,10 +35,10 @@ def compared(
     Raises:
         UserError: an unknown name, nothing to compare with, or grids in which no cells correspond.
     """
-    from results.analysis.block_analysis import DIRECTION_NAMES, metrics_of
-    from results.analysis.grid_comparison import compare
-    from results.layouts.captions import METRIC_NAMES
-    from results.reference.usual_protocol import usual_protocol
+    from goalgrid.results.analysis.block_analysis import DIRECTION_NAMES, metrics_of
+    from goalgrid.results.analysis.grid_comparison import compare
+    from goalgrid.results.layouts.captions import METRIC_NAMES
+    from goalgrid.results.reference.usual_protocol import usual_protocol
 
     all_known(("metric", metric, METRIC_NAMES), ("direction", direction, DIRECTION_NAMES))
     if b is None and other is None and not replaced:
@@ -61,7 +61,7 @@ def _side(name: str, home: Home, metrics: list[str], protocol: str | None, usual
     Raises:
         UserError: no grid has this name, or none of its trials is done.
     """
-    from results.analysis.grid_comparison import Side
+    from goalgrid.results.analysis.grid_comparison import Side
 
     grid = recall(name, home)
     named_tables_exist(grid)

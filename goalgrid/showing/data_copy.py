@@ -3,14 +3,14 @@
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from grid import catalog
-from grid.errors.wording import counted
-from grid.protocols import protocol
+from goalgrid.grid import catalog
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.protocols import protocol
 
 if TYPE_CHECKING:
-    from retrieval.data.check import DataReport
-    from retrieval.data.parts import Part
-    from retrieval.splits.problems import Problem
+    from goalgrid.retrieval.data.check import DataReport
+    from goalgrid.retrieval.data.parts import Part
+    from goalgrid.retrieval.splits.problems import Problem
 
 ALIKE = 5
 """Problems with the same fix that are spelled out; further problems are counted (`--json` has all)."""
@@ -38,8 +38,8 @@ def guide(name: str, known: catalog.Dataset) -> list[str]:
 
 def own_guide() -> list[str]:
     """How a folder with data of one's own may look, in each form."""
-    from retrieval.data import precomp_files
-    from retrieval.data.annotations import FORMATS
+    from goalgrid.retrieval.data import precomp_files
+    from goalgrid.retrieval.data.annotations import FORMATS
 
     trees = {title: form.tree for title, form in FORMATS.items() if form.tree} | {"features": precomp_files.TREE}
     trees |= {f"videos: {title}": tree for title, tree in catalog.dataset("msr-vtt").trees.items()}

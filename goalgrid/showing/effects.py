@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.store.home import Home
 from goalgrid.showing.tables import measured
 from goalgrid.terminal.options import all_known
-from grid.expansion import Cell
-from grid.gridfile import Grid
-from grid.store.home import Home
 
 if TYPE_CHECKING:
-    from results.analysis.block_analysis import Analysis
+    from goalgrid.results.analysis.block_analysis import Analysis
 
 
 def analysed(
@@ -38,9 +38,9 @@ def analysed(
         UserError: an unknown name, or records that cannot be read.
         NothingDone: no trial is done.
     """
-    from results.analysis.block_analysis import DIRECTION_NAMES, analyse, metrics_of
-    from results.analysis.query_bootstrap import QueryRanks
-    from results.layouts.captions import METRIC_NAMES
+    from goalgrid.results.analysis.block_analysis import DIRECTION_NAMES, analyse, metrics_of
+    from goalgrid.results.analysis.query_bootstrap import QueryRanks
+    from goalgrid.results.layouts.captions import METRIC_NAMES
 
     all_known(("metric", metric, METRIC_NAMES), ("direction", direction, DIRECTION_NAMES))
     cells, scores = measured(grid, home, protocol, anew)

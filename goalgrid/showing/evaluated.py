@@ -5,28 +5,28 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError, unknown, user_path
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import Grid, make_known
+from goalgrid.grid.objectives import OBJECTIVES, unknown_objective
+from goalgrid.grid.protocols import shown
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.files import read_json, written_aside
+from goalgrid.grid.store.home import Home, State, TrialFolder
+from goalgrid.grid.store.imported import add
+from goalgrid.grid.store.saved_grid import read_grid, save_grid
+from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.planning.overview import recall
 from goalgrid.terminal.options import all_known, runs_option
 from goalgrid.terminal.views import say
-from grid import catalog
-from grid.errors import UserError, unknown, user_path
-from grid.errors.wording import counted
-from grid.expansion import expand, trials_of
-from grid.gridfile import Grid, make_known
-from grid.objectives import OBJECTIVES, unknown_objective
-from grid.protocols import shown
-from grid.settings import TrialSettings
-from grid.store.files import read_json, written_aside
-from grid.store.home import Home, State, TrialFolder
-from grid.store.imported import add
-from grid.store.saved_grid import read_grid, save_grid
-from grid.trusted_code import Untrusted
 
 if TYPE_CHECKING:
-    from results.records.models import Speed
-    from retrieval.published.published_model import PublishedModel
-    from runners.training.machine import Machine
-    from runners.trial.loaded_model import Evaluation, LoadedModel
+    from goalgrid.results.records.models import Speed
+    from goalgrid.retrieval.published.published_model import PublishedModel
+    from goalgrid.runners.training.machine import Machine
+    from goalgrid.runners.trial.loaded_model import Evaluation, LoadedModel
 
 SPLITS = ("val", "test")
 ECCV = "eccv"
@@ -205,7 +205,7 @@ def own(trial_id: str, home: Home, wanted: Wanted) -> Evaluated:
         UserError: there is no such trial, it is not done or an ensemble, or the data do not fit it.
     """
     folder, machine, trained = _trained(trial_id, home, wanted)
-    from runners.trial.loaded_model import LoadedModel
+    from goalgrid.runners.trial.loaded_model import LoadedModel
 
     settings = wanted.moved(trained)
     protocol = wanted.protocol_of(settings)
@@ -222,8 +222,8 @@ def loaded(trial_id: str, home: Home) -> "tuple[LoadedModel, int]":
         UserError: there is no such trial, it is not done or an ensemble, or its weights or data cannot be read.
     """
     folder, machine, _ = _trained(trial_id, home, Wanted())
-    from runners.training.progress import best_of
-    from runners.trial.loaded_model import LoadedModel
+    from goalgrid.runners.training.progress import best_of
+    from goalgrid.runners.trial.loaded_model import LoadedModel
 
     found = LoadedModel.of_trial(folder, machine)
     return found, int(best_of(folder, found.inputs.device)["row"]["epoch"])
@@ -240,7 +240,7 @@ def _trained(trial_id: str, home: Home, wanted: Wanted) -> "tuple[TrialFolder, M
         file = read_json(folder.imported).get("file", "its file")
         raise UserError(f"{trial_id} is the record of a published checkpoint. Evaluate {file} with --as FAMILY.")
     machine = _machine(folder, home, wanted)
-    from runners.trial.loaded_model import settings_of
+    from goalgrid.runners.trial.loaded_model import settings_of
 
     trained = settings_of(folder)
     if trained.ensemble:
@@ -263,10 +263,10 @@ def published(
     Raises:
         UserError: the file, its family, its vocabulary and the data do not fit together.
     """
-    from retrieval.published.checkpoint_files import CheckpointFile
-    from retrieval.published.published_model import PublishedModel
-    from retrieval.words import vocabulary_files
-    from runners.trial.loaded_model import LoadedModel
+    from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
+    from goalgrid.retrieval.published.published_model import PublishedModel
+    from goalgrid.retrieval.words import vocabulary_files
+    from goalgrid.runners.trial.loaded_model import LoadedModel
 
     file = CheckpointFile.read(path)
     words = vocabulary_files.read(vocabulary) if vocabulary else []
@@ -279,7 +279,7 @@ def published(
     machine = machine_of(home, [f"{name}={folder}"], wanted.weights)
     loaded = LoadedModel.of_published(model, settings, machine)
     if grid:
-        from runners.trial.imports import write_record
+        from goalgrid.runners.trial.imports import write_record
 
         imported = write_record(loaded, model, home, machine)
         if not home.grid(grid.name).grid.exists():
@@ -381,8 +381,8 @@ def machine_of(home: Home, roots: list[str], weights: tuple[str, ...], grid: Gri
 
     import torch
 
-    from runners.launch.jobs import machine_for
-    from runners.training.machine import Machine
+    from goalgrid.runners.launch.jobs import machine_for
+    from goalgrid.runners.training.machine import Machine
 
     gpu = torch.cuda.is_available()
     known = machine_for(grid, home, gpu=gpu) if grid else Machine(gpu=gpu, features=home.features, data=home.data)
@@ -401,8 +401,8 @@ def _pair(option: str, entry: str) -> tuple[str, str]:
 
 def _recorded(folder: TrialFolder, settings: TrialSettings, split: str, protocol: str | None) -> dict[str, float]:
     """The metrics that the trial's record has for a split by a protocol; empty where it has none."""
-    from results.records import record
-    from results.records.scores import by_protocol
+    from goalgrid.results.records import record
+    from goalgrid.results.records.scores import by_protocol
 
     columns = ["protocol", "other_metrics", *(f"{part}_{name}" for part in SPLITS for name in record.METRICS)]
     (row,) = record.collect([folder.record], columns).to_pylist()

@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
+from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.expansion import Cell, Trial
+from goalgrid.grid.gridfile import make_known
+from goalgrid.grid.store.home import State
 from goalgrid.planning.overview import Overview
-from grid.errors import UserError, unknown
-from grid.expansion import Cell, Trial
-from grid.gridfile import make_known
-from grid.store.home import State
 
 if TYPE_CHECKING:
-    from results.analysis.example_queries import ExampleQuery, Ranks
-    from results.figures.of_trial.retrieval_examples import RetrievalExamples
+    from goalgrid.results.analysis.example_queries import ExampleQuery, Ranks
+    from goalgrid.results.figures.of_trial.retrieval_examples import RetrievalExamples
 
 
 def retrieved(overview: Overview, trial_id: str) -> "RetrievalExamples":
@@ -31,8 +31,8 @@ def retrieved(overview: Overview, trial_id: str) -> "RetrievalExamples":
         raise UserError(f"{trial_id} ranks the best answers anew by its fusion encoder, which is not shown. {which}")
     if (state := overview.states[trial_id]) is not State.DONE:
         raise UserError(f"{trial_id} is {state.value}, and examples are drawn of a trial that is done. {which}")
-    from runners.launch.jobs import machine_for
-    from runners.trial.inspection.retrieving import TrialRetrieval
+    from goalgrid.runners.launch.jobs import machine_for
+    from goalgrid.runners.trial.inspection.retrieving import TrialRetrieval
 
     make_known(overview.grid)
     found = TrialRetrieval(overview.folder(known[trial_id]), machine_for(overview.grid, overview.home, gpu=False))
@@ -53,8 +53,8 @@ def _has_weights(trial: Trial) -> bool:
 
 def queries(overview: Overview, trial_id: str) -> "list[ExampleQuery]":
     """The queries to show, chosen by the ranks of the trial's cell and of the other objectives of its block."""
-    from results.analysis.example_queries import example_queries
-    from results.analysis.query_bootstrap import QueryRanks
+    from goalgrid.results.analysis.example_queries import example_queries
+    from goalgrid.results.analysis.query_bootstrap import QueryRanks
 
     own = next(cell for cell in overview.cells if trial_id in {trial.id for trial in cell.trials})
     block = [

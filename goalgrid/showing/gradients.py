@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.home import Home
 from goalgrid.showing import evaluated
-from grid.errors import UserError
-from grid.store.home import Home
 
 COLUMNS = {
     "delta_s": "delta_s",
@@ -28,7 +28,7 @@ def of_trials(trials: Sequence[str], home: Home) -> list[dict[str, Any]]:
     found = []
     for trial in trials:
         loaded, epoch = evaluated.loaded(trial, home)
-        from runners.trial.inspection.sphere_gradients import measured
+        from goalgrid.runners.trial.inspection.sphere_gradients import measured
 
         said = {"trial": trial, "objective": loaded.settings.objective.name, "seed": loaded.settings.seed}
         try:
@@ -40,7 +40,7 @@ def of_trials(trials: Sequence[str], home: Home) -> list[dict[str, Any]]:
 
 def for_programs(rows: Sequence[dict[str, Any]]) -> Any:
     """The rows for JSON; null for a mean over no anchor."""
-    from results.analysis.effects_text import finite
+    from goalgrid.results.analysis.effects_text import finite
 
     return finite(list(rows))
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
-from grid import catalog
-from runners.gpu.shapes_of_data import REGIONS, VECTOR, WORDS, reads_regions
+from goalgrid.grid import catalog
+from goalgrid.runners.gpu.shapes_of_data import REGIONS, VECTOR, WORDS, reads_regions
 
 if TYPE_CHECKING:
-    from runners.gpu.model_sizes import ModelSize
+    from goalgrid.runners.gpu.model_sizes import ModelSize
 
 VOCABULARY = WORDS["coco"]
 
@@ -23,7 +23,7 @@ def sizes(names: Sequence[str]) -> "dict[str, ModelSize]":
 
 
 def _size(name: str) -> "ModelSize":
-    from runners.gpu.model_sizes import ModelSize, size_of
+    from goalgrid.runners.gpu.model_sizes import ModelSize, size_of
 
     recipe = catalog.recipe(name)
     if recipe.ensemble:

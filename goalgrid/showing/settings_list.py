@@ -7,16 +7,16 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.gridfile import SECTIONS, Location
+from goalgrid.grid.objectives import CATALOGUE
+from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from goalgrid.grid.objectives.parameters import Parameter
+from goalgrid.grid.resources import Budget, Reliability, Resources
+from goalgrid.grid.settings import ObjectiveSettings
+from goalgrid.grid.settings.base import CHOICES, ReadWhere, Unit
 from goalgrid.terminal.views import setting_text
-from grid import catalog
-from grid.errors import UserError, unknown
-from grid.gridfile import SECTIONS, Location
-from grid.objectives import CATALOGUE
-from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from grid.objectives.parameters import Parameter
-from grid.resources import Budget, Reliability, Resources
-from grid.settings import ObjectiveSettings
-from grid.settings.base import CHOICES, ReadWhere, Unit
 
 TABLES: dict[str, type[BaseModel]] = {
     "data.NAME": Location,

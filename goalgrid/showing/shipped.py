@@ -3,11 +3,11 @@
 from dataclasses import asdict
 from typing import Any
 
-from grid import catalog
-from grid.errors import UserError
-from grid.gridfile import load
-from grid.objectives import CATALOGUE, unknown_objective
-from grid.objectives.goal_matrix import GOAL, of_a_loss
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.objectives import CATALOGUE, unknown_objective
+from goalgrid.grid.objectives.goal_matrix import GOAL, of_a_loss
 
 JSON_GRIDS = "Print JSON, for programs: name, datasets, recipes, objectives, seeds and sweep of each grid."
 JSON_RECIPES = (

@@ -8,15 +8,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.expansion import Trial
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.files import read_json
+from goalgrid.grid.store.home import Home, State
 from goalgrid.planning.overview import ORDER, Overview, variants
 from goalgrid.planning.work import epoch_steps
+from goalgrid.runners.trial.retries import POLICY
 from goalgrid.terminal.options import runs_option
-from grid.errors.wording import counted
-from grid.expansion import Trial
-from grid.store.failures import Failure
-from grid.store.files import read_json
-from grid.store.home import Home, State
-from runners.trial.retries import POLICY
 
 LISTED = 4
 """Trials that are spelled out on a line; of more trials, the range or the first."""

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.store.home import Home, State
 from goalgrid.planning.data_at_hand import DataAtHand, now
 from goalgrid.planning.overview import Overview, cells_of, named_tables_exist, recall, variants
 from goalgrid.showing.status import seed_lines
 from goalgrid.terminal import DIFFERENT
 from goalgrid.terminal.options import all_known, runs_option
 from goalgrid.terminal.views import say, say_left_out, show, show_table
-from grid import catalog
-from grid.errors import UserError, unknown
-from grid.errors.wording import counted
-from grid.expansion import Cell
-from grid.gridfile import Grid
-from grid.store.home import Home, State
 
 if TYPE_CHECKING:
-    from results.export.table_request import TableRequest
-    from results.records.scores import Scores
-    from results.tables.table import Table
+    from goalgrid.results.export.table_request import TableRequest
+    from goalgrid.results.records.scores import Scores
+    from goalgrid.results.tables.table import Table
 
 
 class NothingDone(UserError):
@@ -41,8 +41,8 @@ def draw(request: "TableRequest", home: Home, grid: Grid | None = None) -> "Tabl
         UserError: an unknown name, options that do not fit together, or records that cannot be read.
         NothingDone: no trial is done.
     """
-    from results.layouts import LAYOUTS
-    from results.layouts.captions import COLUMN_NAMES
+    from goalgrid.results.layouts import LAYOUTS
+    from goalgrid.results.layouts.captions import COLUMN_NAMES
 
     all_known(
         ("layout", request.layout or "goal", LAYOUTS),
@@ -75,7 +75,7 @@ def measured(
         UserError: an unknown table or protocol, or records that cannot be read.
         NothingDone: no trial is done.
     """
-    from results.records.missing import OTHER_DATA
+    from goalgrid.results.records.missing import OTHER_DATA
 
     named_tables_exist(grid)
     cells = cells_of(grid, home)
@@ -105,8 +105,8 @@ def scores_of(
     Raises:
         UserError: no data set of the grid has this protocol, or records cannot be read.
     """
-    from results.records.scores import Scores
-    from results.reference.usual_protocol import usual_protocol
+    from goalgrid.results.records.scores import Scores
+    from goalgrid.results.reference.usual_protocol import usual_protocol
 
     protocols = [name for dataset in grid.datasets for name in catalog.protocols(dataset)]
     if protocol is not None and protocol not in protocols:
@@ -129,9 +129,9 @@ def kept(overview: Overview) -> "Table | None":
     scores = scores_of(overview.grid, overview.cells, overview.home)
     if not scores.rows:
         return None
-    from results.export.export_folder import write_records
-    from results.export.table_request import TableRequest
-    from results.renderers import write_all
+    from goalgrid.results.export.export_folder import write_records
+    from goalgrid.results.export.table_request import TableRequest
+    from goalgrid.results.renderers import write_all
 
     drawn = with_seeds(TableRequest(overview.grid.name).draw(overview.cells, scores), overview)
     folder = overview.home.grid(overview.grid.name)
@@ -149,7 +149,7 @@ def deliver(drawn: "Table", kind: str, output: Path | None, folder: Path) -> Non
     Args:
         kind: the format; "terminal": of a file, the format that its ending names.
     """
-    from results import renderers
+    from goalgrid.results import renderers
 
     if output and kind == "terminal":
         kind = renderers.format_of(output) or kind
@@ -177,8 +177,8 @@ def check(request: "TableRequest", kind: str, path: Path, home: Home, *, trials:
     Raises:
         UserError: neither the file nor the command line says how the table is made.
     """
-    from results import renderers
-    from results.checks import table_check as checking
+    from goalgrid.results import renderers
+    from goalgrid.results.checks import table_check as checking
 
     made = checking.made_by(path)
     if not request.grid:
@@ -215,7 +215,7 @@ def check(request: "TableRequest", kind: str, path: Path, home: Home, *, trials:
 
 def _printed(request: "TableRequest") -> "Table":
     """A paper's own table."""
-    from results.reference.paper_source import Paper
+    from goalgrid.results.reference.paper_source import Paper
 
     if request.against or request.protocol:
         raise UserError("--reference shows a table as the paper printed it; leave --against and --protocol out.")

@@ -4,7 +4,7 @@ Commands exit with 0 all done, 2 wrong usage, 3 incomplete, 4 trials failed, 5 a
 6 other processes train all trials that are left.
 """
 
-from grid.store.home import State
+from goalgrid.grid.store.home import State
 
 WRONG_USAGE, INCOMPLETE, DIFFERENT = 2, 3, 5
 EXIT = {State.DONE: 0, State.INTERRUPTED: INCOMPLETE, State.FAILED: 4, State.RUNNING: 6}

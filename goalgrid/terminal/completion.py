@@ -10,13 +10,13 @@ from pathlib import Path
 
 import typer
 
-from grid import catalog
-from grid.gridfile import Grid, dotted_names
-from grid.objectives import OBJECTIVES
-from grid.overrides import NO_TRIALS
-from grid.resources import Budget, Reliability, Resources
-from grid.store.failures import Failure
-from grid.store.home import State
+from goalgrid.grid import catalog
+from goalgrid.grid.gridfile import Grid, dotted_names
+from goalgrid.grid.objectives import OBJECTIVES
+from goalgrid.grid.overrides import NO_TRIALS
+from goalgrid.grid.resources import Budget, Reliability, Resources
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.home import State
 
 
 def grids(context: typer.Context, incomplete: str) -> list[str]:
@@ -57,7 +57,7 @@ def datasets(incomplete: str) -> list[str]:
 
 def paper_tables(incomplete: str) -> list[str]:
     """Tables of the papers, and the papers."""
-    from results.reference.reading import PAPERS, table_names
+    from goalgrid.results.reference.reading import PAPERS, table_names
 
     return _begun(incomplete, [*table_names(), *PAPERS])
 

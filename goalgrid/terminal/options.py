@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from goalgrid.grid import uses
+from goalgrid.grid.errors import UserError, unknown, user_path
+from goalgrid.grid.objectives import OBJECTIVES, known_parameters, unknown_objective
+from goalgrid.grid.overrides import key_and_value
+from goalgrid.grid.store.home import Home
 from goalgrid.terminal import completion
-from grid import uses
-from grid.errors import UserError, unknown, user_path
-from grid.objectives import OBJECTIVES, known_parameters, unknown_objective
-from grid.overrides import key_and_value
-from grid.store.home import Home
 
 GridName = Annotated[
     str,

@@ -5,7 +5,7 @@ import os
 import sys
 from typing import BinaryIO, TextIO, cast
 
-from grid.errors import UserError
+from goalgrid.grid.errors import UserError
 
 
 class Outlet(io.RawIOBase):

@@ -8,15 +8,15 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.objectives import CATALOGUE, unknown_objective
+from goalgrid.grid.objectives.goal_matrix import GOAL, of_a_loss
 from goalgrid.terminal.characters import PlainConsole, plain
-from grid.errors import UserError
-from grid.objectives import CATALOGUE, unknown_objective
-from grid.objectives.goal_matrix import GOAL, of_a_loss
 
 if TYPE_CHECKING:
-    from results.tables.table import Table
-    from runners.selftest.own_check import Verdict
-    from runners.selftest.story import TestedClaim
+    from goalgrid.results.tables.table import Table
+    from goalgrid.runners.selftest.own_check import Verdict
+    from goalgrid.runners.selftest.story import TestedClaim
 
 _TERMINAL = False if "ipykernel" in sys.modules else None
 """A notebook says that it is a terminal, and obeys none of the codes that move a cursor. None: Rich finds out."""
@@ -94,7 +94,7 @@ def show_json(content: Any) -> None:
 
 def show_table(table: "Table") -> None:
     """Print a table as wide as the terminal; without a terminal, at its own width."""
-    from results.renderers import terminal
+    from goalgrid.results.renderers import terminal
 
     PlainConsole(width=None if out.is_terminal else PIPED_WIDTH).print(terminal.render(table))
 

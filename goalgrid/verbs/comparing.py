@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
+from goalgrid.grid.errors import UserError, user_path
+from goalgrid.grid.store.files import write_text
+from goalgrid.grid.store.home import Home
 from goalgrid.housekeeping import merge as merging
 from goalgrid.showing.comparison import compared
 from goalgrid.terminal import INCOMPLETE, completion
 from goalgrid.terminal.options import RUNS, Json, OtherRuns, Root, Runs, all_known
 from goalgrid.terminal.views import say, say_left_out, show, show_for, show_json
-from grid.errors import UserError, user_path
-from grid.store.files import write_text
-from grid.store.home import Home
 
 verbs = typer.Typer()
 
@@ -45,8 +45,8 @@ def compare(
 
     B minus A, cell by cell, paired by seed where seeds pair; two versions of code or two runs folders, too.
     """
-    from results import renderers
-    from results.analysis import comparison_text
+    from goalgrid.results import renderers
+    from goalgrid.results.analysis import comparison_text
 
     if output and format_ == "terminal":
         format_ = renderers.format_of(output) or format_

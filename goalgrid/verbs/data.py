@@ -7,15 +7,15 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress as Bar
 
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError, unknown, user_path
+from goalgrid.grid.expansion import expand
+from goalgrid.grid.settings.base import check_name
 from goalgrid.planning.overview import wanted
 from goalgrid.showing import data_copy
 from goalgrid.terminal import completion
 from goalgrid.terminal.options import RUNS, GridName, Json, Override, Root, Runs, WeightPlaces
 from goalgrid.terminal.views import err, say, show, show_for
-from grid import catalog
-from grid.errors import UserError, unknown, user_path
-from grid.expansion import expand
-from grid.settings.base import check_name
 
 verbs = typer.Typer(
     help="Say where to get data; check, convert; compute features.",
@@ -83,7 +83,7 @@ def check(
     if root is None:
         known = f" {name}" if name in catalog.names("datasets") else ""
         raise UserError(f"where is {name!r}? Give --root DIR. How it must look: goalgrid data where{known}")
-    from retrieval.data.check import check as look
+    from goalgrid.retrieval.data.check import check as look
 
     with Bar(console=err, transient=True, disable=not err.is_terminal) as bar:
         tasks: dict[str, Any] = {}
@@ -113,7 +113,7 @@ def convert(
 
     No code in a pickle is run. Converting an expert again replaces it.
     """
-    from retrieval.video.convert import convert as write
+    from goalgrid.retrieval.video.convert import convert as write
 
     for name, videos in write(sources, user_path(to), lambda source: say(f"reading {source}")).items():
         show(f"{to / 'experts' / name}  {videos:,} videos")
@@ -132,7 +132,7 @@ def features(
     Without it, the run of the grid does so.
     """
     found = wanted(grid, home, set_, roots=root, weights=weights)
-    from runners.launch.feature_extraction import compute_features, feature_jobs, feature_sources
+    from goalgrid.runners.launch.feature_extraction import compute_features, feature_jobs, feature_sources
 
     jobs = feature_jobs(found, expand(found), home)
     if not feature_sources(jobs):
@@ -160,7 +160,7 @@ def backbone(
 
     Recipes then read the folder: --weights NAME=DIR. CLIP needs the files of its tokenizer beside.
     """
-    from retrieval.published.backbones import BUTD, convert
+    from goalgrid.retrieval.published.backbones import BUTD, convert
 
     name, count = convert(user_path(source), user_path(folder))
     beside = "" if name == BUTD else f" Put the files of the tokenizer of {name} beside them: no checkpoint has it."
@@ -186,9 +186,9 @@ def negatives(
         raise UserError(unknown("trial", by, known, where="in --by"))
     import torch
 
-    from runners.launch.jobs import machine_for
-    from runners.trial.loaded_model import settings_of
-    from runners.trial.negatives import ranked_by
+    from goalgrid.runners.launch.jobs import machine_for
+    from goalgrid.runners.trial.loaded_model import settings_of
+    from goalgrid.runners.trial.negatives import ranked_by
 
     if (name := settings_of(home.trial(by)).dataset.name) not in found.datasets:
         on = ", ".join(found.datasets)

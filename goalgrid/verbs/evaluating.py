@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from goalgrid.grid.errors import UserError
 from goalgrid.showing import evaluated
 from goalgrid.terminal.options import RUNS, Json, Runs, WeightPlaces
 from goalgrid.terminal.views import say, show_for
-from grid.errors import UserError
 
 verbs = typer.Typer()
 

@@ -9,6 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.files import write_text
+from goalgrid.grid.store.home import Home
 from goalgrid.planning.overview import Overview, recall
 from goalgrid.showing import attention, examples
 from goalgrid.showing.effects import analysed
@@ -17,15 +21,11 @@ from goalgrid.showing.tables import check as hold_against
 from goalgrid.terminal import INCOMPLETE, completion
 from goalgrid.terminal.options import RUNS, GridName, Json, OtherRuns, Override, Runs, all_known
 from goalgrid.terminal.views import say, show_for, show_list
-from grid import catalog
-from grid.errors import UserError
-from grid.store.files import write_text
-from grid.store.home import Home
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from results.analysis.documents import Document
+    from goalgrid.results.analysis.documents import Document
 
 verbs = typer.Typer()
 
@@ -114,10 +114,10 @@ def table(
 
     --against paper sets the paper's numbers beside it; --reference prints the paper's own table.
     """
-    from results import renderers
-    from results.export.table_request import TableRequest
-    from results.reference.paper_source import listing
-    from results.reference.reading import PAPERS
+    from goalgrid.results import renderers
+    from goalgrid.results.export.table_request import TableRequest
+    from goalgrid.results.reference.paper_source import listing
+    from goalgrid.results.reference.reading import PAPERS
 
     all_known(("format", format_, renderers.FORMATS))
     options = {field.name: context.params[field.name] for field in fields(TableRequest)}
@@ -162,11 +162,11 @@ def effects(
 
     Main effects and interaction, and what differs from a baseline.
     """
-    from results.analysis import effects_text
+    from goalgrid.results.analysis import effects_text
 
     all_known(("format", format_, effects_text.FORMATS))
     if reference:
-        from results.analysis.printed_analysis import printed_analyses
+        from goalgrid.results.analysis.printed_analysis import printed_analyses
 
         if protocol or baseline or across or set_:
             raise UserError("--reference analyses a table as the paper printed it; leave the other options out.")
@@ -206,9 +206,9 @@ def claims(
 
     By their own tables, and with GRID by your trials: holds, fails, or cannot be told.
     """
+    from goalgrid.results.analysis import claims_text
+    from goalgrid.results.analysis.documents import TEXT
     from goalgrid.showing.papers import claimed
-    from results.analysis import claims_text
-    from results.analysis.documents import TEXT
 
     all_known(("format", format_, TEXT))
     with _incomplete_without_trials():
@@ -257,7 +257,7 @@ def figures(
     which words of a caption look at which regions of an image, in a model of sets; and examples, queries with their
     first answers.
     """
-    from results import figures as draw
+    from goalgrid.results import figures as draw
 
     known = [*draw.FIGURES, ATTENTION, EXAMPLES]
     all_known(("format", format_, draw.FORMATS), *(("figure", kind, known) for kind in kinds))
@@ -354,9 +354,9 @@ def export(
 
     Report, tables, figures, effects, records, settings and checksums.
     """
+    from goalgrid.results.export.export_folder import begun
+    from goalgrid.results.export.export_folder import export as write
     from goalgrid.showing import report as page
-    from results.export.export_folder import begun
-    from results.export.export_folder import export as write
 
     overview = Overview.of(recall(grid, home, set_), home)
     with begun(target):
@@ -368,8 +368,8 @@ def _section(beside: str | None, grid: str, home: Home, other: Home | None) -> "
     """The report's section on the grid minus another grid, or minus itself in another runs folder."""
     if beside is None and other is None:
         return None
+    from goalgrid.results.analysis.comparison_text import document
     from goalgrid.showing.comparison import compared
-    from results.analysis.comparison_text import document
 
     return document(compared(beside or grid, grid, other or home, other=home))
 

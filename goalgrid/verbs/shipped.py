@@ -7,6 +7,11 @@ from typing import Annotated
 
 import typer
 
+from goalgrid.grid import catalog, uses
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.files import cannot_write
+from goalgrid.grid.store.home import State
 from goalgrid.showing import settings_list, shipped
 from goalgrid.terminal import EXIT, completion
 from goalgrid.terminal.options import Json, Uses, all_known, objective_settings, use
@@ -21,11 +26,6 @@ from goalgrid.terminal.views import (
     show_json,
     show_list,
 )
-from grid import catalog, uses
-from grid.errors.wording import counted
-from grid.gridfile import load
-from grid.store.files import cannot_write
-from grid.store.home import State
 
 verbs = typer.Typer()
 
@@ -207,9 +207,9 @@ def equations(
 
     Each with the code that computes it and the test that checks it.
     """
+    from goalgrid.results.reference.equations import of_papers
+    from goalgrid.results.reference.reading import PAPERS
     from goalgrid.showing.papers import equations_page
-    from results.reference.equations import of_papers
-    from results.reference.reading import PAPERS
 
     all_known(("format", format_, settings_list.FORMATS), *([("paper", paper, PAPERS)] if paper else []))
     found = of_papers([paper] if paper else PAPERS)
@@ -244,7 +244,7 @@ def diagrams(
     all_known(("format", format_, PICTURES))
     use(files)
     settings = objective_settings(set_, cells)
-    from objectives import diagrams as draw
+    from goalgrid.objectives import diagrams as draw
 
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -271,7 +271,7 @@ def check(
     The exit code is 4 if a check fails.
     """
     use([file])
-    from runners.selftest.own_check import verdicts
+    from goalgrid.runners.selftest.own_check import verdicts
 
     found = {name: list(verdicts(name)) for name in uses.names()}
     show_for(as_json, lambda: {name: list(map(asdict, own)) for name, own in found.items()}, lambda: check_lines(found))

@@ -9,6 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.store import speed_probes
+from goalgrid.grid.store.files import write_text
+from goalgrid.grid.store.home import Home, State
+from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.housekeeping import prune as pruning
 from goalgrid.planning import several
 from goalgrid.planning.costs import unmeasured
@@ -17,20 +23,14 @@ from goalgrid.planning.overview import Overview, named_tables_exist, wanted
 from goalgrid.planning.plan import Plan
 from goalgrid.planning.slurm import BatchJob, option_words
 from goalgrid.planning.training import LaunchResult, train
+from goalgrid.runners.gpu.cards import card
+from goalgrid.runners.watching.notify import Notify
 from goalgrid.showing import status as standing
 from goalgrid.showing.tables import kept, start
 from goalgrid.terminal import EXIT, exit_state, options
 from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.streams import outlive_disks
 from goalgrid.terminal.views import err, say, show, show_for, show_json, show_lines, show_table, show_verdicts
-from grid.errors import UserError
-from grid.gridfile import Grid
-from grid.store import speed_probes
-from grid.store.files import write_text
-from grid.store.home import Home, State
-from grid.trusted_code import Untrusted
-from runners.gpu.cards import card
-from runners.watching.notify import Notify
 
 verbs = typer.Typer()
 
@@ -254,7 +254,7 @@ def selftest(home: options.Runs = options.RUNS, address: options.Address = None)
 
     It kills, damages and doubles a tiny grid in a folder of its own below DIR.
     """
-    from runners.selftest.story import selftest as put_to_the_test
+    from goalgrid.runners.selftest.story import selftest as put_to_the_test
 
     say(f"takes about two minutes, in a folder of its own below {home.path}")
     if not show_verdicts(put_to_the_test(home.path, address), home.path):
@@ -287,7 +287,7 @@ def _end(contents: dict[str, Any], overviews: Sequence[Overview]) -> None:
 
 def _probe(overview: Overview, choice: Choice) -> None:
     """Measure what no finished trial tells, and what trials need of a GPU; keep it for later plans and runs."""
-    from runners.launch.speed_probe import probe, probe_memory
+    from goalgrid.runners.launch.speed_probe import probe, probe_memory
 
     wanted = to_train(decide(overview, choice))
     probe_memory(overview.grid, wanted, overview.home, err)

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from grid.errors.regular_files import check_regular
+from goalgrid.grid.errors.regular_files import check_regular
 
 LISTED = 500
 """Characters of known names that a message spells out; of a longer list, the nearest names."""

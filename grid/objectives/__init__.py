@@ -6,10 +6,10 @@ The mathematics is in the room `objectives/`. Grid files, trial identity and `go
 from collections.abc import Mapping
 from typing import Any
 
-from grid.errors import UserError, several, unknown
-from grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from grid.objectives.loss_entries import LOSSES
-from grid.objectives.parameters import VARIANTS, ObjectiveEntry, Parameter, Value
+from goalgrid.grid.errors import UserError, several, unknown
+from goalgrid.grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from goalgrid.grid.objectives.loss_entries import LOSSES
+from goalgrid.grid.objectives.parameters import VARIANTS, ObjectiveEntry, Parameter, Value
 
 CATALOGUE: dict[str, ObjectiveEntry] = {**CELLS, **LOSSES}
 """Every objective that a grid may name: ours, and those of the files that the present grid uses."""

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from grid.objectives.parameters import Mining, ObjectiveEntry, Parameter, same
+from goalgrid.grid.objectives.parameters import Mining, ObjectiveEntry, Parameter, same
 
 
 @dataclass(frozen=True)

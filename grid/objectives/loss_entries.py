@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from grid.objectives.goal_matrix import SIGMOIDS
-from grid.objectives.parameters import Mining, ObjectiveEntry, Parameter, same
+from goalgrid.grid.objectives.goal_matrix import SIGMOIDS
+from goalgrid.grid.objectives.parameters import Mining, ObjectiveEntry, Parameter, same
 
 MARGIN = same("by how much the positive is to lead, in similarity", 0.2)
 _UNIFIED = {

@@ -4,8 +4,8 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
-from grid.errors import UserError, several, unknown
-from grid.objectives.parameters import Mining, ObjectiveEntry, Parameter, Value
+from goalgrid.grid.errors import UserError, several, unknown
+from goalgrid.grid.objectives.parameters import Mining, ObjectiveEntry, Parameter, Value
 
 On = Literal["hardest", "all", "scores"]
 """What a loss is a function of: triplets with the hardest negative, triplets with all negatives, or all scores."""

@@ -9,8 +9,8 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from grid.settings.base import IdentityDefault, Name, NoIdentity, ReadWhere, Settings, Unit
-from grid.settings.model import ModelSettings
+from goalgrid.grid.settings.base import IdentityDefault, Name, NoIdentity, ReadWhere, Settings, Unit
+from goalgrid.grid.settings.model import ModelSettings
 
 
 class Reader(NamedTuple):

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveInt
 
-from grid.settings.base import Settings, Unit
-from grid.settings.pretrained_networks import RANDOM, PretrainedFile, WeightsName
+from goalgrid.grid.settings.base import Settings, Unit
+from goalgrid.grid.settings.pretrained_networks import RANDOM, PretrainedFile, WeightsName
 
 FUSION = "what looks at an image and a caption together; another choice drops the settings of the one before"
 

@@ -5,13 +5,13 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from grid.errors import unknown
-from grid.settings.base import Dropout, IdentityDefault, ReadWhere, Settings, Unit, told_once
-from grid.settings.experts import ExpertRead
-from grid.settings.image_views import Augmentation, Framing, Resampling, View
-from grid.settings.own_parts import OwnKind, OwnPartSettings, own_parts
-from grid.settings.poolings import HAS_HEAD, SEVERAL, PoolingSettings
-from grid.settings.pretrained_networks import Pretrained
+from goalgrid.grid.errors import unknown
+from goalgrid.grid.settings.base import Dropout, IdentityDefault, ReadWhere, Settings, Unit, told_once
+from goalgrid.grid.settings.experts import ExpertRead
+from goalgrid.grid.settings.image_views import Augmentation, Framing, Resampling, View
+from goalgrid.grid.settings.own_parts import OwnKind, OwnPartSettings, own_parts
+from goalgrid.grid.settings.poolings import HAS_HEAD, SEVERAL, PoolingSettings
+from goalgrid.grid.settings.pretrained_networks import Pretrained
 
 HeadName = Literal["linear", "linear-mlp", "mlp", "residual-mlp"]
 MLP_HEADS: tuple[HeadName, ...] = ("linear-mlp", "mlp", "residual-mlp")

@@ -4,13 +4,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from grid.settings.base import IdentityDefault, Settings, Unit
-from grid.settings.fusion import FusionSettings, NoFusionSettings
-from grid.settings.image_encoders import MLP_HEADS, ImageSettings
-from grid.settings.own_parts import OwnPartSettings
-from grid.settings.pretrained_networks import Pretrained
-from grid.settings.scorers import ProductSettings, ScorerSettings, SgrafSettings
-from grid.settings.text_encoders import TextSettings
+from goalgrid.grid.settings.base import IdentityDefault, Settings, Unit
+from goalgrid.grid.settings.fusion import FusionSettings, NoFusionSettings
+from goalgrid.grid.settings.image_encoders import MLP_HEADS, ImageSettings
+from goalgrid.grid.settings.own_parts import OwnPartSettings
+from goalgrid.grid.settings.pretrained_networks import Pretrained
+from goalgrid.grid.settings.scorers import ProductSettings, ScorerSettings, SgrafSettings
+from goalgrid.grid.settings.text_encoders import TextSettings
 
 
 class ModelSettings(Settings):

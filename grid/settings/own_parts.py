@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from grid.errors import UserError, unknown
-from grid.objectives.parameters import Parameter, Value
-from grid.settings.base import Settings
+from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.objectives.parameters import Parameter, Value
+from goalgrid.grid.settings.base import Settings
 
 OwnKind = Literal["image encoder", "text encoder", "scorer"]
 ReadsImages = Literal["pictures", "features", "regions"]

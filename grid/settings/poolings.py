@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt, WithJsonSchema
 
-from grid.errors import unknown
-from grid.settings.base import IdentityDefault, ReadWhere, Settings, Unit, told_once
+from goalgrid.grid.errors import unknown
+from goalgrid.grid.settings.base import IdentityDefault, ReadWhere, Settings, Unit, told_once
 
 POOLINGS = (
     "mean", "max", "kmax", "softmax", "lip", "adapool", "gpo", "adpool", "adpool-released",

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from grid.settings.base import Settings
+from goalgrid.grid.settings.base import Settings
 
 RANDOM = "random"
 """The name of no weights: a network built from its architecture and started from a fixed seed."""

@@ -4,8 +4,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from grid.settings.base import ReadWhere, Settings
-from grid.settings.own_parts import OwnKind, OwnPartSettings
+from goalgrid.grid.settings.base import ReadWhere, Settings
+from goalgrid.grid.settings.own_parts import OwnKind, OwnPartSettings
 
 KIND = "the scorer; another choice drops the settings of the one before"
 Direction = Literal["t2i", "i2t"]

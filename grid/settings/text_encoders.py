@@ -4,10 +4,10 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from grid.settings.base import Dropout, IdentityDefault, ReadWhere, Settings, Unit
-from grid.settings.own_parts import OwnKind, OwnPartSettings
-from grid.settings.poolings import HAS_HEAD, PoolingSettings
-from grid.settings.pretrained_networks import RANDOM, Pretrained, WeightsName
+from goalgrid.grid.settings.base import Dropout, IdentityDefault, ReadWhere, Settings, Unit
+from goalgrid.grid.settings.own_parts import OwnKind, OwnPartSettings
+from goalgrid.grid.settings.poolings import HAS_HEAD, PoolingSettings
+from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained, WeightsName
 
 TEXT_ENCODER = "the text network; another choice drops the settings of the one before"
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grid.store import processes
-from grid.store.failures import Failure
-from grid.store.files import read_json
+from goalgrid.grid.store import processes
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.files import read_json, stands
 
 HEARTBEAT_SECONDS = 5.0
 LEASE_SECONDS = 60.0
@@ -96,7 +96,7 @@ class Attempt:
 
     def live(self) -> bool:
         """Whether a process holds it."""
-        return not self.end.exists() and self.held()
+        return not stands(self.end) and self.held()
 
     def held(self) -> bool:
         """`live` for an attempt without an end: here its process is looked up, elsewhere its heartbeat counts."""

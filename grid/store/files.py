@@ -16,8 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from grid.errors import UserError
-from grid.errors.regular_files import regular_bytes
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors.regular_files import regular_bytes
 
 NO_LINKS = errno.ENOTSUP
 """Of an error: the file system lacks what the runs folder needs, and more room does not help."""
@@ -44,6 +44,11 @@ def fenced(folder: Path, check: Callable[[], None]) -> Iterator[None]:
 
 def _unfenced() -> None:
     """The check of a folder in which every process may write."""
+
+
+def stands(path: Path) -> bool:
+    """Whether there is such a file; False where the disk does not say."""
+    return os.path.exists(path)  # noqa: PTH110 - `Path.exists` raises what the disk says
 
 
 @contextmanager

@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
 
-from grid.errors import UserError
-from grid.identity import digest
-from grid.store.files import read_json, write_json
-from grid.store.home import Home
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.identity import digest
+from goalgrid.grid.store.files import read_json, write_json
+from goalgrid.grid.store.home import Home
 
 MARGIN = 1.15
 """Times the measured peak: batches of many lengths leave gaps that few steps do not show."""

@@ -10,10 +10,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from grid.errors import UserError
-from grid.store.attempts import Attempt, attempts_in, live_in, names_in
-from grid.store.failures import Failure
-from grid.store.files import json_lines, readable_text
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.attempts import Attempt, attempts_in, live_in, names_in
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.files import json_lines, readable_text, stands
 
 _SETTINGS, _ATTEMPTS, _ERROR, _DONE = "settings.json", "attempts", "error.txt", "done"
 """The names in a trial's folder that decide its state."""
@@ -97,10 +97,7 @@ class TrialFolder:
 
     def is_done(self) -> bool:
         """Whether the trial is done; of a folder that cannot be read, nobody can tell."""
-        try:
-            return self.done.exists()
-        except OSError:
-            return False
+        return stands(self.done)
 
     def unreadable(self) -> str:
         """Why the folder cannot be listed; empty if it can."""
@@ -123,11 +120,11 @@ class TrialFolder:
     def failure(self) -> Failure | None:
         """The class of a failed trial's last failure; None for any other trial."""
         latest = self.latest()
-        return latest.failure() if latest and self.error.exists() else None
+        return latest.failure() if latest and stands(self.error) else None
 
     def reason(self) -> str:
         """The last line of a failed trial's error; empty for any other trial."""
-        if not self.error.exists():
+        if not stands(self.error):
             return ""
         lines = readable_text(self.error).strip().splitlines()
         return lines[-1] if lines else "no message"

@@ -5,13 +5,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from grid.errors.regular_files import regular_bytes
-from grid.expansion import Cell, Shared, Trial
-from grid.gridfile import Grid
-from grid.identity import digest
-from grid.settings import TrialSettings
-from grid.store.files import read_json, write_json, write_text
-from grid.store.home import Home, TrialFolder
+from goalgrid.grid.errors.regular_files import regular_bytes
+from goalgrid.grid.expansion import Cell, Shared, Trial
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.identity import digest
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.files import read_json, write_json, write_text
+from goalgrid.grid.store.home import Home, TrialFolder
 
 
 def imported_cells(grid: Grid, home: Home) -> list[Cell]:

@@ -5,16 +5,16 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from grid import uses
-from grid.errors import UserError
-from grid.expansion import Trial
-from grid.forms import parse
-from grid.gridfile import Grid, build, check
-from grid.resources import Reliability, Resources
-from grid.store.files import write_text
-from grid.store.home import Home
-from grid.trusted_code import Untrusted
-from grid.uses import Use
+from goalgrid.grid import uses
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Trial
+from goalgrid.grid.forms import parse
+from goalgrid.grid.gridfile import Grid, build, check
+from goalgrid.grid.resources import Reliability, Resources
+from goalgrid.grid.store.files import write_text
+from goalgrid.grid.store.home import Home
+from goalgrid.grid.trusted_code import Untrusted
+from goalgrid.grid.uses import Use
 
 
 def save_grid(grid: Grid, trials: Sequence[Trial], home: Home) -> None:

@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-from grid.errors.regular_files import regular_bytes
-from grid.identity import canonical, digest
-from grid.objectives import learns_weights, reads_offline
-from grid.settings import TrialSettings
-from grid.store.files import write_json
-from grid.store.home import GridFolder
+from goalgrid.grid.errors.regular_files import regular_bytes
+from goalgrid.grid.identity import canonical, digest
+from goalgrid.grid.objectives import learns_weights, reads_offline
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.files import write_json
+from goalgrid.grid.store.home import GridFolder
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from grid.errors import UserError, unknown
-from grid.expansion import Cell
-from results.analysis.factors import GridPart, Levels, factors_of, parts_of
-from results.analysis.observations import Observations
-from results.analysis.query_bootstrap import QueryRanks
-from results.layouts.columns import DIRECTIONS, by_direction, noun_of
-from results.records.scores import Score, Scores
-from results.statistics.anova import Anova, anova
-from results.statistics.significance import Interval, holm, paired_t, seeds_needed, sign_flip, t_interval
+from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.expansion import Cell
+from goalgrid.results.analysis.factors import GridPart, Levels, factors_of, parts_of
+from goalgrid.results.analysis.observations import Observations
+from goalgrid.results.analysis.query_bootstrap import QueryRanks
+from goalgrid.results.layouts.columns import DIRECTIONS, by_direction, noun_of
+from goalgrid.results.records.scores import Score, Scores
+from goalgrid.results.statistics.anova import Anova, anova
+from goalgrid.results.statistics.significance import Interval, holm, paired_t, seeds_needed, sign_flip, t_interval
 
 NATURAL_BASELINE = "con_con"
 DIRECTION_NAMES = (*DIRECTIONS, "both")

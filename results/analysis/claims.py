@@ -7,14 +7,14 @@ from fnmatch import fnmatchcase
 from itertools import combinations
 from typing import TypeVar
 
-from grid.expansion import Cell
-from results.layouts.captions import block_title
-from results.records.scores import Scores
-from results.reference import claims as reference
-from results.reference.claims import Claim
-from results.reference.reading import Result, results_of
-from results.statistics.rank_correlation import kendall, kendall_p
-from results.statistics.significance import LEVEL, Sample, holm, paired_t, welch_of
+from goalgrid.grid.expansion import Cell
+from goalgrid.results.layouts.captions import block_title
+from goalgrid.results.records.scores import Scores
+from goalgrid.results.reference import claims as reference
+from goalgrid.results.reference.claims import Claim
+from goalgrid.results.reference.reading import Result, results_of
+from goalgrid.results.statistics.rank_correlation import kendall, kendall_p
+from goalgrid.results.statistics.significance import LEVEL, Sample, holm, paired_t, welch_of
 
 HOLDS, FAILS, UNTOLD, ABSENT = "holds", "fails", "cannot be told", "no such cells"
 ROUNDING = 0.05

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from grid.errors.wording import counted
-from results.analysis.claims import ABSENT, FAILS, HOLDS, Comparison, JudgedClaim
-from results.analysis.documents import GLUE, Document, DocumentSection, Sheet, p_text
-from results.analysis.effects_text import finite
-from results.records.rounding import written
+from goalgrid.grid.errors.wording import counted
+from goalgrid.results.analysis.claims import ABSENT, FAILS, HOLDS, Comparison, JudgedClaim
+from goalgrid.results.analysis.documents import GLUE, Document, DocumentSection, Sheet, p_text
+from goalgrid.results.analysis.effects_text import finite
+from goalgrid.results.records.rounding import written
 
 MOST = 3
 """Contradicting comparisons that a line names."""

@@ -9,13 +9,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from grid.errors.wording import counted
-from grid.store.files import written_aside
-from results.analysis.documents import TEXT, Document, DocumentSection, Sheet, interval_text, number_text, p_text
-from results.analysis.effects_text import finite, metric_title
-from results.analysis.grid_comparison import CellDifference, Differing, GridComparison
-from results.renderers import csv
-from results.statistics.significance import LEVEL
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.store.files import written_aside
+from goalgrid.results.analysis.documents import (
+    TEXT,
+    Document,
+    DocumentSection,
+    Sheet,
+    interval_text,
+    number_text,
+    p_text,
+)
+from goalgrid.results.analysis.effects_text import finite, metric_title
+from goalgrid.results.analysis.grid_comparison import CellDifference, Differing, GridComparison
+from goalgrid.results.renderers import csv
+from goalgrid.results.statistics.significance import LEVEL
 
 FORMATS = (*TEXT, "csv", "parquet")
 SHOWN = 48

@@ -8,9 +8,9 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from results.records.rounding import SHOWN_DIGITS, written
-from results.renderers import latex, markdown
-from results.statistics.significance import Interval
+from goalgrid.results.records.rounding import SHOWN_DIGITS, written
+from goalgrid.results.renderers import latex, markdown
+from goalgrid.results.statistics.significance import Interval
 
 WIDTH = 100
 GLUE = "\u00a0"

@@ -6,11 +6,11 @@ from dataclasses import asdict
 from itertools import compress
 from typing import Any
 
-from grid.errors.wording import counted
-from grid.expansion import Cell
-from grid.protocols import shown
-from results.analysis.block_analysis import WORTH_FINDING, Analysis, BaselineDifference, Queries
-from results.analysis.documents import (
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.protocols import shown
+from goalgrid.results.analysis.block_analysis import WORTH_FINDING, Analysis, BaselineDifference, Queries
+from goalgrid.results.analysis.documents import (
     GLUE,
     NONE,
     TEXT,
@@ -21,13 +21,13 @@ from results.analysis.documents import (
     number_text,
     p_text,
 )
-from results.layouts.captions import METRIC_NAMES, selections
-from results.layouts.columns import directions
-from results.records.rounding import written
-from results.renderers import csv
-from results.statistics.anova import Anova, Effect
-from results.statistics.significance import LEVEL, seeds_to_reach, smallest_p, std_factors
-from results.tables.table import LIKE_BEST
+from goalgrid.results.layouts.captions import METRIC_NAMES, selections
+from goalgrid.results.layouts.columns import directions
+from goalgrid.results.records.rounding import written
+from goalgrid.results.renderers import csv
+from goalgrid.results.statistics.anova import Anova, Effect
+from goalgrid.results.statistics.significance import LEVEL, seeds_to_reach, smallest_p, std_factors
+from goalgrid.results.tables.table import LIKE_BEST
 
 FORMATS = (*TEXT, "csv")
 NAMED = 6

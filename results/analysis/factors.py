@@ -5,10 +5,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from grid.errors import UserError, unknown
-from grid.expansion import Cell
-from grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from results.layouts.captions import BlockKey, block_title
+from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from goalgrid.results.layouts.captions import BlockKey, block_title
 
 Levels = tuple[str, ...]
 """Levels of a cell: its objective, then its values on the other axes that are factors. Or all levels of a factor."""

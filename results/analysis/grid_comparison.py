@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from grid.errors import UserError
-from grid.errors.wording import counted
-from grid.expansion import Cell, trials_of
-from grid.store.home import Home
-from results.layouts.columns import noun_of
-from results.records import provenance, record_cache
-from results.records.provenance import Now
-from results.records.scores import Score, Scores
-from results.records.steps import Leave, refuse
-from results.statistics.significance import Interval, holm, paired_t, t_interval, welch
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.expansion import Cell, trials_of
+from goalgrid.grid.store.home import Home
+from goalgrid.results.layouts.columns import noun_of
+from goalgrid.results.records import provenance, record_cache
+from goalgrid.results.records.provenance import Now
+from goalgrid.results.records.scores import Score, Scores
+from goalgrid.results.records.steps import Leave, refuse
+from goalgrid.results.statistics.significance import Interval, holm, paired_t, t_interval, welch
 
 OF_A_TRIAL = ("schema_version", "seed", "starts_from", "ensemble")
 """Settings that are a trial's own, or that name other trials: no reason why cells differ."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from results.records.scores import Score
-from results.statistics.significance import LEVEL, tukey
+from goalgrid.results.records.scores import Score
+from goalgrid.results.statistics.significance import LEVEL, tukey
 
 
 @dataclass(frozen=True)

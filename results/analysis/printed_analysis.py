@@ -5,15 +5,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from grid import catalog
-from grid.errors import UserError
-from results.analysis.block_analysis import NATURAL_BASELINE, Analysis, BaselineDifference
-from results.analysis.claims import Entry, as_entry
-from results.analysis.factors import factors_of
-from results.reference.paper_source import Paper
-from results.reference.reading import Result
-from results.statistics.anova import anova_of_printed
-from results.statistics.significance import holm, welch_of
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.results.analysis.block_analysis import NATURAL_BASELINE, Analysis, BaselineDifference
+from goalgrid.results.analysis.claims import Entry, as_entry
+from goalgrid.results.analysis.factors import factors_of
+from goalgrid.results.reference.paper_source import Paper
+from goalgrid.results.reference.reading import Result
+from goalgrid.results.statistics.anova import anova_of_printed
+from goalgrid.results.statistics.significance import holm, welch_of
 
 
 def printed_analyses(table: str) -> list[Analysis]:

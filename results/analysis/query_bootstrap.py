@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grid.expansion import Cell, trials_of
-from grid.store.home import Home
-from results.records import record
-from results.statistics.significance import Interval, bootstrap_interval
+from goalgrid.grid.expansion import Cell, trials_of
+from goalgrid.grid.store.home import Home
+from goalgrid.results.records import record
+from goalgrid.results.statistics.significance import Interval, bootstrap_interval
 
 _CUTS = {"r1": 0.5, "r5": 5, "r10": 10}
 """A query is found below this rank; a mean place of 0.5, which videos may have, is no first place."""

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from results.analysis.observations import Observations
-from results.records.scores import Score
-from results.statistics.significance import LEVEL
-from results.tables.table import LIKE_BEST, Place, Table, TableEntry
+from goalgrid.results.analysis.observations import Observations
+from goalgrid.results.records.scores import Score
+from goalgrid.results.statistics.significance import LEVEL
+from goalgrid.results.tables.table import LIKE_BEST, Place, Table, TableEntry
 
 
 def marked(table: Table) -> Table:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from grid.errors import UserError
-from grid.settings import TrialSettings
-from grid.store.home import TrialFolder
-from results.records import record
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.results.records import record
 
 COLUMNS = ("settings", "environment", "code_fingerprint", "selected_epoch", *(f"val_{name}" for name in record.METRICS))
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from grid.expansion import Cell, trials_of
-from grid.store.home import Home
-from results.layouts import arrange
-from results.records import record
-from results.records.scores import Scores
-from results.renderers import TEXT
+from goalgrid.grid.expansion import Cell, trials_of
+from goalgrid.grid.store.home import Home
+from goalgrid.results.layouts import arrange
+from goalgrid.results.records import record
+from goalgrid.results.records.scores import Scores
+from goalgrid.results.renderers import TEXT
 
 CIRCUMSTANCES = frozenset({"train_seconds", "environment", "finished_at"})
 """Columns that say when, where and how long a trial ran; no result depends on them."""

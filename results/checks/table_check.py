@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from grid.errors import UserError
-from results import renderers
-from results.export.table_request import PROGRAM, TableRequest
-from results.renderers import html, latex, markdown, parquet
-from results.tables.table import Table
+from goalgrid.grid.errors import UserError
+from goalgrid.results import renderers
+from goalgrid.results.export.table_request import PROGRAM, TableRequest
+from goalgrid.results.renderers import html, latex, markdown, parquet
+from goalgrid.results.tables.table import Table
 
 LATEX = (latex.escape, "", " & ", " \\\\")
 MARKDOWN = (markdown.escape, "| ", " | ", " |")

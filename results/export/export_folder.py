@@ -11,24 +11,24 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from grid.errors import UserError
-from grid.expansion import Cell
-from grid.gridfile import Grid
-from grid.store.files import cannot_write, write_json, write_json_lines, write_text, written_aside
-from grid.store.home import Home, TrialFolder
-from results import figures
-from results.analysis.block_analysis import analyse, metrics_of
-from results.analysis.effects_text import write_out
-from results.analysis.query_bootstrap import QueryRanks
-from results.export import export_readme
-from results.export.table_request import TableRequest
-from results.records import record
-from results.records.provenance import Now
-from results.records.scores import Scores
-from results.reference.matching import reported
-from results.reference.usual_protocol import usual_protocol
-from results.renderers import write_all
-from results.tables.table import Table
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.store.files import cannot_write, write_json, write_json_lines, write_text, written_aside
+from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.results import figures
+from goalgrid.results.analysis.block_analysis import analyse, metrics_of
+from goalgrid.results.analysis.effects_text import write_out
+from goalgrid.results.analysis.query_bootstrap import QueryRanks
+from goalgrid.results.export import export_readme
+from goalgrid.results.export.table_request import TableRequest
+from goalgrid.results.records import record
+from goalgrid.results.records.provenance import Now
+from goalgrid.results.records.scores import Scores
+from goalgrid.results.reference.matching import reported
+from goalgrid.results.reference.usual_protocol import usual_protocol
+from goalgrid.results.renderers import write_all
+from goalgrid.results.tables.table import Table
 
 UNFINISHED = ".unfinished"
 """The mark of a folder whose export did not end."""

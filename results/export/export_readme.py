@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grid.expansion import Cell
-from grid.gridfile import Grid
-from results.pages import page
-from results.records.scores import Scores
-from results.renderers import csv
-from results.tables.table import Table
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.gridfile import Grid
+from goalgrid.results.pages import page
+from goalgrid.results.records.scores import Scores
+from goalgrid.results.renderers import csv
+from goalgrid.results.tables.table import Table
 
 
 def readme(grid: Grid, cells: Sequence[Cell], tables: Mapping[Path, Table], environments: Iterable[str]) -> str:

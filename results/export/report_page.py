@@ -7,28 +7,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from grid.expansion import Cell, trials_of
-from grid.gridfile import Grid
-from grid.store.home import Home
-from results import figures
-from results.analysis.block_analysis import analyse, metrics_of
-from results.analysis.documents import Document
-from results.analysis.effects_text import document, found
-from results.analysis.query_bootstrap import QueryRanks
-from results.analysis.table_marks import marked
-from results.figures import Study
-from results.figures.of_trial.attention_map import AttentionMap
-from results.figures.of_trial.retrieval_examples import RetrievalExamples
-from results.layouts import arrange, natural
-from results.layouts.captions import METRIC_NAMES
-from results.layouts.columns import noun_of
-from results.pages import page
-from results.records import record
-from results.records.provenance import Now
-from results.records.scores import Scores
-from results.reference.matching import reported
-from results.reference.usual_protocol import usual_protocol
-from results.tables.table import Table
+from goalgrid.grid.expansion import Cell, trials_of
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.store.home import Home
+from goalgrid.results import figures
+from goalgrid.results.analysis.block_analysis import analyse, metrics_of
+from goalgrid.results.analysis.documents import Document
+from goalgrid.results.analysis.effects_text import document, found
+from goalgrid.results.analysis.query_bootstrap import QueryRanks
+from goalgrid.results.analysis.table_marks import marked
+from goalgrid.results.figures import Study
+from goalgrid.results.figures.of_trial.attention_map import AttentionMap
+from goalgrid.results.figures.of_trial.retrieval_examples import RetrievalExamples
+from goalgrid.results.layouts import arrange, natural
+from goalgrid.results.layouts.captions import METRIC_NAMES
+from goalgrid.results.layouts.columns import noun_of
+from goalgrid.results.pages import page
+from goalgrid.results.records import record
+from goalgrid.results.records.provenance import Now
+from goalgrid.results.records.scores import Scores
+from goalgrid.results.reference.matching import reported
+from goalgrid.results.reference.usual_protocol import usual_protocol
+from goalgrid.results.tables.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NoReturn
 
-from grid.errors import UserError
-from grid.expansion import Cell
-from results.layouts import arrange
-from results.layouts.captions import TableSource
-from results.layouts.pivot import Axes
-from results.tables.averages import averaged
-from results.tables.table import Table
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Cell
+from goalgrid.results.layouts import arrange
+from goalgrid.results.layouts.captions import TableSource
+from goalgrid.results.layouts.pivot import Axes
+from goalgrid.results.tables.averages import averaged
+from goalgrid.results.tables.table import Table
 
 PROGRAM = "goalgrid table"
 
@@ -94,7 +94,7 @@ class TableRequest:
         """
         table = arrange(cells, source, layout=self.layout, metric=self.metric, against=self.against, axes=self.axes)
         if self.marks:
-            from results.analysis.table_marks import marked  # imports scipy, which few tables need
+            from goalgrid.results.analysis.table_marks import marked  # imports scipy, which few tables need
 
             table = marked(table)
         if self.allow_partial and not self.averages:

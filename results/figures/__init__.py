@@ -7,13 +7,13 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from grid.errors import UserError, unknown
-from grid.listed import members
-from grid.store.files import written_aside
-from results.figures import steps, training
-from results.figures.study import FigureKind, Study
-from results.figures.style import FORMATS, drawing, encoded
-from results.reference import curves
+from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.listed import members
+from goalgrid.grid.store.files import written_aside
+from goalgrid.results.figures import steps, training
+from goalgrid.results.figures.study import FigureKind, Study
+from goalgrid.results.figures.style import FORMATS, drawing, encoded
+from goalgrid.results.reference import curves
 
 __all__ = ["FIGURES", "FORMATS", "Study", "drawn", "encoded", "save", "write"]
 

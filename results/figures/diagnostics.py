@@ -5,8 +5,8 @@ As SelHN Fig. 3 and Unified Fig. 4 draw them over training.
 
 from functools import partial
 
-from results.figures.study import FigureKind
-from results.figures.style import over_epochs
+from goalgrid.results.figures.study import FigureKind
+from goalgrid.results.figures.style import over_epochs
 
 QUANTITIES = {"s_pos": "mean $s_{pos}$", "s_neg": "mean $s_{neg}$", "active": "active triplets (share)"}
 

@@ -6,12 +6,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from grid.palette import BLUE, FAINT
-from results.analysis.block_analysis import crossed
-from results.figures.study import FigureKind, Study
-from results.figures.style import blank, legend_below, line_styles, symbol
-from results.layouts.captions import METRIC_NAMES
-from results.statistics.anova import Factor, anova
+from goalgrid.grid.palette import BLUE, FAINT
+from goalgrid.results.analysis.block_analysis import crossed
+from goalgrid.results.figures.study import FigureKind, Study
+from goalgrid.results.figures.style import blank, legend_below, line_styles, symbol
+from goalgrid.results.layouts.captions import METRIC_NAMES
+from goalgrid.results.statistics.anova import Factor, anova
 
 NOTE = "bars: 95 % t interval over seeds; means closer than the grey bar cannot be told apart (Tukey)"
 

@@ -6,8 +6,8 @@ VSE+2AD §3.3 says that the first two tell how mature a model is.
 import numpy as np
 from matplotlib.figure import Figure
 
-from results.figures.study import FigureKind, Study
-from results.figures.style import PLAIN, blank, legend_below, point_legend, point_looks
+from goalgrid.results.figures.study import FigureKind, Study
+from goalgrid.results.figures.style import PLAIN, blank, legend_below, point_legend, point_looks
 
 QUANTITIES = {
     "val_s_pos": "alignment: mean $s_{pos}$",

@@ -6,13 +6,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from grid.palette import INK
-from results.analysis.factors import factors_of
-from results.figures.study import FigureKind, Study
-from results.figures.style import blank, symbol
-from results.layouts.captions import METRIC_NAMES
-from results.records.scores import Score, best
+from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from goalgrid.grid.palette import INK
+from goalgrid.results.analysis.factors import factors_of
+from goalgrid.results.figures.study import FigureKind, Study
+from goalgrid.results.figures.style import blank, symbol
+from goalgrid.results.layouts.captions import METRIC_NAMES
+from goalgrid.results.records.scores import Score, best
 
 NOTE = "mean ± sample standard deviation over seeds; best in bold"
 

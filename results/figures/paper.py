@@ -8,11 +8,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from grid.palette import FAINT
-from results.figures.study import FigureKind, Study
-from results.figures.style import PLAIN, blank, legend_below, point_legend, point_looks
-from results.layouts.captions import METRIC_NAMES
-from results.reference.matching import Difference, Match, reported
+from goalgrid.grid.palette import FAINT
+from goalgrid.results.figures.study import FigureKind, Study
+from goalgrid.results.figures.style import PLAIN, blank, legend_below, point_legend, point_looks
+from goalgrid.results.layouts.captions import METRIC_NAMES
+from goalgrid.results.reference.matching import Difference, Match, reported
 
 NOTE = "bars: ± one standard deviation over seeds and runs; dashed: equal; paper:"
 

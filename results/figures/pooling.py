@@ -11,9 +11,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from results.figures.study import FigureKind, Study, by_dataset
-from results.figures.style import blank, curve, legend_below, line_styles
-from results.records import steps
+from goalgrid.results.figures.study import FigureKind, Study, by_dataset
+from goalgrid.results.figures.style import blank, curve, legend_below, line_styles
+from goalgrid.results.records import steps
 
 MODALITIES = {"image": "image regions", "text": "tokens of a caption"}
 

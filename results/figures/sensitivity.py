@@ -12,10 +12,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from grid.expansion import Cell
-from results.figures.study import FigureKind, Study, grouped
-from results.figures.style import blank, legend_below, line_styles
-from results.layouts.captions import METRIC_NAMES, block_title
+from goalgrid.grid.expansion import Cell
+from goalgrid.results.figures.study import FigureKind, Study, grouped
+from goalgrid.results.figures.style import blank, legend_below, line_styles
+from goalgrid.results.layouts.captions import METRIC_NAMES, block_title
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ import math
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-from grid.expansion import Cell
-from results.figures.study import FigureKind, Study, by_dataset
-from results.figures.style import blank, legend_below, line_styles
+from goalgrid.grid.expansion import Cell
+from goalgrid.results.figures.study import FigureKind, Study, by_dataset
+from goalgrid.results.figures.style import blank, legend_below, line_styles
 
 
 def draw(study: Study) -> Figure | None:

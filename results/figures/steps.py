@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from matplotlib.figure import Figure
 
-from results.figures.study import FigureKind, Study
-from results.figures.style import over_epochs
-from results.figures.training import label
-from results.records import steps
+from goalgrid.results.figures.study import FigureKind, Study
+from goalgrid.results.figures.style import over_epochs
+from goalgrid.results.figures.training import label
+from goalgrid.results.records import steps
 
 QUANTITIES = {
     "branch": "anchors on\nthe other branch",

@@ -8,13 +8,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from grid.expansion import Cell, trials_of
-from grid.store.home import Home
-from results.analysis.factors import GridPart, parts_of
-from results.analysis.observations import Observations
-from results.layouts.columns import directions, noun_of
-from results.records import record
-from results.records.scores import Scores
+from goalgrid.grid.expansion import Cell, trials_of
+from goalgrid.grid.store.home import Home
+from goalgrid.results.analysis.factors import GridPart, parts_of
+from goalgrid.results.analysis.observations import Observations
+from goalgrid.results.layouts.columns import directions, noun_of
+from goalgrid.results.records import record
+from goalgrid.results.records.scores import Scores
 
 
 @dataclass(frozen=True)

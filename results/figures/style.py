@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from grid.objectives.goal_matrix import CELLS, GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from grid.palette import COLOURS, DASHES, FAINT, INK, MARKS
-from results.figures.study import Study
-from results.reference.curves import PrintedCurve
+from goalgrid.grid.objectives.goal_matrix import CELLS, GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from goalgrid.grid.palette import COLOURS, DASHES, FAINT, INK, MARKS
+from goalgrid.results.figures.study import Study
+from goalgrid.results.reference.curves import PrintedCurve
 
 WIDTH = 7.2
 """Inches: two columns of a paper."""

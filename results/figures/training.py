@@ -10,11 +10,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from grid.palette import FAINT
-from results.figures.study import FigureKind, Study
-from results.figures.style import over_epochs
-from results.records.history import LOGGED
-from results.reference.curves import PrintedCurve
+from goalgrid.grid.palette import FAINT
+from goalgrid.results.figures.study import FigureKind, Study
+from goalgrid.results.figures.style import over_epochs
+from goalgrid.results.records.history import LOGGED
+from goalgrid.results.reference.curves import PrintedCurve
 
 QUANTITIES = {
     "loss": "loss",

@@ -9,10 +9,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from grid.palette import BLUE, VERMILION
-from results.figures.study import FigureKind, Study
-from results.figures.style import WIDTH, blank
-from results.records import steps
+from goalgrid.grid.palette import BLUE, VERMILION
+from goalgrid.results.figures.study import FigureKind, Study
+from goalgrid.results.figures.style import WIDTH, blank
+from goalgrid.results.records import steps
 
 SHOWN = 4
 """Epochs of a cell that are drawn, the first and the last among them."""

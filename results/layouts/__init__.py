@@ -3,18 +3,18 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from grid.errors import UserError
-from grid.expansion import Cell
-from grid.listed import members
-from grid.objectives.goal_matrix import CELLS
-from results.layouts import against as beside
-from results.layouts import pivot
-from results.layouts.captions import COLUMN_NAMES, TableSource
-from results.layouts.columns import by_direction, named, noun_of
-from results.layouts.layout import Layout
-from results.layouts.pivot import Axes
-from results.records.scores import Scores
-from results.tables.table import Table
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.listed import members
+from goalgrid.grid.objectives.goal_matrix import CELLS
+from goalgrid.results.layouts import against as beside
+from goalgrid.results.layouts import pivot
+from goalgrid.results.layouts.captions import COLUMN_NAMES, TableSource
+from goalgrid.results.layouts.columns import by_direction, named, noun_of
+from goalgrid.results.layouts.layout import Layout
+from goalgrid.results.layouts.pivot import Axes
+from goalgrid.results.records.scores import Scores
+from goalgrid.results.tables.table import Table
 
 LAYOUTS = members(__name__, "LAYOUT", Layout)
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from grid.errors import UserError
-from grid.expansion import Cell
-from results.layouts.captions import METRIC_NAMES, blocks_of, caption
-from results.layouts.columns import by_direction
-from results.records.scores import Scores
-from results.reference.matching import Difference, Match, changes, nothing_reported, reported
-from results.tables.table import Group, Label, Row, Table, TableEntry
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Cell
+from goalgrid.results.layouts.captions import METRIC_NAMES, blocks_of, caption
+from goalgrid.results.layouts.columns import by_direction
+from goalgrid.results.records.scores import Scores
+from goalgrid.results.reference.matching import Difference, Match, changes, nothing_reported, reported
+from goalgrid.results.tables.table import Group, Label, Row, Table, TableEntry
 
 COLUMNS = (Label("ours"), Label("paper"), Label("difference"))
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from grid.expansion import Cell
-from grid.protocols import shown
-from results.records.missing import counted_reasons
-from results.records.scores import Scores
-from results.reference.paper_source import Paper
-from results.tables.table import Block, Row, TableEntry
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.protocols import shown
+from goalgrid.results.records.missing import counted_reasons
+from goalgrid.results.records.scores import Scores
+from goalgrid.results.reference.paper_source import Paper
+from goalgrid.results.tables.table import Block, Row, TableEntry
 
 TableSource = Scores | Paper
 """Where the values of a table come from: the records of a grid, or what a paper prints."""

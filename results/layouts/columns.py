@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from grid.expansion import Cell
-from results.tables.table import Group, Label, Table
+from goalgrid.grid.expansion import Cell
+from goalgrid.results.tables.table import Group, Label, Table
 
 DIRECTIONS = {
     "i2t": Label("Image → Text", r"Image $\rightarrow$ Text"),

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from grid.expansion import Cell
-from grid.objectives.goal_matrix import KNOWN_AS
-from results.layouts.captions import TableSource
-from results.layouts.goal import matrix_of, symbol, triplet_columns
-from results.layouts.layout import Layout
-from results.records.scores import Words
-from results.reference.paper_source import Paper
-from results.tables.table import Block, Group, Label, Row, Table, TableEntry
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.objectives.goal_matrix import KNOWN_AS
+from goalgrid.results.layouts.captions import TableSource
+from goalgrid.results.layouts.goal import matrix_of, symbol, triplet_columns
+from goalgrid.results.layouts.layout import Layout
+from goalgrid.results.records.scores import Words
+from goalgrid.results.reference.paper_source import Paper
+from goalgrid.results.tables.table import Block, Group, Label, Row, Table, TableEntry
 
 CAPTION = (
     "The objectives of GOAL's matrix that had a name before, by triplet weight and pair weight; the others are new."

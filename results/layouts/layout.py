@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from grid.expansion import Cell
-from results.layouts.captions import TableSource
-from results.tables.table import Table
+from goalgrid.grid.expansion import Cell
+from goalgrid.results.layouts.captions import TableSource
+from goalgrid.results.tables.table import Table
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ A block is a data set by one protocol, so that all its rows compare.
 
 from collections.abc import Sequence
 
-from grid.expansion import Cell, once
-from results.layouts.captions import TableSource, beside, caption, entry
-from results.layouts.columns import recalls_and_totals
-from results.layouts.layout import Layout
-from results.layouts.listing import WHAT
-from results.tables.table import Block, Label, Row, Table
+from goalgrid.grid.expansion import Cell, once
+from goalgrid.results.layouts.captions import TableSource, beside, caption, entry
+from goalgrid.results.layouts.columns import recalls_and_totals
+from goalgrid.results.layouts.layout import Layout
+from goalgrid.results.layouts.listing import WHAT
+from goalgrid.results.tables.table import Block, Label, Row, Table
 
 
 def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from grid.expansion import Cell, once
-from results.layouts.captions import TableSource, beside, caption, entry
-from results.layouts.columns import recalls
-from results.layouts.layout import Layout
-from results.tables.table import Block, Group, Label, Row, Table, TableEntry
+from goalgrid.grid.expansion import Cell, once
+from goalgrid.results.layouts.captions import TableSource, beside, caption, entry
+from goalgrid.results.layouts.columns import recalls
+from goalgrid.results.layouts.layout import Layout
+from goalgrid.results.tables.table import Block, Group, Label, Row, Table, TableEntry
 
 
 def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:

@@ -4,16 +4,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from grid import catalog
-from grid.errors import UserError, unknown
-from grid.expansion import Cell
-from grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from results.layouts.captions import COLUMN_NAMES, caption, entry
-from results.layouts.columns import CUTS, TOTALS, directions, noun_of
-from results.layouts.goal import symbol
-from results.records.scores import Scores
-from results.renderers.latex import escape
-from results.tables.table import Block, Group, Label, Row, Table, TableEntry
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from goalgrid.results.layouts.captions import COLUMN_NAMES, caption, entry
+from goalgrid.results.layouts.columns import CUTS, TOTALS, directions, noun_of
+from goalgrid.results.layouts.goal import symbol
+from goalgrid.results.records.scores import Scores
+from goalgrid.results.renderers.latex import escape
+from goalgrid.results.tables.table import Block, Group, Label, Row, Table, TableEntry
 
 PARTS = ("pair", "triplet")
 """Axes into which GOAL's matrix divides the objective."""

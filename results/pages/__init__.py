@@ -6,7 +6,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from results.tables.table import Label, TableEntry
+from goalgrid.results.tables.table import Label, TableEntry
 
 
 def page(template: str, **content: Any) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
-from grid.store.home import Home
-from results.records import record
-from results.records.record_cache import COLUMNS
+from goalgrid.grid.store.home import Home
+from goalgrid.results.records import record
+from goalgrid.results.records.record_cache import COLUMNS
 
 _SETTINGS = ["recipe", "seed", "starts_from", "schema_version"]
 """Settings that stand in columns of the record already, or say nothing about the trial."""

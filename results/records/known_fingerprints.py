@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pydantic
 
-from grid.errors import UserError
-from grid.errors.regular_files import regular_bytes
-from grid.identity import digest
-from grid.store.files import write_json
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors.regular_files import regular_bytes
+from goalgrid.grid.identity import digest
+from goalgrid.grid.store.files import write_json
 
 KEPT = 16
 """States of the sources, the latest ones."""

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from grid.store.home import Home, State, TrialFolder
+from goalgrid.grid.store.home import Home, State, TrialFolder
 
 NEVER_RUN = "never run"
 OTHER_DATA = "trained on other data than are here now"

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from grid.errors.wording import counted
-from grid.expansion import Cell, Trial
-from grid.store.files import written_aside
-from grid.store.home import Home
-from results.records import record, sealed
-from results.records.steps import Leave, refuse
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.expansion import Cell, Trial
+from goalgrid.grid.store.files import written_aside
+from goalgrid.grid.store.home import Home
+from goalgrid.results.records import record, sealed
+from goalgrid.results.records.steps import Leave, refuse
 
 ModelKey = tuple[str, str, tuple[tuple[str, object], ...]]
 

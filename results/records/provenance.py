@@ -18,10 +18,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from grid.expansion import Cell, Shared
-from grid.uses import ROOMS
-from results.records import missing
-from results.records.sources import texts_of
+from goalgrid.grid.expansion import Cell, Shared
+from goalgrid.grid.uses import PROGRAM
+from goalgrid.results.records import missing
+from goalgrid.results.records.sources import texts_of
 
 PACKAGES = ("goalgrid", "torch", "numpy", "pillow", "transformers", "ray", "pyarrow")
 """Packages whose versions a trial records."""
@@ -98,10 +98,15 @@ def environment(device: str, name: str, threads: int) -> dict[str, Any]:
     }
 
 
+ROOMS = ("grid", "objectives", "retrieval", "results", "runners")
+"""The packages inside the program's, which in a checkout are links to folders beside it."""
+
+
 def rooms() -> dict[str, Path]:
-    """The folder of each of the program's packages. Imports none of them."""
-    specs = {room: find_spec(room) for room in ROOMS}
-    return {room: Path((spec.submodule_search_locations or [])[0]) for room, spec in specs.items() if spec}
+    """The folder of the program's package, and of each package inside it that may be a link."""
+    spec = find_spec(PROGRAM)
+    folder = Path(((spec and spec.submodule_search_locations) or [])[0])
+    return {PROGRAM: folder, **{f"{PROGRAM}.{room}": folder / room for room in ROOMS}}
 
 
 def versioned(digest: str) -> str:

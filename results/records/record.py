@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from grid.errors import UserError
-from grid.settings import TrialSettings
-from grid.store.files import make_durable, write_text, written_aside
-from grid.store.home import TrialFolder
-from results.records import sealed
-from results.records.history import LOGGED, unit_of
-from results.records.history import METRICS as METRICS
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.files import make_durable, write_text, written_aside
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.results.records import sealed
+from goalgrid.results.records.history import LOGGED, unit_of
+from goalgrid.results.records.history import METRICS as METRICS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

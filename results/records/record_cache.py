@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from grid.errors import UserError
-from grid.store.files import written_aside
-from grid.store.home import Home
-from results.records import record, sealed
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.files import written_aside
+from goalgrid.grid.store.home import Home
+from goalgrid.results.records import record, sealed
 
 FEW = 500
 """Records that are read in less than a second. Fewer are read without the copy; fewer new ones are not copied yet."""

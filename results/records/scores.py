@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
-from grid import catalog
-from grid.errors import UserError
-from grid.expansion import Cell
-from grid.store.home import Home, State
-from results.records import missing, provenance, record, record_cache
-from results.records.models import Models
-from results.records.provenance import Now
-from results.records.rounding import rounded, written
-from results.records.steps import Leave, refuse
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.store.home import Home, State
+from goalgrid.results.records import missing, provenance, record, record_cache
+from goalgrid.results.records.models import Models
+from goalgrid.results.records.provenance import Now
+from goalgrid.results.records.rounding import rounded, written
+from goalgrid.results.records.steps import Leave, refuse
 
 if TYPE_CHECKING:
-    from results.statistics.significance import Interval
+    from goalgrid.results.statistics.significance import Interval
 
 
 class TableValue(ABC):
@@ -122,7 +122,7 @@ class Score(TableValue):
     @property
     def bounds(self) -> "Interval":
         """The 95 % t interval of the mean; NaN where the seeds show no spread."""
-        from results.statistics.significance import t_interval  # imports scipy, which few tables need
+        from goalgrid.results.statistics.significance import t_interval  # imports scipy, which few tables need
 
         return t_interval(self.values)
 

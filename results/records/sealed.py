@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from grid.errors.regular_files import regular_bytes
+from goalgrid.grid.errors.regular_files import regular_bytes
 
 _KEY = b"goalgrid.sha256"
 _ZEROS = b"0" * 64

@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from grid.errors import UserError
-from grid.store.files import written_aside
-from results.records import sealed
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.files import written_aside
+from goalgrid.results.records import sealed
 
 Leave = Callable[[str], None]
 """Takes the message of a file beside a record that cannot be read, so that it is left out."""

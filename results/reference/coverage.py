@@ -4,13 +4,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grid import catalog
-from grid.errors import several, unknown
-from grid.expansion import Cell
-from grid.gridfile import Grid
-from results.records import record
-from results.reference.matching import changes
-from results.reference.reading import Result, results_of, table_names
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import several, unknown
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.gridfile import Grid
+from goalgrid.results.records import record
+from goalgrid.results.reference.matching import changes
+from goalgrid.results.reference.reading import Result, results_of, table_names
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from grid import catalog
-from grid.expansion import Cell
-from grid.objectives import resolve
-from results.records.rounding import written
-from results.records.scores import Score, Scores, TableValue
-from results.reference.reading import Printed, Result, all_results, table_names
+from goalgrid.grid import catalog
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.objectives import resolve
+from goalgrid.results.records.rounding import written
+from goalgrid.results.records.scores import Score, Scores, TableValue
+from goalgrid.results.reference.reading import Printed, Result, all_results, table_names
 
 ResultKey = tuple[str, str, str, str, str]
 """Data set, protocol, recipe, objective, metric."""

@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from grid import catalog
-from grid.expansion import Cell
-from grid.gridfile import Grid
-from results.records import record
-from results.reference.coverage import gap
-from results.reference.reading import Line, Result, paper_table
+from goalgrid.grid import catalog
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.gridfile import Grid
+from goalgrid.results.records import record
+from goalgrid.results.reference.coverage import gap
+from goalgrid.results.reference.reading import Line, Result, paper_table
 
 ORIGINS = TRAINED, QUOTED, NOT_POSSIBLE = "trained here", "quoted", "not possible"
 
@@ -124,7 +124,7 @@ def other_settings(cells: Sequence[Cell]) -> str:
 def _label(line: Line, result: Result) -> str:
     """The row's name; of a row of GOAL's matrix, the model and the pair weight.
 
-    >>> from results.reference.reading import paper_table
+    >>> from goalgrid.results.reference.reading import paper_table
     >>> [_label(line, row[0]) for line, row in paper_table("goal-table5-coco").rows("goal-table5-coco")][-1]
     'VSE∞ (WSL), sig-ms'
     """

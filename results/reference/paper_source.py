@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from grid.errors import UserError, unknown
-from grid.expansion import Cell
-from results.reference.reading import PaperTable, Printed, Result, paper_table, results_of, table_names
+from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.expansion import Cell
+from goalgrid.results.reference.reading import PaperTable, Printed, Result, paper_table, results_of, table_names
 
 
 @dataclass(frozen=True)

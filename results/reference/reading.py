@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 
-from grid.listed import toml, toml_names
-from grid.settings.base import Settings
-from results.records.scores import TableValue
+from goalgrid.grid.listed import toml, toml_names
+from goalgrid.grid.settings.base import Settings
+from goalgrid.results.records.scores import TableValue
 
 PAPERS = ("goal", "selhn", "unified", "2ad")
 """Names of the papers; the name of a table begins with its paper's."""
 
-_FOLDER = "results.reference"
+_FOLDER = "goalgrid.results.reference"
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """The protocol by which a grid that names a paper's table is shown: the table's."""
 
-from grid import catalog
-from grid.gridfile import Grid
-from results.reference.reading import paper_table, table_names
+from goalgrid.grid import catalog
+from goalgrid.grid.gridfile import Grid
+from goalgrid.results.reference.reading import paper_table, table_names
 
 _SET = "dataset.protocol"
 
@@ -12,7 +12,7 @@ def usual_protocol(grid: Grid) -> str | None:
 
     Only data sets with several protocols leave a choice. A protocol that the grid itself sets or sweeps stands.
 
-    >>> from grid.gridfile import load
+    >>> from goalgrid.grid.gridfile import load
     >>> usual_protocol(load("selhn-table8")), usual_protocol(load("selhn-table9")), usual_protocol(load("demo"))
     ('coco-5x1k', 'coco-5k', None)
     """

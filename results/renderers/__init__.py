@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from grid.listed import members
-from grid.store.files import written_aside
-from results.renderers import parquet
-from results.renderers.text_format import TextFormat
-from results.tables.table import Table
+from goalgrid.grid.listed import members
+from goalgrid.grid.store.files import written_aside
+from goalgrid.results.renderers import parquet
+from goalgrid.results.renderers.text_format import TextFormat
+from goalgrid.results.tables.table import Table
 
 TEXT = members(__name__, "TEXT_FORMAT", TextFormat)
 

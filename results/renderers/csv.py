@@ -5,9 +5,9 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
-from results.renderers.parquet import tidy
-from results.renderers.text_format import TextFormat
-from results.tables.table import Table
+from goalgrid.results.renderers.parquet import tidy
+from goalgrid.results.renderers.text_format import TextFormat
+from goalgrid.results.tables.table import Table
 
 
 def render(table: Table) -> str:

@@ -2,9 +2,9 @@
 
 from html.parser import HTMLParser
 
-from results.pages import page
-from results.renderers.text_format import TextFormat
-from results.tables.table import Table
+from goalgrid.results.pages import page
+from goalgrid.results.renderers.text_format import TextFormat
+from goalgrid.results.tables.table import Table
 
 
 def render(table: Table) -> str:

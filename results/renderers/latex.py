@@ -2,9 +2,9 @@
 
 import re
 
-from results.renderers.text_format import TextFormat
-from results.tables.notation import mathematics
-from results.tables.table import Label, Table
+from goalgrid.results.renderers.text_format import TextFormat
+from goalgrid.results.tables.notation import mathematics
+from goalgrid.results.tables.table import Label, Table
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",

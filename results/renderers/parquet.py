@@ -5,7 +5,7 @@ import io
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from results.tables.table import Table
+from goalgrid.results.tables.table import Table
 
 VALUES = {
     "n": pa.int32(),

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from results.tables.table import Table
+from goalgrid.results.tables.table import Table
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from results.statistics.significance import LEVEL, Interval, honest_difference, t_interval
+from goalgrid.results.statistics.significance import LEVEL, Interval, honest_difference, t_interval
 
 Array = NDArray[np.float64]
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from results.statistics.significance import Numbers
+from goalgrid.results.statistics.significance import Numbers
 
 
 def kendall(x: Numbers, y: Numbers) -> float:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from results.statistics.significance import LEVEL
+from goalgrid.results.statistics.significance import LEVEL
 
 FIRST = 3
 """Seeds of every cell before the first look."""

@@ -7,10 +7,10 @@ from itertools import accumulate, compress
 from statistics import fmean
 from typing import cast
 
-from grid.errors import UserError
-from results.records.rounding import written
-from results.records.scores import Score, TableValue
-from results.tables.table import Block, Label, Row, Table, TableEntry
+from goalgrid.grid.errors import UserError
+from goalgrid.results.records.rounding import written
+from goalgrid.results.records.scores import Score, TableValue
+from goalgrid.results.tables.table import Block, Label, Row, Table, TableEntry
 
 MEAN = Label("mean")
 OVER = "average_over"

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from grid.objectives.goal_matrix import CELLS
+from goalgrid.grid.objectives.goal_matrix import CELLS
 
 _CELLS = "|".join(sorted(CELLS, key=len, reverse=True))
 _NAMED = re.compile(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from results.records.scores import TableValue, best
+from goalgrid.results.records.scores import TableValue, best
 
 LIKE_BEST = "†"
 

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from grid import catalog
-from retrieval.data import annotations, feature_faults, parts, picture_faults, precomp_files, video_faults
-from retrieval.data.content import content
-from retrieval.data.parts import CheckProgress, Part
-from retrieval.splits.pairs import DataError
-from retrieval.splits.problems import Problem
-from retrieval.video import expert_files, msr_vtt
+from goalgrid.grid import catalog
+from goalgrid.retrieval.data import annotations, feature_faults, parts, picture_faults, precomp_files, video_faults
+from goalgrid.retrieval.data.content import content
+from goalgrid.retrieval.data.parts import CheckProgress, Part
+from goalgrid.retrieval.splits.pairs import DataError
+from goalgrid.retrieval.splits.problems import Problem
+from goalgrid.retrieval.video import expert_files, msr_vtt
 
 FEATURES = (feature_faults.FORMAT, video_faults.FORMAT)
 """The forms that hold features in the place of images."""

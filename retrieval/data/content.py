@@ -17,18 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from grid import catalog
-from grid.errors import UserError
-from grid.errors.regular_files import regular_bytes
-from grid.identity import digest
-from grid.settings.experts import ExpertRead
-from grid.settings.image_views import View
-from grid.store.files import write_text
-from retrieval.data import annotations, feature_faults, parts, picture_faults, precomp_files
-from retrieval.splits.pairs import DataError, check_sizes
-from retrieval.splits.problems import Problem, array_of, faults_of_captions, refuse
-from retrieval.video import expert_files, msr_vtt
-from retrieval.words import vocabulary_files
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors.regular_files import regular_bytes
+from goalgrid.grid.identity import digest
+from goalgrid.grid.settings.experts import ExpertRead
+from goalgrid.grid.settings.image_views import View
+from goalgrid.grid.store.files import write_text
+from goalgrid.retrieval.data import annotations, feature_faults, parts, picture_faults, precomp_files
+from goalgrid.retrieval.splits.pairs import DataError, check_sizes
+from goalgrid.retrieval.splits.problems import Problem, array_of, faults_of_captions, refuse
+from goalgrid.retrieval.video import expert_files, msr_vtt
+from goalgrid.retrieval.words import vocabulary_files
 
 VERSION = "2:"
 """Begins a fingerprint of data. Another way of making fingerprints gets another number: they cannot be compared."""

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from retrieval.data import precomp_files
-from retrieval.data.parts import CheckProgress, Part, SplitSize, overlaps
-from retrieval.splits.pairs import DataError
-from retrieval.splits.problems import Problem, faults_of_captions, faults_of_ids, shortened
+from goalgrid.retrieval.data import precomp_files
+from goalgrid.retrieval.data.parts import CheckProgress, Part, SplitSize, overlaps
+from goalgrid.retrieval.splits.pairs import DataError
+from goalgrid.retrieval.splits.problems import Problem, faults_of_captions, faults_of_ids, shortened
 
 BLOCK_BYTES = 1 << 26
 """Features read at a time."""

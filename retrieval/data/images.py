@@ -11,10 +11,10 @@ from jaxtyping import Int, UInt8
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
-from grid.settings.image_views import View
-from retrieval.data.picture_faults import TOO_LARGE
-from retrieval.data.rand_augment import rand_augmented
-from retrieval.splits.pairs import WHOLE, DataError
+from goalgrid.grid.settings.image_views import View
+from goalgrid.retrieval.data.picture_faults import TOO_LARGE
+from goalgrid.retrieval.data.rand_augment import rand_augmented
+from goalgrid.retrieval.splits.pairs import WHOLE, DataError
 
 KEPT_BYTES = 1 << 30
 """A split whose evaluation views fit here is decoded once and kept; a larger split is decoded as it is read."""

@@ -3,14 +3,14 @@
 from functools import lru_cache
 from pathlib import Path
 
-from grid import catalog
-from grid.settings.experts import ExpertRead
-from grid.settings.image_views import View
-from retrieval.data import annotations, precomp, shapes
-from retrieval.data.content import check_form, checked_root, package
-from retrieval.data.images import ImageFiles
-from retrieval.splits.pairs import Pairs, Split
-from retrieval.video import videos
+from goalgrid.grid import catalog
+from goalgrid.grid.settings.experts import ExpertRead
+from goalgrid.grid.settings.image_views import View
+from goalgrid.retrieval.data import annotations, precomp, shapes
+from goalgrid.retrieval.data.content import check_form, checked_root, package
+from goalgrid.retrieval.data.images import ImageFiles
+from goalgrid.retrieval.splits.pairs import Pairs, Split
+from goalgrid.retrieval.video import videos
 
 
 def load(

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from grid.catalog import Dataset
-from grid.errors.wording import counted
-from retrieval.splits.problems import Problem
+from goalgrid.grid.catalog import Dataset
+from goalgrid.grid.errors.wording import counted
+from goalgrid.retrieval.splits.problems import Problem
 
 CheckProgress = Callable[[str, int, int], None]
 """Called with what is being done, how much is done, and how much there is to do."""

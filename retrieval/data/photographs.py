@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, UInt8
 
-from grid.errors import UserError, unknown
-from grid.settings.image_views import View
-from retrieval.data import annotations, opening, precomp_files
-from retrieval.data.annotations import Annotated
-from retrieval.data.images import opened, pixels_of
-from retrieval.data.precomp import Features
-from retrieval.splits.pairs import DataError, Images, Split
-from retrieval.splits.problems import array_of
-from retrieval.words.text_readers import words
+from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.settings.image_views import View
+from goalgrid.retrieval.data import annotations, opening, precomp_files
+from goalgrid.retrieval.data.annotations import Annotated
+from goalgrid.retrieval.data.images import opened, pixels_of
+from goalgrid.retrieval.data.precomp import Features
+from goalgrid.retrieval.splits.pairs import DataError, Images, Split
+from goalgrid.retrieval.splits.problems import array_of
+from goalgrid.retrieval.words.text_readers import words
 
 SIDE = 320
 """Pixels of the longer side of a picture that is shown."""

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from PIL import Image
 
-from grid.errors.wording import counted
-from retrieval.data import annotations
-from retrieval.data.annotations.annotation import Annotation, owners
-from retrieval.data.annotations.locate import located
-from retrieval.data.parts import CheckProgress, Part, SplitSize, overlaps
-from retrieval.splits.problems import Problem, faults_of_captions, repeated
+from goalgrid.grid.errors.wording import counted
+from goalgrid.retrieval.data import annotations
+from goalgrid.retrieval.data.annotations.annotation import Annotation, owners
+from goalgrid.retrieval.data.annotations.locate import located
+from goalgrid.retrieval.data.parts import CheckProgress, Part, SplitSize, overlaps
+from goalgrid.retrieval.splits.problems import Problem, faults_of_captions, repeated
 
 STEP = 100
 """Images between two reports of progress."""

@@ -8,9 +8,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from retrieval.data import precomp_files
-from retrieval.data.precomp_files import check_finite
-from retrieval.splits.pairs import WHOLE, Pairs, Split
+from goalgrid.retrieval.data import precomp_files
+from goalgrid.retrieval.data.precomp_files import check_finite
+from goalgrid.retrieval.splits.pairs import WHOLE, Pairs, Split
 
 SCAN_BYTES = 1 << 30
 """Arrays up to this size are searched for NaN when they are opened; larger ones batch by batch, as they are read."""

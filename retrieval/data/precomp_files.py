@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from retrieval.splits.pairs import DataError
-from retrieval.splits.problems import Problem, array_of, lines_of, refuse
+from goalgrid.retrieval.splits.pairs import DataError
+from goalgrid.retrieval.splits.problems import Problem, array_of, lines_of, refuse
 
 FLOATS = (np.float16, np.float32, np.float64)
 TREE = """

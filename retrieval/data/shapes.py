@@ -12,9 +12,9 @@ from jaxtyping import Int, UInt8
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from grid.settings.image_views import View
-from retrieval.data.images import draws, pixels_of, planes
-from retrieval.splits.pairs import WHOLE, Pairs, Split
+from goalgrid.grid.settings.image_views import View
+from goalgrid.retrieval.data.images import draws, pixels_of, planes
+from goalgrid.retrieval.splits.pairs import WHOLE, Pairs, Split
 
 SPLITS = {"train": 1000, "val": 250, "test": 500}
 

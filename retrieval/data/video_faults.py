@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
-from grid.catalog import Dataset
-from grid.errors.wording import counted
-from retrieval.data.parts import CheckProgress, Part, SplitSize, overlaps
-from retrieval.splits.problems import Problem, faults_of_captions
-from retrieval.video import expert_files, msr_vtt
+from goalgrid.grid.catalog import Dataset
+from goalgrid.grid.errors.wording import counted
+from goalgrid.retrieval.data.parts import CheckProgress, Part, SplitSize, overlaps
+from goalgrid.retrieval.splits.problems import Problem, faults_of_captions
+from goalgrid.retrieval.video import expert_files, msr_vtt
 
 FORMAT = "features of videos by experts"
 STEP = 4096

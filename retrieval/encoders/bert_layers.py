@@ -15,8 +15,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from grid.errors import UserError
-from grid.settings.text_encoders import BertLayersSettings
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings.text_encoders import BertLayersSettings
 
 EPSILON = 1e-12
 """BERT's, of every layer norm."""

@@ -11,13 +11,13 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from grid.settings.image_encoders import BackboneSettings, CnnSettings, FeatureSettings
-from retrieval.encoders import own_encoders, pretrained
-from retrieval.encoders.pooling import Encoded, mean, pooling
-from retrieval.encoders.swin import SwinEncoder
-from retrieval.encoders.videos.ce import CollaborativeExperts
-from retrieval.encoders.videos.mmt import MultiModalTransformer
-from retrieval.encoders.vision import Vision
+from goalgrid.grid.settings.image_encoders import BackboneSettings, CnnSettings, FeatureSettings
+from goalgrid.retrieval.encoders import own_encoders, pretrained
+from goalgrid.retrieval.encoders.pooling import Encoded, mean, pooling
+from goalgrid.retrieval.encoders.swin import SwinEncoder
+from goalgrid.retrieval.encoders.videos.ce import CollaborativeExperts
+from goalgrid.retrieval.encoders.videos.mmt import MultiModalTransformer
+from goalgrid.retrieval.encoders.vision import Vision
 
 UNDROPPED = 0.2
 """Share of images that graded size augmentation leaves whole. VSE-infinity."""

@@ -5,10 +5,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from grid.errors import UserError
-from grid.settings.image_encoders import OwnImageSettings
-from grid.settings.own_parts import check_gradient, check_shape, own_parts
-from grid.settings.text_encoders import OwnTextSettings
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings.image_encoders import OwnImageSettings
+from goalgrid.grid.settings.own_parts import check_gradient, check_shape, own_parts
+from goalgrid.grid.settings.text_encoders import OwnTextSettings
 
 DIMENSIONS = {"pictures": 3, "features": 1, "regions": 2}
 """Of the shape of an image, by what an image encoder reads."""

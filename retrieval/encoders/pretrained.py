@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from grid.errors import UserError
-from grid.identity import digest
-from grid.settings.pretrained_networks import RANDOM, Pretrained
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.identity import digest
+from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
 
 Places = Mapping[str, Path]
 """Folder by name of weights."""

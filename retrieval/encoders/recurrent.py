@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from retrieval.pinned import sent
+from goalgrid.retrieval.pinned import sent
 
 
 class PaddedGru(nn.GRU):

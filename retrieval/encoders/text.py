@@ -7,16 +7,22 @@ import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor, nn
 
-from grid.errors import UserError
-from grid.settings.pretrained_networks import RANDOM
-from grid.settings.text_encoders import BiGruSettings, BowSettings, ExpertTextSettings, GruSettings, TransformerSettings
-from retrieval.encoders import own_encoders, pretrained
-from retrieval.encoders.bert_layers import BertEncoder
-from retrieval.encoders.pooling import Encoded, pooling
-from retrieval.encoders.recurrent import PaddedGru
-from retrieval.encoders.videos.gated import GatedUnit, NetVlad
-from retrieval.pinned import sent
-from retrieval.scorers.sets import Sets
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings.pretrained_networks import RANDOM
+from goalgrid.grid.settings.text_encoders import (
+    BiGruSettings,
+    BowSettings,
+    ExpertTextSettings,
+    GruSettings,
+    TransformerSettings,
+)
+from goalgrid.retrieval.encoders import own_encoders, pretrained
+from goalgrid.retrieval.encoders.bert_layers import BertEncoder
+from goalgrid.retrieval.encoders.pooling import Encoded, pooling
+from goalgrid.retrieval.encoders.recurrent import PaddedGru
+from goalgrid.retrieval.encoders.videos.gated import GatedUnit, NetVlad
+from goalgrid.retrieval.pinned import sent
+from goalgrid.retrieval.scorers.sets import Sets
 
 
 class Bow(nn.Module):

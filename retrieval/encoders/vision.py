@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from grid.errors import UserError
-from grid.settings.image_encoders import BackboneSettings
-from retrieval.encoders import pretrained
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings.image_encoders import BackboneSettings
+from goalgrid.retrieval.encoders import pretrained
 
 STATISTICS = {
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from retrieval.fusion.encoder import FusionEncoder
+from goalgrid.retrieval.fusion.encoder import FusionEncoder
 
 FUSIONS: dict[str, Callable[[Any], FusionEncoder | None]] = {
     "none": lambda settings: None,

@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from grid.settings.fusion import XvlmFusionSettings
-from grid.settings.text_encoders import BertLayersSettings
-from retrieval.encoders.bert_layers import BertLayer, caption_mask, start_as_bert
+from goalgrid.grid.settings.fusion import XvlmFusionSettings
+from goalgrid.grid.settings.text_encoders import BertLayersSettings
+from goalgrid.retrieval.encoders.bert_layers import BertLayer, caption_mask, start_as_bert
 
 TEMPERATURE = 0.07
 """X-VLM's first temperature of its contrastive loss; a checkpoint brings its own."""

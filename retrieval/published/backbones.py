@@ -5,12 +5,12 @@ from typing import Any
 
 from torch import Tensor
 
-from grid.errors import UserError
-from grid.store.files import write_json, written_aside
-from retrieval.published import clips
-from retrieval.published.checkpoint_files import CheckpointFile
-from retrieval.published.checkpoint_maps import map_of_family, maps
-from retrieval.published.resnets import butd
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.files import write_json, written_aside
+from goalgrid.retrieval.published import clips
+from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
+from goalgrid.retrieval.published.checkpoint_maps import map_of_family, maps
+from goalgrid.retrieval.published.resnets import butd
 
 BUTD = "butd/resnet-101"
 """The name that recipes have for BUTD's backbone."""

@@ -11,11 +11,11 @@ from typing import Any
 from pydantic import Field
 from torch import Tensor
 
-from grid.errors import UserError, several, unknown
-from grid.listed import toml, toml_names
-from grid.settings.base import Settings
-from retrieval.published.checkpoint_files import CheckpointFile
-from retrieval.published.swins import resized
+from goalgrid.grid.errors import UserError, several, unknown
+from goalgrid.grid.listed import toml, toml_names
+from goalgrid.grid.settings.base import Settings
+from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
+from goalgrid.retrieval.published.swins import resized
 
 LONGEST = 200
 """Words or word pieces at which captions are cut: the peers cut none, and no caption of COCO or Flickr is as long."""
@@ -193,7 +193,7 @@ def _pattern(module: str) -> str:
 @cache
 def maps() -> dict[str, CheckpointMap]:
     """The maps by name: the folder is the list."""
-    folder = "retrieval.published"
+    folder = "goalgrid.retrieval.published"
     return {name: CheckpointMap.model_validate(toml(folder, name)) for name in toml_names(folder)}
 
 

@@ -9,19 +9,26 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from grid import catalog
-from grid.errors import UserError, several, unknown
-from grid.settings import DatasetSettings, ObjectiveSettings, TrialSettings
-from grid.settings.model import ModelSettings
-from grid.settings.pretrained_networks import Pretrained
-from retrieval.data.precomp_files import SHORT
-from retrieval.encoders.pretrained import Places, locate
-from retrieval.model import Vse
-from retrieval.published.checkpoint_files import CheckpointFile
-from retrieval.published.checkpoint_maps import CheckpointMap, first_few, fitting_map, map_of_family, maps, size_at
-from retrieval.published.clips import clip
-from retrieval.published.resnets import resnet
-from retrieval.published.swins import xvlm
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError, several, unknown
+from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, TrialSettings
+from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.grid.settings.pretrained_networks import Pretrained
+from goalgrid.retrieval.data.precomp_files import SHORT
+from goalgrid.retrieval.encoders.pretrained import Places, locate
+from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
+from goalgrid.retrieval.published.checkpoint_maps import (
+    CheckpointMap,
+    first_few,
+    fitting_map,
+    map_of_family,
+    maps,
+    size_at,
+)
+from goalgrid.retrieval.published.clips import clip
+from goalgrid.retrieval.published.resnets import resnet
+from goalgrid.retrieval.published.swins import xvlm
 
 SETTINGS_FROM: dict[str, Callable[[Mapping[str, Tensor]], dict[str, Any]]] = {
     "resnet": resnet,

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from grid.errors import UserError
-from retrieval.published.checkpoint_files import CheckpointFile
+from goalgrid.grid.errors import UserError
+from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
 
 _BLOCK = re.compile(r"img_enc\.cnn\.layer(\d)\.(\d+)\.conv(\d)\.weight$")
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from retrieval.scorers.cross_attention import Bfan, Scan, SetScorer
-from retrieval.scorers.mixture import Mixture
-from retrieval.scorers.own_scorer import OwnScorer
-from retrieval.scorers.similarity import Saf, Sgr
+from goalgrid.retrieval.scorers.cross_attention import Bfan, Scan, SetScorer
+from goalgrid.retrieval.scorers.mixture import Mixture
+from goalgrid.retrieval.scorers.own_scorer import OwnScorer
+from goalgrid.retrieval.scorers.similarity import Saf, Sgr
 
 SCORERS: dict[str, Callable[[Any, int, int], SetScorer]] = {
     "scan": lambda settings, regions, dim: Scan(settings),

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu
 from torch.utils.checkpoint import checkpoint
 
-from grid.settings.scorers import BfanSettings, ScanSettings
-from retrieval.scorers.sets import Sets, by_size
+from goalgrid.grid.settings.scorers import BfanSettings, ScanSettings
+from goalgrid.retrieval.scorers.sets import Sets, by_size
 
 EPS = 1e-8
 """The published code adds it to norms, and clamps the product of two norms to it."""

@@ -3,9 +3,9 @@
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from grid.errors import UserError
-from retrieval.scorers.cross_attention import SetScorer
-from retrieval.scorers.sets import Sets
+from goalgrid.grid.errors import UserError
+from goalgrid.retrieval.scorers.cross_attention import SetScorer
+from goalgrid.retrieval.scorers.sets import Sets
 
 LEAST = 1e-11
 """Least sum of weights that scores are divided by: a video in which no expert saw anything scores 0."""

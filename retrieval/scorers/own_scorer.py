@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from grid.errors import UserError
-from grid.settings.own_parts import check_gradient, check_shape, own_parts
-from grid.settings.scorers import OwnScorerSettings
-from retrieval.scorers.cross_attention import SetScorer
-from retrieval.scorers.sets import Sets
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings.own_parts import check_gradient, check_shape, own_parts
+from goalgrid.grid.settings.scorers import OwnScorerSettings
+from goalgrid.retrieval.scorers.cross_attention import SetScorer
+from goalgrid.retrieval.scorers.sets import Sets
 
 
 class OwnScorer(SetScorer):

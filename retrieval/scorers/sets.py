@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from retrieval.pinned import sent
+from goalgrid.retrieval.pinned import sent
 
 
 @dataclass(frozen=True, eq=False)

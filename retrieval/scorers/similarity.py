@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from grid.settings.scorers import SafSettings, SgrafSettings, SgrSettings
-from retrieval.scorers.cross_attention import (
+from goalgrid.grid.settings.scorers import SafSettings, SgrafSettings, SgrSettings
+from goalgrid.retrieval.scorers.cross_attention import (
     EPS,
     SMALLEST,
     PairProducts,
@@ -21,7 +21,7 @@ from retrieval.scorers.cross_attention import (
     look,
     recomputed,
 )
-from retrieval.scorers.sets import Sets, by_size
+from goalgrid.retrieval.scorers.sets import Sets, by_size
 
 VALUES = {"cpu": 2**23, "cuda": 2**26}
 """Values of vectors that are worked on at once: on a CPU, more than fit its cache: products of few rows are slow."""

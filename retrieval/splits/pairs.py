@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool, Int
 
-from grid.errors import UserError
+from goalgrid.grid.errors import UserError
 
 if TYPE_CHECKING:  # verbs that read annotations load no torch
     from torch import Tensor

@@ -16,9 +16,9 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from grid.errors.regular_files import check_regular, regular_bytes
-from grid.errors.wording import counted
-from retrieval.splits.pairs import DataError
+from goalgrid.grid.errors.regular_files import check_regular, regular_bytes
+from goalgrid.grid.errors.wording import counted
+from goalgrid.retrieval.splits.pairs import DataError
 
 SHOWN = 5
 """Problems that an error spells out, and ids or rows that a problem spells out."""

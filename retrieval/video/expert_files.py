@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Int
 
-from grid.settings.experts import ExpertRead
-from retrieval.splits.problems import Problem, array_of, lines_of, repeated, shortened, torn
+from goalgrid.grid.settings.experts import ExpertRead
+from goalgrid.retrieval.splits.problems import Problem, array_of, lines_of, repeated, shortened, torn
 
 FLOATS = (np.float16, np.float32)
 FEATURES, VIDEOS, TIMES = "features.npy", "videos.txt", "times.npy"

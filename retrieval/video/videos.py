@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from grid.settings.experts import ExpertRead
-from retrieval.splits.pairs import WHOLE, DataError, Pairs, Split
-from retrieval.splits.problems import Problem, refuse
-from retrieval.video import expert_files, msr_vtt
-from retrieval.video.expert_files import Expert
+from goalgrid.grid.settings.experts import ExpertRead
+from goalgrid.retrieval.splits.pairs import WHOLE, DataError, Pairs, Split
+from goalgrid.retrieval.splits.problems import Problem, refuse
+from goalgrid.retrieval.video import expert_files, msr_vtt
+from goalgrid.retrieval.video.expert_files import Expert
 
 
 class Videos:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from grid.errors import UserError
+from goalgrid.grid.errors import UserError
 
 MOST_WORDS = 30
 """A longer caption is cut: X-VLM's max_words, and MMT's max_text_words."""

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from grid.identity import digest
-from grid.settings.text_encoders import TextSettings
-from grid.store.files import write_json
-from retrieval.encoders import pretrained
-from retrieval.words import vocabulary_files
-from retrieval.words.preparation import PREPARATIONS
-from retrieval.words.tokens import Tokens, WordDropping, padded
+from goalgrid.grid.identity import digest
+from goalgrid.grid.settings.text_encoders import TextSettings
+from goalgrid.grid.store.files import write_json
+from goalgrid.retrieval.encoders import pretrained
+from goalgrid.retrieval.words import vocabulary_files
+from goalgrid.retrieval.words.preparation import PREPARATIONS
+from goalgrid.retrieval.words.tokens import Tokens, WordDropping, padded
 
 SPECIAL = ("<pad>", "<unk>")
 """The words of index 0 and 1."""

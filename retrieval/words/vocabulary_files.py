@@ -5,8 +5,8 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-from grid.errors import UserError, several
-from grid.errors.regular_files import regular_bytes
+from goalgrid.grid.errors import UserError, several
+from goalgrid.grid.errors.regular_files import regular_bytes
 
 
 class _TheirVocabulary:

@@ -6,20 +6,20 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from grid.errors import UserError, unknown
-from grid.settings import TrialSettings
-from grid.settings.image_encoders import BackboneSettings
-from grid.settings.pretrained_networks import RANDOM, Pretrained
-from grid.settings.text_encoders import TransformerSettings
-from retrieval import features
-from retrieval.encoders.pretrained import Places
-from retrieval.encoders.text import features_of, text_network, width_of
-from retrieval.encoders.vision import Vision
-from retrieval.model import Vse
-from runners.gpu.fake_inputs import Shapes, inputs
-from runners.gpu.trace import Trace, Unfilled, Work, emptied, without_data
-from runners.training.initial_state import model_of
-from runners.training.learner import Learner
+from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.settings.image_encoders import BackboneSettings
+from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
+from goalgrid.grid.settings.text_encoders import TransformerSettings
+from goalgrid.retrieval import features
+from goalgrid.retrieval.encoders.pretrained import Places
+from goalgrid.retrieval.encoders.text import features_of, text_network, width_of
+from goalgrid.retrieval.encoders.vision import Vision
+from goalgrid.retrieval.model import Vse
+from goalgrid.runners.gpu.fake_inputs import Shapes, inputs
+from goalgrid.runners.gpu.trace import Trace, Unfilled, Work, emptied, without_data
+from goalgrid.runners.training.initial_state import model_of
+from goalgrid.runners.training.learner import Learner
 
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "google-bert/bert-base-uncased": {"model_type": "bert"},

@@ -4,10 +4,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from grid.errors import UserError, unknown
+from goalgrid.grid.errors import UserError, unknown
 
 if TYPE_CHECKING:  # a plan without a GPU loads no torch
-    from runners.gpu.trace import Work
+    from goalgrid.runners.gpu.trace import Work
 
 SUSTAINED = 0.7
 """Share of a data sheet's rate that large products reach."""

@@ -7,18 +7,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-import objectives
-from grid.expansion import Shared
-from grid.objectives import learns_weights, reads_offline
-from grid.settings import TrialSettings
-from retrieval.encoders.pretrained import Places
-from runners.gpu.architectures import from_architecture, learner_of, untrained, without_weights
-from runners.gpu.estimate_evaluation import evaluation, second_stage
-from runners.gpu.fake_inputs import Shapes, around, captions, images
-from runners.gpu.memory_probe import heavy
-from runners.gpu.trace import Trace, Unfilled, Work, emptied, without_data
-from runners.training.inputs import Batch
-from runners.training.learner import Learner
+from goalgrid import objectives
+from goalgrid.grid.expansion import Shared
+from goalgrid.grid.objectives import learns_weights, reads_offline
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.retrieval.encoders.pretrained import Places
+from goalgrid.runners.gpu.architectures import from_architecture, learner_of, untrained, without_weights
+from goalgrid.runners.gpu.estimate_evaluation import evaluation, second_stage
+from goalgrid.runners.gpu.fake_inputs import Shapes, around, captions, images
+from goalgrid.runners.gpu.memory_probe import heavy
+from goalgrid.runners.gpu.trace import Trace, Unfilled, Work, emptied, without_data
+from goalgrid.runners.training.inputs import Batch
+from goalgrid.runners.training.learner import Learner
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from grid.settings import TrialSettings
-from grid.settings.fusion import XvlmFusionSettings
-from retrieval import offline_negatives, rerank
-from retrieval.encoders.pretrained import Places
-from retrieval.model import Vse
-from retrieval.scorers.sets import Sets
-from runners.gpu.architectures import from_architecture, untrained
-from runners.gpu.fake_inputs import Shapes, around, captions, images
-from runners.gpu.trace import Trace, Work, emptied, without_data
-from runners.training.embedding import EMBED_BATCH, TILE
-from runners.training.precision import precision
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.settings.fusion import XvlmFusionSettings
+from goalgrid.retrieval import offline_negatives, rerank
+from goalgrid.retrieval.encoders.pretrained import Places
+from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.runners.gpu.architectures import from_architecture, untrained
+from goalgrid.runners.gpu.fake_inputs import Shapes, around, captions, images
+from goalgrid.runners.gpu.trace import Trace, Work, emptied, without_data
+from goalgrid.runners.training.embedding import EMBED_BATCH, TILE
+from goalgrid.runners.training.precision import precision
 
 
 def evaluation(

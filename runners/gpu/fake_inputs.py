@@ -8,15 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from grid.objectives import reads_offline
-from grid.settings import TrialSettings
-from retrieval.data.content import Content
-from retrieval.encoders.pretrained import Places
-from retrieval.offline_negatives import OfflineNegatives
-from retrieval.splits.pairs import WHOLE, Pairs, Split
-from retrieval.words.tokens import Tokens
-from runners.gpu.trace import Trace
-from runners.training.inputs import Inputs
+from goalgrid.grid.objectives import reads_offline
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.retrieval.data.content import Content
+from goalgrid.retrieval.encoders.pretrained import Places
+from goalgrid.retrieval.offline_negatives import OfflineNegatives
+from goalgrid.retrieval.splits.pairs import WHOLE, Pairs, Split
+from goalgrid.retrieval.words.tokens import Tokens
+from goalgrid.runners.gpu.trace import Trace
+from goalgrid.runners.training.inputs import Inputs
 
 
 @dataclass(frozen=True)

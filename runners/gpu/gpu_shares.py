@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from grid.errors import UserError
-from grid.store import gpu_needs
-from grid.store.gpu_needs import Need
-from grid.store.home import Home
-from runners.gpu.memory_probe import Probed, Sample, probe
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store import gpu_needs
+from goalgrid.grid.store.gpu_needs import Need
+from goalgrid.grid.store.home import Home
+from goalgrid.runners.gpu.memory_probe import Probed, Sample, probe
 
 Needs = Mapping[str, Need]
 """The need of each kind of trials, by `speed_of`."""

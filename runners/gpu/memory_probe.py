@@ -7,7 +7,6 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -16,19 +15,19 @@ import numpy as np
 import torch
 from torch.nn.functional import normalize
 
-import objectives
-from grid.errors import UserError
-from grid.objectives import OURS, learns_weights, reads_offline
-from grid.settings import ObjectiveSettings, TrialSettings
-from grid.store import gpu_needs
-from grid.store.gpu_needs import Need
-from grid.store.home import Home, TrialFolder
-from grid.store.speed_probes import speed_of
-from grid.uses import activate, uses_of
-from retrieval.offline_negatives import OfflineNegatives
-from runners.training.inputs import Inputs, prepare, protocols_of
-from runners.training.machine import Machine, is_out_of_memory
-from runners.training.trainer import Trainer
+from goalgrid import objectives
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.objectives import OURS, learns_weights, reads_offline
+from goalgrid.grid.settings import ObjectiveSettings, TrialSettings
+from goalgrid.grid.store import gpu_needs
+from goalgrid.grid.store.gpu_needs import Need
+from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.grid.store.speed_probes import speed_of
+from goalgrid.grid.uses import activate, uses_of
+from goalgrid.retrieval.offline_negatives import OfflineNegatives
+from goalgrid.runners.training.inputs import Inputs, prepare, protocols_of
+from goalgrid.runners.training.machine import Machine, is_out_of_memory
+from goalgrid.runners.training.trainer import Trainer
 
 STEPS = 3
 """Steps of an epoch: from the second step on, the optimiser's moments take memory too."""
@@ -114,8 +113,7 @@ def _measure(sample: Sample) -> Need:
 
 def apart(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function in a new process: all GPU memory that it held, the context included, is free afterwards."""
-    # goalgrid is imported first: it finds our packages wherever a user's module has the name of one of them.
-    with ProcessPoolExecutor(1, get_context("spawn"), initializer=import_module, initargs=("goalgrid",)) as pool:
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 
 

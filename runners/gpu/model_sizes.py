@@ -6,13 +6,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from grid.settings.image_encoders import BackboneSettings
-from grid.settings.model import ModelSettings
-from grid.settings.pretrained_networks import Pretrained
-from retrieval.encoders.text import text_network, width_of
-from retrieval.encoders.vision import Vision
-from runners.gpu.architectures import as_resnext, from_architecture
-from runners.training.initial_state import MODELS
+from goalgrid.grid.settings.image_encoders import BackboneSettings
+from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.grid.settings.pretrained_networks import Pretrained
+from goalgrid.retrieval.encoders.text import text_network, width_of
+from goalgrid.retrieval.encoders.vision import Vision
+from goalgrid.runners.gpu.architectures import as_resnext, from_architecture
+from goalgrid.runners.training.initial_state import MODELS
 
 _LATER = "The record of a trial has the number of its weights: goalgrid table GRID --metric parameters."
 

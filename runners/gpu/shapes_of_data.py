@@ -5,14 +5,14 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from grid import catalog
-from grid.expansion import Shared
-from grid.settings.image_encoders import BackboneSettings
-from grid.settings.model import ModelSettings
-from grid.settings.text_encoders import TransformerSettings
+from goalgrid.grid import catalog
+from goalgrid.grid.expansion import Shared
+from goalgrid.grid.settings.image_encoders import BackboneSettings
+from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.grid.settings.text_encoders import TransformerSettings
 
 if TYPE_CHECKING:  # a plan without a GPU loads no torch
-    from runners.gpu.fake_inputs import Shapes
+    from goalgrid.runners.gpu.fake_inputs import Shapes
 
 REGIONS, VECTOR = (36, 2048), (2048,)
 """Of an image whose features are not here: BUTD regions, else a vector."""
@@ -44,9 +44,9 @@ def shapes_of(
     Raises:
         UserError: data cannot be read, or the architecture of weights is not known here.
     """
-    from retrieval.data import opening
-    from retrieval.words import text_readers
-    from runners.gpu.fake_inputs import Shapes
+    from goalgrid.retrieval.data import opening
+    from goalgrid.retrieval.words import text_readers
+    from goalgrid.runners.gpu.fake_inputs import Shapes
 
     data, image, text = shared.dataset, shared.model.image, shared.model.text
     cut = text.longest(data.max_words)

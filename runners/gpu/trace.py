@@ -17,9 +17,9 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 from torch.utils.weak import WeakIdKeyDictionary
 
-from objectives import mining
-from retrieval.scorers import cross_attention, similarity
-from runners.gpu.allocator import Block, CachingAllocator
+from goalgrid.objectives import mining
+from goalgrid.retrieval.scorers import cross_attention, similarity
+from goalgrid.runners.gpu.allocator import Block, CachingAllocator
 
 aten = torch.ops.aten
 HOST = 2**16

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from grid.store.attempts import Attempt
-from grid.store.failures import Failure
-from grid.store.home import Home
-from runners.launch import worker
-from runners.launch.jobs import Job
-from runners.launch.nodes import ROW, Nodes
-from runners.trial import endings
-from runners.trial.events import Event, Listener
+from goalgrid.grid.store.attempts import Attempt
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.home import Home
+from goalgrid.runners.launch import worker
+from goalgrid.runners.launch.jobs import Job
+from goalgrid.runners.launch.nodes import ROW, Nodes
+from goalgrid.runners.trial import endings
+from goalgrid.runners.trial.events import Event, Listener
 
 IN_VAIN = 8
 """How many processes in a row may die before they begin a trial; a later death is the trial's failure."""

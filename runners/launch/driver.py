@@ -9,14 +9,14 @@ from typing import Any, Protocol
 
 import torch
 
-from grid.errors import UserError
-from grid.store.attempts import Attempt
-from grid.store.home import Home
-from runners.gpu.memory_probe import apart
-from runners.launch.jobs import Job, Request
-from runners.launch.worker import work
-from runners.trial.events import Listener
-from runners.trial.stopping import INCOMPLETE, Stop
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.attempts import Attempt
+from goalgrid.grid.store.home import Home
+from goalgrid.runners.gpu.memory_probe import apart
+from goalgrid.runners.launch.jobs import Job, Request
+from goalgrid.runners.launch.worker import work
+from goalgrid.runners.trial.events import Listener
+from goalgrid.runners.trial.stopping import INCOMPLETE, Stop
 
 
 @dataclass(frozen=True)

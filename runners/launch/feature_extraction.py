@@ -8,24 +8,24 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from grid.expansion import Cell, trials_of
-from grid.gridfile import Grid
-from grid.settings import DataKey
-from grid.settings.model import ModelSettings
-from grid.store.home import Home
-from retrieval.data import opening
-from retrieval.data.content import content
-from retrieval.encoders import pretrained
-from retrieval.features import FeatureSource
-from retrieval.fit import check_fit
-from retrieval.offline_negatives import OfflineNegatives
-from retrieval.published.published_model import check_whole
-from retrieval.splits.problems import Problem
-from runners.launch.jobs import Job, jobs_for
-from runners.training.exchange.batch_sizes import check_alone, check_replicas
-from runners.training.inputs import caption_source, captions_of_epoch, image_source
-from runners.training.machine import Machine
-from runners.trial.negatives import candidates
+from goalgrid.grid.expansion import Cell, trials_of
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.settings import DataKey
+from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.grid.store.home import Home
+from goalgrid.retrieval.data import opening
+from goalgrid.retrieval.data.content import content
+from goalgrid.retrieval.encoders import pretrained
+from goalgrid.retrieval.features import FeatureSource
+from goalgrid.retrieval.fit import check_fit
+from goalgrid.retrieval.offline_negatives import OfflineNegatives
+from goalgrid.retrieval.published.published_model import check_whole
+from goalgrid.retrieval.splits.problems import Problem
+from goalgrid.runners.launch.jobs import Job, jobs_for
+from goalgrid.runners.training.exchange.batch_sizes import check_alone, check_replicas
+from goalgrid.runners.training.inputs import caption_source, captions_of_epoch, image_source
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.trial.negatives import candidates
 
 
 def check_inputs(

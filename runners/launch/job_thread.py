@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
-from runners.launch import worker
-from runners.launch.jobs import Job
-from runners.trial.events import Event
-from runners.trial.stopping import Stop
+from goalgrid.runners.launch import worker
+from goalgrid.runners.launch.jobs import Job
+from goalgrid.runners.trial.events import Event
+from goalgrid.runners.trial.stopping import Stop
 
 
 class JobThread:

@@ -8,20 +8,20 @@ from itertools import zip_longest
 
 from pydantic import TypeAdapter
 
-from grid import catalog
-from grid.errors import UserError, user_path
-from grid.expansion import Trial, chains
-from grid.gridfile import Grid
-from grid.resources import Resources
-from grid.settings import TrialSettings
-from grid.store.gpu_needs import Need
-from grid.store.home import Home
-from grid.store.speed_probes import speed_of
-from grid.uses import activate, uses_of
-from runners.gpu.gpu_shares import Needs
-from runners.gpu.memory_probe import Sample
-from runners.training.machine import Machine
-from runners.training.progress import Cadence
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError, user_path
+from goalgrid.grid.expansion import Trial, chains
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.resources import Resources
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.gpu_needs import Need
+from goalgrid.grid.store.home import Home
+from goalgrid.grid.store.speed_probes import speed_of
+from goalgrid.grid.uses import activate, uses_of
+from goalgrid.runners.gpu.gpu_shares import Needs
+from goalgrid.runners.gpu.memory_probe import Sample
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.progress import Cadence
 
 
 @dataclass(frozen=True)

@@ -10,22 +10,22 @@ from pathlib import Path
 
 from rich.console import Console
 
-from grid.expansion import Cell, Trial
-from grid.gridfile import Grid, make_known
-from grid.store.home import Home, State
-from runners.gpu import gpu_shares
-from runners.launch import shared_folder, worker
-from runners.launch.driver import Driver, InProcess, check_room
-from runners.launch.feature_extraction import check_inputs, compute_features
-from runners.launch.jobs import Job, Launched, jobs_for, samples, sized
-from runners.launch.watchdog import Watchdog
-from runners.training.progress import Cadence
-from runners.trial import holding, move_aside
-from runners.trial.events import Event, Listener
-from runners.trial.stopping import Interrupts, Stop
-from runners.watching.live_matrix import Board, Display
-from runners.watching.mirror import Mirror, Tracker
-from runners.watching.notify import Notify
+from goalgrid.grid.expansion import Cell, Trial
+from goalgrid.grid.gridfile import Grid, make_known
+from goalgrid.grid.store.home import Home, State
+from goalgrid.runners.gpu import gpu_shares
+from goalgrid.runners.launch import shared_folder, worker
+from goalgrid.runners.launch.driver import Driver, InProcess, check_room
+from goalgrid.runners.launch.feature_extraction import check_inputs, compute_features
+from goalgrid.runners.launch.jobs import Job, Launched, jobs_for, samples, sized
+from goalgrid.runners.launch.watchdog import Watchdog
+from goalgrid.runners.training.progress import Cadence
+from goalgrid.runners.trial import holding, move_aside
+from goalgrid.runners.trial.events import Event, Listener
+from goalgrid.runners.trial.stopping import Interrupts, Stop
+from goalgrid.runners.watching.live_matrix import Board, Display
+from goalgrid.runners.watching.mirror import Mirror, Tracker
+from goalgrid.runners.watching.notify import Notify
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class Launch:
     def _driver(self, stop: Stop, grace: float) -> Driver:
         if self.here:
             return InProcess(stop)
-        from runners.launch.ray_tune import RayTune
+        from goalgrid.runners.launch.ray_tune import RayTune
 
         return RayTune(stop, address=self.address, grace=grace, warn=self._warn_last)
 

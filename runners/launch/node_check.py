@@ -1,14 +1,13 @@
 """What a process may find otherwise than the driver: folders, code, and files of the user's own."""
 
 from collections.abc import Sequence
-from importlib.machinery import PathFinder
 from pathlib import Path
 
-from grid.errors import UserError
-from grid.store.home import Home
-from grid.uses import activate, uses_of
-from results.records import provenance
-from runners.launch import shared_folder
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.home import Home
+from goalgrid.grid.uses import activate, uses_of
+from goalgrid.results.records import provenance
+from goalgrid.runners.launch import shared_folder
 
 
 def problem_here(
@@ -36,11 +35,3 @@ def problem_here(
     except UserError as error:
         return str(error)
     return ""
-
-
-def hides_ours(folder: Path) -> bool:
-    """Whether a folder has a module of another program with the name of a package of ours."""
-    ours = provenance.rooms()
-    theirs = {room: PathFinder.find_spec(room, [str(folder)]) for room in ours}
-    files = {room: spec.origin for room, spec in theirs.items() if spec and spec.origin}
-    return any(Path(file).resolve().parent != ours[room].resolve() for room, file in files.items())

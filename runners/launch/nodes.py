@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from grid.store.attempts import Attempt
+from goalgrid.grid.store.attempts import Attempt
 
 ROW = 3
 """So many attempts in a row, not all at one trial, die on a node that finishes none: it is set aside."""

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 
 import psutil
 
-from grid.errors import UserError
-from runners.trial.stopping import INCOMPLETE, Stop
+from goalgrid.grid.errors import UserError
+from goalgrid.runners.trial.stopping import INCOMPLETE, Stop
 
 LOOK_SECONDS = 1.0
 """Between two checks of the head."""

@@ -51,22 +51,22 @@ from ray.tune.search.basic_variant import BasicVariantGenerator
 from ray.util.placement_group import placement_group
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from grid.errors import UserError
-from grid.store import processes
-from grid.store.attempts import Attempt
-from grid.store.home import Home
-from results.records import provenance
-from runners.gpu.memory_probe import apart
-from runners.launch import worker
-from runners.launch.deaths import Deaths
-from runners.launch.driver import Capacity
-from runners.launch.job_thread import JobThread
-from runners.launch.jobs import Job, in_turn
-from runners.launch.node_check import hides_ours, problem_here
-from runners.launch.nodes import Nodes
-from runners.launch.ray_head import answers, check_files, check_member, check_node, head_watched
-from runners.trial.events import Event, Listener
-from runners.trial.stopping import Stop, hangups_ignored, listen
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store import processes
+from goalgrid.grid.store.attempts import Attempt
+from goalgrid.grid.store.home import Home
+from goalgrid.results.records import provenance
+from goalgrid.runners.gpu.memory_probe import apart
+from goalgrid.runners.launch import worker
+from goalgrid.runners.launch.deaths import Deaths
+from goalgrid.runners.launch.driver import Capacity
+from goalgrid.runners.launch.job_thread import JobThread
+from goalgrid.runners.launch.jobs import Job, in_turn
+from goalgrid.runners.launch.node_check import problem_here
+from goalgrid.runners.launch.nodes import Nodes
+from goalgrid.runners.launch.ray_head import answers, check_files, check_member, check_node, head_watched
+from goalgrid.runners.trial.events import Event, Listener
+from goalgrid.runners.trial.stopping import Stop, hangups_ignored, listen
 
 usage.tag_callbacks = lambda callbacks: False  # to count them, Tune imports all trackers that are installed
 
@@ -81,9 +81,6 @@ REPORT_SECONDS = 0.25
 
 PENDING = 16
 """Jobs for which Ray reserves resources ahead. More would cost Ray time, and jobs would start in no order."""
-
-FINDER = "goalgrid.rooms.find_ours"
-"""What a worker calls first where the working folder, which Ray has it search first, hides packages of ours."""
 
 HEAD_SECONDS = {True: 2.0, False: 30.0}
 """Seconds without an answer after which a head counts as gone: our own (True), or a cluster's, which may come back."""
@@ -215,8 +212,6 @@ class RayTune:
             return
         logging.getLogger("ray").setLevel(logging.CRITICAL)
         quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL, "configure_logging": True}
-        if hides_ours(Path.cwd()):
-            quiet["runtime_env"] = {"worker_process_setup_hook": FINDER}
         if self.address is None:
             _start(self.grace, **quiet)
         else:

@@ -5,9 +5,9 @@ import time
 import uuid
 from collections.abc import Callable
 
-from grid.errors import UserError
-from grid.store.files import cannot_write, create_text, readable_text, write_text
-from grid.store.home import Home, TrialFolder
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.files import cannot_write, create_text, readable_text, write_text
+from goalgrid.grid.store.home import Home, TrialFolder
 
 
 def mark(home: Home, warn: Callable[[str], None] = lambda message: None) -> str:

@@ -12,20 +12,20 @@ from statistics import quantiles
 import torch
 from rich.console import Console
 
-from grid.expansion import Trial
-from grid.gridfile import Grid
-from grid.settings import TrialSettings
-from grid.store.home import Home, TrialFolder
-from grid.store.speed_probes import Probe, speed_of
-from runners.gpu import gpu_shares
-from runners.gpu.memory_probe import apart, with_negatives
-from runners.launch.feature_extraction import check_inputs, compute_features
-from runners.launch.jobs import jobs_for, samples
-from runners.training import checkpoints
-from runners.training.inputs import batches, prepare
-from runners.training.machine import Machine
-from runners.training.replicas import Replicas
-from runners.training.trainer import Hooks, Preempted, Trainer
+from goalgrid.grid.expansion import Trial
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.grid.store.speed_probes import Probe, speed_of
+from goalgrid.runners.gpu import gpu_shares
+from goalgrid.runners.gpu.memory_probe import apart, with_negatives
+from goalgrid.runners.launch.feature_extraction import check_inputs, compute_features
+from goalgrid.runners.launch.jobs import jobs_for, samples
+from goalgrid.runners.training import checkpoints
+from goalgrid.runners.training.inputs import batches, prepare
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.replicas import Replicas
+from goalgrid.runners.training.trainer import Hooks, Preempted, Trainer
 
 STEPS = 20
 WARMING = 3

@@ -4,11 +4,11 @@ import threading
 import time
 from collections.abc import Callable
 
-from grid.store.attempts import Attempt
-from grid.store.failures import Failure
-from grid.store.home import Home
-from runners.trial import holding
-from runners.trial.events import Event
+from goalgrid.grid.store.attempts import Attempt
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.home import Home
+from goalgrid.runners.trial import holding
+from goalgrid.runners.trial.events import Event
 
 LOOKS = 8
 """Checks of a trial within the time that it may make no progress."""

@@ -5,22 +5,22 @@ from contextlib import suppress
 
 import torch
 
-from grid.errors import UserError
-from grid.settings import DataKey
-from grid.store.attempts import Attempt
-from grid.store.failures import Failure
-from grid.store.home import State
-from results.records import provenance
-from retrieval.splits.pairs import DataError
-from runners.launch import shared_folder
-from runners.launch.jobs import Job
-from runners.training.inputs import content_of
-from runners.trial import endings, holding
-from runners.trial.events import Event, Listener
-from runners.trial.holding import Origin
-from runners.trial.retries import Decision
-from runners.trial.run import run_trial
-from runners.trial.stopping import Stop
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings import DataKey
+from goalgrid.grid.store.attempts import Attempt
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.home import State
+from goalgrid.results.records import provenance
+from goalgrid.retrieval.splits.pairs import DataError
+from goalgrid.runners.launch import shared_folder
+from goalgrid.runners.launch.jobs import Job
+from goalgrid.runners.training.inputs import content_of
+from goalgrid.runners.trial import endings, holding
+from goalgrid.runners.trial.events import Event, Listener
+from goalgrid.runners.trial.holding import Origin
+from goalgrid.runners.trial.retries import Decision
+from goalgrid.runners.trial.run import run_trial
+from goalgrid.runners.trial.stopping import Stop
 
 PROGRAM = provenance.program_fingerprint()
 """Of the sources as this process imported them: what is written to the disk later takes no part."""

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from grid.settings.image_encoders import OwnImageSettings
-from grid.settings.own_parts import own_parts
-from grid.settings.text_encoders import OwnTextSettings
-from retrieval.encoders.own_encoders import image_encoder, text_encoder
+from goalgrid.grid.settings.image_encoders import OwnImageSettings
+from goalgrid.grid.settings.own_parts import own_parts
+from goalgrid.grid.settings.text_encoders import OwnTextSettings
+from goalgrid.retrieval.encoders.own_encoders import image_encoder, text_encoder
 
 DIM = 12
 """Of the joint space."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from grid.store import processes
-from grid.store.attempts import DONE, Attempt
-from grid.store.home import Home
+from goalgrid.grid.store import processes
+from goalgrid.grid.store.attempts import DONE, Attempt
+from goalgrid.grid.store.home import Home
 
 POLL_SECONDS = 0.02
 

@@ -9,10 +9,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from grid.objectives import OBJECTIVES
-from objectives import build
-from objectives.objective import Objective
-from runners.selftest.encoder_check import SEED, Broken
+from goalgrid.grid.objectives import OBJECTIVES
+from goalgrid.objectives import build
+from goalgrid.objectives.objective import Objective
+from goalgrid.runners.selftest.encoder_check import SEED, Broken
 
 PAIRS, DIMENSIONS = 7, 12
 """Of the batches that are checked."""

@@ -4,14 +4,14 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from grid import uses
-from grid.errors import UserError
-from grid.settings.own_parts import own_parts
-from grid.settings.poolings import own_poolings
-from runners.selftest.encoder_check import OF_ENCODERS, Broken
-from runners.selftest.objective_check import OF_OBJECTIVES
-from runners.selftest.pooling_check import OF_POOLINGS
-from runners.selftest.scorer_check import OF_SCORERS
+from goalgrid.grid import uses
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings.own_parts import own_parts
+from goalgrid.grid.settings.poolings import own_poolings
+from goalgrid.runners.selftest.encoder_check import OF_ENCODERS, Broken
+from goalgrid.runners.selftest.objective_check import OF_OBJECTIVES
+from goalgrid.runners.selftest.pooling_check import OF_POOLINGS
+from goalgrid.runners.selftest.scorer_check import OF_SCORERS
 
 CHECKS: dict[str, dict[str, Callable[[str], str]]] = {
     "objective": OF_OBJECTIVES,

@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from grid.settings.poolings import PoolingSettings
-from retrieval.encoders.pooling import pooling
-from runners.selftest.encoder_check import SEED, Broken
-from runners.selftest.objective_check import TIMED_DIMENSIONS, TIMED_PAIRS, seconds
+from goalgrid.grid.settings.poolings import PoolingSettings
+from goalgrid.retrieval.encoders.pooling import pooling
+from goalgrid.runners.selftest.encoder_check import SEED, Broken
+from goalgrid.runners.selftest.objective_check import TIMED_DIMENSIONS, TIMED_PAIRS, seconds
 
 
 def gradient(name: str) -> str:

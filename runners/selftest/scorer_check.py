@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, pad
 
-from grid.settings.scorers import OwnScorerSettings
-from retrieval.scorers.own_scorer import OwnScorer
-from retrieval.scorers.sets import Sets
-from runners.selftest.encoder_check import ALIKE, SEED, Broken, learning_in, restored
+from goalgrid.grid.settings.scorers import OwnScorerSettings
+from goalgrid.retrieval.scorers.own_scorer import OwnScorer
+from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.runners.selftest.encoder_check import ALIKE, SEED, Broken, learning_in, restored
 
 DIM = 6
 """Of the vectors that are checked."""

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from grid.errors import UserError
-from grid.store.attempts import HEARTBEAT_SECONDS
-from grid.store.files import create_text, write_text
-from runners.selftest.faults import Unmet, wait_for
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.attempts import HEARTBEAT_SECONDS
+from goalgrid.grid.store.files import create_text, write_text
+from goalgrid.runners.selftest.faults import Unmet, wait_for
 
 MEETING_SECONDS = 60.0
 """How long an onlooker waits for the others."""

@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from grid.errors import UserError
-from grid.expansion import Cell, expand, trials_of
-from grid.gridfile import load
-from grid.store.attempts import Attempt
-from grid.store.failures import Failure
-from grid.store.home import Home, TrialFolder
-from results.checks.run_comparison import differences
-from results.records import record
-from runners.selftest import shared_folder_check
-from runners.selftest.faults import Command, Unmet, live, strike, trained_after_done, wait_for
-from runners.training import checkpoints
-from runners.trial.stopping import INCOMPLETE, Stop
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Cell, expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.attempts import Attempt
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.results.checks.run_comparison import differences
+from goalgrid.results.records import record
+from goalgrid.runners.selftest import shared_folder_check
+from goalgrid.runners.selftest.faults import Command, Unmet, live, strike, trained_after_done, wait_for
+from goalgrid.runners.training import checkpoints
+from goalgrid.runners.trial.stopping import INCOMPLETE, Stop
 
 if TYPE_CHECKING:
-    from runners.launch.ray_tune import RayTune
+    from goalgrid.runners.launch.ray_tune import RayTune
 
 SETTINGS = (
     'recipes=["cnn-bow"]',
@@ -115,7 +115,7 @@ class Nodes:
 
     def look(self, folder: Path) -> list[shared_folder_check.Sighting]:
         """Have processes of this machine, and one on every node, check the folder together."""
-        script = "import goalgrid; from runners.selftest import shared_folder_check as it; it.main()"
+        script = "import goalgrid; from goalgrid.runners.selftest import shared_folder_check as it; it.main()"
         command = [sys.executable, "-c", script, str(folder), str(self.onlookers)]
         here = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(ONLOOKERS)]
         there = self._driver().everywhere(shared_folder_check.look, str(folder), self.onlookers) if self.address else []
@@ -128,7 +128,7 @@ class Nodes:
             self._driver().everywhere(strike, lease)
 
     def _driver(self) -> "RayTune":
-        from runners.launch.ray_tune import RayTune
+        from goalgrid.runners.launch.ray_tune import RayTune
 
         return RayTune(Stop(), address=self.address, grace=0.0, warn=lambda message: None)
 

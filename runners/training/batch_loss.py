@@ -6,18 +6,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from grid.settings import TrialSettings
-from objectives.mining import full, product
-from objectives.objective import Objective
-from retrieval.fusion.encoder import FusionEncoder
-from retrieval.fusion.matching_loss import matching_loss
-from retrieval.model import Embedded, Vse
-from retrieval.scorers.sets import Sets
-from runners.training.exchange.collectives import ALONE, Exchange
-from runners.training.exchange.synced_batchnorm import synchronised
-from runners.training.inputs import Batch, Inputs
-from runners.training.per_pair.clean_probability import CleanProbabilities
-from runners.training.precision import precision
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.objectives.mining import full, product
+from goalgrid.objectives.objective import Objective
+from goalgrid.retrieval.fusion.encoder import FusionEncoder
+from goalgrid.retrieval.fusion.matching_loss import matching_loss
+from goalgrid.retrieval.model import Embedded, Vse
+from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.runners.training.exchange.collectives import ALONE, Exchange
+from goalgrid.runners.training.exchange.synced_batchnorm import synchronised
+from goalgrid.runners.training.inputs import Batch, Inputs
+from goalgrid.runners.training.per_pair.clean_probability import CleanProbabilities
+from goalgrid.runners.training.precision import precision
 
 
 class BatchLoss:

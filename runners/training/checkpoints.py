@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from grid.errors.regular_files import regular_bytes
-from grid.store.files import written_aside
+from goalgrid.grid.errors.regular_files import regular_bytes
+from goalgrid.grid.store.files import written_aside
 
 _MARK = b"sha256:"
 _COMMENT = len(_MARK) + 64

@@ -11,17 +11,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from grid.settings import TrialSettings
-from grid.settings.fusion import XvlmFusionSettings
-from objectives.objective import Objective
-from retrieval import evaluation, rerank
-from retrieval.evaluation import Rows
-from retrieval.model import Vse
-from retrieval.prefetch import ahead
-from retrieval.scorers.sets import Sets
-from retrieval.splits.pairs import Split
-from runners.training.inputs import Inputs, selecting
-from runners.training.precision import precision, set_tf32
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.settings.fusion import XvlmFusionSettings
+from goalgrid.objectives.objective import Objective
+from goalgrid.retrieval import evaluation, rerank
+from goalgrid.retrieval.evaluation import Rows
+from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.prefetch import ahead
+from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.retrieval.splits.pairs import Split
+from goalgrid.runners.training.inputs import Inputs, selecting
+from goalgrid.runners.training.precision import precision, set_tf32
 
 EMBED_BATCH = 512
 """Feature vectors or captions embedded at a time when evaluating; pixels use the batch size of training."""

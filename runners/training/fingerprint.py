@@ -7,29 +7,29 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from grid import catalog, uses
-from grid.expansion import Shared
-from grid.identity import digest
-from grid.objectives import CATALOGUE, reads_offline
-from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from grid.protocols import PROTOCOLS
-from grid.settings import TrialSettings
-from grid.settings.model import ModelSettings
-from results.records import provenance
-from results.records.known_fingerprints import known_or_found
-from results.records.sources import Sources
+from goalgrid.grid import catalog, uses
+from goalgrid.grid.expansion import Shared
+from goalgrid.grid.identity import digest
+from goalgrid.grid.objectives import CATALOGUE, reads_offline
+from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from goalgrid.grid.protocols import PROTOCOLS
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.results.records import provenance
+from goalgrid.results.records.known_fingerprints import known_or_found
+from goalgrid.results.records.sources import Sources
 
 ROOTS = (
-    "runners.training.trainer.Trainer",
-    "runners.training.inputs.prepare",
-    "runners.training.replica_process.follow",
+    "goalgrid.runners.training.trainer.Trainer",
+    "goalgrid.runners.training.inputs.prepare",
+    "goalgrid.runners.training.replica_process.follow",
 )
 """Where training begins, in the trial's process and in a replica's. All code that these reach counts."""
 
-ENSEMBLE = "runners.trial.ensemble.Ensemble"
+ENSEMBLE = "goalgrid.runners.trial.ensemble.Ensemble"
 """Where the evaluation of an ensemble begins."""
 
-RANKING = "runners.trial.negatives.negatives_of"
+RANKING = "goalgrid.runners.trial.negatives.negatives_of"
 """Where the ranking of offline negatives begins."""
 
 _ROOTS = frozenset(ROOTS)
@@ -76,7 +76,8 @@ def sources() -> Sources:
 
 @cache
 def _sources(own: tuple[tuple[str, str], ...]) -> Sources:
-    program = {name: text for name, text in provenance.program().items() if name.partition(".")[0] != "goalgrid"}
+    rooms = tuple(f"{uses.PROGRAM}.{room}" for room in provenance.ROOMS)
+    program = {name: text for name, text in provenance.program().items() if name.startswith(rooms)}
     return Sources({**program, **{name: text.encode() for name, text in own}}, names())
 
 

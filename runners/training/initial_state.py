@@ -2,13 +2,13 @@
 
 import torch
 
-import objectives
-from grid.identity import derived_seed
-from grid.settings import TrialSettings
-from objectives.objective import Objective
-from retrieval.model import Vse
-from retrieval.twins import Twins
-from runners.training.inputs import Inputs
+from goalgrid import objectives
+from goalgrid.grid.identity import derived_seed
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.objectives.objective import Objective
+from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.twins import Twins
+from goalgrid.runners.training.inputs import Inputs
 
 MODELS: dict[str, type[Vse]] = {"single": Vse, "twins": Twins}
 """By `model.networks`."""

@@ -10,30 +10,30 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from grid import catalog
-from grid.errors import UserError
-from grid.identity import derived_seed, digest
-from grid.objectives import learns_weights
-from grid.settings import DatasetSettings, TrainSettings, TrialSettings
-from grid.settings.image_encoders import BackboneSettings, ImageSettings
-from grid.settings.model import ModelSettings
-from grid.settings.text_encoders import ExpertTextSettings, TextSettings, TransformerSettings
-from retrieval.data import opening
-from retrieval.data.content import Content, content
-from retrieval.encoders import pretrained
-from retrieval.encoders.pretrained import Places
-from retrieval.features import CaptionSource, ImageSource
-from retrieval.fit import check_sizes
-from retrieval.model import check_sets
-from retrieval.offline_negatives import OfflineNegatives
-from retrieval.prefetch import ahead
-from retrieval.splits.pairs import Pairs, Split
-from retrieval.words import text_readers
-from retrieval.words.text_readers import CaptionReader, Vocabulary
-from retrieval.words.tokens import Tokens
-from runners.training.exchange.batch_sizes import batch_sizes, batches_of_epoch
-from runners.training.exchange.collectives import ALONE, Exchange
-from runners.training.machine import Machine
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.identity import derived_seed, digest
+from goalgrid.grid.objectives import learns_weights
+from goalgrid.grid.settings import DatasetSettings, TrainSettings, TrialSettings
+from goalgrid.grid.settings.image_encoders import BackboneSettings, ImageSettings
+from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.grid.settings.text_encoders import ExpertTextSettings, TextSettings, TransformerSettings
+from goalgrid.retrieval.data import opening
+from goalgrid.retrieval.data.content import Content, content
+from goalgrid.retrieval.encoders import pretrained
+from goalgrid.retrieval.encoders.pretrained import Places
+from goalgrid.retrieval.features import CaptionSource, ImageSource
+from goalgrid.retrieval.fit import check_sizes
+from goalgrid.retrieval.model import check_sets
+from goalgrid.retrieval.offline_negatives import OfflineNegatives
+from goalgrid.retrieval.prefetch import ahead
+from goalgrid.retrieval.splits.pairs import Pairs, Split
+from goalgrid.retrieval.words import text_readers
+from goalgrid.retrieval.words.text_readers import CaptionReader, Vocabulary
+from goalgrid.retrieval.words.tokens import Tokens
+from goalgrid.runners.training.exchange.batch_sizes import batch_sizes, batches_of_epoch
+from goalgrid.runners.training.exchange.collectives import ALONE, Exchange
+from goalgrid.runners.training.machine import Machine
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,20 +9,20 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-import objectives
-from grid.identity import derived_seed
-from grid.settings import TrialSettings
-from runners.training import checkpoints
-from runners.training.batch_loss import BatchLoss
-from runners.training.exchange.collectives import ALONE, Exchange
-from runners.training.initial_state import model_of, objective_of
-from runners.training.inputs import Batch, Epoch, Inputs, batches
-from runners.training.optimizers.clipping import Clipping
-from runners.training.optimizers.groups import optimizer
-from runners.training.optimizers.schedules import learning_rate, linear_rate, ramp
-from runners.training.per_pair.clean_probability import CleanProbabilities
-from runners.training.per_pair.meta_weights import MetaWeights
-from runners.training.precision import set_tf32
+from goalgrid import objectives
+from goalgrid.grid.identity import derived_seed
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.runners.training import checkpoints
+from goalgrid.runners.training.batch_loss import BatchLoss
+from goalgrid.runners.training.exchange.collectives import ALONE, Exchange
+from goalgrid.runners.training.initial_state import model_of, objective_of
+from goalgrid.runners.training.inputs import Batch, Epoch, Inputs, batches
+from goalgrid.runners.training.optimizers.clipping import Clipping
+from goalgrid.runners.training.optimizers.groups import optimizer
+from goalgrid.runners.training.optimizers.schedules import learning_rate, linear_rate, ramp
+from goalgrid.runners.training.per_pair.clean_probability import CleanProbabilities
+from goalgrid.runners.training.per_pair.meta_weights import MetaWeights
+from goalgrid.runners.training.precision import set_tf32
 
 
 class Learner:

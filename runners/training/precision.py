@@ -2,7 +2,7 @@
 
 import torch
 
-from grid.settings import TrainSettings, TrialSettings
+from goalgrid.grid.settings import TrainSettings, TrialSettings
 
 
 def set_tf32(train: TrainSettings) -> None:

@@ -11,13 +11,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from grid.errors import UserError
-from grid.settings import TrainSettings
-from grid.store.files import write_json_lines
-from grid.store.home import TrialFolder
-from results.checks.finished_trial import FinishedTrial
-from runners.training import checkpoints
-from runners.training.measured.step_trace import StepTrace
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings import TrainSettings
+from goalgrid.grid.store.files import write_json_lines
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.results.checks.finished_trial import FinishedTrial
+from goalgrid.runners.training import checkpoints
+from goalgrid.runners.training.measured.step_trace import StepTrace
 
 BRIEF_SECONDS = 5.0
 """A trial shorter than this writes no checkpoint to go on from."""

@@ -19,12 +19,12 @@ from typing import Any
 
 import torch
 
-from grid.identity import derived_seed
-from grid.uses import activate, uses_of
-from runners.training import checkpoints
-from runners.training.exchange import collectives
-from runners.training.inputs import prepare
-from runners.training.learner import Learner
+from goalgrid.grid.identity import derived_seed
+from goalgrid.grid.uses import activate, uses_of
+from goalgrid.runners.training import checkpoints
+from goalgrid.runners.training.exchange import collectives
+from goalgrid.runners.training.inputs import prepare
+from goalgrid.runners.training.learner import Learner
 
 
 def main(descriptor: int) -> None:

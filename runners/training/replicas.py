@@ -22,15 +22,15 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from grid.errors import UserError
-from grid.settings import TrialSettings
-from runners.training import checkpoints
-from runners.training.exchange import collectives
-from runners.training.exchange.batch_sizes import check_alone, check_replicas
-from runners.training.exchange.collectives import PeerLost
-from runners.training.inputs import captions_of_epoch
-from runners.training.learner import Learner
-from runners.training.machine import Machine
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.runners.training import checkpoints
+from goalgrid.runners.training.exchange import collectives
+from goalgrid.runners.training.exchange.batch_sizes import check_alone, check_replicas
+from goalgrid.runners.training.exchange.collectives import PeerLost
+from goalgrid.runners.training.inputs import captions_of_epoch
+from goalgrid.runners.training.learner import Learner
+from goalgrid.runners.training.machine import Machine
 
 REASON_SECONDS = 5.0
 """How long to wait for the reason why an exchange failed."""
@@ -72,8 +72,7 @@ class Replica:
             uses: path and text of each file of the user's own that the training needs.
         """
         ours, theirs = Pipe()
-        # goalgrid is imported first: it finds our packages wherever a user's module has the name of one of them.
-        script = f"import goalgrid; from runners.training import replica_process as it; it.main({theirs.fileno()})"
+        script = f"from goalgrid.runners.training import replica_process as it; it.main({theirs.fileno()})"
         path = os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path)
         process = subprocess.Popen(
             [sys.executable, "-P", "-c", script],

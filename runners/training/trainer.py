@@ -9,21 +9,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from grid.errors import UserError
-from grid.errors.wording import counted
-from grid.protocols import protocol
-from grid.settings import TrialSettings
-from grid.settings.own_parts import in_its_file
-from grid.store.home import TrialFolder
-from retrieval import evaluation
-from retrieval.model import Vse
-from runners.training import checkpoints
-from runners.training.embedding import batches_of, embedded, objective_value, ranked, ranks_of_test
-from runners.training.inputs import Batch, Inputs, data_fingerprint
-from runners.training.learner import FiniteCheck, Learner
-from runners.training.measured import places
-from runners.training.progress import Cadence, Progress, best_of
-from runners.training.replicas import Replicas
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.protocols import protocol
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.settings.own_parts import in_its_file
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.retrieval import evaluation
+from goalgrid.retrieval.model import Vse
+from goalgrid.runners.training import checkpoints
+from goalgrid.runners.training.embedding import batches_of, embedded, objective_value, ranked, ranks_of_test
+from goalgrid.runners.training.inputs import Batch, Inputs, data_fingerprint
+from goalgrid.runners.training.learner import FiniteCheck, Learner
+from goalgrid.runners.training.measured import places
+from goalgrid.runners.training.progress import Cadence, Progress, best_of
+from goalgrid.runners.training.replicas import Replicas
 
 
 class NonFinite(UserError):

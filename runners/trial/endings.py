@@ -3,17 +3,17 @@
 import errno
 from contextlib import suppress
 
-from grid.errors import UserError
-from grid.settings.own_parts import WrongReturn
-from grid.store.attempts import Attempt
-from grid.store.failures import Failure
-from grid.store.files import read_json, write_json, write_text
-from grid.store.home import TrialFolder
-from retrieval.splits.pairs import DataError
-from runners.training.machine import is_device_error, is_out_of_memory
-from runners.training.replicas import ReplicaDied
-from runners.training.trainer import NonFinite
-from runners.trial.retries import Decision, decide
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings.own_parts import WrongReturn
+from goalgrid.grid.store.attempts import Attempt
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.files import read_json, write_json, write_text
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.retrieval.splits.pairs import DataError
+from goalgrid.runners.training.machine import is_device_error, is_out_of_memory
+from goalgrid.runners.training.replicas import ReplicaDied
+from goalgrid.runners.training.trainer import NonFinite
+from goalgrid.runners.trial.retries import Decision, decide
 
 _CLASSES: dict[type[BaseException], Failure] = {
     NonFinite: Failure.NON_FINITE,

@@ -8,16 +8,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from grid.errors import UserError
-from grid.protocols import protocol
-from grid.store.home import TrialFolder
-from retrieval import evaluation
-from retrieval.evaluation import Rows
-from retrieval.splits.pairs import DataError
-from retrieval.words.text_readers import words
-from runners.training.embedding import TILE, embedded, ranked, scored
-from runners.training.machine import Machine
-from runners.trial.loaded_model import LoadedModel
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.protocols import protocol
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.retrieval import evaluation
+from goalgrid.retrieval.evaluation import Rows
+from goalgrid.retrieval.splits.pairs import DataError
+from goalgrid.retrieval.words.text_readers import words
+from goalgrid.runners.training.embedding import TILE, embedded, ranked, scored
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.trial.loaded_model import LoadedModel
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, TextIO
 
-from grid.errors import UserError
-from grid.store import processes
-from grid.store.attempts import HEARTBEAT_SECONDS, Attempt, foreign
-from grid.store.failures import Failure
-from grid.store.files import cannot_write, create_text, fenced, write_json
-from grid.store.home import TrialFolder
-from runners.trial.stopping import Stop
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store import processes
+from goalgrid.grid.store.attempts import HEARTBEAT_SECONDS, Attempt, foreign
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.files import cannot_write, create_text, fenced, write_json
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.runners.trial.stopping import Stop
 
 LOOK_SECONDS = 1.0
 """Between two checks whether this attempt should go on."""

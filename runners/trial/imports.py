@@ -2,16 +2,16 @@
 
 import torch
 
-from grid.store import imported
-from grid.store.files import write_json
-from grid.store.home import Home, TrialFolder
-from results.records import provenance, record
-from retrieval.published.published_model import PublishedModel
-from runners.training.fingerprint import code_fingerprint
-from runners.training.inputs import data_fingerprint, protocols_of
-from runners.training.machine import Machine
-from runners.training.trainer import validation
-from runners.trial.loaded_model import LoadedModel
+from goalgrid.grid.store import imported
+from goalgrid.grid.store.files import write_json
+from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.results.records import provenance, record
+from goalgrid.retrieval.published.published_model import PublishedModel
+from goalgrid.runners.training.fingerprint import code_fingerprint
+from goalgrid.runners.training.inputs import data_fingerprint, protocols_of
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.trainer import validation
+from goalgrid.runners.trial.loaded_model import LoadedModel
 
 
 def write_record(loaded: LoadedModel, model: PublishedModel, home: Home, machine: Machine) -> TrialFolder:

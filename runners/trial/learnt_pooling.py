@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from retrieval.encoders.pooling import AdPool, Gpo
-from retrieval.model import Vse
+from goalgrid.retrieval.encoders.pooling import AdPool, Gpo
+from goalgrid.retrieval.model import Vse
 
 
 class Means:

@@ -13,29 +13,29 @@ from jaxtyping import Int
 from pydantic import ValidationError
 from torch import Tensor
 
-from grid.errors import UserError
-from grid.errors.regular_files import regular_bytes
-from grid.protocols import protocol
-from grid.settings import TrialSettings
-from grid.store.files import read_json
-from grid.store.home import TrialFolder
-from results.checks.finished_trial import FinishedTrial
-from results.records import provenance
-from results.records.models import Speed
-from retrieval import eccv
-from retrieval.data.photographs import Photographs
-from retrieval.evaluation import Ranks, Rows
-from retrieval.model import Vse
-from retrieval.published.published_model import PublishedModel
-from retrieval.scorers.sets import Sets
-from retrieval.splits.pairs import DataError
-from retrieval.words import text_readers
-from runners.training.embedding import EMBED_BATCH, TILE, Captions, embedded, ranked, ranks_of_test, scored
-from runners.training.fingerprint import code_fingerprint
-from runners.training.initial_state import model_of
-from runners.training.inputs import Inputs, data_fingerprint, prepare
-from runners.training.machine import Machine
-from runners.training.progress import chosen
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.errors.regular_files import regular_bytes
+from goalgrid.grid.protocols import protocol
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.files import read_json
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.results.checks.finished_trial import FinishedTrial
+from goalgrid.results.records import provenance
+from goalgrid.results.records.models import Speed
+from goalgrid.retrieval import eccv
+from goalgrid.retrieval.data.photographs import Photographs
+from goalgrid.retrieval.evaluation import Ranks, Rows
+from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.published.published_model import PublishedModel
+from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.retrieval.splits.pairs import DataError
+from goalgrid.retrieval.words import text_readers
+from goalgrid.runners.training.embedding import EMBED_BATCH, TILE, Captions, embedded, ranked, ranks_of_test, scored
+from goalgrid.runners.training.fingerprint import code_fingerprint
+from goalgrid.runners.training.initial_state import model_of
+from goalgrid.runners.training.inputs import Inputs, data_fingerprint, prepare
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.progress import chosen
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,10 +3,10 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from grid.errors import UserError
-from grid.store.files import cannot_write
-from grid.store.home import Home, TrialFolder
-from runners.trial import holding
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.files import cannot_write
+from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.runners.trial import holding
 
 
 def replace(home: Home, trial_id: str) -> None:

@@ -6,16 +6,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from grid.errors import UserError
-from grid.objectives import reads_offline
-from grid.settings import DatasetSettings, TrialSettings
-from grid.store.home import TrialFolder
-from retrieval.offline_negatives import OfflineNegatives, rank
-from runners.training import checkpoints
-from runners.training.embedding import embedded
-from runners.training.inputs import Inputs
-from runners.training.machine import Machine
-from runners.trial.loaded_model import LoadedModel
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.objectives import reads_offline
+from goalgrid.grid.settings import DatasetSettings, TrialSettings
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.retrieval.offline_negatives import OfflineNegatives, rank
+from goalgrid.runners.training import checkpoints
+from goalgrid.runners.training.embedding import embedded
+from goalgrid.runners.training.inputs import Inputs
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.trial.loaded_model import LoadedModel
 
 
 def negatives_of(

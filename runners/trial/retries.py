@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from grid.store.failures import Failure
+from goalgrid.grid.store.failures import Failure
 
 
 @dataclass(frozen=True)

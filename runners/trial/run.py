@@ -11,38 +11,38 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from grid import uses
-from grid.errors import UserError
-from grid.protocols import protocol
-from grid.settings import TrialSettings
-from grid.store.attempts import DONE
-from grid.store.failures import Failure
-from grid.store.files import make_durable, write_json
-from grid.store.home import State, TrialFolder
-from results.records import provenance, record, steps
-from retrieval.encoders import pretrained
-from retrieval.evaluation import Ranks
-from retrieval.model import Vse
-from retrieval.published.checkpoint_files import CheckpointFile
-from retrieval.published.published_model import start_weights
-from runners.training import checkpoints
-from runners.training.embedding import embedded, ranked, ranks_of_test
-from runners.training.fingerprint import code_fingerprint
-from runners.training.initial_state import model_of
-from runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of, selecting, steps_of_epoch
-from runners.training.machine import Machine
-from runners.training.measured import places
-from runners.training.progress import Cadence
-from runners.training.replicas import Replicas
-from runners.training.trainer import Hooks, Preempted, Trainer, validation
-from runners.trial import holding, learnt_pooling, move_aside
-from runners.trial.endings import classify, given_up
-from runners.trial.ensemble import Ensemble
-from runners.trial.events import Event, EventKind, Listener
-from runners.trial.holding import Hold, Origin
-from runners.trial.loaded_model import settings_of, sizes_of
-from runners.trial.negatives import negatives_of
-from runners.trial.stopping import Stop
+from goalgrid.grid import uses
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.protocols import protocol
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.attempts import DONE
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.files import make_durable, write_json
+from goalgrid.grid.store.home import State, TrialFolder
+from goalgrid.results.records import provenance, record, steps
+from goalgrid.retrieval.encoders import pretrained
+from goalgrid.retrieval.evaluation import Ranks
+from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
+from goalgrid.retrieval.published.published_model import start_weights
+from goalgrid.runners.training import checkpoints
+from goalgrid.runners.training.embedding import embedded, ranked, ranks_of_test
+from goalgrid.runners.training.fingerprint import code_fingerprint
+from goalgrid.runners.training.initial_state import model_of
+from goalgrid.runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of, selecting, steps_of_epoch
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.measured import places
+from goalgrid.runners.training.progress import Cadence
+from goalgrid.runners.training.replicas import Replicas
+from goalgrid.runners.training.trainer import Hooks, Preempted, Trainer, validation
+from goalgrid.runners.trial import holding, learnt_pooling, move_aside
+from goalgrid.runners.trial.endings import classify, given_up
+from goalgrid.runners.trial.ensemble import Ensemble
+from goalgrid.runners.trial.events import Event, EventKind, Listener
+from goalgrid.runners.trial.holding import Hold, Origin
+from goalgrid.runners.trial.loaded_model import settings_of, sizes_of
+from goalgrid.runners.trial.negatives import negatives_of
+from goalgrid.runners.trial.stopping import Stop
 
 STEP_SECONDS = 1.0
 """Between two reports of the step that a trial has reached."""

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from grid.errors import UserError
-from grid.store.files import write_text
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.files import write_text
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, the signal of a scheduler that takes the machine away, and the signal of a terminal that is closed."""

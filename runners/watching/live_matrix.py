@@ -10,12 +10,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from grid.expansion import Cell
-from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS, is_matrix
-from grid.store.home import State
-from results.records.rounding import written
-from runners.trial.events import Event
-from runners.watching.gpu_use import GpuUse
+from goalgrid.grid.expansion import Cell
+from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS, is_matrix
+from goalgrid.grid.store.home import State
+from goalgrid.results.records.rounding import written
+from goalgrid.runners.trial.events import Event
+from goalgrid.runners.watching.gpu_use import GpuUse
 
 SEEDS = 8
 """Most seeds of a cell that have a mark each; more are counted."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
-from grid.store.files import readable_text
-from grid.store.home import TrialFolder
-from results.records import record
+from goalgrid.grid.store.files import readable_text
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.results.records import record
 
 RETRY_SECONDS = 30.0
 """Pause after a tracker failed, before the mirror writes to it again."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grid.errors import UserError
-from grid.store.files import create, read_json, write_json
-from grid.store.home import Home, State, TrialFolder
-from runners.watching.mirror import begun, dotted, final_metrics, when_done
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.files import create, read_json, write_json
+from goalgrid.grid.store.home import Home, State, TrialFolder
+from goalgrid.runners.watching.mirror import begun, dotted, final_metrics, when_done
 
 TAG = "goalgrid.trial"
 """Tag of a run: the id of the trial that it mirrors."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from grid.store.files import read_json, readable_text, write_text
-from grid.store.home import TrialFolder
-from runners.watching.mirror import begun, final_metrics, when_done
+from goalgrid.grid.store.files import read_json, readable_text, write_text
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.runners.watching.mirror import begun, final_metrics, when_done
 
 COPIED = "goalgrid.done"
 """Stands in the folder of a run that is whole; says when its trial was done."""

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runners.watching.mirror import dotted
-from runners.watching.run_files import OpenRun, RunFiles
+from goalgrid.runners.watching.mirror import dotted
+from goalgrid.runners.watching.run_files import OpenRun, RunFiles
 
 
 class TensorBoard(RunFiles):

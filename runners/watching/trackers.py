@@ -2,13 +2,13 @@
 
 from importlib.util import find_spec
 
-from grid.errors import UserError
-from grid.gridfile import Grid
-from grid.store.home import Home
-from runners.watching.mirror import Tracker
-from runners.watching.mlflow_mirror import Mlflow
-from runners.watching.tensorboard_files import TensorBoard
-from runners.watching.wandb_files import Wandb
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.store.home import Home
+from goalgrid.runners.watching.mirror import Tracker
+from goalgrid.runners.watching.mlflow_mirror import Mlflow
+from goalgrid.runners.watching.tensorboard_files import TensorBoard
+from goalgrid.runners.watching.wandb_files import Wandb
 
 
 def trackers_of(grid: Grid, home: Home, mlflow_uri: str | None = None) -> list[Tracker]:

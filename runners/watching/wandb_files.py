@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from runners.watching.run_files import OpenRun, RunFiles
+from goalgrid.runners.watching.run_files import OpenRun, RunFiles
 
 FLUSH_SECONDS = 60.0
 """How long W&B may take to write the end of a run."""

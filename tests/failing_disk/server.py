@@ -19,7 +19,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-ROOMS = ("grid", "objectives", "retrieval", "results", "runners", "goalgrid")
 MEMORY = 6_000_000_000
 """Bytes that a command may ask for beyond what is imported: a file without end must not be read whole."""
 SLOW_TO_IMPORT = ("__main__", "ray", "pretend")
@@ -27,19 +26,18 @@ SLOW_TO_IMPORT = ("__main__", "ray", "pretend")
 
 def import_rooms() -> None:
     """Import what a command imports, but for Ray and trackers."""
-    for room in ROOMS:
-        for found in pkgutil.walk_packages([room], f"{room}."):
-            if not any(word in found.name for word in SLOW_TO_IMPORT):
-                importlib.import_module(found.name)
+    for found in pkgutil.walk_packages(["goalgrid"], "goalgrid."):
+        if not any(word in found.name for word in SLOW_TO_IMPORT):
+            importlib.import_module(found.name)
     for name in ("matplotlib.pyplot", "scipy.stats", "duckdb", "sqlite3", "torch._dynamo"):
         importlib.import_module(name)
 
 
 def prepare() -> None:
     """Let a few records count as many, so that there are summaries; and let no trial wait before its next try."""
-    from grid.store.failures import Failure
-    from results.records import record, record_cache
-    from runners.trial import retries
+    from goalgrid.grid.store.failures import Failure
+    from goalgrid.results.records import record, record_cache
+    from goalgrid.runners.trial import retries
 
     record_cache.FEW, record.MANY = 1, 2
     retries.POLICY[Failure.STORAGE] = replace(retries.POLICY[Failure.STORAGE], wait=0.01)

@@ -9,9 +9,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from goalgrid.app import app
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.home import Home
 from goalgrid.planning.overview import Overview, recall
-from grid.errors import UserError
-from grid.store.home import Home
 
 from ..conftest import SMALL, made_once
 from ..failing_disk.commands import Commands, unavailable

@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from grid.expansion import Cell, expand, trials_of
-from grid.gridfile import load
-from grid.store import gpu_needs, speed_probes
-from grid.store.gpu_needs import Need
-from grid.store.home import Home
-from grid.store.speed_probes import Probe
-from results.records.models import Speed
+from goalgrid.grid.expansion import Cell, expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store import gpu_needs, speed_probes
+from goalgrid.grid.store.gpu_needs import Need
+from goalgrid.grid.store.home import Home
+from goalgrid.grid.store.speed_probes import Probe
+from goalgrid.results.records.models import Speed
 
 from ..conftest import Goalgrid
 

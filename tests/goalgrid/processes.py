@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from grid.store.home import Home, State, TrialFolder
+from goalgrid.grid.store.home import Home, State, TrialFolder
 
 from ..conftest import ROOT
 

@@ -10,9 +10,9 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from goalgrid.app import app
-from grid import catalog
-from grid.objectives import OBJECTIVES
-from grid.store.home import Home
+from goalgrid.grid import catalog
+from goalgrid.grid.objectives import OBJECTIVES
+from goalgrid.grid.store.home import Home
 
 from ..conftest import SMALL, Goalgrid
 

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from grid.errors import UserError
-from grid.expansion import Cell, trials_of
-from grid.store.home import Home
-from results.checks.run_comparison import differences
-from results.records import record, record_cache
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Cell, trials_of
+from goalgrid.grid.store.home import Home
+from goalgrid.results.checks.run_comparison import differences
+from goalgrid.results.records import record, record_cache
 
 from ..conftest import Goalgrid
 from ..failing_disk.commands import HUNG, Call, Commands, Fault

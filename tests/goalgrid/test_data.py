@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from grid import catalog
+from goalgrid.grid import catalog
 
 from ..conftest import ROOT, Goalgrid
 

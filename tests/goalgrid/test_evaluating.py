@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.home import Home
+from goalgrid.results.records import record
+from goalgrid.retrieval.words.text_readers import nltk_words
+from goalgrid.runners.training import checkpoints
+from goalgrid.runners.watching.mirror import final_metrics
 from goalgrid.showing import gradients
-from grid.errors import UserError
-from grid.store.home import Home
-from results.records import record
-from retrieval.words.text_readers import nltk_words
-from runners.training import checkpoints
-from runners.watching.mirror import final_metrics
 
 from .. import networks
 from ..retrieval import xvlm_files

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from grid import catalog
-from grid.store.home import Home
-from results.records import record
+from goalgrid.grid import catalog
+from goalgrid.grid.store.home import Home
+from goalgrid.results.records import record
 from tests.conftest import ROOT, Goalgrid
 from tests.networks import save
 

@@ -11,7 +11,7 @@ import pandas as pd
 import psutil
 import pytest
 
-from grid.store.home import Home, State, TrialFolder
+from goalgrid.grid.store.home import Home, State, TrialFolder
 
 from ..conftest import ROOT, SMALL, Goalgrid
 from .processes import listening_addresses, pid_of, running, start, start_in_terminal, wait_until
@@ -192,7 +192,7 @@ def test_two_drivers_share_a_grid_and_train_nothing_twice(tmp_path: Path, undist
 def test_a_trial_that_hangs_without_ray_ends_its_process(tmp_path: Path, goalgrid: Goalgrid) -> None:
     """Its log says where it hung."""
     hang = (
-        "import sys, time; import runners.training.trainer as trainer\n"
+        "import sys, time; from goalgrid.runners.training import trainer\n"
         "trainer.Trainer._train_epoch = lambda self: time.sleep(600)\n"
         "from goalgrid.app import main; main()"
     )

@@ -1,7 +1,6 @@
 """Ray itself dies under a launch on this machine: nothing outlives it, and the same command completes the grid."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -10,10 +9,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from grid.store.home import Home
-from grid.uses import ROOMS
+from goalgrid.grid.store.home import Home
+from tests.program import copied
 
-from ..conftest import ROOT, SMALL, Goalgrid, swapped
+from ..conftest import SMALL, Goalgrid, swapped
 from .processes import pid_of, running, start, wait_until
 
 GRID = ("run", "demo", "--set", 'objectives=["con_con"]', "--set", "seeds=[0,1]", "--mlflow-uri", "", *SMALL)
@@ -82,8 +81,7 @@ def test_nothing_outlives_the_process_group_of_a_launch(
 def test_code_that_changes_in_mid_run_trains_nothing_and_ends_the_launch_with_the_reason(tmp_path: Path) -> None:
     """A process that begins after a `git pull` would go on with a trial by other code: it hands the job back."""
     code, home = tmp_path / "code", Home(tmp_path / "runs")
-    for room in ROOMS:
-        shutil.copytree(ROOT / room, code / room, ignore=shutil.ignore_patterns("__pycache__"))
+    copied(code)
     environment = {**os.environ, "PYTHONPATH": str(code), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "goalgrid", *LONGER, "--set", "train.epochs=12", "--jobs", "1"]
     process = subprocess.Popen(

@@ -9,10 +9,10 @@ import pytest
 from matplotlib.figure import Figure
 
 import goalgrid
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import Home
 from goalgrid.loaded_grid import LoadedGrid
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.store.home import Home
 
 from ..conftest import ROOT
 from .conftest import PAIR, Verb

@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from grid.errors import UserError
-from grid.store.home import Home, State
-from results.records import provenance
-from runners.training.machine import Machine
-from runners.trial.holding import Origin
-from runners.trial.run import run_trial
-from runners.trial.stopping import Stop
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.home import Home, State
+from goalgrid.results.records import provenance
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.trial.holding import Origin
+from goalgrid.runners.trial.run import run_trial
+from goalgrid.runners.trial.stopping import Stop
 
 from .conftest import Verb, overview
 
@@ -168,7 +168,7 @@ def forget_the_code(path: Path) -> None:
     """Write into a checkpoint that other code made it."""
     import torch
 
-    from runners.training import checkpoints
+    from goalgrid.runners.training import checkpoints
 
     content = checkpoints.load(path, torch.device("cpu"))
     assert content

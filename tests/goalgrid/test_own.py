@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from grid import uses
-from grid.expansion import expand
-from grid.gridfile import load
-from grid.store.home import Home
-from runners.launch.jobs import Job, jobs_for
-from runners.training.fingerprint import code_fingerprint
+from goalgrid.grid import uses
+from goalgrid.grid.expansion import expand
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import Home
+from goalgrid.runners.launch.jobs import Job, jobs_for
+from goalgrid.runners.training.fingerprint import code_fingerprint
 
 from ..conftest import ROOT, SMALL, Goalgrid, made_once, swapped
 from ..retrieval.packages import write_image
@@ -93,8 +93,8 @@ def test_a_file_that_is_gone_is_said_once_and_the_table_still_stands(folder: Pat
 
 
 def test_a_job_brings_the_file_to_a_process_that_lacks_it(folder: Path) -> None:
-    from grid.expansion import trials_of
-    from grid.store.saved_grid import read_grid
+    from goalgrid.grid.expansion import trials_of
+    from goalgrid.grid.store.saved_grid import read_grid
 
     home = Home(folder / "runs")
     grid = read_grid("mine", home)

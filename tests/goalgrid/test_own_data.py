@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from grid.store.home import Home
-from results.records import record
+from goalgrid.grid.store.home import Home
+from goalgrid.results.records import record
 
 from ..conftest import ROOT, Goalgrid
 from ..retrieval.packages import write_image

@@ -12,15 +12,16 @@ import pytest
 from typer.main import get_command
 
 from goalgrid.app import app
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store import processes
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.home import Home
 from goalgrid.planning.overview import Overview
-from grid import catalog
-from grid.errors import UserError
-from grid.gridfile import load
-from grid.store import processes
-from grid.store.failures import Failure
-from grid.store.home import Home
-from results.records import record
-from runners.trial.retries import POLICY
+from goalgrid.results.records import record
+from goalgrid.runners.trial.retries import POLICY
+from tests.program import FILES
 
 from ..conftest import ROOT
 from ..states import attempt, fail
@@ -29,7 +30,6 @@ from .conftest import PAIR, Verb
 COMMAND = re.compile(r"(?<!\.)\bgoalgrid ((?:data )?[a-z]+)((?: (?:--?[a-z-]+|[A-Z]+|\'[^\']*\'|[\w.*=/-]+\b))*)")
 PROSE = ("can", "cannot", "is", "starts")
 """Words behind the program's name that are no verb of it."""
-ROOMS = ("goalgrid", "runners", "results", "retrieval", "grid")
 
 
 def messages(tree: ast.AST) -> Iterator[str]:
@@ -51,8 +51,7 @@ def messages(tree: ast.AST) -> Iterator[str]:
 
 def named() -> set[tuple[str, str]]:
     """The verb and the words behind it of all commands in messages and page templates."""
-    files = [path for room in ROOMS for path in (ROOT / room).rglob("*.py")]
-    texts = [text for path in files for text in messages(ast.parse(path.read_text()))]
+    texts = [text for path in FILES for text in messages(ast.parse(path.read_text()))]
     texts += [re.sub(r"{{.*?}}", "X", path.read_text()) for path in (ROOT / "results" / "pages").glob("*.*")]
     return {found.groups() for text in texts for found in COMMAND.finditer(text)}  # type: ignore[misc]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from grid.store.home import Home
-from results.records import record
+from goalgrid.grid.store.home import Home
+from goalgrid.results.records import record
 from tests.conftest import Goalgrid
 from tests.networks import save
 

@@ -8,7 +8,7 @@ import pandas as pd
 import psutil
 import pytest
 
-from grid.store.home import Home
+from goalgrid.grid.store.home import Home
 
 from ..conftest import SMALL
 from .processes import listening_addresses, pid_of, running, start, wait_until

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from runners.selftest import shared_folder_check
-from runners.selftest.shared_folder_check import Sighting
+from goalgrid.runners.selftest import shared_folder_check
+from goalgrid.runners.selftest.shared_folder_check import Sighting
 
 from ..conftest import ROOT, Goalgrid
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import goalgrid as python
+from goalgrid.grid import uses
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.home import Home
 from goalgrid.planning import several
-from grid import uses
-from grid.errors import UserError
-from grid.store.home import Home
 
 from ..conftest import SMALL, Goalgrid, swapped
 

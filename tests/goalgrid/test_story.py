@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from grid.store.home import Home
+from goalgrid.grid.store.home import Home
 
 from ..conftest import SMALL, Goalgrid, read_status
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from grid.store.home import Home
-from results.records import record
+from goalgrid.grid.store.home import Home
+from goalgrid.results.records import record
 from tests.conftest import Goalgrid
 from tests.retrieval.video import made
 

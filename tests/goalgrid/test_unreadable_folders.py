@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from grid.store.home import Home
+from goalgrid.grid.store.home import Home
 
 from ..failing_disk.commands import Call, Commands, Fault
 from .conftest import PAIR
@@ -48,6 +48,16 @@ def test_run_waits_for_it_then_calls_it_a_fault_of_the_storage(closed: Fault, pa
     assert "2 trials: 1 done, 1 unreadable" in ended.stderr
     found = json.loads(commands("status", "demo", "--json", runs=pair.path, fault=closed).stdout)
     assert list(found["unreadable"]) == [closed.below.name]
+
+
+def test_the_end_of_a_failed_trials_attempt_costs_no_other_trial(pair: Home, commands: Commands) -> None:
+    failed = pair.trials()[0]
+    for path in (failed.done, failed.record):
+        path.unlink()
+    failed.error.write_text("it failed")
+    end = failed.attempts()[0].end
+    ended = commands("status", "demo", runs=pair.path, fault=Fault(end, Call.STAT, errno.ESTALE))
+    assert "1 done, 1 failed" in ended.stdout, ended.stderr
 
 
 def test_a_disk_that_fails_below_all_trials_is_one_message(pair: Home, commands: Commands) -> None:

@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from goalgrid.grid.store.home import Home
 from goalgrid.planning.overview import Overview, recall
+from goalgrid.results.analysis.query_bootstrap import QueryRanks
+from goalgrid.results.export.report_page import Measured
+from goalgrid.results.layouts.columns import noun_of
+from goalgrid.results.records import record
 from goalgrid.showing import report
-from grid.store.home import Home
-from results.analysis.query_bootstrap import QueryRanks
-from results.export.report_page import Measured
-from results.layouts.columns import noun_of
-from results.records import record
 from tests.conftest import Goalgrid
 from tests.retrieval.video import made
 

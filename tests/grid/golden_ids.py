@@ -7,12 +7,12 @@ where something was added; never to silence a test.
 import sys
 from collections.abc import Iterable, Iterator
 
-from grid import catalog
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.identity import digest
-from grid.objectives import CATALOGUE, OURS
-from grid.objectives.parameters import VARIANTS
+from goalgrid.grid import catalog
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.identity import digest
+from goalgrid.grid.objectives import CATALOGUE, OURS
+from goalgrid.grid.objectives.parameters import VARIANTS
 
 
 def lines() -> Iterator[str]:

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grid.errors import UserError
-from grid.expansion import chains, expand, once, select, trials_of
-from grid.gridfile import load
-from grid.identity import trial_id
-from grid.objectives.goal_matrix import GOAL
-from grid.settings.text_encoders import BiGruSettings
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import chains, expand, once, select, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.identity import trial_id
+from goalgrid.grid.objectives.goal_matrix import GOAL
+from goalgrid.grid.settings.text_encoders import BiGruSettings
 
 
 def test_the_demo_has_15_cells_and_45_trials() -> None:

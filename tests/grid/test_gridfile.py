@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from grid import catalog
-from grid.errors import UserError
-from grid.expansion import expand
-from grid.gridfile import Grid, check, dotted_names, load
-from grid.objectives.goal_matrix import GOAL
-from grid.settings.scorers import BfanSettings
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import expand
+from goalgrid.grid.gridfile import Grid, check, dotted_names, load
+from goalgrid.grid.objectives.goal_matrix import GOAL
+from goalgrid.grid.settings.scorers import BfanSettings
 
 from ..conftest import swapped
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grid.catalog import names
-from grid.errors import UserError
-from grid.expansion import Trial, expand, trials_of
-from grid.gridfile import Grid, check, load
-from grid.identity import canonical, derived_seed, digest, trial_id
-from grid.objectives import CATALOGUE, OURS
-from grid.settings import TrialSettings
-from grid.settings.base import IdentityDefault, Settings
+from goalgrid.grid.catalog import names
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Trial, expand, trials_of
+from goalgrid.grid.gridfile import Grid, check, load
+from goalgrid.grid.identity import canonical, derived_seed, digest, trial_id
+from goalgrid.grid.objectives import CATALOGUE, OURS
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.settings.base import IdentityDefault, Settings
 from tests.grid import golden_ids
 
 GOLDEN = Path(golden_ids.__file__).with_suffix(".txt")

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from grid import catalog
-from grid.errors import UserError
-from grid.expansion import chains, expand
-from grid.gridfile import Grid, load
-from grid.identity import digest
-from grid.store.home import Home
-from grid.store.saved_grid import read_grid, save_grid
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import chains, expand
+from goalgrid.grid.gridfile import Grid, load
+from goalgrid.grid.identity import digest
+from goalgrid.grid.store.home import Home
+from goalgrid.grid.store.saved_grid import read_grid, save_grid
 
 from ..conftest import swapped
 

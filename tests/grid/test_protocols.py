@@ -2,11 +2,11 @@
 
 import pytest
 
-from grid import catalog
-from grid.errors import UserError
-from grid.expansion import Trial, expand, trials_of
-from grid.gridfile import check
-from grid.protocols import PROTOCOLS, protocol, shown
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Trial, expand, trials_of
+from goalgrid.grid.gridfile import check
+from goalgrid.grid.protocols import PROTOCOLS, protocol, shown
 
 COCO = {
     "name": "g",

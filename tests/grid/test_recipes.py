@@ -6,12 +6,12 @@ from operator import attrgetter
 
 import pytest
 
-from grid import catalog
-from grid.errors import UserError
-from grid.expansion import Trial, expand, trials_of
-from grid.gridfile import load
-from grid.identity import canonical, digest
-from grid.settings.image_encoders import BackboneSettings, FeatureSettings
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Trial, expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.identity import canonical, digest
+from goalgrid.grid.settings.image_encoders import BackboneSettings, FeatureSettings
 
 PUBLISHED = [
     "vsepp-r152", "vsepp-r152-ft", "vsepp-vit-b16", "vsepp-vit-b16-ft", "vse-inf-butd", "vse-inf-butd-bigru",
@@ -30,7 +30,7 @@ def test_a_recipe_is_complete_and_says_first_what_it_is(name: str) -> None:
     recipe = catalog.recipe(name)
     assert recipe.description
     assert len(recipe.description) < 75
-    text = resources.files("grid").joinpath("recipes", f"{name}.toml").read_text(encoding="utf-8")
+    text = resources.files("goalgrid.grid").joinpath("recipes", f"{name}.toml").read_text(encoding="utf-8")
     assert text.startswith("# ")
     assert trials(f'recipes=["{name}"]')
 

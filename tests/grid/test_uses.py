@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from grid import uses
-from grid.errors import UserError
-from grid.expansion import expand
-from grid.gridfile import Grid, check, load
-from grid.objectives import CATALOGUE, OBJECTIVES, resolve
-from grid.store.home import Home
-from grid.store.saved_grid import read_grid, save_grid
+from goalgrid.grid import uses
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import expand
+from goalgrid.grid.gridfile import Grid, check, load
+from goalgrid.grid.objectives import CATALOGUE, OBJECTIVES, resolve
+from goalgrid.grid.store.home import Home
+from goalgrid.grid.store.saved_grid import read_grid, save_grid
 
 HEAD = "import goalgrid\nfrom goalgrid import Parameter\n\n\n"
 LOSS = '@goalgrid.objective("mine", tau=Parameter(10.0, "steepness"))\ndef mine(t, *, tau):\n    """tau s_neg"""\n'

@@ -16,9 +16,10 @@ import random
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.mutants.faults import ROOMS, Fault, Sources
+from tests.mutants.faults import Fault, Sources
 from tests.mutants.lines import traced
 from tests.mutants.trying import copy, failing, planted, refused_by_types
+from tests.program import ROOMS
 
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".cache" / "mutants"

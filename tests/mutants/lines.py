@@ -14,7 +14,8 @@ from typing import Any
 
 from coverage import Coverage, CoverageData
 
-from tests.mutants.faults import ROOMS, Fault
+from tests.mutants.faults import Fault
+from tests.program import ROOMS
 
 
 def traced(tree: Path, cache: Path, environment: dict[str, str], fresh: bool = False) -> "Tests":

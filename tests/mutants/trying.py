@@ -27,9 +27,9 @@ def copy(checkout: Path, tree: Path) -> None:
     listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     listed = subprocess.run(listing, cwd=checkout, capture_output=True, text=True, check=True).stdout.split("\0")
     for name in listed:
-        if (checkout / name).is_file():
+        if (checkout / name).is_file() or (checkout / name).is_symlink():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(checkout / name, tree / name)
+            shutil.copy(checkout / name, tree / name, follow_symlinks=False)
     (tree / ".venv").symlink_to(checkout / ".venv")
 
 

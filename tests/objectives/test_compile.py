@@ -8,7 +8,7 @@ import pytest
 PROGRAM = """
 import torch
 from torch.nn.functional import normalize
-from objectives import build
+from goalgrid.objectives import build
 
 torch.manual_seed(0)
 image, text = (normalize(torch.randn(8, 4), dim=1).requires_grad_() for _ in range(2))

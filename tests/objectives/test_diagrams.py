@@ -7,12 +7,12 @@ import pytest
 import torch
 from matplotlib.quiver import Quiver
 
-from grid.errors import UserError
-from grid.objectives import resolve
-from grid.objectives.goal_matrix import GOAL, GOAL_COLUMNS, GOAL_ROWS
-from grid.objectives.parameters import VARIANTS
-from objectives import LOSSES, build, diagrams
-from objectives.triplets import Triplets
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.objectives import resolve
+from goalgrid.grid.objectives.goal_matrix import GOAL, GOAL_COLUMNS, GOAL_ROWS
+from goalgrid.grid.objectives.parameters import VARIANTS
+from goalgrid.objectives import LOSSES, build, diagrams
+from goalgrid.objectives.triplets import Triplets
 from tests.objectives import literal
 
 

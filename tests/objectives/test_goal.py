@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.nn.functional import normalize
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from grid.objectives import resolve
-from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from grid.objectives.parameters import VARIANTS
-from objectives import build, mining
-from objectives.triplets import BatchPairs
+from goalgrid.grid.objectives import resolve
+from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from goalgrid.grid.objectives.parameters import VARIANTS
+from goalgrid.objectives import build, mining
+from goalgrid.objectives.triplets import BatchPairs
 from tests.objectives import literal
 
 

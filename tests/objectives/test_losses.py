@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-import objectives
-from grid.objectives import resolve
-from grid.objectives.loss_entries import LOSSES
-from grid.objectives.parameters import VARIANTS
-from objectives import build, mining
-from objectives.hinge import pair_losses
+from goalgrid import objectives
+from goalgrid.grid.objectives import resolve
+from goalgrid.grid.objectives.loss_entries import LOSSES
+from goalgrid.grid.objectives.parameters import VARIANTS
+from goalgrid.objectives import build, mining
+from goalgrid.objectives.hinge import pair_losses
 from tests.objectives import literal
 from tests.objectives.test_goal import SIMILARITIES, gradient, unit
 
@@ -375,4 +375,4 @@ def test_every_loss_has_a_literal_version() -> None:
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_loss_stands_in_the_file_of_its_family(name: str) -> None:
-    assert objectives.LOSSES[name].__module__ == f"objectives.{LOSSES[name].family}"
+    assert objectives.LOSSES[name].__module__ == f"goalgrid.objectives.{LOSSES[name].family}"

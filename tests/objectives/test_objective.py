@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
-import objectives
-from grid.errors import UserError
-from grid.objectives import CATALOGUE, OBJECTIVES, accepted, resolve
-from grid.objectives.goal_matrix import CELLS, GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from grid.objectives.loss_entries import LOSSES
-from grid.objectives.parameters import VARIANTS, Parameter, Value
-from objectives import build, pair_weights, triplet_weights
-from objectives.gradient_surrogate import GradientSurrogate
-from objectives.objective import diagnostics
-from objectives.triplets import Triplets
+from goalgrid import objectives
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.objectives import CATALOGUE, OBJECTIVES, accepted, resolve
+from goalgrid.grid.objectives.goal_matrix import CELLS, GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from goalgrid.grid.objectives.loss_entries import LOSSES
+from goalgrid.grid.objectives.parameters import VARIANTS, Parameter, Value
+from goalgrid.objectives import build, pair_weights, triplet_weights
+from goalgrid.objectives.gradient_surrogate import GradientSurrogate
+from goalgrid.objectives.objective import diagnostics
+from goalgrid.objectives.triplets import Triplets
 from tests.objectives.test_goal import batch, embedding_gradients, gradient, ties, unit
 
 EVERY = [(name, variant) for name in OBJECTIVES for variant in VARIANTS]

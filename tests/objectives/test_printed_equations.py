@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from grid.objectives.goal_matrix import CELLS, GOAL, KNOWN_AS, of_a_loss
-from objectives import build
-from objectives.contrastive import unified
-from objectives.gradient_surrogate import GradientSurrogate
-from objectives.pair_weights import sigmoid_ms
-from objectives.relative import ratios, relative_negatives
-from objectives.triplets import Triplets
+from goalgrid.grid.objectives.goal_matrix import CELLS, GOAL, KNOWN_AS, of_a_loss
+from goalgrid.objectives import build
+from goalgrid.objectives.contrastive import unified
+from goalgrid.objectives.gradient_surrogate import GradientSurrogate
+from goalgrid.objectives.pair_weights import sigmoid_ms
+from goalgrid.objectives.relative import ratios, relative_negatives
+from goalgrid.objectives.triplets import Triplets
 from tests.objectives.test_goal import unit
 
 SIMILARITIES = torch.tensor([[0.31, 0.23], [0.72, 0.55], [0.15, 0.64]], dtype=torch.float64)

@@ -25,28 +25,28 @@ import torch  # noqa: E402
 device.install()
 sys.path[0] = str(device.ROOT)
 
-import objectives as losses  # noqa: E402
+from goalgrid import objectives as losses  # noqa: E402
+from goalgrid.grid.expansion import expand, trials_of  # noqa: E402
+from goalgrid.grid.gridfile import Grid, load  # noqa: E402
+from goalgrid.grid.objectives import OBJECTIVES  # noqa: E402
+from goalgrid.grid.objectives.parameters import VARIANTS  # noqa: E402
+from goalgrid.grid.settings import TrialSettings  # noqa: E402
+from goalgrid.grid.settings.poolings import PoolingSettings  # noqa: E402
+from goalgrid.grid.store.home import Home, TrialFolder  # noqa: E402
+from goalgrid.grid.store.saved_grid import save_grid  # noqa: E402
+from goalgrid.results.records import record  # noqa: E402
+from goalgrid.retrieval.encoders.pooling import POOLING, pooling  # noqa: E402
+from goalgrid.runners.gpu import memory_probe  # noqa: E402
+from goalgrid.runners.training import checkpoints  # noqa: E402
+from goalgrid.runners.training.inputs import Batch, prepare, protocols_of  # noqa: E402
+from goalgrid.runners.training.learner import Learner  # noqa: E402
+from goalgrid.runners.training.machine import Machine  # noqa: E402
+from goalgrid.runners.training.progress import Cadence  # noqa: E402
+from goalgrid.runners.training.trainer import Trainer  # noqa: E402
+from goalgrid.runners.trial.loaded_model import LoadedModel  # noqa: E402
+from goalgrid.runners.trial.loaded_model import settings_of as settings_in  # noqa: E402
+from goalgrid.runners.trial.run import run_trial  # noqa: E402
 from goalgrid.showing import evaluated  # noqa: E402
-from grid.expansion import expand, trials_of  # noqa: E402
-from grid.gridfile import Grid, load  # noqa: E402
-from grid.objectives import OBJECTIVES  # noqa: E402
-from grid.objectives.parameters import VARIANTS  # noqa: E402
-from grid.settings import TrialSettings  # noqa: E402
-from grid.settings.poolings import PoolingSettings  # noqa: E402
-from grid.store.home import Home, TrialFolder  # noqa: E402
-from grid.store.saved_grid import save_grid  # noqa: E402
-from results.records import record  # noqa: E402
-from retrieval.encoders.pooling import POOLING, pooling  # noqa: E402
-from runners.gpu import memory_probe  # noqa: E402
-from runners.training import checkpoints  # noqa: E402
-from runners.training.inputs import Batch, prepare, protocols_of  # noqa: E402
-from runners.training.learner import Learner  # noqa: E402
-from runners.training.machine import Machine  # noqa: E402
-from runners.training.progress import Cadence  # noqa: E402
-from runners.training.trainer import Trainer  # noqa: E402
-from runners.trial.loaded_model import LoadedModel  # noqa: E402
-from runners.trial.loaded_model import settings_of as settings_in  # noqa: E402
-from runners.trial.run import run_trial  # noqa: E402
 from tests.runners.training.interruptions import Killed, killed_after  # noqa: E402
 
 torch.set_num_threads(1)

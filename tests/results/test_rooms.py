@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import results
+from goalgrid import results
 
 FOLDER = Path(results.__file__).parent
 ROOMS = re.findall(r"^ *(\w+)/ ", results.__doc__ or "", re.MULTILINE)
@@ -22,7 +22,7 @@ def test_a_room_imports_only_rooms_listed_above_it(room: str) -> None:
         name
         for path in (FOLDER / room).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "results"
-        for name in ([alias.name for alias in node.names] if node.module == "results" else [node.module.split(".")[1]])
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("goalgrid.results.")
+        for name in (f"{node.module}.{alias.name}".split(".")[2] for alias in node.names)
     }
     assert imports <= {room, *ROOMS[: ROOMS.index(room)]}

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from grid.settings.scorers import BfanSettings, ScanSettings
+from goalgrid.grid.settings.scorers import BfanSettings, ScanSettings
 from tests.retrieval import literal_scorers
 from tests.retrieval.literal_scorers import l2
 

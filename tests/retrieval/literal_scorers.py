@@ -6,7 +6,7 @@ Nothing here is shared with `retrieval.scorers`.
 import torch
 from torch import Tensor, nn
 
-from grid.settings.scorers import BfanSettings, ScanSettings
+from goalgrid.grid.settings.scorers import BfanSettings, ScanSettings
 
 
 def l2(x: Tensor, dim: int) -> Tensor:

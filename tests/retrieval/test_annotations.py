@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from retrieval.data import annotations
-from retrieval.data.annotations import find
-from retrieval.splits.pairs import DataError, Listing
+from goalgrid.retrieval.data import annotations
+from goalgrid.retrieval.data.annotations import find
+from goalgrid.retrieval.splits.pairs import DataError, Listing
 
 from .packages import (
     write_coco,

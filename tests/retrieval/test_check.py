@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from retrieval.data import feature_faults
-from retrieval.data.check import DataReport, check
+from goalgrid.retrieval.data import feature_faults
+from goalgrid.retrieval.data.check import DataReport, check
 
 from .packages import (
     write_coco,

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from retrieval.data.content import Content, content
-from retrieval.data.opening import load
-from retrieval.splits.pairs import DataError
+from goalgrid.retrieval.data.content import Content, content
+from goalgrid.retrieval.data.opening import load
+from goalgrid.retrieval.splits.pairs import DataError
 
 from ..conftest import ROOT, swapped
 from .packages import (
@@ -118,7 +118,7 @@ def test_while_the_stamp_holds_no_file_is_opened(tmp_path: Path) -> None:
     write_karpathy(root)
     before = of(root, kept)
     script = (
-        "import sys; from pathlib import Path; from retrieval.data.content import content\n"
+        "import sys; from pathlib import Path; from goalgrid.retrieval.data.content import content\n"
         "opened = []\n"
         "sys.addaudithook(lambda event, told: event == 'open' and opened.append(str(told[0])))\n"
         f"print(content('mine', Path({str(root)!r}), features=False, kept=Path({str(kept)!r})).fingerprint)\n"
@@ -167,7 +167,7 @@ def test_a_damaged_stamp_is_made_anew(damage: bytes, tmp_path: Path) -> None:
     [(write_karpathy, False), (write_coco, False), (write_vse_infinity, False), (write_precomp, True)],
 )
 def test_the_sizes_are_what_training_opens(write: Callable[[Path], object], features: bool, tmp_path: Path) -> None:
-    from grid.settings.image_views import View
+    from goalgrid.grid.settings.image_views import View
 
     write(tmp_path)
     pairs = load("mine", tmp_path, None if features else View(8))

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from grid.errors import UserError
-from grid.settings.image_views import View
-from retrieval.data import opening, precomp, shapes
-from retrieval.fit import check_protocol
-from retrieval.splits.pairs import DataError
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings.image_views import View
+from goalgrid.retrieval.data import opening, precomp, shapes
+from goalgrid.retrieval.fit import check_protocol
+from goalgrid.retrieval.splits.pairs import DataError
 
 from .packages import write_karpathy, write_precomp
 

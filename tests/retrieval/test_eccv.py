@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from grid.errors import UserError
-from retrieval import eccv
+from goalgrid.grid.errors import UserError
+from goalgrid.retrieval import eccv
 
 
 def of_the_package(i2t: np.ndarray, t2i: np.ndarray) -> dict[str, float]:

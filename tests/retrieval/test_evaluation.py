@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
-from grid.settings.scorers import ScanSettings
-from retrieval.evaluation import (
+from goalgrid.grid.settings.scorers import ScanSettings
+from goalgrid.retrieval.evaluation import (
     Ranks,
     chance_rsum,
     rank,
@@ -16,8 +16,8 @@ from retrieval.evaluation import (
     recall,
     spread,
 )
-from retrieval.scorers.cross_attention import Scan
-from retrieval.scorers.sets import Sets
+from goalgrid.retrieval.scorers.cross_attention import Scan
+from goalgrid.retrieval.scorers.sets import Sets
 
 
 def literal(sim: np.ndarray, image_of_text: np.ndarray) -> Ranks:

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from grid import catalog
-from grid.errors import UserError
-from grid.settings.image_encoders import BackboneSettings
-from retrieval import features
-from retrieval.data import opening
-from retrieval.encoders.vision import Vision
-from retrieval.features import Bank, ImageSource
-from retrieval.growing_array import GrowingArray
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings.image_encoders import BackboneSettings
+from goalgrid.retrieval import features
+from goalgrid.retrieval.data import opening
+from goalgrid.retrieval.encoders.vision import Vision
+from goalgrid.retrieval.features import Bank, ImageSource
+from goalgrid.retrieval.growing_array import GrowingArray
 from tests.networks import save
 
 CPU = torch.device("cpu")

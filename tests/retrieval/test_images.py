@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from grid.settings.image_views import View
-from retrieval.data import images
-from retrieval.data.images import ImageFiles, opened, pixels_of
-from retrieval.data.picture_faults import unreadable
-from retrieval.splits.pairs import DataError
+from goalgrid.grid.settings.image_views import View
+from goalgrid.retrieval.data import images
+from goalgrid.retrieval.data.images import ImageFiles, opened, pixels_of
+from goalgrid.retrieval.data.picture_faults import unreadable
+from goalgrid.retrieval.splits.pairs import DataError
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from grid.settings.model import ModelSettings
-from retrieval.fusion.encoder import FusionEncoder
-from retrieval.fusion.matching_loss import matching_loss, negatives
-from retrieval.model import Vse
+from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.retrieval.fusion.encoder import FusionEncoder
+from goalgrid.retrieval.fusion.matching_loss import matching_loss, negatives
+from goalgrid.retrieval.model import Vse
 from tests.retrieval.test_xvlm import MODEL, WORDS
 
 OWNERS = torch.tensor([3, 0, 3, 1, 2])

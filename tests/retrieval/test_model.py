@@ -8,21 +8,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from grid import catalog
-from grid.errors import UserError
-from grid.settings.image_encoders import FeatureSettings, ImageSettings
-from grid.settings.model import ModelSettings
-from grid.settings.text_encoders import BiGruSettings, BowSettings, TextSettings, TransformerSettings
-from retrieval.encoders.image import IMAGE_ENCODERS
-from retrieval.encoders.pooling import POOLING
-from retrieval.encoders.pretrained import Places
-from retrieval.encoders.text import TEXT_ENCODERS, text_network, width_of
-from retrieval.model import Vse
-from retrieval.scorers.sets import Sets
-from retrieval.twins import Twins
-from retrieval.words import text_readers
-from retrieval.words.text_readers import CaptionReader, Vocabulary
-from retrieval.words.tokens import Tokens
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings.image_encoders import FeatureSettings, ImageSettings
+from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.grid.settings.text_encoders import BiGruSettings, BowSettings, TextSettings, TransformerSettings
+from goalgrid.retrieval.encoders.image import IMAGE_ENCODERS
+from goalgrid.retrieval.encoders.pooling import POOLING
+from goalgrid.retrieval.encoders.pretrained import Places
+from goalgrid.retrieval.encoders.text import TEXT_ENCODERS, text_network, width_of
+from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.retrieval.twins import Twins
+from goalgrid.retrieval.words import text_readers
+from goalgrid.retrieval.words.text_readers import CaptionReader, Vocabulary
+from goalgrid.retrieval.words.tokens import Tokens
 from tests.networks import SMALL, save
 
 CAPTIONS = ["a dog", "a dog runs over the green grass", "grass", "the dog runs"]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from retrieval import offline_negatives
-from retrieval.features import Bank
-from retrieval.offline_negatives import OfflineNegatives, rank
-from retrieval.splits.pairs import DataError, Split
+from goalgrid.retrieval import offline_negatives
+from goalgrid.retrieval.features import Bank
+from goalgrid.retrieval.offline_negatives import OfflineNegatives, rank
+from goalgrid.retrieval.splits.pairs import DataError, Split
 
 OWNERS = np.array([0, 1, 1, 2, 3, 3, 3, 4, 5, 5])
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from retrieval.data.photographs import _by_captions
-from retrieval.data.precomp import Features
-from retrieval.splits.pairs import Split
+from goalgrid.retrieval.data.photographs import _by_captions
+from goalgrid.retrieval.data.precomp import Features
+from goalgrid.retrieval.splits.pairs import Split
 
 
 def test_an_image_is_known_by_its_captions_in_any_order() -> None:

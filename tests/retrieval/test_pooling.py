@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from grid.settings.poolings import PoolingSettings
-from retrieval.encoders.pooling import POOLING, AdaPool, AdPool, Gpo, Lip, MeanOf, Pooling, positions, soft_max
-from retrieval.encoders.reasoning import Gcn, NormOfPresent, SelfAttention, Seq2Seq
-from retrieval.encoders.recurrent import PaddedGru
+from goalgrid.grid.settings.poolings import PoolingSettings
+from goalgrid.retrieval.encoders.pooling import POOLING, AdaPool, AdPool, Gpo, Lip, MeanOf, Pooling, positions, soft_max
+from goalgrid.retrieval.encoders.reasoning import Gcn, NormOfPresent, SelfAttention, Seq2Seq
+from goalgrid.retrieval.encoders.recurrent import PaddedGru
 
 DIM, K = 6, 2
 OF_SETS = [name for name in POOLING if name != "none"]

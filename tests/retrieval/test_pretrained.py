@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from grid.errors import UserError
-from grid.settings.image_encoders import BackboneSettings
-from grid.settings.text_encoders import TransformerSettings
-from retrieval.encoders import pretrained
-from retrieval.encoders.vision import Vision
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings.image_encoders import BackboneSettings
+from goalgrid.grid.settings.text_encoders import TransformerSettings
+from goalgrid.retrieval.encoders import pretrained
+from goalgrid.retrieval.encoders.vision import Vision
 from tests.conftest import Goalgrid
 from tests.networks import save
 from tests.retrieval.literal_peers import ButdResnet

@@ -13,13 +13,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from grid.errors import UserError
-from grid.settings.image_views import Resampling, View
-from retrieval.model import Vse
-from retrieval.published.backbones import convert
-from retrieval.published.checkpoint_files import CheckpointFile
-from retrieval.published.checkpoint_maps import maps
-from retrieval.published.published_model import PublishedModel
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings.image_views import Resampling, View
+from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.published.backbones import convert
+from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
+from goalgrid.retrieval.published.checkpoint_maps import maps
+from goalgrid.retrieval.published.published_model import PublishedModel
 from tests.conftest import Goalgrid
 from tests.networks import save as save_network
 from tests.retrieval.literal_peers import REGIONS, WIDTH, Peer

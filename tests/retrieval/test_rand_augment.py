@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from grid.settings.image_views import View
-from retrieval.data import rand_augment
-from retrieval.data.images import pixels_of
-from retrieval.data.rand_augment import CHANGES, rand_augmented
+from goalgrid.grid.settings.image_views import View
+from goalgrid.retrieval.data import rand_augment
+from goalgrid.retrieval.data.images import pixels_of
+from goalgrid.retrieval.data.rand_augment import CHANGES, rand_augmented
 
 Pixels = np.ndarray
 HEIGHT, WIDTH = 17, 23

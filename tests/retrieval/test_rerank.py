@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from grid.settings.model import ModelSettings
-from retrieval import rerank
-from retrieval.evaluation import rank_in_folds
-from retrieval.model import Vse
+from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.retrieval import rerank
+from goalgrid.retrieval.evaluation import rank_in_folds
+from goalgrid.retrieval.model import Vse
 from tests.retrieval.test_xvlm import MODEL, WORDS
 
 IMAGES, TEXTS, K = 8, 19, 3

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-import objectives
-from grid.objectives import OURS
-from grid.settings.scorers import BfanSettings, SafSettings, ScanSettings, SgrSettings
-from retrieval.scorers import SCORERS
-from retrieval.scorers.cross_attention import SetScorer
-from retrieval.scorers.sets import Sets, gathered
-from retrieval.scorers.similarity import VALUES
+from goalgrid import objectives
+from goalgrid.grid.objectives import OURS
+from goalgrid.grid.settings.scorers import BfanSettings, SafSettings, ScanSettings, SgrSettings
+from goalgrid.retrieval.scorers import SCORERS
+from goalgrid.retrieval.scorers.cross_attention import SetScorer
+from goalgrid.retrieval.scorers.sets import Sets, gathered
+from goalgrid.retrieval.scorers.similarity import VALUES
 from tests.retrieval import literal_scorers
 
 DIM = 24

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retrieval.evaluation import GRAIN, tiles
+from goalgrid.retrieval.evaluation import GRAIN, tiles
 
 
 @given(st.integers(1, 60), st.integers(1, 150), st.integers(1, 80), st.integers(0, 99))

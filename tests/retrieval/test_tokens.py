@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from grid.settings.text_encoders import TransformerSettings
-from retrieval.words import text_readers
-from retrieval.words.tokens import Tokens, WordDropping
+from goalgrid.grid.settings.text_encoders import TransformerSettings
+from goalgrid.retrieval.words import text_readers
+from goalgrid.retrieval.words.tokens import Tokens, WordDropping
 from tests.networks import save
 
 WORDS = [f"word{i}" for i in range(12)]

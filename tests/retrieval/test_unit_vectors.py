@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.functional import normalize
 
-from retrieval.unit_vectors import unit
+from goalgrid.retrieval.unit_vectors import unit
 
 
 @given(

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from grid.errors import UserError
-from grid.settings.image_encoders import BackboneSettings
-from retrieval.data import opening
-from retrieval.encoders.image import Backbone
-from retrieval.encoders.vision import Vision
-from retrieval.features import ImageSource
-from runners.gpu.architectures import of_features
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings.image_encoders import BackboneSettings
+from goalgrid.retrieval.data import opening
+from goalgrid.retrieval.encoders.image import Backbone
+from goalgrid.retrieval.encoders.vision import Vision
+from goalgrid.retrieval.features import ImageSource
+from goalgrid.runners.gpu.architectures import of_features
 from tests.networks import SMALL, TRANSFORMERS
 
 PATCH = {**SMALL, "num_hidden_layers": 0, "patch_size": 16}
@@ -72,7 +72,7 @@ def test_registers_count_neither_for_a_mean_nor_for_an_estimate(kind: str) -> No
 @pytest.mark.parametrize("output", ["grid", "pooled"])
 def test_networks_whose_cells_cannot_be_told_are_refused(output: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A class token of an unknown name, where cells are asked for and where the mean over them is."""
-    monkeypatch.setattr("retrieval.encoders.vision.CLASS_TOKENS", ())
+    monkeypatch.setattr("goalgrid.retrieval.encoders.vision.CLASS_TOKENS", ())
     settings = backbone("vit_msn", architecture={"model_type": "vit_msn", **SIZED}, output=output)
     told = (
         "the cells of a vit_msn cannot be told: of a picture of 32 x 32 pixels it gives values of shape (5, 16), with"

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from grid.errors import UserError
-from grid.settings.text_encoders import BiGruSettings, TextSettings
-from retrieval.words import preparation, text_readers, vocabulary_files
-from retrieval.words.text_readers import Vocabulary, words
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings.text_encoders import BiGruSettings, TextSettings
+from goalgrid.retrieval.words import preparation, text_readers, vocabulary_files
+from goalgrid.retrieval.words.text_readers import Vocabulary, words
 from tests.networks import save
 
 CAPTIONS = ["a dog runs", "a dog sits", "the dog", "a cat"]

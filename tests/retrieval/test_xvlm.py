@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from grid.settings.model import ModelSettings
-from retrieval.fusion.encoder import FusionEncoder
-from retrieval.model import Vse
+from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.retrieval.fusion.encoder import FusionEncoder
+from goalgrid.retrieval.model import Vse
 
 transformers = pytest.importorskip("transformers")
 

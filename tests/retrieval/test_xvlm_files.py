@@ -10,11 +10,11 @@ import torch
 from scipy.interpolate import RectBivariateSpline
 from torch import Tensor
 
-from grid.errors import UserError
-from retrieval.model import Vse
-from retrieval.published.checkpoint_files import CheckpointFile
-from retrieval.published.published_model import PublishedModel, check_whole
-from retrieval.published.swins import resized
+from goalgrid.grid.errors import UserError
+from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
+from goalgrid.retrieval.published.published_model import PublishedModel, check_whole
+from goalgrid.retrieval.published.swins import resized
 from tests.retrieval import xvlm_files
 from tests.retrieval.literal_peers import Peer
 

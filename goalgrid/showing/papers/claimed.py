@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.store.home import Home
 from goalgrid.planning.overview import recall
+from goalgrid.results.reference.reading import PAPERS
 from goalgrid.showing.tables import measured, start
 from goalgrid.terminal.options import all_known
-from grid import catalog
-from grid.errors import UserError, unknown
-from grid.store.home import Home
-from results.reference.reading import PAPERS
 
 if TYPE_CHECKING:
-    from results.analysis.claims import JudgedClaim
+    from goalgrid.results.analysis.claims import JudgedClaim
 
 
 def sources(
@@ -27,7 +27,7 @@ def sources(
         UserError: no such paper or grid, or records cannot be read.
         NothingDone: no trial of the grid is done.
     """
-    from results.analysis.claims import judged_by_print, judged_by_trials
+    from goalgrid.results.analysis.claims import judged_by_print, judged_by_trials
 
     if grid is None and paper is not None and paper not in PAPERS:
         given, paper, grid = paper, None, paper

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from results.reference.equations import VERDICTS, Equation, PaperEquations
+from goalgrid.results.reference.equations import VERDICTS, Equation, PaperEquations
 
 
 def lines(papers: Sequence[PaperEquations]) -> Iterator[str]:

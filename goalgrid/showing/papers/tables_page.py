@@ -6,12 +6,12 @@ from dataclasses import asdict
 from functools import cache
 from typing import Any
 
-from grid import catalog
-from grid.errors import UserError, unknown
-from grid.expansion import Cell, expand
-from grid.gridfile import Grid, load
-from results.reference.paper_rows import ORIGINS, TRAINED, PaperRow, paper_rows
-from results.reference.reading import PAPERS, paper_table, table_names
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.expansion import Cell, expand
+from goalgrid.grid.gridfile import Grid, load
+from goalgrid.results.reference.paper_rows import ORIGINS, TRAINED, PaperRow, paper_rows
+from goalgrid.results.reference.reading import PAPERS, paper_table, table_names
 
 WITHOUT_NUMBERS = "goal-table1"
 """It names losses."""

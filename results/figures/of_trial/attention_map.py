@@ -12,8 +12,8 @@ from matplotlib.gridspec import GridSpecFromSubplotSpec
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from grid.palette import FAINT, INK
-from results.figures.style import WIDTH, drawing
+from goalgrid.grid.palette import FAINT, INK
+from goalgrid.results.figures.style import WIDTH, drawing
 
 DIRECTIONS = {"t2i": "words attend to regions\n(rows sum to 1)", "i2t": "regions attend to words\n(columns sum to 1)"}
 COLUMNS = 6

@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from grid.palette import INK
-from results.figures.style import WIDTH, drawing
+from goalgrid.grid.palette import INK
+from goalgrid.results.figures.style import WIDTH, drawing
 
 RIGHT, WRONG = "#1A7F37", "#B42318"
 LARGEST = 160

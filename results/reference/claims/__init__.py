@@ -3,8 +3,8 @@
 from functools import cache
 from typing import Literal
 
-from grid.listed import toml
-from grid.settings.base import Settings
+from goalgrid.grid.listed import toml
+from goalgrid.grid.settings.base import Settings
 
 
 class Claim(Settings):

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Literal, get_args
 
-from grid.listed import toml
-from grid.settings.base import Settings
-from results.reference.reading import PAPERS
+from goalgrid.grid.listed import toml
+from goalgrid.grid.settings.base import Settings
+from goalgrid.results.reference.reading import PAPERS
 
 Verdict = Literal["holds", "misprint", "does not hold", "cannot be tested"]
 """misprint: the paper means another equation, by its own figures or code."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from grid import catalog
-from retrieval.data.annotations import (
+from goalgrid.grid import catalog
+from goalgrid.retrieval.data.annotations import (
     coco_captions,
     coco_one_file,
     coco_splits,
@@ -17,10 +17,10 @@ from retrieval.data.annotations import (
     vse_infinity,
     xvlm_json,
 )
-from retrieval.data.annotations.annotation import SPLITS, Annotation, owners
-from retrieval.data.annotations.locate import located
-from retrieval.splits.pairs import DataError, Listing
-from retrieval.splits.problems import Problem, refuse
+from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, owners
+from goalgrid.retrieval.data.annotations.locate import located
+from goalgrid.retrieval.splits.pairs import DataError, Listing
+from goalgrid.retrieval.splits.problems import Problem, refuse
 
 Find = Callable[[str, Path], Path | None]
 """From the name of the data set and the root: the annotations' file or folder, if it is there."""

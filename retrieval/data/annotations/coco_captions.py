@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from grid.errors.wording import counted
-from retrieval.data.annotations.annotation import Annotation, grouped
-from retrieval.splits.problems import Problem, array_of, object_of, shortened, torn
+from goalgrid.grid.errors.wording import counted
+from goalgrid.retrieval.data.annotations.annotation import Annotation, grouped
+from goalgrid.retrieval.splits.problems import Problem, array_of, object_of, shortened, torn
 
 PARTS = {"train": ("train", "train2014"), "restval": ("train", "val2014")}
 PARTS |= {"dev": ("val", "val2014"), "test": ("test", "val2014")}

@@ -7,9 +7,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from retrieval.data.annotations.annotation import Annotation, grouped
-from retrieval.data.annotations.coco_captions import captions_of
-from retrieval.splits.problems import Problem
+from goalgrid.retrieval.data.annotations.annotation import Annotation, grouped
+from goalgrid.retrieval.data.annotations.coco_captions import captions_of
+from goalgrid.retrieval.splits.problems import Problem
 
 TREE = """
 DIR/captions_{train,val,test}.json    {"images": [{"id", "file_name"}], "annotations": [{"id", "image_id", "caption"}]}

@@ -7,9 +7,9 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
-from retrieval.data.annotations import split_files
-from retrieval.data.annotations.annotation import Annotation, grouped
-from retrieval.splits.problems import Problem, rows_of
+from goalgrid.retrieval.data.annotations import split_files
+from goalgrid.retrieval.data.annotations.annotation import Annotation, grouped
+from goalgrid.retrieval.splits.problems import Problem, rows_of
 
 FILES = ("captions.csv", "captions.txt")
 """The second is the name in Kaggle's Flickr8k."""

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from retrieval.data.annotations import split_files
-from retrieval.data.annotations.annotation import Annotation, grouped
-from retrieval.splits.problems import Problem, lines_of
+from goalgrid.retrieval.data.annotations import split_files
+from goalgrid.retrieval.data.annotations.annotation import Annotation, grouped
+from goalgrid.retrieval.splits.problems import Problem, lines_of
 
 LAYOUT = "a line a caption: image file, #, number, tab, caption"
 FOLDERS = (".", "annotations", "Flickr8k_text")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from retrieval.data.annotations.annotation import Annotation
-from retrieval.splits.problems import Problem, object_of
+from goalgrid.retrieval.data.annotations.annotation import Annotation
+from goalgrid.retrieval.splits.problems import Problem, object_of
 
 SPLITS = {"train": "train", "restval": "train", "val": "val", "test": "test"}
 FOLDERS = (".", "karpathy", "annotations")

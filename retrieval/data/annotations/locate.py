@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-from retrieval.data.annotations.annotation import Annotation
-from retrieval.splits.problems import Problem
+from goalgrid.retrieval.data.annotations.annotation import Annotation
+from goalgrid.retrieval.splits.problems import Problem
 
 FOLDERS = (
     "images",

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from grid.errors.wording import counted
-from retrieval.data.annotations.annotation import SPLITS, Annotation
-from retrieval.splits.problems import Problem, lines_of, rows_of, shortened
+from goalgrid.grid.errors.wording import counted
+from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation
+from goalgrid.retrieval.splits.problems import Problem, lines_of, rows_of, shortened
 
 NAMES = {"train": "train", "val": "val", "dev": "val", "test": "test"}
 """How the splits may be called."""

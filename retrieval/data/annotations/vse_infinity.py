@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from grid.errors.wording import counted
-from retrieval.data.annotations.annotation import Annotation, grouped
-from retrieval.splits.problems import Problem, faults_of_ids, lines_of, object_of, shortened
+from goalgrid.grid.errors.wording import counted
+from goalgrid.retrieval.data.annotations.annotation import Annotation, grouped
+from goalgrid.retrieval.splits.problems import Problem, faults_of_ids, lines_of, object_of, shortened
 
 LAYOUT = '{"391895": "val2014/COCO_val2014_000000391895.jpg", ...}'
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from grid.errors.regular_files import regular_bytes
-from retrieval.data.annotations.annotation import SPLITS, Annotation, grouped
-from retrieval.splits.problems import Problem, torn
+from goalgrid.grid.errors.regular_files import regular_bytes
+from goalgrid.retrieval.data.annotations.annotation import SPLITS, Annotation, grouped
+from goalgrid.retrieval.splits.problems import Problem, torn
 
 FOLDERS = (".", "annotations", "finetune", "data", "data/finetune")
 LAYOUT = '[{"image": "dog.jpg", "caption": "a dog" or ["a dog", "a dog runs"]}, ...]'

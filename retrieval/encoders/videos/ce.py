@@ -4,10 +4,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from grid.settings.image_encoders import CeSettings
-from retrieval.encoders.videos.gated import NetVlad
-from retrieval.scorers.sets import Sets
-from retrieval.video.videos import unpacked
+from goalgrid.grid.settings.image_encoders import CeSettings
+from goalgrid.retrieval.encoders.videos.gated import NetVlad
+from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.retrieval.video.videos import unpacked
 
 FEW = 1e-11
 """Added to the number of experts that saw something, as in the code of CE."""

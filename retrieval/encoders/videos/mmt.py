@@ -5,9 +5,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from grid.settings.image_encoders import MmtSettings
-from retrieval.scorers.sets import Sets
-from retrieval.video.videos import unpacked
+from goalgrid.grid.settings.image_encoders import MmtSettings
+from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.retrieval.video.videos import unpacked
 
 PLACES = 32
 """Embeddings of time: 0: the whole video; 1: an unknown time; then one for each second, the last for all later."""

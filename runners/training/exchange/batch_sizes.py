@@ -1,8 +1,8 @@
 """How many pairs the batches of an epoch have, and whether replicas can share them. This module loads no torch."""
 
-from grid.errors import UserError
-from grid.objectives import learns_weights, reads_offline
-from grid.settings import TrainSettings, TrialSettings
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.objectives import learns_weights, reads_offline
+from goalgrid.grid.settings import TrainSettings, TrialSettings
 
 
 def batch_sizes(captions: int, train: TrainSettings) -> tuple[int, int]:
@@ -10,7 +10,7 @@ def batch_sizes(captions: int, train: TrainSettings) -> tuple[int, int]:
 
     A last batch of a single pair is left out, or with `drop_last` any smaller one, unless it is the only batch.
 
-    >>> from grid import catalog
+    >>> from goalgrid.grid import catalog
     >>> train = catalog.recipe("fc-bow").train.model_copy(update={"batch_size": 4})
     >>> batch_sizes(10, train), batch_sizes(9, train), batch_sizes(3, train)
     ((2, 2), (2, 0), (0, 3))

@@ -11,8 +11,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from retrieval.encoders.reasoning import sum_of_batch
-from runners.training.exchange.collectives import Exchange
+from goalgrid.retrieval.encoders.reasoning import sum_of_batch
+from goalgrid.runners.training.exchange.collectives import Exchange
 
 
 def synchronised(exchange: Exchange) -> AbstractContextManager[object]:

@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from objectives import mining
-from objectives.gradient_surrogate import GradientSurrogate
-from objectives.objective import Objective, ScoresObjective
-from objectives.triplets import BatchPairs, Triplets
+from goalgrid.objectives import mining
+from goalgrid.objectives.gradient_surrogate import GradientSurrogate
+from goalgrid.objectives.objective import Objective, ScoresObjective
+from goalgrid.objectives.triplets import BatchPairs, Triplets
 
 BINS = 40
 """Bins of a similarity from -1 to 1, in a density of (s_pos, hardest s_neg)."""

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from objectives.objective import Objective
-from retrieval.model import Vse
-from retrieval.pinned import sent
+from goalgrid.objectives.objective import Objective
+from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.pinned import sent
 
 
 class Clipping:

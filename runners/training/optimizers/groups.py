@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 
-from grid.errors import UserError
-from grid.settings import TrainSettings
-from objectives.objective import Objective
-from retrieval.model import Vse
-from runners.training.optimizers.ranger import Ranger
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings import TrainSettings
+from goalgrid.objectives.objective import Objective
+from goalgrid.retrieval.model import Vse
+from goalgrid.runners.training.optimizers.ranger import Ranger
 
 UNDECAYED = {"none": (), "biases-and-norms": ("bias", "LayerNorm.", "norm.", "norm1.", "norm2.")}
 """By `train.undecayed`: parts of the names of weights without weight decay.

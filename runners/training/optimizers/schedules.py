@@ -1,6 +1,6 @@
 """How the learning rate and the factor of the loss change over a training."""
 
-from grid.settings import TrainSettings
+from goalgrid.grid.settings import TrainSettings
 
 
 def learning_rate(train: TrainSettings, epoch: int) -> float:

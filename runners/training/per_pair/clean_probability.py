@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from grid.identity import derived_seed
-from grid.settings import TrialSettings
-from objectives.hinge import pair_losses
+from goalgrid.grid.identity import derived_seed
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.objectives.hinge import pair_losses
 
 SPREAD = 5e-4
 """Added to the variances of the mixture, of losses between 0 and 1: NCR's `reg_covar`."""

@@ -14,9 +14,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from grid.identity import derived_seed
-from grid.settings import TrialSettings
-from objectives.triplets import Triplets
+from goalgrid.grid.identity import derived_seed
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.objectives.triplets import Triplets
 
 HIDDEN, LR, DECAY = 100, 1e-3, 1e-4
 """Of the networks, as in Meta-Weight-Net."""

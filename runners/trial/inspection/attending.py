@@ -5,16 +5,16 @@ import re
 import numpy as np
 import torch
 
-from grid.errors import UserError
-from grid.store.home import TrialFolder
-from results.figures.of_trial.attention_map import AttentionMap
-from retrieval.data.photographs import Photograph
-from retrieval.encoders.text import features_of, text_network
-from retrieval.scorers.sets import Sets
-from retrieval.words.text_readers import Vocabulary
-from runners.training.machine import Machine
-from runners.training.precision import precision
-from runners.trial.loaded_model import LoadedModel
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.results.figures.of_trial.attention_map import AttentionMap
+from goalgrid.retrieval.data.photographs import Photograph
+from goalgrid.retrieval.encoders.text import features_of, text_network
+from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.retrieval.words.text_readers import Vocabulary
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.precision import precision
+from goalgrid.runners.trial.loaded_model import LoadedModel
 
 
 class TrialAttention:

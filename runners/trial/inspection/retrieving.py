@@ -3,13 +3,13 @@
 import numpy as np
 import torch
 
-from grid.protocols import protocol
-from grid.store.home import TrialFolder
-from results.analysis.example_queries import SHOWN, ExampleQuery
-from results.figures.of_trial.retrieval_examples import RetrievalExamples, Retrieved, Shown
-from runners.training.embedding import embedded, scored
-from runners.training.machine import Machine
-from runners.trial.loaded_model import LoadedModel
+from goalgrid.grid.protocols import protocol
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.results.analysis.example_queries import SHOWN, ExampleQuery
+from goalgrid.results.figures.of_trial.retrieval_examples import RetrievalExamples, Retrieved, Shown
+from goalgrid.runners.training.embedding import embedded, scored
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.trial.loaded_model import LoadedModel
 
 
 class TrialRetrieval:

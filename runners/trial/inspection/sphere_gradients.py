@@ -10,14 +10,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from grid.errors import UserError
-from objectives import mining
-from objectives.objective import Objective, ScoresObjective
-from objectives.triplets import BatchPairs
-from runners.training.inputs import batches
-from runners.training.learner import Learner
-from runners.training.precision import precision
-from runners.trial.loaded_model import LoadedModel
+from goalgrid.grid.errors import UserError
+from goalgrid.objectives import mining
+from goalgrid.objectives.objective import Objective, ScoresObjective
+from goalgrid.objectives.triplets import BatchPairs
+from goalgrid.runners.training.inputs import batches
+from goalgrid.runners.training.learner import Learner
+from goalgrid.runners.training.precision import precision
+from goalgrid.runners.trial.loaded_model import LoadedModel
 
 
 class Gradients(NamedTuple):

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.home import Home, State
 from goalgrid.housekeeping import merge
-from grid.errors import UserError
-from grid.store.home import Home, State
-from results.records import provenance, record
-from runners.training import checkpoints
+from goalgrid.results.records import provenance, record
+from goalgrid.runners.training import checkpoints
 
 from ...conftest import swapped
 from ...states import attempt, interrupt

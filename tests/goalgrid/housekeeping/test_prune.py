@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.home import Home
 from goalgrid.housekeeping import prune
-from grid.errors import UserError
-from grid.store.failures import Failure
-from grid.store.home import Home
 
 from ...states import attempt, fail
 from ..conftest import Verb

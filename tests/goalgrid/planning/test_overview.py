@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.overrides import changed_name
+from goalgrid.grid.store.home import Home, State
 from goalgrid.planning.overview import Overview, recall, wanted
-from grid.errors import UserError
-from grid.gridfile import load
-from grid.overrides import changed_name
-from grid.store.home import Home, State
 
 from ...conftest import SMALL
 from ..conftest import PAIR, Verb

@@ -7,23 +7,23 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.gridfile import Grid, load
+from goalgrid.grid.store import gpu_needs, speed_probes
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.gpu_needs import Need
+from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.planning import gpu_costs
 from goalgrid.planning.costs import RUNNING, Span, cost_of
 from goalgrid.planning.decisions import Choice, TrialDecision, decide, to_replace, to_train
 from goalgrid.planning.device_costs import _OnCard, device_cost
 from goalgrid.planning.overview import Overview
 from goalgrid.planning.work import epoch_steps, work_of
-from grid.errors import UserError
-from grid.gridfile import Grid, load
-from grid.store import gpu_needs, speed_probes
-from grid.store.failures import Failure
-from grid.store.gpu_needs import Need
-from grid.store.home import Home, State, TrialFolder
-from results.records import record
-from runners.gpu.cards import card
-from runners.gpu.estimate import Footprint
-from runners.gpu.trace import Work
-from runners.trial.move_aside import replace
+from goalgrid.results.records import record
+from goalgrid.runners.gpu.cards import card
+from goalgrid.runners.gpu.estimate import Footprint
+from goalgrid.runners.gpu.trace import Work
+from goalgrid.runners.trial.move_aside import replace
 
 from ...conftest import swapped
 from ...states import attempt, fail, interrupt

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from grid.errors import UserError
-from grid.store.home import Home
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.home import Home
 
 from ...retrieval.packages import write_precomp
 from ...retrieval.video import made

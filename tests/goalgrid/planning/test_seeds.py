@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.home import Home, State
 from goalgrid.planning.seeds import so_far
-from grid.errors import UserError
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.store.failures import Failure
-from grid.store.home import Home, State
-from results.records import record
+from goalgrid.results.records import record
 
 from ...states import fail
 from ..conftest import PAIR, Verb

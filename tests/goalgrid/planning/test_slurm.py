@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from grid.store.home import Home
+from goalgrid.grid.store.home import Home
 
 from ...conftest import ROOT, SMALL, Goalgrid, swapped
 from ...states import attempt

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from goalgrid.grid.settings.image_views import View
+from goalgrid.grid.store.home import Home
 from goalgrid.planning.overview import Overview, recall
+from goalgrid.retrieval.data import shapes
+from goalgrid.retrieval.data.photographs import Photographs, cells
 from goalgrid.showing.attention import drawn
-from grid.settings.image_views import View
-from grid.store.home import Home
-from retrieval.data import shapes
-from retrieval.data.photographs import Photographs, cells
 from tests.conftest import Goalgrid
 
 from ...conftest import swapped
@@ -115,9 +115,9 @@ def test_what_cannot_be_drawn_is_one_message(runs: Path, goalgrid: Goalgrid) -> 
 
 @pytest.mark.parametrize("recipe", ["fc-bow", "scan-t2i"])
 def test_first_answers_hold_the_right_one_where_the_recorded_rank_says_so(runs: Path, recipe: str) -> None:
-    from results.records import record
-    from runners.launch.jobs import machine_for
-    from runners.trial.inspection.retrieving import TrialRetrieval
+    from goalgrid.results.records import record
+    from goalgrid.runners.launch.jobs import machine_for
+    from goalgrid.runners.trial.inspection.retrieving import TrialRetrieval
 
     overview = Overview.of(recall("looking", Home(runs)), Home(runs))
     trial = next(trial for trial in overview.trials if trial.id == trial_of(runs, recipe))

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
-from grid.store.home import Home
-from results.records import provenance, record
+from goalgrid.grid.store.home import Home
+from goalgrid.results.records import provenance, record
 
 from ...conftest import SMALL, Goalgrid
 

@@ -16,11 +16,11 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.home import Home
+from goalgrid.results.layouts import arrange
+from goalgrid.results.records.scores import Scores
 from goalgrid.showing import report
-from grid.store.failures import Failure
-from grid.store.home import Home
-from results.layouts import arrange
-from results.records.scores import Scores
 
 from ...conftest import ROOT
 from ...states import fail, interrupt

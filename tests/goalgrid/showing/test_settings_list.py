@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from goalgrid.grid.gridfile import dotted_names
+from goalgrid.grid.resources import Budget, Reliability, Resources
 from goalgrid.showing import settings_list
-from grid.gridfile import dotted_names
-from grid.resources import Budget, Reliability, Resources
 
 from ...conftest import ROOT, Goalgrid
 

@@ -6,17 +6,17 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.files import write_json_lines
+from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.grid.store.saved_grid import save_grid
 from goalgrid.planning.overview import Overview
+from goalgrid.results.records import record
+from goalgrid.results.records.provenance import versioned
+from goalgrid.runners.trial.retries import POLICY
 from goalgrid.showing import status
-from grid.errors import UserError
-from grid.gridfile import load
-from grid.store.failures import Failure
-from grid.store.files import write_json_lines
-from grid.store.home import Home, TrialFolder
-from grid.store.saved_grid import save_grid
-from results.records import record
-from results.records.provenance import versioned
-from runners.trial.retries import POLICY
 
 from ...conftest import SMALL
 from ...states import attempt, fail, interrupt

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from grid.errors import UserError
-from grid.store.home import Home, TrialFolder
-from results import renderers
-from results.records import sealed
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.results import renderers
+from goalgrid.results.records import sealed
 
 from ..conftest import Verb
 

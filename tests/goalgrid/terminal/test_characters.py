@@ -9,11 +9,11 @@ import sys
 import pytest
 from rich.table import Table as RichTable
 
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.home import Home
+from goalgrid.results.renderers import csv
 from goalgrid.showing import status
 from goalgrid.terminal.characters import PlainConsole, plain, spell_out
-from grid.store.failures import Failure
-from grid.store.home import Home
-from results.renderers import csv
 
 from ...conftest import ROOT
 from ...states import fail

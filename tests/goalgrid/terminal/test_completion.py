@@ -11,9 +11,9 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from goalgrid.app import app
+from goalgrid.grid import catalog
+from goalgrid.grid.store.home import State
 from goalgrid.terminal import completion
-from grid import catalog
-from grid.store.home import State
 
 from ...conftest import ROOT
 

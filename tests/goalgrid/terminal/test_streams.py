@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grid.store.home import Home, State
+from goalgrid.grid.store.home import Home, State
 
 from ...conftest import ROOT, SMALL
 from ..processes import pid_of, running, wait_until

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from grid.errors import UserError
-from grid.store import files
-from grid.store.files import json_lines, make_durable, write_json_lines, write_text, written_aside
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store import files
+from goalgrid.grid.store.files import json_lines, make_durable, write_json_lines, write_text, written_aside
 
 
 def test_a_full_disk_leaves_the_old_content(tiny_disk: Path) -> None:

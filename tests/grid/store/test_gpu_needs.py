@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grid.store import gpu_needs
-from grid.store.gpu_needs import Need
-from grid.store.home import Home
+from goalgrid.grid.store import gpu_needs
+from goalgrid.grid.store.gpu_needs import Need
+from goalgrid.grid.store.home import Home
 
 GB = 1e9
 MARGIN, RESERVED = 1.15, 2**30

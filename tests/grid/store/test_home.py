@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from grid.store import processes
-from grid.store.attempts import Attempt
-from grid.store.failures import Failure
-from grid.store.home import Home, State, TrialFolder
+from goalgrid.grid.store import processes
+from goalgrid.grid.store.attempts import Attempt
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.home import Home, State, TrialFolder
 
 
 @pytest.fixture

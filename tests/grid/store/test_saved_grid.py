@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from grid.errors import UserError
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.store.home import Home
-from grid.store.saved_grid import read_grid, save_grid
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import Home
+from goalgrid.grid.store.saved_grid import read_grid, save_grid
 
 from ...conftest import swapped
 

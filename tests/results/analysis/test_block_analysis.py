@@ -14,27 +14,27 @@ import pytest
 from matplotlib import image
 from scipy import stats
 
-from grid.errors import UserError
-from grid.expansion import Cell, expand
-from grid.gridfile import load
-from grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from grid.store.home import Home
-from results import figures
-from results.analysis import documents, effects_text
-from results.analysis.block_analysis import Analysis, analyse, metrics_of
-from results.analysis.factors import parts_of
-from results.analysis.observations import Observations
-from results.analysis.query_bootstrap import QueryRanks
-from results.analysis.table_marks import marked
-from results.figures import Study, training
-from results.layouts import arrange
-from results.layouts.captions import METRIC_NAMES
-from results.records.record import METRICS
-from results.records.scores import Score, Scores
-from results.reference import curves
-from results.reference.matching import reported
-from results.renderers import TEXT, parquet
-from results.statistics.significance import t_interval
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Cell, expand
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
+from goalgrid.grid.store.home import Home
+from goalgrid.results import figures
+from goalgrid.results.analysis import documents, effects_text
+from goalgrid.results.analysis.block_analysis import Analysis, analyse, metrics_of
+from goalgrid.results.analysis.factors import parts_of
+from goalgrid.results.analysis.observations import Observations
+from goalgrid.results.analysis.query_bootstrap import QueryRanks
+from goalgrid.results.analysis.table_marks import marked
+from goalgrid.results.figures import Study, training
+from goalgrid.results.layouts import arrange
+from goalgrid.results.layouts.captions import METRIC_NAMES
+from goalgrid.results.records.record import METRICS
+from goalgrid.results.records.scores import Score, Scores
+from goalgrid.results.reference import curves
+from goalgrid.results.reference.matching import reported
+from goalgrid.results.renderers import TEXT, parquet
+from goalgrid.results.statistics.significance import t_interval
 
 from ...conftest import SMALL
 

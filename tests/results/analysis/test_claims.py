@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from goalgrid.showing.papers import claimed
-from grid.expansion import expand
-from grid.gridfile import load
-from grid.store.home import Home
-from results.analysis import claims_text
-from results.analysis.claims import (
+from goalgrid.grid.expansion import expand
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import Home
+from goalgrid.results.analysis import claims_text
+from goalgrid.results.analysis.claims import (
     ABSENT,
     FAILS,
     HOLDS,
@@ -28,12 +27,13 @@ from results.analysis.claims import (
     measured,
     printed,
 )
-from results.analysis.documents import as_markdown
-from results.records.scores import Scores
-from results.reference.claims import Claim, claims
-from results.reference.reading import PAPERS
-from results.statistics.rank_correlation import kendall, kendall_p
-from results.statistics.significance import Sample, holm
+from goalgrid.results.analysis.documents import as_markdown
+from goalgrid.results.records.scores import Scores
+from goalgrid.results.reference.claims import Claim, claims
+from goalgrid.results.reference.reading import PAPERS
+from goalgrid.results.statistics.rank_correlation import kendall, kendall_p
+from goalgrid.results.statistics.significance import Sample, holm
+from goalgrid.showing.papers import claimed
 
 from ...conftest import ROOT, Goalgrid
 

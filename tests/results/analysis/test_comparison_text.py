@@ -1,8 +1,8 @@
 """What `goalgrid compare` says of two grids."""
 
-from results.analysis import comparison_text
-from results.analysis.grid_comparison import Side, SideCell, compare
-from results.records.scores import Score
+from goalgrid.results.analysis import comparison_text
+from goalgrid.results.analysis.grid_comparison import Side, SideCell, compare
+from goalgrid.results.records.scores import Score
 
 SPREAD = (-0.2, 0.1, 0.0, -0.1, 0.2)
 

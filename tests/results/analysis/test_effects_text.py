@@ -2,10 +2,10 @@
 
 import pytest
 
-from results.analysis.block_analysis import Analysis, BaselineDifference
-from results.analysis.documents import NONE, Sheet
-from results.analysis.effects_text import document
-from results.statistics.significance import Interval, smallest_p
+from goalgrid.results.analysis.block_analysis import Analysis, BaselineDifference
+from goalgrid.results.analysis.documents import NONE, Sheet
+from goalgrid.results.analysis.effects_text import document
+from goalgrid.results.statistics.significance import Interval, smallest_p
 
 CELLS = ("con_con", "con_nca", "con_cir", "sig_con")
 

@@ -1,7 +1,7 @@
 """Cells of two grids: which correspond, what they are called, and how often a pair counts."""
 
-from results.analysis.grid_comparison import Side, SideCell, compare
-from results.records.scores import Score
+from goalgrid.results.analysis.grid_comparison import Side, SideCell, compare
+from goalgrid.results.records.scores import Score
 
 
 def side(name: str, *cells: tuple[dict[str, str], str]) -> Side:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from grid.errors import UserError
-from grid.store.home import TrialFolder
-from results.checks.finished_trial import FinishedTrial
-from results.records import provenance
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.results.checks.finished_trial import FinishedTrial
+from goalgrid.results.records import provenance
 
 TRIAL = FinishedTrial(TrialFolder(Path("runs/trials/one")), {"environment": "{}", "code_fingerprint": "5:a"})
 RECORD = {"i2t_r1": 48.7, "t2i_r1": 30.0, "i2t_medr": 2.0, "rsum": 300.0}

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from grid.expansion import expand
-from grid.gridfile import load
-from grid.store.home import Home
-from results.checks.run_comparison import differences
-from results.records import record
+from goalgrid.grid.expansion import expand
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import Home
+from goalgrid.results.checks.run_comparison import differences
+from goalgrid.results.records import record
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grid.errors import UserError
-from grid.expansion import expand
-from grid.gridfile import load
-from results import renderers
-from results.checks import table_check
-from results.export.table_request import TableRequest
-from results.records.scores import Scores
-from results.renderers import parquet
-from results.tables.table import Table
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import expand
+from goalgrid.grid.gridfile import load
+from goalgrid.results import renderers
+from goalgrid.results.checks import table_check
+from goalgrid.results.export.table_request import TableRequest
+from goalgrid.results.records.scores import Scores
+from goalgrid.results.renderers import parquet
+from goalgrid.results.tables.table import Table
 
 from ..tables.test_averages import records
 

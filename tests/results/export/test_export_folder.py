@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from grid.errors import UserError
-from grid.expansion import Cell, expand, select
-from grid.gridfile import Grid, load
-from grid.store.home import Home
-from results import renderers
-from results.checks import table_check
-from results.export import export_readme
-from results.export.export_folder import _tables, begun, export
-from results.export.table_request import TableRequest
-from results.records.scores import Scores
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Cell, expand, select
+from goalgrid.grid.gridfile import Grid, load
+from goalgrid.grid.store.home import Home
+from goalgrid.results import renderers
+from goalgrid.results.checks import table_check
+from goalgrid.results.export import export_readme
+from goalgrid.results.export.export_folder import _tables, begun, export
+from goalgrid.results.export.table_request import TableRequest
+from goalgrid.results.records.scores import Scores
 
 from ...conftest import SMALL, swapped
 from ..layouts.test_pivot import made

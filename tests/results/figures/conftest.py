@@ -2,11 +2,11 @@
 
 import pytest
 
-from grid.expansion import expand
-from grid.gridfile import load
-from grid.store.home import Home
-from results.figures import Study
-from results.records.scores import Scores
+from goalgrid.grid.expansion import expand
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import Home
+from goalgrid.results.figures import Study
+from goalgrid.results.records.scores import Scores
 
 from ...conftest import SMALL
 

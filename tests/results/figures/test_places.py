@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from results.figures import FIGURES, Study
-from results.figures.geometry import pairs, rho
+from goalgrid.results.figures import FIGURES, Study
+from goalgrid.results.figures.geometry import pairs, rho
 
 
 def test_triplets_are_drawn_over_the_weight_that_they_get(study: Study) -> None:

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from grid.expansion import expand
-from grid.gridfile import load
-from grid.store.home import Home
-from results.figures import FIGURES, Study, write
-from results.figures.sensitivity import lines_over
-from results.layouts.pivot import Axes, layout
-from results.records.scores import Score, Scores
+from goalgrid.grid.expansion import expand
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import Home
+from goalgrid.results.figures import FIGURES, Study, write
+from goalgrid.results.figures.sensitivity import lines_over
+from goalgrid.results.layouts.pivot import Axes, layout
+from goalgrid.results.records.scores import Score, Scores
 
 from ...conftest import SMALL, Goalgrid, made_once
 

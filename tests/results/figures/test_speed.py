@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from grid.expansion import trials_of
-from grid.store.home import Home
-from results.figures import FIGURES, Study
-from results.records import record
-from results.records.models import Speed
-from results.records.scores import Scores
+from goalgrid.grid.expansion import trials_of
+from goalgrid.grid.store.home import Home
+from goalgrid.results.figures import FIGURES, Study
+from goalgrid.results.records import record
+from goalgrid.results.records.models import Speed
+from goalgrid.results.records.scores import Scores
 
 
 def test_a_point_is_the_measured_speed_and_the_mean_rsum(study: Study, traced: Home, tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from grid.errors import UserError
-from grid.store.home import Home
-from results.figures import FIGURES, Study
-from results.records import steps
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.home import Home
+from goalgrid.results.figures import FIGURES, Study
+from goalgrid.results.records import steps
 
 
 def test_steps_are_drawn_as_the_mean_over_seeds_of_what_stands_beside_the_records(study: Study) -> None:

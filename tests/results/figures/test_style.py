@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from results.figures.style import WIDTH, legend_below
+from goalgrid.results.figures.style import WIDTH, legend_below
 
 
 def test_a_legend_has_as_many_columns_as_the_figure_has_room_for() -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from results.figures import FIGURES, Study
+from goalgrid.results.figures import FIGURES, Study
 
 
 def test_a_row_shows_what_its_label_says(study: Study) -> None:

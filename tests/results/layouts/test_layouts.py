@@ -13,22 +13,22 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from grid.errors import UserError
-from grid.expansion import Cell, expand
-from grid.gridfile import load
-from grid.objectives.goal_matrix import GOAL
-from grid.store.home import Home
-from results import renderers
-from results.layouts import LAYOUTS, arrange, natural
-from results.layouts.captions import COLUMN_NAMES
-from results.layouts.columns import by_direction
-from results.records import record
-from results.records.models import Speed
-from results.records.provenance import Now, versioned
-from results.records.scores import Score, Scores
-from results.renderers import latex, markdown, parquet, terminal
-from results.tables.table import Block, Group, Label, Row, Table, TableEntry
-from runners.training.fingerprint import code_fingerprint
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Cell, expand
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.objectives.goal_matrix import GOAL
+from goalgrid.grid.store.home import Home
+from goalgrid.results import renderers
+from goalgrid.results.layouts import LAYOUTS, arrange, natural
+from goalgrid.results.layouts.captions import COLUMN_NAMES
+from goalgrid.results.layouts.columns import by_direction
+from goalgrid.results.records import record
+from goalgrid.results.records.models import Speed
+from goalgrid.results.records.provenance import Now, versioned
+from goalgrid.results.records.scores import Score, Scores
+from goalgrid.results.renderers import latex, markdown, parquet, terminal
+from goalgrid.results.tables.table import Block, Group, Label, Row, Table, TableEntry
+from goalgrid.runners.training.fingerprint import code_fingerprint
 
 from ...conftest import SMALL
 

@@ -5,18 +5,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grid import catalog
-from grid.errors import UserError
-from grid.expansion import Cell, expand
-from grid.gridfile import load
-from grid.store.home import Home
-from results import renderers
-from results.layouts import arrange
-from results.layouts.pivot import Axes
-from results.records import record
-from results.records.scores import Scores
-from results.renderers import parquet
-from results.tables.table import Table
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Cell, expand
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import Home
+from goalgrid.results import renderers
+from goalgrid.results.layouts import arrange
+from goalgrid.results.layouts.pivot import Axes
+from goalgrid.results.records import record
+from goalgrid.results.records.scores import Scores
+from goalgrid.results.renderers import parquet
+from goalgrid.results.tables.table import Table
 
 from ...conftest import SMALL
 

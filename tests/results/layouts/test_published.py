@@ -13,20 +13,20 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from grid.errors import UserError
-from grid.expansion import Cell, expand, trials_of
-from grid.gridfile import load
-from grid.objectives.goal_matrix import GOAL, KNOWN_AS
-from grid.store.home import Home
-from results import renderers
-from results.layouts import LAYOUTS, arrange
-from results.records import record
-from results.records.scores import Score, Scores
-from results.reference.matching import Difference
-from results.reference.paper_source import Paper
-from results.reference.reading import Printed, results_of, table_names
-from results.renderers import latex, markdown, parquet, terminal
-from results.tables.table import Block, Group, Label, Row, Table, TableEntry
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Cell, expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.objectives.goal_matrix import GOAL, KNOWN_AS
+from goalgrid.grid.store.home import Home
+from goalgrid.results import renderers
+from goalgrid.results.layouts import LAYOUTS, arrange
+from goalgrid.results.records import record
+from goalgrid.results.records.scores import Score, Scores
+from goalgrid.results.reference.matching import Difference
+from goalgrid.results.reference.paper_source import Paper
+from goalgrid.results.reference.reading import Printed, results_of, table_names
+from goalgrid.results.renderers import latex, markdown, parquet, terminal
+from goalgrid.results.tables.table import Block, Group, Label, Row, Table, TableEntry
 
 from ...conftest import PAPERS, Goalgrid
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from results.records.known_fingerprints import KEPT, folder, known_or_found
+from goalgrid.results.records.known_fingerprints import KEPT, folder, known_or_found
 
 from ...conftest import swapped
 

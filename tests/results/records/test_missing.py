@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from grid.expansion import Cell, expand
-from grid.gridfile import load
-from grid.store.failures import Failure
-from grid.store.home import Home
-from results.layouts import arrange
-from results.records import missing
-from results.records.scores import Scores
-from results.renderers import parquet
+from goalgrid.grid.expansion import Cell, expand
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.home import Home
+from goalgrid.results.layouts import arrange
+from goalgrid.results.records import missing
+from goalgrid.results.records.scores import Scores
+from goalgrid.results.renderers import parquet
 
 from ...conftest import SMALL
 from ...states import attempt, fail, interrupt

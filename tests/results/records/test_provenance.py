@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from grid.uses import ROOMS
-from results.records import provenance
-from results.records.provenance import Cause, Stale
+from goalgrid.results.records import provenance
+from goalgrid.results.records.provenance import Cause, Stale
+from tests.program import copied
 
 ROOT = Path(__file__).parents[3]
 CODE = provenance.versioned("0123456789abcdef" * 4)
@@ -81,8 +81,7 @@ def test_the_data_at_hand_decide_where_there_are_any() -> None:
 
 
 def test_every_source_counts_for_the_nodes_of_a_cluster(tmp_path: Path) -> None:
-    for room in ROOMS:
-        shutil.copytree(ROOT / room, tmp_path / room)
+    copied(tmp_path)
     before = program(tmp_path)
     append(tmp_path / "goalgrid" / "showing" / "report.py")
     assert program(tmp_path) != before
@@ -95,8 +94,8 @@ def append(path: Path) -> None:
 def program(folder: Path) -> str:
     """Fingerprint of the source in this folder, by a process that imports none of it but `results`."""
     script = (
-        "import sys; from results.records import provenance; print(provenance.program_fingerprint());"
-        "assert not {'torch', 'objectives', 'retrieval', 'runners'} & set(sys.modules)"
+        "import sys; from goalgrid.results.records import provenance; print(provenance.program_fingerprint());"
+        "assert not {'torch', 'goalgrid.objectives', 'goalgrid.retrieval', 'goalgrid.runners'} & set(sys.modules)"
     )
     finished = subprocess.run(
         [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, env={"PYTHONPATH": str(folder)}
@@ -107,8 +106,7 @@ def program(folder: Path) -> str:
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_a_git_checkout_says_its_commit_and_whether_it_was_changed(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "results", tmp_path / "results")
-    shutil.copytree(ROOT / "grid", tmp_path / "grid")
+    copied(tmp_path)
     assert source(tmp_path) is None
     identity = ("-c", "user.name=n", "-c", "user.email=e")
     for arguments in (("init", "-q"), ("add", "."), (*identity, "commit", "-qm", "first")):
@@ -122,7 +120,7 @@ def test_a_git_checkout_says_its_commit_and_whether_it_was_changed(tmp_path: Pat
 
 
 def source(folder: Path) -> Any:
-    script = "import json; from results.records import provenance; print(json.dumps(provenance.source()))"
+    script = "import json; from goalgrid.results.records import provenance; print(json.dumps(provenance.source()))"
     finished = subprocess.run([sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, check=True)
     return json.loads(finished.stdout)
 

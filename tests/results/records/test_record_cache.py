@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from grid.errors import UserError
-from grid.store.home import Home
-from results.export import export_folder
-from results.records import record, record_cache
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.home import Home
+from goalgrid.results.export import export_folder
+from goalgrid.results.records import record, record_cache
 
 FEW, COUNT = 20, 23
 SHOWN = ["trial_id", "test_i2t_r1", "other_metrics", "seed"]

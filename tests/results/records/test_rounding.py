@@ -7,11 +7,11 @@ from statistics import fmean
 from hypothesis import given
 from hypothesis import strategies as st
 
-from results.records.rounding import rounded, written
-from results.records.scores import Score, best
-from results.reference.matching import Difference
-from results.reference.reading import Printed
-from results.tables.averages import Average
+from goalgrid.results.records.rounding import rounded, written
+from goalgrid.results.records.scores import Score, best
+from goalgrid.results.reference.matching import Difference
+from goalgrid.results.reference.reading import Printed
+from goalgrid.results.tables.averages import Average
 
 TENTHS = st.integers(0, 1000)
 

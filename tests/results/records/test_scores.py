@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grid.errors import UserError
-from results.records.scores import Score, _refuse_mixed_data, best
+from goalgrid.grid.errors import UserError
+from goalgrid.results.records.scores import Score, _refuse_mixed_data, best
 
 PERCENT = st.floats(0, 100)
 

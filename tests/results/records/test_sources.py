@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from results.records.sources import Sources, texts_of
+from goalgrid.results.records.sources import Sources, texts_of
 
 PROJECT = {
     "top/__init__.py": '"""A room."""\n',

@@ -6,14 +6,14 @@ from collections import Counter
 
 import pytest
 
-from grid import catalog
-from grid.errors import UserError
-from grid.expansion import expand
-from grid.gridfile import load
-from grid.objectives import CATALOGUE
-from results.records import record
-from results.reference.coverage import Coverage, check_names, coverage
-from results.reference.reading import paper_table, results_of, table_names
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import expand
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.objectives import CATALOGUE
+from goalgrid.results.records import record
+from goalgrid.results.reference.coverage import Coverage, check_names, coverage
+from goalgrid.results.reference.reading import paper_table, results_of, table_names
 
 
 def covered(table: str, *overrides: str, grid: str = "goal-table3-coco") -> Coverage:

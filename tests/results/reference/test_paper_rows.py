@@ -6,12 +6,12 @@ from importlib.resources import files
 
 import pytest
 
-from grid import catalog
-from grid.expansion import Cell, expand
-from grid.gridfile import Grid, load
-from results.records import record
-from results.reference.paper_rows import NOT_POSSIBLE, QUOTED, TRAINED, PaperRow, paper_rows
-from results.reference.reading import Line, Result, paper_table, table_names
+from goalgrid.grid import catalog
+from goalgrid.grid.expansion import Cell, expand
+from goalgrid.grid.gridfile import Grid, load
+from goalgrid.results.records import record
+from goalgrid.results.reference.paper_rows import NOT_POSSIBLE, QUOTED, TRAINED, PaperRow, paper_rows
+from goalgrid.results.reference.reading import Line, Result, paper_table, table_names
 
 TABLES = [name for name in table_names() if name != "goal-table1"]
 """Table 1 of GOAL names losses."""
@@ -130,7 +130,9 @@ def test_six_rows_have_a_stand_in_and_ten_a_pooling_by_our_reading(grids: Grids)
 @pytest.mark.parametrize("name", [name for name in catalog.names("recipes") if not name.endswith("-tiny")])
 def test_a_recipe_whose_comments_speak_of_our_reading_has_one(name: str) -> None:
     """What a reader of the file learns stands in the table, too."""
-    comments = "\n".join(re.findall("#.*", files("grid.recipes").joinpath(f"{name}.toml").read_text(encoding="utf-8")))
+    comments = "\n".join(
+        re.findall("#.*", files("goalgrid.grid.recipes").joinpath(f"{name}.toml").read_text(encoding="utf-8"))
+    )
     if re.search(r"our reading|\bours:|is silent|leaves? open|batch norms by GPU", comments):
         assert catalog.recipe(name).reading or name == "xvlm-zero-shot", comments
 

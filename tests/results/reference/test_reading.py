@@ -7,11 +7,11 @@ from functools import cache
 
 import pytest
 
-from grid import catalog
-from grid.objectives import CATALOGUE
-from grid.objectives.goal_matrix import KNOWN_AS
-from results.layouts import LAYOUTS
-from results.reference.reading import Printed, Result, all_results, paper_table, results_of, table_names
+from goalgrid.grid import catalog
+from goalgrid.grid.objectives import CATALOGUE
+from goalgrid.grid.objectives.goal_matrix import KNOWN_AS
+from goalgrid.results.layouts import LAYOUTS
+from goalgrid.results.reference.reading import Printed, Result, all_results, paper_table, results_of, table_names
 
 from ...conftest import PAPERS
 

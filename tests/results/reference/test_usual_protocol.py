@@ -2,10 +2,10 @@
 
 import pytest
 
-from grid import catalog
-from grid.gridfile import load
-from results.reference.reading import paper_table, table_names
-from results.reference.usual_protocol import usual_protocol
+from goalgrid.grid import catalog
+from goalgrid.grid.gridfile import load
+from goalgrid.results.reference.reading import paper_table, table_names
+from goalgrid.results.reference.usual_protocol import usual_protocol
 
 
 def table_of(grid: str) -> str:

@@ -12,8 +12,8 @@ from scipy import stats
 from statsmodels.formula.api import ols
 from statsmodels.stats.anova import anova_lm
 
-from results.analysis.factors import PAIR, TRIPLET, factors_of
-from results.statistics.anova import anova, anova_of_printed
+from goalgrid.results.analysis.factors import PAIR, TRIPLET, factors_of
+from goalgrid.results.statistics.anova import anova, anova_of_printed
 
 RNG = np.random.default_rng(11)
 MATRIX = RNG.normal(size=(5, 3, 4)) + np.arange(5)[:, None, None] + 2 * RNG.normal(size=4)

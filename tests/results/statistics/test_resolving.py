@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from results.reference.reading import results_of
-from results.statistics.resolving import FIRST, half_widths, resolve
-from results.statistics.significance import LEVEL
+from goalgrid.results.reference.reading import results_of
+from goalgrid.results.statistics.resolving import FIRST, half_widths, resolve
+from goalgrid.results.statistics.significance import LEVEL
 
 BUDGET = 6
 LOOKS = BUDGET - FIRST + 1

@@ -13,7 +13,7 @@ from statsmodels.stats.libqsturng import psturng, qsturng
 from statsmodels.stats.power import TTestPower
 from statsmodels.stats.weightstats import DescrStatsW
 
-from results.statistics import significance as own
+from goalgrid.results.statistics import significance as own
 
 VALUES = st.lists(st.floats(-50, 50).map(lambda x: round(x, 3)), min_size=2, max_size=8)
 RNG = np.random.default_rng(7)

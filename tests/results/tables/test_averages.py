@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from grid.errors import UserError
-from grid.expansion import Cell, expand
-from grid.gridfile import load
-from results.layouts import arrange
-from results.layouts.pivot import Axes
-from results.records import record
-from results.records.scores import Score, Scores
-from results.reference.paper_source import Paper
-from results.renderers import parquet
-from results.tables.averages import Average, averaged
-from results.tables.table import Table, TableEntry
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Cell, expand
+from goalgrid.grid.gridfile import load
+from goalgrid.results.layouts import arrange
+from goalgrid.results.layouts.pivot import Axes
+from goalgrid.results.records import record
+from goalgrid.results.records.scores import Score, Scores
+from goalgrid.results.reference.paper_source import Paper
+from goalgrid.results.renderers import parquet
+from goalgrid.results.tables.averages import Average, averaged
+from goalgrid.results.tables.table import Table, TableEntry
 
 CELLS = expand(
     load("demo", ['objectives=["con_con","con_nca","con_cir","sig_con","sig_nca","sig_cir"]', "seeds=[0,1]"])

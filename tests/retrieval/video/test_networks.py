@@ -7,14 +7,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from grid.settings.image_encoders import CeSettings, MmtSettings
-from grid.settings.text_encoders import ExpertTextSettings
-from retrieval.encoders.text import ExpertTexts
-from retrieval.encoders.videos.ce import CollaborativeExperts
-from retrieval.encoders.videos.gated import NetVlad
-from retrieval.encoders.videos.mmt import MultiModalTransformer
-from retrieval.scorers.mixture import Mixture
-from retrieval.scorers.sets import Sets
+from goalgrid.grid.settings.image_encoders import CeSettings, MmtSettings
+from goalgrid.grid.settings.text_encoders import ExpertTextSettings
+from goalgrid.retrieval.encoders.text import ExpertTexts
+from goalgrid.retrieval.encoders.videos.ce import CollaborativeExperts
+from goalgrid.retrieval.encoders.videos.gated import NetVlad
+from goalgrid.retrieval.encoders.videos.mmt import MultiModalTransformer
+from goalgrid.retrieval.scorers.mixture import Mixture
+from goalgrid.retrieval.scorers.sets import Sets
 from tests.retrieval.video import literal
 
 DIM, VIDEOS = 6, 5
@@ -157,7 +157,7 @@ def test_a_video_in_which_no_expert_saw_anything_scores_0() -> None:
 
 
 def test_numbers_of_experts_that_differ_are_one_message() -> None:
-    from grid.settings.model import ModelSettings
+    from goalgrid.grid.settings.model import ModelSettings
 
     text = {"encoder": "gated", "weights": "random", "architecture": {"model_type": "bert"}, "experts": 2}
     video = CE.model_dump()

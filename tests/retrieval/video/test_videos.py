@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from grid.settings.experts import ExpertRead
-from retrieval.data.check import check
-from retrieval.data.content import content
-from retrieval.data.opening import load
-from retrieval.splits.pairs import DataError
-from retrieval.video import expert_files, msr_vtt
-from retrieval.video.videos import Videos, unpacked
+from goalgrid.grid.settings.experts import ExpertRead
+from goalgrid.retrieval.data.check import check
+from goalgrid.retrieval.data.content import content
+from goalgrid.retrieval.data.opening import load
+from goalgrid.retrieval.splits.pairs import DataError
+from goalgrid.retrieval.video import expert_files, msr_vtt
+from goalgrid.retrieval.video.videos import Videos, unpacked
 from tests.retrieval.video import made
 
 READS = (ExpertRead("face", 6, "mean"), ExpertRead("speech", 5, "max", tokens=4, sampled=True))

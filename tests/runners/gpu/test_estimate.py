@@ -13,18 +13,18 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from grid import catalog
-from grid.errors import UserError
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.settings import TrialSettings
-from grid.settings.pretrained_networks import RANDOM
-from objectives import mining
-from retrieval import rerank
-from retrieval.encoders.text import features_of, text_network
-from retrieval.offline_negatives import SCORES
-from runners.gpu.allocator import CachingAllocator
-from runners.gpu.architectures import (
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.settings.pretrained_networks import RANDOM
+from goalgrid.objectives import mining
+from goalgrid.retrieval import rerank
+from goalgrid.retrieval.encoders.text import features_of, text_network
+from goalgrid.retrieval.offline_negatives import SCORES
+from goalgrid.runners.gpu.allocator import CachingAllocator
+from goalgrid.runners.gpu.architectures import (
     ARCHITECTURES,
     from_architecture,
     learner_of,
@@ -32,13 +32,13 @@ from runners.gpu.architectures import (
     of_features,
     without_weights,
 )
-from runners.gpu.cards import CARDS, card
-from runners.gpu.estimate import rehearse
-from runners.gpu.estimate_evaluation import pairs_ranked_anew, ranking, second_stage
-from runners.gpu.fake_inputs import Shapes, around
-from runners.gpu.memory_probe import heavy
-from runners.gpu.trace import Trace, Unfilled, Work, without_data
-from runners.training.learner import Learner
+from goalgrid.runners.gpu.cards import CARDS, card
+from goalgrid.runners.gpu.estimate import rehearse
+from goalgrid.runners.gpu.estimate_evaluation import pairs_ranked_anew, ranking, second_stage
+from goalgrid.runners.gpu.fake_inputs import Shapes, around
+from goalgrid.runners.gpu.memory_probe import heavy
+from goalgrid.runners.gpu.trace import Trace, Unfilled, Work, without_data
+from goalgrid.runners.training.learner import Learner
 
 MB = 2**20
 

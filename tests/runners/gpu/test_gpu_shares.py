@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from grid.errors import UserError
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.resources import Resources
-from grid.store.gpu_needs import Need
-from grid.store.home import Home
-from grid.store.speed_probes import speed_of
-from runners.gpu import gpu_shares
-from runners.gpu.memory_probe import Probed, Sample
-from runners.launch.jobs import Job, jobs_for, samples, sized
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.resources import Resources
+from goalgrid.grid.store.gpu_needs import Need
+from goalgrid.grid.store.home import Home
+from goalgrid.grid.store.speed_probes import speed_of
+from goalgrid.runners.gpu import gpu_shares
+from goalgrid.runners.gpu.memory_probe import Probed, Sample
+from goalgrid.runners.launch.jobs import Job, jobs_for, samples, sized
 
 GB = 1e9
 CHAIN = ('recipes=["vsepp-r152-tiny-ft"]', 'objectives=["con_con","infonce"]', "seeds=[0]")

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.settings import TrialSettings
-from grid.store import gpu_needs
-from grid.store.home import Home
-from grid.store.speed_probes import speed_of
-from runners.gpu.memory_probe import (
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store import gpu_needs
+from goalgrid.grid.store.home import Home
+from goalgrid.grid.store.speed_probes import speed_of
+from goalgrid.runners.gpu.memory_probe import (
     STEPS,
     Sample,
     apart,
@@ -23,9 +23,9 @@ from runners.gpu.memory_probe import (
     train,
     with_negatives,
 )
-from runners.training.inputs import batches, prepare, protocols_of
-from runners.training.machine import Machine
-from runners.training.trainer import Trainer
+from goalgrid.runners.training.inputs import batches, prepare, protocols_of
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.trainer import Trainer
 
 TINY = ('recipes=["cnn-bow"]', "model.image.size=8", "model.dim=8", "model.text.word_dim=8", "train.batch_size=100")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="measures a GPU's memory")

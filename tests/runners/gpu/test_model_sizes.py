@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from grid import catalog
-from grid.errors import UserError
-from grid.settings import TrialSettings
-from grid.store.home import Home
-from results.records import record
-from runners.gpu.model_sizes import ModelSize, size_of
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.home import Home
+from goalgrid.results.records import record
+from goalgrid.runners.gpu.model_sizes import ModelSize, size_of
 
 
 def test_scan_is_the_sum_of_its_layers() -> None:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.settings.image_views import View
-from retrieval.data.shapes import load as drawn
-from runners.gpu.fake_inputs import Shapes
-from runners.gpu.shapes_of_data import shapes_of
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.settings.image_views import View
+from goalgrid.retrieval.data.shapes import load as drawn
+from goalgrid.runners.gpu.fake_inputs import Shapes
+from goalgrid.runners.gpu.shapes_of_data import shapes_of
 
 
 def shapes(recipe: str, data: str, *overrides: str) -> Shapes:

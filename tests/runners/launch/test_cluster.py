@@ -20,7 +20,7 @@ import psutil
 import pytest
 import torch
 
-from grid.store.home import Home
+from goalgrid.grid.store.home import Home
 
 from ...conftest import ROOT, SMALL, Goalgrid
 
@@ -33,8 +33,8 @@ THREE = (*SHORT, "--set", "seeds=[0,1,2]", "--set", "train.epochs=16")
 
 ASK_GPUS = """
 import os
-from runners.launch.ray_tune import RayTune
-from runners.trial.stopping import Stop
+from goalgrid.runners.launch.ray_tune import RayTune
+from goalgrid.runners.trial.stopping import Stop
 with RayTune(Stop(), address=os.environ["RAY_ADDRESS"], grace=1.0, warn=print) as driver:
     assert driver.on_gpus(["fast"], lambda: os.getpid()) == []
     print(len({pid for _ in range(2) for pid in driver.on_gpus([], lambda: os.getpid())}))

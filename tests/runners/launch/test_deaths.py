@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from grid.store.failures import Failure
-from runners.launch.deaths import IN_VAIN, Deaths
-from runners.launch.jobs import Job
-from runners.launch.nodes import Nodes
-from runners.trial import endings, holding
-from runners.trial.events import Event
-from runners.trial.holding import Origin
-from runners.trial.stopping import Stop
+from goalgrid.grid.store.failures import Failure
+from goalgrid.runners.launch.deaths import IN_VAIN, Deaths
+from goalgrid.runners.launch.jobs import Job
+from goalgrid.runners.launch.nodes import Nodes
+from goalgrid.runners.trial import endings, holding
+from goalgrid.runners.trial.events import Event
+from goalgrid.runners.trial.holding import Origin
+from goalgrid.runners.trial.stopping import Stop
 
 from .test_worker import job
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from grid.store.home import Home
-from runners.selftest.faults import trained_after_done, wait_for
+from goalgrid.grid.store.home import Home
+from goalgrid.runners.selftest.faults import trained_after_done, wait_for
 
 from ...conftest import ROOT, SMALL, Goalgrid, swapped
 from .hosts import PORT, RAY, Host, Hosts, connected, permitted

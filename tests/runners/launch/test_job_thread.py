@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from runners.launch.job_thread import JobThread
+from goalgrid.runners.launch.job_thread import JobThread
 
 from .test_worker import job
 

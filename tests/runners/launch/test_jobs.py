@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from grid.errors import UserError
-from grid.expansion import chains, expand, trials_of
-from grid.gridfile import load
-from grid.resources import Resources
-from grid.store.home import Home
-from runners.launch.driver import Capacity, check_room
-from runners.launch.jobs import Job, Launched, gpu_share, jobs_for
-from runners.training.progress import Cadence
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import chains, expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.resources import Resources
+from goalgrid.grid.store.home import Home
+from goalgrid.runners.launch.driver import Capacity, check_room
+from goalgrid.runners.launch.jobs import Job, Launched, gpu_share, jobs_for
+from goalgrid.runners.training.progress import Cadence
 
 
 def jobs(*overrides: str, gpus: int = 0) -> list[Job]:

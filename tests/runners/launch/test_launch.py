@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.store.home import Home, State
-from runners.launch.launch import Launch
-from runners.trial import holding
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import Home, State
+from goalgrid.runners.launch.launch import Launch
+from goalgrid.runners.trial import holding
 
 from ...conftest import SMALL
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from grid.store.attempts import Attempt
-from runners.launch.nodes import PAUSE_SECONDS, ROOM_SECONDS, Nodes
+from goalgrid.grid.store.attempts import Attempt
+from goalgrid.runners.launch.nodes import PAUSE_SECONDS, ROOM_SECONDS, Nodes
 
 
 class Clock:

@@ -12,17 +12,17 @@ from types import SimpleNamespace
 import pytest
 from ray import tune
 
-from grid.errors import UserError
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.store.home import Home
-from runners.launch import shared_folder
-from runners.launch.deaths import IN_VAIN
-from runners.launch.jobs import Job, Launched, Request, jobs_for
-from runners.launch.ray_head import check_member
-from runners.launch.ray_tune import RayTune, _Process, _Reporter, _Stopper
-from runners.trial.events import Event
-from runners.trial.stopping import Stop
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import Home
+from goalgrid.runners.launch import shared_folder
+from goalgrid.runners.launch.deaths import IN_VAIN
+from goalgrid.runners.launch.jobs import Job, Launched, Request, jobs_for
+from goalgrid.runners.launch.ray_head import check_member
+from goalgrid.runners.launch.ray_tune import RayTune, _Process, _Reporter, _Stopper
+from goalgrid.runners.trial.events import Event
+from goalgrid.runners.trial.stopping import Stop
 
 from ...conftest import ROOT, SMALL, Goalgrid
 
@@ -139,7 +139,7 @@ def test_a_mode_that_wants_a_token_without_a_token_is_an_error(
 
 
 def test_too_few_files_for_ray_are_told_at_once() -> None:
-    code = "from runners.launch.ray_head import check_files; check_files()"
+    code = "from goalgrid.runners.launch.ray_head import check_files; check_files()"
     command = ["sh", "-c", f"ulimit -n 40; exec {sys.executable} -c '{code}'"]
     finished = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert "UserError: processes may open 40 files here, and Ray needs more." in finished.stderr

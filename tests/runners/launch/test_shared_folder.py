@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from grid.errors import UserError
-from grid.store.home import Home
-from runners.launch import shared_folder
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.home import Home
+from goalgrid.runners.launch import shared_folder
 
 
 def test_launches_that_begin_at_once_agree_on_the_mark(tmp_path: Path) -> None:

@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from grid import uses
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.store.failures import Failure
-from grid.store.home import Home, State
-from retrieval.data.content import content
-from runners.launch import shared_folder, worker
-from runners.launch.jobs import Job, Launched, jobs_for
-from runners.trial import holding
-from runners.trial.events import Event
-from runners.trial.holding import Origin
-from runners.trial.retries import POLICY
-from runners.trial.stopping import Stop
+from goalgrid.grid import uses
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.home import Home, State
+from goalgrid.retrieval.data.content import content
+from goalgrid.runners.launch import shared_folder, worker
+from goalgrid.runners.launch.jobs import Job, Launched, jobs_for
+from goalgrid.runners.trial import holding
+from goalgrid.runners.trial.events import Event
+from goalgrid.runners.trial.holding import Origin
+from goalgrid.runners.trial.retries import POLICY
+from goalgrid.runners.trial.stopping import Stop
 
 from ...conftest import SMALL
 

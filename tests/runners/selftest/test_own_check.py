@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from grid import uses
-from grid.errors import UserError
-from grid.settings.image_encoders import OwnImageSettings
-from grid.settings.own_parts import WrongReturn
-from grid.settings.poolings import PoolingSettings
-from objectives import build
-from retrieval.encoders.own_encoders import image_encoder
-from retrieval.encoders.pooling import pooling
-from runners.selftest.objective_check import OF_OBJECTIVES
-from runners.selftest.own_check import verdicts
+from goalgrid.grid import uses
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings.image_encoders import OwnImageSettings
+from goalgrid.grid.settings.own_parts import WrongReturn
+from goalgrid.grid.settings.poolings import PoolingSettings
+from goalgrid.objectives import build
+from goalgrid.retrieval.encoders.own_encoders import image_encoder
+from goalgrid.retrieval.encoders.pooling import pooling
+from goalgrid.runners.selftest.objective_check import OF_OBJECTIVES
+from goalgrid.runners.selftest.own_check import verdicts
 
 from ...conftest import swapped
 

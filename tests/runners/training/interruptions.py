@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from runners.training.trainer import Hooks
+from goalgrid.runners.training.trainer import Hooks
 
 
 class Killed(BaseException):

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from grid.expansion import Trial
-from retrieval.offline_negatives import OfflineNegatives
-from runners.training.inputs import batches, captions_of_epoch, prepare, steps_of_epoch
-from runners.training.machine import Machine
+from goalgrid.grid.expansion import Trial
+from goalgrid.retrieval.offline_negatives import OfflineNegatives
+from goalgrid.runners.training.inputs import batches, captions_of_epoch, prepare, steps_of_epoch
+from goalgrid.runners.training.machine import Machine
 
 
 def test_an_epoch_of_one_caption_an_image_has_each_image_once_and_draws_anew(small_trial: Trial) -> None:

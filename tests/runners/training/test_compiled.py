@@ -5,11 +5,11 @@ import shutil
 import pytest
 import torch
 
-from grid.expansion import Trial, expand, trials_of
-from grid.gridfile import load
-from runners.training.inputs import batches, prepare
-from runners.training.learner import Learner
-from runners.training.machine import Machine
+from goalgrid.grid.expansion import Trial, expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.runners.training.inputs import batches, prepare
+from goalgrid.runners.training.learner import Learner
+from goalgrid.runners.training.machine import Machine
 
 from ...conftest import SMALL
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -14,19 +13,19 @@ from typing import Any
 
 import pytest
 
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.identity import digest
-from grid.settings import TrialSettings
-from grid.store.home import TrialFolder
-from grid.uses import ROOMS
-from results.records import known_fingerprints, provenance
-from results.records.sources import Sources, texts_of
-from runners.training import fingerprint as fingerprints
-from runners.training.fingerprint import begun_by, code_fingerprint, names, sources
-from runners.training.inputs import prepare
-from runners.training.machine import Machine
-from runners.training.trainer import Trainer
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.identity import digest
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.results.records import known_fingerprints, provenance
+from goalgrid.results.records.sources import Sources, texts_of
+from goalgrid.runners.training import fingerprint as fingerprints
+from goalgrid.runners.training.fingerprint import begun_by, code_fingerprint, names, sources
+from goalgrid.runners.training.inputs import prepare
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.trainer import Trainer
+from tests.program import FILES, copied, module_of
 
 from ...conftest import ROOT, SMALL
 
@@ -131,9 +130,7 @@ def settings_of(*overrides: str) -> TrialSettings:
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sources; a test leaves them as they are."""
     folder = tmp_path_factory.mktemp("copy")
-    for room in ROOMS:
-        shutil.copytree(ROOT / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
-    return folder
+    return copied(folder)
 
 
 @contextmanager
@@ -151,7 +148,7 @@ def edited(folder: Path, *edits: tuple[str, str, str]) -> Iterator[None]:
 
 
 def fingerprint(folder: Path, settings: TrialSettings, *further: str) -> str:
-    found = Sources(texts_of({room: folder / room for room in ROOMS}), names() | set(further))
+    found = Sources(texts_of({f"goalgrid.{room}": folder / room for room in provenance.ROOMS}), names() | set(further))
     return found.fingerprint(*begun_by(settings))
 
 
@@ -236,10 +233,11 @@ def test_what_another_process_found_is_not_looked_for_again(tmp_path: Path, monk
 
 def test_telling_it_imports_none_of_what_it_reads() -> None:
     script = (
-        "import sys; from runners.training import fingerprint; from grid.expansion import expand\n"
-        "from grid.gridfile import load\n"
+        "import sys; from goalgrid.runners.training import fingerprint; from goalgrid.grid.expansion import expand\n"
+        "from goalgrid.grid.gridfile import load\n"
         "print(fingerprint.code_fingerprint(expand(load('demo'))[0].trials[0].shared))\n"
-        "assert not {'torch', 'numpy', 'ray', 'objectives', 'retrieval', 'runners.training.trainer'} & set(sys.modules)"
+        "names = {'torch', 'numpy', 'ray', 'goalgrid.objectives', 'goalgrid.retrieval'}\n"
+        "assert not {*names, 'goalgrid.runners.training.trainer'} & set(sys.modules)"
     )
     finished = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
     assert finished.stdout.startswith(provenance.CODE_VERSION), finished.stderr
@@ -249,7 +247,7 @@ class Watched:
     """The definitions of this project whose code runs while the block does, in whichever thread."""
 
     def __init__(self) -> None:
-        self.files = {str(path): path for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+        self.files = {str(path): module_of(path) for path in FILES}
         self.names: set[str] = set()
 
     def __enter__(self) -> "Watched":
@@ -262,9 +260,8 @@ class Watched:
         threading.setprofile(None)
 
     def _note(self, frame: FrameType, event: str, argument: Any) -> None:
-        path = self.files.get(frame.f_code.co_filename)
-        if event == "call" and path:
-            module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        module = self.files.get(os.path.realpath(frame.f_code.co_filename))
+        if event == "call" and module:
             self.names.add(f"{module}.{frame.f_code.co_qualname.partition('.')[0]}")
 
 
@@ -301,7 +298,7 @@ def test_whatever_runs_when_a_trial_is_trained_is_part_of_its_code(overrides: li
         trainer.by_protocols([settings.dataset.protocol])
     reached = {definition.name for definition in sources().reached(*begun_by(settings))}
     nameless = {name for name in watched.names if name.endswith(">")}  # lambdas in tables; what importing runs
-    paths = {"grid.store.home.TrialFolder", "grid.store.home.Below", "goalgrid.rooms._Beside"}  # of files and modules
+    paths = {"goalgrid.grid.store.home.TrialFolder", "goalgrid.grid.store.home.Below"}  # of files and modules
     assert len(watched.names) > 60
     assert watched.names - nameless - reached - paths == set()
 
@@ -310,10 +307,10 @@ def test_whatever_runs_when_a_trial_is_trained_is_part_of_its_code(overrides: li
 def test_the_fingerprint_is_of_the_code_that_was_imported_whatever_is_written_later(copy: Path) -> None:
     script = (
         "from pathlib import Path\n"
-        "from runners.launch import worker\n"
-        "from runners.training.fingerprint import code_fingerprint\n"
-        "from results.records import provenance\n"
-        "from grid.expansion import expand\nfrom grid.gridfile import load\n"
+        "from goalgrid.runners.launch import worker\n"
+        "from goalgrid.runners.training.fingerprint import code_fingerprint\n"
+        "from goalgrid.results.records import provenance\n"
+        "from goalgrid.grid.expansion import expand\nfrom goalgrid.grid.gridfile import load\n"
         "if {late}:\n"
         "    path = Path('runners/training/optimizers/groups.py')\n"
         "    assert 'fused=True' in path.read_text()\n"

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from grid.errors import UserError
-from runners.training.exchange.batch_sizes import check_alone
-from runners.training.learner import Learner
-from runners.training.machine import Machine
-from runners.training.optimizers.schedules import linear_rate
+from goalgrid.grid.errors import UserError
+from goalgrid.runners.training.exchange.batch_sizes import check_alone
+from goalgrid.runners.training.learner import Learner
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.optimizers.schedules import linear_rate
 
 from .test_trainer import settings_of, trainer_in
 

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.settings import TrialSettings
-from objectives import build
-from runners.training import checkpoints
-from runners.training.initial_state import model_of
-from runners.training.inputs import Batch, prepare
-from runners.training.learner import Learner
-from runners.training.machine import Machine
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.objectives import build
+from goalgrid.runners.training import checkpoints
+from goalgrid.runners.training.initial_state import model_of
+from goalgrid.runners.training.inputs import Batch, prepare
+from goalgrid.runners.training.learner import Learner
+from goalgrid.runners.training.machine import Machine
 from tests.conftest import SMALL
 
 FEW = ("dataset.train_images=8", "train.batch_size=20", "dataset.max_words=8")

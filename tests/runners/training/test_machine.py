@@ -7,7 +7,7 @@ import resource
 import pytest
 import torch
 
-from runners.training.machine import Machine
+from goalgrid.runners.training.machine import Machine
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library manages memory in its own way")

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from objectives import build
-from runners.training.measured import places
+from goalgrid.objectives import build
+from goalgrid.runners.training.measured import places
 
 
 def pairs_of(count: int) -> list[tuple[torch.Tensor, torch.Tensor]]:

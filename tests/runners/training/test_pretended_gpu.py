@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from grid import catalog
-from grid.store.home import Home
-from results.export.export_folder import write_records
+from goalgrid.grid import catalog
+from goalgrid.grid.store.home import Home
+from goalgrid.results.export.export_folder import write_records
 from tests.conftest import ROOT, Goalgrid
 from tests.retrieval.video import made
 

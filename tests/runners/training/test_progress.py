@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from grid.settings import TrainSettings
-from grid.store.home import TrialFolder
-from runners.training.progress import Cadence, Progress, best_of
+from goalgrid.grid.settings import TrainSettings
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.runners.training.progress import Cadence, Progress, best_of
 
 CPU = torch.device("cpu")
 

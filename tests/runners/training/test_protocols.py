@@ -8,21 +8,21 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Cell, expand
+from goalgrid.grid.gridfile import Grid, check
+from goalgrid.grid.store.home import Home, State
 from goalgrid.planning.overview import Overview
+from goalgrid.results.export.export_folder import export
+from goalgrid.results.export.report_page import Measured
+from goalgrid.results.layouts import LAYOUTS, arrange
+from goalgrid.results.records import record
+from goalgrid.results.records.scores import Scores
+from goalgrid.results.renderers import parquet
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.trial.run import run_trial
 from goalgrid.showing.comparison import compared
 from goalgrid.showing.tables import kept, scores_of
-from grid.errors import UserError
-from grid.expansion import Cell, expand
-from grid.gridfile import Grid, check
-from grid.store.home import Home, State
-from results.export.export_folder import export
-from results.export.report_page import Measured
-from results.layouts import LAYOUTS, arrange
-from results.records import record
-from results.records.scores import Scores
-from results.renderers import parquet
-from runners.training.machine import Machine
-from runners.trial.run import run_trial
 
 from ...conftest import Goalgrid
 

@@ -10,17 +10,17 @@ import pytest
 import torch
 from PIL import Image
 
-from grid.resolution import lacking
-from grid.settings import Reader, TrialSettings
-from grid.settings.base import ReadWhere
-from grid.settings.text_encoders import TransformerSettings
-from retrieval.scorers.sets import Sets
-from runners.training import inputs
-from runners.training.embedding import Captions
-from runners.training.inputs import data_fingerprint, prepare
-from runners.training.learner import Learner
-from runners.training.machine import Machine
-from runners.training.trainer import embedded
+from goalgrid.grid.resolution import lacking
+from goalgrid.grid.settings import Reader, TrialSettings
+from goalgrid.grid.settings.base import ReadWhere
+from goalgrid.grid.settings.text_encoders import TransformerSettings
+from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.runners.training import inputs
+from goalgrid.runners.training.embedding import Captions
+from goalgrid.runners.training.inputs import data_fingerprint, prepare
+from goalgrid.runners.training.learner import Learner
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.trainer import embedded
 from tests.retrieval.video import made
 
 from ...conftest import swapped

@@ -13,19 +13,19 @@ import psutil
 import pytest
 import torch
 
-from grid.errors import UserError
-from grid.expansion import Trial, expand, trials_of
-from grid.gridfile import load
-from grid.settings import ObjectiveSettings, TrialSettings
-from grid.store.home import TrialFolder
-from retrieval.splits.pairs import DataError
-from runners.training.exchange.batch_sizes import check_replicas
-from runners.training.exchange.collectives import Exchange
-from runners.training.inputs import batches, prepare
-from runners.training.machine import Machine
-from runners.training.progress import Cadence
-from runners.training.replicas import Replica, ReplicaDied, Replicas
-from runners.training.trainer import Hooks, Preempted, Trainer
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Trial, expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.settings import ObjectiveSettings, TrialSettings
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.retrieval.splits.pairs import DataError
+from goalgrid.runners.training.exchange.batch_sizes import check_replicas
+from goalgrid.runners.training.exchange.collectives import Exchange
+from goalgrid.runners.training.inputs import batches, prepare
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.progress import Cadence
+from goalgrid.runners.training.replicas import Replica, ReplicaDied, Replicas
+from goalgrid.runners.training.trainer import Hooks, Preempted, Trainer
 
 from ...conftest import SMALL, Goalgrid
 from .interruptions import without_seconds

@@ -8,25 +8,25 @@ import numpy as np
 import pytest
 import torch
 
-from grid import catalog
-from grid.errors import UserError
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.settings import TrialSettings
-from grid.store.home import TrialFolder
-from retrieval.model import Vse
-from retrieval.scorers.cross_attention import Bfan, Scan
-from retrieval.scorers.mixture import Mixture
-from retrieval.scorers.own_scorer import OwnScorer
-from retrieval.scorers.sets import Sets
-from retrieval.scorers.similarity import Saf, Sgr
-from runners.training.embedding import ranked
-from runners.training.inputs import prepare
-from runners.training.machine import Machine
-from runners.training.progress import Cadence
-from runners.training.trainer import Hooks, Preempted, Trainer
-from runners.trial.ensemble import Ensemble, Joint
-from runners.trial.loaded_model import LoadedModel
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.scorers.cross_attention import Bfan, Scan
+from goalgrid.retrieval.scorers.mixture import Mixture
+from goalgrid.retrieval.scorers.own_scorer import OwnScorer
+from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.retrieval.scorers.similarity import Saf, Sgr
+from goalgrid.runners.training.embedding import ranked
+from goalgrid.runners.training.inputs import prepare
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.progress import Cadence
+from goalgrid.runners.training.trainer import Hooks, Preempted, Trainer
+from goalgrid.runners.trial.ensemble import Ensemble, Joint
+from goalgrid.runners.trial.loaded_model import LoadedModel
 
 SMALL = ("datasets=few", "objectives=con_con", "model.dim=8", "model.text.word_dim=8", "train.batch_size=80")
 

@@ -13,23 +13,23 @@ from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
-from grid.errors import UserError
-from grid.expansion import Trial, expand, trials_of
-from grid.gridfile import load
-from grid.identity import derived_seed
-from grid.objectives import CATALOGUE, OURS
-from grid.objectives.goal_matrix import GOAL
-from grid.settings import TrialSettings
-from grid.store.home import TrialFolder
-from results.records.history import LOGGED
-from retrieval.evaluation import Ranks
-from runners.training import checkpoints
-from runners.training.inputs import Batch, batches, prepare
-from runners.training.machine import Machine
-from runners.training.optimizers.schedules import ramp
-from runners.training.per_pair.clean_probability import ESTIMATES
-from runners.training.progress import Cadence, best_of
-from runners.training.trainer import Hooks, NonFinite, Preempted, Trainer
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Trial, expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.identity import derived_seed
+from goalgrid.grid.objectives import CATALOGUE, OURS
+from goalgrid.grid.objectives.goal_matrix import GOAL
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.results.records.history import LOGGED
+from goalgrid.retrieval.evaluation import Ranks
+from goalgrid.runners.training import checkpoints
+from goalgrid.runners.training.inputs import Batch, batches, prepare
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.optimizers.schedules import ramp
+from goalgrid.runners.training.per_pair.clean_probability import ESTIMATES
+from goalgrid.runners.training.progress import Cadence, best_of
+from goalgrid.runners.training.trainer import Hooks, NonFinite, Preempted, Trainer
 
 from ...conftest import SMALL
 from .interruptions import Killed, killed_after, without_seconds

@@ -10,21 +10,21 @@ import numpy as np
 import pytest
 import torch
 
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.results.records import record
+from goalgrid.retrieval.splits.pairs import DataError
+from goalgrid.runners.training import checkpoints
+from goalgrid.runners.training.embedding import embedded, scored
+from goalgrid.runners.training.initial_state import model_of
+from goalgrid.runners.training.inputs import prepare
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.trial.ensemble import Ensemble
+from goalgrid.runners.trial.loaded_model import LoadedModel
 from goalgrid.showing.attention import EXAMPLES
-from grid.errors import UserError
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.settings import TrialSettings
-from grid.store.home import Home, TrialFolder
-from results.records import record
-from retrieval.splits.pairs import DataError
-from runners.training import checkpoints
-from runners.training.embedding import embedded, scored
-from runners.training.initial_state import model_of
-from runners.training.inputs import prepare
-from runners.training.machine import Machine
-from runners.trial.ensemble import Ensemble
-from runners.trial.loaded_model import LoadedModel
 from tests.conftest import Goalgrid
 
 from ...conftest import swapped

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grid.expansion import Cell, expand, trials_of
-from grid.gridfile import Grid, load
-from grid.store.home import Home
-from results.checks.run_comparison import differences
-from runners.launch.jobs import Job, Launched, jobs_for
-from runners.launch.worker import work
-from runners.selftest.faults import done_at, trained_after_done
-from runners.training.progress import Cadence
-from runners.trial.events import Event
-from runners.trial.stopping import Stop
+from goalgrid.grid.expansion import Cell, expand, trials_of
+from goalgrid.grid.gridfile import Grid, load
+from goalgrid.grid.store.home import Home
+from goalgrid.results.checks.run_comparison import differences
+from goalgrid.runners.launch.jobs import Job, Launched, jobs_for
+from goalgrid.runners.launch.worker import work
+from goalgrid.runners.selftest.faults import done_at, trained_after_done
+from goalgrid.runners.training.progress import Cadence
+from goalgrid.runners.trial.events import Event
+from goalgrid.runners.trial.stopping import Stop
 
 from ...conftest import SMALL
 

@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from grid.expansion import expand
-from grid.gridfile import load
-from grid.store.home import Home
-from results.figures import FIGURES, Study
-from results.records.scores import Scores
-from retrieval.encoders.image import Cnn
-from retrieval.encoders.pooling import AdPool, Gpo
-from retrieval.encoders.text import Bow
-from runners.training.machine import Machine
-from runners.trial.loaded_model import LoadedModel
+from goalgrid.grid.expansion import expand
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import Home
+from goalgrid.results.figures import FIGURES, Study
+from goalgrid.results.records.scores import Scores
+from goalgrid.retrieval.encoders.image import Cnn
+from goalgrid.retrieval.encoders.pooling import AdPool, Gpo
+from goalgrid.retrieval.encoders.text import Bow
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.trial.loaded_model import LoadedModel
 
 from ...conftest import SMALL, Goalgrid, made_once
 

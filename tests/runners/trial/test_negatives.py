@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 import torch
 
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.settings import TrialSettings
-from grid.store.home import Home, TrialFolder
-from results.records import record
-from retrieval.offline_negatives import OfflineNegatives
-from retrieval.scorers.sets import Sets
-from runners.training import checkpoints
-from runners.training.embedding import embedded
-from runners.training.inputs import prepare
-from runners.training.learner import Learner
-from runners.training.machine import Machine
-from runners.training.progress import best_of
-from runners.training.trainer import Trainer
-from runners.trial.loaded_model import LoadedModel
-from runners.trial.negatives import ranked_by
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.results.records import record
+from goalgrid.retrieval.offline_negatives import OfflineNegatives
+from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.runners.training import checkpoints
+from goalgrid.runners.training.embedding import embedded
+from goalgrid.runners.training.inputs import prepare
+from goalgrid.runners.training.learner import Learner
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.progress import best_of
+from goalgrid.runners.training.trainer import Trainer
+from goalgrid.runners.trial.loaded_model import LoadedModel
+from goalgrid.runners.trial.negatives import ranked_by
 from tests.conftest import SMALL, Goalgrid
 
 WORDS = (

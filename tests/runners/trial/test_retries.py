@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from grid.store.failures import Failure
-from runners.trial.retries import POLICY, Decision, decide
+from goalgrid.grid.store.failures import Failure
+from goalgrid.runners.trial.retries import POLICY, Decision, decide
 
 KILLED, MEMORY, STORAGE, BUG, LOST = (
     Failure.KILLED, Failure.OUT_OF_MEMORY, Failure.STORAGE, Failure.BUG, Failure.NODE_LOST,

@@ -12,21 +12,21 @@ import pandas as pd
 import pytest
 import torch
 
-from grid.expansion import Trial
-from grid.store import processes
-from grid.store.attempts import Attempt
-from grid.store.failures import Failure
-from grid.store.home import Home, State, TrialFolder
-from results.records import record
-from retrieval.words.text_readers import Vocabulary
-from runners.training.inputs import prepare
-from runners.training.machine import Machine
-from runners.trial import endings, holding
-from runners.trial.events import Event
-from runners.trial.holding import Busy, Fenced, Hold, Origin
-from runners.trial.retries import POLICY
-from runners.trial.run import run_trial
-from runners.trial.stopping import Stop
+from goalgrid.grid.expansion import Trial
+from goalgrid.grid.store import processes
+from goalgrid.grid.store.attempts import Attempt
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.home import Home, State, TrialFolder
+from goalgrid.results.records import record
+from goalgrid.retrieval.words.text_readers import Vocabulary
+from goalgrid.runners.training.inputs import prepare
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.trial import endings, holding
+from goalgrid.runners.trial.events import Event
+from goalgrid.runners.trial.holding import Busy, Fenced, Hold, Origin
+from goalgrid.runners.trial.retries import POLICY
+from goalgrid.runners.trial.run import run_trial
+from goalgrid.runners.trial.stopping import Stop
 
 
 def run(

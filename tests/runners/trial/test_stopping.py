@@ -3,7 +3,7 @@
 import signal
 from pathlib import Path
 
-from runners.trial.stopping import Interrupts, Stop
+from goalgrid.runners.trial.stopping import Interrupts, Stop
 
 
 def test_a_signal_asks_for_checkpoints_though_ray_has_replaced_its_handler_and_the_next_ends_at_once(

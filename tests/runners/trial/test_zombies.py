@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from grid.expansion import Trial, expand, trials_of
-from grid.gridfile import load
-from grid.store import attempts, processes
-from grid.store.home import Home
-from results.records import record
-from runners.training.machine import Machine
-from runners.training.progress import Cadence, best_of
-from runners.trial import holding
-from runners.trial.holding import Origin
-from runners.trial.move_aside import replace
-from runners.trial.run import run_trial
+from goalgrid.grid.expansion import Trial, expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store import attempts, processes
+from goalgrid.grid.store.home import Home
+from goalgrid.results.records import record
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.progress import Cadence, best_of
+from goalgrid.runners.trial import holding
+from goalgrid.runners.trial.holding import Origin
+from goalgrid.runners.trial.move_aside import replace
+from goalgrid.runners.trial.run import run_trial
 
 from ...conftest import SMALL
 

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from grid.expansion import Cell, expand
-from grid.gridfile import load
-from grid.store.home import State
-from runners.trial.events import Event, EventKind
-from runners.watching.live_matrix import Board, Display
+from goalgrid.grid.expansion import Cell, expand
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import State
+from goalgrid.runners.trial.events import Event, EventKind
+from goalgrid.runners.watching.live_matrix import Board, Display
 
 
 def board(*overrides: str) -> Board:

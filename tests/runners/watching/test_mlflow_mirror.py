@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from grid.store.files import json_lines, write_json_lines
-from grid.store.home import Home
-from results.records import record
-from runners.watching.mirror import Mirror
-from runners.watching.mlflow_mirror import REPLACED, TAG, Mlflow
+from goalgrid.grid.store.files import json_lines, write_json_lines
+from goalgrid.grid.store.home import Home
+from goalgrid.results.records import record
+from goalgrid.runners.watching.mirror import Mirror
+from goalgrid.runners.watching.mlflow_mirror import REPLACED, TAG, Mlflow
 
 from ...conftest import Goalgrid
 

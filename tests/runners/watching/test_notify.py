@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from runners.watching.notify import Notify
+from goalgrid.runners.watching.notify import Notify
 
 COUNTS = {"trials": 4, "done": 1, "failed": 1}
 SAY = 'echo "$GOALGRID_EVENT $GOALGRID_STATE $GOALGRID_DONE/$GOALGRID_TRIALS $GOALGRID_FAILED: $GOALGRID_MESSAGE"'

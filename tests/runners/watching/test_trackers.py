@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from grid.errors import UserError
-from grid.gridfile import load
-from grid.store.home import Home, TrialFolder
-from runners.watching.mirror import Mirror, final_metrics
-from runners.watching.run_files import OpenRun, RunFiles
-from runners.watching.tensorboard_files import TensorBoard
-from runners.watching.trackers import trackers_of
-from runners.watching.wandb_files import Wandb
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.runners.watching.mirror import Mirror, final_metrics
+from goalgrid.runners.watching.run_files import OpenRun, RunFiles
+from goalgrid.runners.watching.tensorboard_files import TensorBoard
+from goalgrid.runners.watching.trackers import trackers_of
+from goalgrid.runners.watching.wandb_files import Wandb
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # the trackers and their dependencies warn of themselves
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from goalgrid.results.reference.equations import PaperEquations, of_papers
 from goalgrid.showing.papers import equations_page
-from results.reference.equations import PaperEquations, of_papers
 
 from ....conftest import ROOT, Goalgrid
 

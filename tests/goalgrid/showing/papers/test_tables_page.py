@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from goalgrid.results.reference.paper_rows import PaperRow
 from goalgrid.showing import shipped
 from goalgrid.showing.papers import tables_page
-from results.reference.paper_rows import PaperRow
 
 from ....conftest import ROOT, Goalgrid
 

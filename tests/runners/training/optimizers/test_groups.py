@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-import objectives
-from grid import catalog
-from grid.errors import UserError
-from retrieval.model import Vse
-from runners.training.optimizers.groups import optimizer
+from goalgrid import objectives
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.retrieval.model import Vse
+from goalgrid.runners.training.optimizers.groups import optimizer
 
 
 def test_a_model_in_which_nothing_learns_is_one_message() -> None:

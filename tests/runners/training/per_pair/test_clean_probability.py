@@ -7,10 +7,10 @@ import pytest
 import torch
 from sklearn.mixture import GaussianMixture
 
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from objectives.hinge import pair_losses
-from runners.training.per_pair.clean_probability import (
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.objectives.hinge import pair_losses
+from goalgrid.runners.training.per_pair.clean_probability import (
     ESTIMATES,
     SPREAD,
     STEPS,

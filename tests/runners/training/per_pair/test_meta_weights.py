@@ -5,15 +5,15 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-import objectives
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.settings import TrialSettings
-from runners.training.embedding import embedded
-from runners.training.inputs import prepare, selecting
-from runners.training.learner import Learner
-from runners.training.machine import Machine
-from runners.training.per_pair.meta_weights import MetaWeights
+from goalgrid import objectives
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.runners.training.embedding import embedded
+from goalgrid.runners.training.inputs import prepare, selecting
+from goalgrid.runners.training.learner import Learner
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.per_pair.meta_weights import MetaWeights
 from tests.conftest import SMALL
 
 CPU = torch.device("cpu")

@@ -6,19 +6,19 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from grid.errors import UserError
-from grid.expansion import expand, trials_of
-from grid.gridfile import load
-from grid.objectives import OURS
-from grid.store.home import TrialFolder
-from objectives import build, mining
-from objectives.triplets import BatchPairs
-from runners.training.inputs import prepare
-from runners.training.machine import Machine
-from runners.training.progress import best_of
-from runners.training.trainer import Trainer
-from runners.trial.inspection.sphere_gradients import measured, on_sphere
-from runners.trial.loaded_model import LoadedModel
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.objectives import OURS
+from goalgrid.grid.store.home import TrialFolder
+from goalgrid.objectives import build, mining
+from goalgrid.objectives.triplets import BatchPairs
+from goalgrid.runners.training.inputs import prepare
+from goalgrid.runners.training.machine import Machine
+from goalgrid.runners.training.progress import best_of
+from goalgrid.runners.training.trainer import Trainer
+from goalgrid.runners.trial.inspection.sphere_gradients import measured, on_sphere
+from goalgrid.runners.trial.loaded_model import LoadedModel
 from tests.conftest import SMALL
 
 
