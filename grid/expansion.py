@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from itertools import product, zip_longest
 from typing import NamedTuple
 
-from goalgrid.grid import catalog
+from goalgrid.grid import catalog, parts
 from goalgrid.grid.errors import UserError, several, unknown
 from goalgrid.grid.forms import Scalar
 from goalgrid.grid.gridfile import Grid, make_known
 from goalgrid.grid.identity import cell_ids
-from goalgrid.grid.objectives import CATALOGUE, learns_weights, reads_offline
+from goalgrid.grid.objectives import CATALOGUE, needs
 from goalgrid.grid.resolution import Common, Point, Resolver, Section
-from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, TrainSettings, TrialSettings
+from goalgrid.grid.settings import RANKED, DatasetSettings, ObjectiveSettings, TrainSettings, TrialSettings
 from goalgrid.grid.settings.model import ModelSettings
 
 
@@ -112,7 +112,7 @@ def expand(grid: Grid) -> list[Cell]:
         common = resolver.common(dataset, recipe, point, objective.settings)
         if common is None:
             continue
-        if clash := _clash(common.model.settings, name):
+        if clash := parts.clash(common.model.settings, name):
             resolver.problems[f"{recipe} with {name}: {clash}"] = None
             continue
         before = [begun.get((dataset, parent, name, point), ()) for parent in catalog.recipe(recipe).parents]
@@ -134,17 +134,8 @@ def expand(grid: Grid) -> list[Cell]:
     return cells
 
 
-def _clash(model: ModelSettings, objective: str) -> str:
-    """Why a model cannot learn from an objective that reads pairs beside those of its batch; empty: it can."""
-    if learns_weights(objective) and model.networks == "twins":
-        return "it trains a single network: set model.networks = single, or leave the cell out by exclude"
-    if reads_offline(objective) and model.fusion.kind != "none":
-        return f"fusion {model.fusion.kind} reads no pairs but those of the batch: choose a recipe without fusion"
-    return ""
-
-
 class _Rankers:
-    """The trials whose models rank the training split for the offline negatives of others.
+    """The trials whose models rank the training split for others.
 
     Args:
         cells: of the grid so far; a ranker that is no cell of the grid's axes is added to them.
@@ -153,7 +144,7 @@ class _Rankers:
     def __init__(self, grid: Grid, resolver: Resolver, cells: list[Cell]) -> None:
         self.grid, self.resolver, self.cells = grid, resolver, cells
         self.trials: dict[tuple[str, str, str, Point], tuple[Trial, ...]] = {}
-        self._wanted = any(reads_offline(name) for name in grid.objectives)
+        self._wanted = any(RANKED in needs(name) for name in grid.objectives)
 
     def keep(self, place: tuple[str, str, str, Point], trials: tuple[Trial, ...]) -> None:
         """Remember the trials of a cell of the grid, where a later cell may be ranked by them."""
@@ -163,13 +154,13 @@ class _Rankers:
     def of(
         self, dataset: str, recipe: str, point: Point, common: Common, objective: ObjectiveSettings
     ) -> tuple[Trial, ...]:
-        """The rankers of a cell, seed by seed; none where its objective reads no offline negatives, or reads files.
+        """The rankers of a cell, seed by seed; none where its objective reads no ranking, or reads files.
 
         Raises:
             UserError: the recipe or the objective of the ranker is unknown.
         """
         ranker, goal = common.train.settings.ranker, common.train.settings.ranker_objective
-        if not reads_offline(objective.name) or (common.dataset.settings.candidates and not ranker):
+        if RANKED not in needs(objective.name) or (common.dataset.settings.candidates and not ranker):
             return ()
         problem = ""
         if ranker is None or common.dataset.settings.candidates:
@@ -179,8 +170,8 @@ class _Rankers:
             )
         elif ranker not in catalog.recipe_names():
             problem = unknown("recipe", ranker, catalog.recipe_names(), where="in train.ranker")
-        elif goal not in CATALOGUE or reads_offline(goal):
-            usable = [name for name in CATALOGUE if not reads_offline(name)]
+        elif goal not in CATALOGUE or RANKED in needs(goal):
+            usable = [name for name in CATALOGUE if RANKED not in needs(name)]
             problem = unknown("objective", goal, usable, where="in train.ranker_objective")
         elif catalog.recipe(ranker).parents or catalog.recipe(ranker).model.of_sets:
             problem = f"train.ranker = {ranker!r}: a ranker is trained in one step, and gives a vector an image"

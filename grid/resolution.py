@@ -10,7 +10,7 @@ from goalgrid.grid import catalog
 from goalgrid.grid.forms import Scalar
 from goalgrid.grid.gridfile import SECTIONS, Grid
 from goalgrid.grid.identity import canonical_json
-from goalgrid.grid.objectives import accepted, conditions, reads_offline, resolve, warms_up
+from goalgrid.grid.objectives import accepted, conditions, needs, resolve, warms_up
 from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, Reader, TrainSettings
 from goalgrid.grid.settings.base import CHOICES, ReadWhere, Settings
 from goalgrid.grid.settings.model import ModelSettings
@@ -54,7 +54,7 @@ class Resolver:
         if model is None:
             return None
         warms = warms_up(objective.name, objective.parameters)
-        reader = Reader(model.settings, warms, reads_offline(objective.name))
+        reader = Reader(model.settings, warms, needs(objective.name))
         data, train = (self._section(name, dataset, recipe, point, reader) for name in ("dataset", "train"))
         return Common(data, model, train) if data and train else None
 

@@ -25,7 +25,7 @@ from goalgrid.grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, KNOWN_
 from goalgrid.grid.objectives.parameters import ObjectiveEntry
 from goalgrid.objectives.contrastive import CONTRASTIVE
 from goalgrid.objectives.gradient_surrogate import GradientSurrogate
-from goalgrid.objectives.hinge import HINGE, soft_margin
+from goalgrid.objectives.hinge import HINGE, row_margins
 from goalgrid.objectives.objective import Loss, Objective, ScoresObjective
 from goalgrid.objectives.pair_weights import PAIR_WEIGHTS, RELATIVE
 from goalgrid.objectives.pairwise import PAIRWISE
@@ -83,7 +83,7 @@ def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
         relative=relative,
         reduction=values["reduction"],
         ignore_same_image=values["ignore_same_image"],
-        row_margin=_with(soft_margin, values) if by_row else None,
+        row_margin=_with(row_margins, values) if by_row else None,
         own=own,
     )
 

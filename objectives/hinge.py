@@ -7,7 +7,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from goalgrid.objectives.mining import full
-from goalgrid.objectives.triplets import Triplets
+from goalgrid.objectives.triplets import Extra, Triplets
+
+CLEAN = "clean"
+"""Of what a training tells a loss: the estimated probability (b, 1) that a pair is no mismatch."""
 
 
 def triplet(t: Triplets, *, margin: float = 0.2) -> Float[Tensor, "*a k"]:
@@ -82,7 +85,12 @@ def soft_margin(clean: Float[Tensor, "*a"], margin: float, base: float = 10.0) -
 
 def own_margin(t: Triplets, margin: float, base: float = 10.0) -> Float[Tensor, "*#a 1"] | float:
     """The margin of each anchor's pair. Without an estimate of y every pair counts as clean."""
-    return margin if t.clean is None else soft_margin(t.clean, margin, base)
+    return soft_margin(t.extra[CLEAN], margin, base) if CLEAN in t.extra else margin
+
+
+def row_margins(extra: Extra, *, margin: float = 0.2, base: float = 10.0) -> Float[Tensor, " b"] | None:
+    """The margin of each image's pair, where y is estimated."""
+    return soft_margin(extra[CLEAN][:, 0], margin, base) if CLEAN in extra else None
 
 
 def noisy_correspondence(
@@ -99,7 +107,7 @@ def noisy_correspondence(
     """
     added = t.row_margin if margins == "row" and t.row_margin is not None else own_margin(t, margin, base)
     loss = torch.relu(t.s_neg - t.s_pos + added)
-    return loss if t.clean is None else loss * (t.clean >= threshold)
+    return loss * (t.extra[CLEAN] >= threshold) if CLEAN in t.extra else loss
 
 
 def offline_quintuplet(
@@ -114,12 +122,13 @@ def offline_quintuplet(
         weighting: "free" lets w have a gradient and fall below 0, as AOQ's code; "clamped" does neither.
     """
     online = torch.relu(t.s_neg - t.s_pos + margin)
-    if t.offline is None:
+    if "offline" not in t.extra:
         return online
-    weight = even - (t.offline[..., :1] - t.finite().s_neg) / gap
+    offline = t.extra["offline"]
+    weight = even - (offline[..., :1] - t.finite().s_neg) / gap
     if weighting == "clamped":
         weight = weight.detach().clamp(min=0)
-    return weight * online + torch.relu(t.offline - t.s_pos).sum(-1, keepdim=True)
+    return weight * online + torch.relu(offline - t.s_pos).sum(-1, keepdim=True)
 
 
 def self_paced(

@@ -12,7 +12,7 @@ from torch import Tensor
 from goalgrid.grid.settings.own_parts import check_gradient, check_shape
 from goalgrid.objectives import mining
 from goalgrid.objectives.relative import Relative
-from goalgrid.objectives.triplets import BatchPairs, Triplets
+from goalgrid.objectives.triplets import NOTHING, BatchPairs, Extra, Triplets
 
 Loss = Callable[[Triplets], Float[Tensor, "*a #k"]]
 """Value of each triplet, or of each anchor with all its negatives."""
@@ -41,7 +41,8 @@ class Objective(torch.nn.Module):
         relative: the relative sets, for a loss that reads m+ and m-.
         reduction: a name in REDUCTIONS.
         ignore_same_image: captions of the same image are no negatives; needs `image_of_text` in the call.
-        row_margin: gives, from the clean probability of each pair, what is added to its image's scores before mining.
+        row_margin: gives, from what else is known of the pairs, what is added to each image's scores before mining;
+            None: nothing.
         own: of a user's own loss, its name and the function or class, for the check of what it returns.
     """
 
@@ -64,7 +65,7 @@ class Objective(torch.nn.Module):
         relative: Relative | None = None,
         reduction: str = "sum",
         ignore_same_image: bool = False,
-        row_margin: Callable[[Float[Tensor, " b"]], Float[Tensor, " b"]] | None = None,
+        row_margin: Callable[[Extra], Float[Tensor, " b"] | None] | None = None,
         own: Own | None = None,
     ) -> None:
         super().__init__()
@@ -80,34 +81,31 @@ class Objective(torch.nn.Module):
         text: Float[Tensor, "t d"],
         image_of_text: Int[Tensor, " t"] | None = None,
         *,
-        clean: Float[Tensor, " t"] | None = None,
-        offline: Float[Tensor, "2 t 2"] | None = None,
+        extra: Extra = NOTHING,
     ) -> Float[Tensor, ""]:
         """The loss of unit vectors, of which row k of both is pair k.
 
         Args:
             image_of_text: which image of the data set each pair has; read by `ignore_same_image` and the diagnostics.
-            clean: estimated probability of each pair to match, for the adaptive margins; None: all pairs match.
-            offline: for each direction and pair, similarities with negatives from outside the batch, as `Triplets`.
+            extra: what else the loss reads of the pairs, as `Triplets.extra`.
 
         Raises:
             ValueError: the batch has no negatives or no pairs, or `image_of_text` is missing where it is needed.
             WrongReturn: a user's own loss returns no values of its triplets or anchors, or none that learn.
         """
-        pairs = self._pairs(len(image), len(text), image_of_text, clean)
+        pairs = self._pairs(len(image), len(text), image_of_text, extra)
         report = self._new_report()
         image, text = _watched(image, "grad_image", report), _watched(text, "grad_text", report)
         if self.learns_from_few:
-            return self._value([mining.hardest_of_embeddings(image, text, pairs, self.relative)], clean, offline)
-        return self._value(mining.candidates(mining.product(image, text), pairs, self.relative, self.k), clean, offline)
+            return self._value([mining.hardest_of_embeddings(image, text, pairs, self.relative)], extra)
+        return self._value(mining.candidates(mining.product(image, text), pairs, self.relative, self.k), extra)
 
     def from_similarity(
         self,
         sim: Float[Tensor, "b t"],
         image_of_text: Int[Tensor, " t"] | None = None,
         *,
-        clean: Float[Tensor, " t"] | None = None,
-        offline: Float[Tensor, "2 t 2"] | None = None,
+        extra: Extra = NOTHING,
         again: mining.Again | None = None,
     ) -> Float[Tensor, ""]:
         """The same from a matrix of scores, images by texts, of any range: for cross-attention scorers.
@@ -115,11 +113,11 @@ class Objective(torch.nn.Module):
         Args:
             again: scores pairs again; for an objective that `learns_from_few`, the matrix then needs no graph.
         """
-        pairs = self._pairs(sim.shape[0], sim.shape[1], image_of_text, clean)
+        pairs = self._pairs(sim.shape[0], sim.shape[1], image_of_text, extra)
         self._new_report()
         if self.learns_from_few:
-            return self._value([mining.hardest_of_similarity(sim, pairs, self.relative, again)], clean, offline)
-        return self._value(mining.candidates(mining.full(sim), pairs, self.relative, self.k), clean, offline)
+            return self._value([mining.hardest_of_similarity(sim, pairs, self.relative, again)], extra)
+        return self._value(mining.candidates(mining.full(sim), pairs, self.relative, self.k), extra)
 
     @property
     def learns_from_few(self) -> bool:
@@ -137,20 +135,13 @@ class Objective(torch.nn.Module):
         other.k, other.report = None, {}
         return other
 
-    def _pairs(self, images: int, texts: int, image_of_text: Tensor | None, clean: Tensor | None = None) -> BatchPairs:
+    def _pairs(self, images: int, texts: int, image_of_text: Tensor | None, extra: Extra) -> BatchPairs:
         if images != texts:
             raise ValueError(f"{images} images and {texts} texts are no pairs: row k of both must be pair k")
-        row_margin = self.row_margin(clean) if self.row_margin and clean is not None else None
-        return BatchPairs(texts, image_of_text, self.ignore_same_image, row_margin)
+        return BatchPairs(texts, image_of_text, self.ignore_same_image, self.row_margin and self.row_margin(extra))
 
-    def _value(
-        self, directions: list[Triplets], clean: Tensor | None, offline: Tensor | None = None
-    ) -> Float[Tensor, ""]:
-        if clean is not None:
-            directions = [replace(t, clean=clean[:, None]) for t in directions]
-        if offline is not None:
-            (both,) = directions
-            directions = [replace(both, offline=offline)]
+    def _value(self, directions: list[Triplets], extra: Extra) -> Float[Tensor, ""]:
+        directions = [replace(t, extra=extra) for t in directions] if extra else directions
         values = [self.loss(t) for t in directions]
         if self.own is not None:
             shape = tuple(directions[0].s_neg.shape)
@@ -201,10 +192,9 @@ class ScoresObjective(Objective):
         text: Float[Tensor, "t d"],
         image_of_text: Int[Tensor, " t"] | None = None,
         *,
-        clean: Float[Tensor, " t"] | None = None,
-        offline: Float[Tensor, "2 t 2"] | None = None,
+        extra: Extra = NOTHING,
     ) -> Float[Tensor, ""]:
-        pairs, report = self._pairs(len(image), len(text), image_of_text), self._new_report()
+        pairs, report = self._pairs(len(image), len(text), image_of_text, extra), self._new_report()
         image, text = _watched(image, "grad_image", report), _watched(text, "grad_text", report)
         return self._loss(mining.product(image, text), pairs)
 
@@ -213,12 +203,11 @@ class ScoresObjective(Objective):
         sim: Float[Tensor, "b t"],
         image_of_text: Int[Tensor, " t"] | None = None,
         *,
-        clean: Float[Tensor, " t"] | None = None,
-        offline: Float[Tensor, "2 t 2"] | None = None,
+        extra: Extra = NOTHING,
         again: mining.Again | None = None,
     ) -> Float[Tensor, ""]:
         self._new_report()
-        return self._loss(mining.full(sim), self._pairs(sim.shape[0], sim.shape[1], image_of_text))
+        return self._loss(mining.full(sim), self._pairs(sim.shape[0], sim.shape[1], image_of_text, extra))
 
     def _loss(self, sim: Float[Tensor, "b b"], pairs: BatchPairs) -> Float[Tensor, ""]:
         value = self.of_scores(sim)

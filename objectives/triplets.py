@@ -1,10 +1,15 @@
 """What a batch offers to a weight or a loss: its pairs, every anchor's positive, and its mined negatives."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+Extra = Mapping[str, Float[Tensor, "*#a e"]]
+NOTHING: Extra = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -73,10 +78,8 @@ class Triplets:
     """Mean over the relative negatives; of the -ms pair weights only."""
     row_margin: Float[Tensor, "*a k"] | None = None
     """What was added to each similarity with a negative while it was mined; None: nothing."""
-    clean: Float[Tensor, "*#a 1"] | None = None
-    """Estimated probability that the pair is no mismatch; None: certain. Read by the adaptive margins."""
-    offline: Float[Tensor, "*a 2"] | None = None
-    """Similarities with negatives from outside the batch: the anchor's own, and another pair of them; None: none."""
+    extra: Extra = field(default_factory=dict)
+    """What else a loss reads of each anchor's pair, by name; a training fills it (`goalgrid.grid.parts`)."""
     false_negative: Bool[Tensor, "*#a #k"] | None = None
     """Whether the negative is a caption of the anchor's own image; None if unknown."""
     always: bool = True

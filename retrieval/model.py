@@ -16,15 +16,11 @@ from goalgrid.retrieval.fusion import FUSIONS
 from goalgrid.retrieval.fusion.encoder import FusionEncoder
 from goalgrid.retrieval.scorers import SCORERS
 from goalgrid.retrieval.scorers.cross_attention import SetScorer
-from goalgrid.retrieval.scorers.sets import Sets, gathered
+from goalgrid.retrieval.scorers.sets import Embedded, Sets, gathered
 from goalgrid.retrieval.unit_vectors import unit
 
 BACKBONES = {"image": "image.backbone.", "text": "text.backbone."}
 """Where the weights of the pretrained networks stand, by modality."""
-
-
-Embedded = Tensor | Sets
-"""Images or captions: unit vectors (b, d), or sets of them for a scorer of sets."""
 
 
 class Vse(nn.Module):

@@ -48,8 +48,10 @@ def modules_of(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_arrows_only_point_down(path: Path) -> None:
-    room = path.relative_to(ROOT).parts[0]
-    assert {MODULES[name].relative_to(ROOT).parts[0] for name in modules_of(path)} <= ARROWS[room] | {room}
+    """Parts may import objectives, too: a system's loss and network stand side by side."""
+    room, *below = path.relative_to(ROOT).parts
+    beside = {"objectives"} if room == "retrieval" and below[0] == "parts" else set()
+    assert {MODULES[name].relative_to(ROOT).parts[0] for name in modules_of(path)} <= ARROWS[room] | {room} | beside
 
 
 def test_no_two_folders_import_one_another() -> None:

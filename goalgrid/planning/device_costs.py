@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from goalgrid.grid import parts
 from goalgrid.grid.errors.wording import counted
 from goalgrid.grid.expansion import Shared, Trial
 from goalgrid.grid.identity import digest
@@ -43,7 +44,7 @@ class Taken:
         trials: that are left to train.
         seconds: of all these trials together; None: the card's rates are not known.
         views: seconds of the frozen image network, once for all trials; captions: of the frozen text network.
-        ranking: seconds of ranking the training split for offline negatives, by all trials that rank it.
+        ranking: seconds of ranking the training split by all trials that rank it.
         assumed: what was not read from data, by data set.
     """
 
@@ -267,7 +268,6 @@ class _OnCard:
 
     def _helps(self, trial: Trial, shapes: "Shapes") -> dict[str, float]:
         """What makes a trial fit, with its bytes: half precision; a smaller batch, or replicas that share the batch."""
-        from goalgrid.runners.gpu.estimate import kind_of
 
         def size(**changed: Any) -> float:
             return CONTEXT + self._footprint(trial, shapes, **changed).reserved
@@ -275,17 +275,17 @@ class _OnCard:
         def fits(taken: float) -> bool:
             return taken <= self.card.bytes - RESERVED
 
-        shared, kind = trial.shared, kind_of(trial.shared)
+        shared = trial.shared
         found, batch = dict[str, float](), shared.train.batch_size
-        alone = kind.offline or kind.meta or shared.model.fusion.kind != "none"
+        alone = bool(parts.clash(shared.model, shared.objective.name, replicas=2))
         if shared.train.precision != "bf16" and fits(half := size(precision="bf16")):
             found["train.precision=bf16"] = half
         whole, part = size(), size(batch_size=max(2, batch // 2))
-        for parts in SMALLER:
-            taken = whole - 2 * (whole - part) * (1 - 1 / parts)  # what a batch takes grows with its pairs
-            if batch // parts >= 2 and fits(taken):
-                others = "" if alone else f", or resources.replicas={parts} (each)"
-                found[f"train.batch_size={batch // parts}{others}"] = taken
+        for count in SMALLER:
+            taken = whole - 2 * (whole - part) * (1 - 1 / count)  # what a batch takes grows with its pairs
+            if batch // count >= 2 and fits(taken):
+                others = "" if alone else f", or resources.replicas={count} (each)"
+                found[f"train.batch_size={batch // count}{others}"] = taken
                 break
         return found
 
@@ -336,7 +336,7 @@ class _OnCard:
         return validation, tested
 
     def _ranking(self, trials: Sequence[Trial]) -> tuple[int, Span | None]:
-        """Bytes of ranking the training split for offline negatives, and seconds of all rankings not counted yet."""
+        """Bytes of ranking the training split, and seconds of all rankings not counted yet."""
         from goalgrid.runners.gpu.estimate_evaluation import ranking
 
         rankers = {trial.ranker for trial in trials if trial.ranker}

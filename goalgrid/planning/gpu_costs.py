@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from goalgrid.grid import catalog
 from goalgrid.grid.expansion import Trial
-from goalgrid.grid.objectives import learns_weights, reads_offline
+from goalgrid.grid.objectives import needs
 from goalgrid.grid.store import gpu_needs
 from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.speed_probes import speed_of
@@ -29,10 +29,9 @@ class Key(NamedTuple):
 def alike(trials: Iterable[Trial]) -> Iterable[Trial]:
     """A trial for every combination of data set, model, training settings and kind of objective."""
 
-    def settings(t: Trial) -> tuple[int | bool, ...]:
-        objective = t.shared.objective.name
+    def settings(t: Trial) -> tuple[object, ...]:
         parts = (t.shared.dataset, t.shared.model, t.shared.train)
-        return *map(id, parts), reads_offline(objective), learns_weights(objective)
+        return *map(id, parts), needs(t.shared.objective.name)
 
     return {settings(trial): trial for trial in trials}.values()
 
@@ -42,16 +41,16 @@ def shares(overview: Overview, trials: Sequence[Trial]) -> dict[Key, float]:
     resources, keys = overview.grid.resources, dict.fromkeys(map(Key.of, trials))
     if resources.gpu is not None or resources.replicas > 1:
         return dict.fromkeys(keys, resources.gpus(0.0))
-    needs = measured(overview, trials)
-    return {key: needs[key].share() if key in needs else catalog.recipe(key.recipe).gpu for key in keys}
+    largest = measured(overview, trials)
+    return {key: largest[key].share() if key in largest else catalog.recipe(key.recipe).gpu for key in keys}
 
 
 def measured(overview: Overview, trials: Sequence[Trial]) -> dict[Key, Need]:
     """The largest need for each data set and recipe, on the smallest GPU on which it was measured."""
-    needs = dict[Key, Need]()
+    largest = dict[Key, Need]()
     for trial in alike(trials) if overview.home.memory.exists() else ():
         key, on_devices = Key.of(trial), gpu_needs.read(overview.home, speed_of(trial.settings))
         if on_devices:
             need = gpu_needs.smallest(on_devices.values())
-            needs[key] = max(need, needs.get(key, need), key=Need.share)
-    return needs
+            largest[key] = max(need, largest.get(key, need), key=Need.share)
+    return largest

@@ -8,6 +8,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from goalgrid.grid import parts
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.objectives import CATALOGUE, unknown_objective
 from goalgrid.grid.objectives.goal_matrix import GOAL, of_a_loss
@@ -130,12 +131,8 @@ def explain_objective(name: str) -> None:
         choices = f" ({', '.join(parameter.choices)})" if parameter.choices else ""
         only = f" [only with {parameter.only_with[0]} = {parameter.only_with[1]}]" if parameter.only_with else ""
         show(f"  {key:18} {values[0]:>9} {values[1]:>9}  {parameter.meaning}{choices}{only}")
-    if entry.reads_offline:
-        show("\nIt needs candidates for negatives: train.ranker = RECIPE, or dataset.candidates = FOLDER.")
-    if entry.learns_weights:
-        show("\nThe paper leaves much open: docs/negatives.md says what is ours. Half of the validation split selects.")
-    if entry.reads_clean:
-        show("\nA training estimates clean probabilities epoch by epoch from the losses of the pairs.")
+    for part in parts.of_objective(name):
+        show(f"\n{part.about}")
 
 
 def check_lines(found: "Mapping[str, Sequence[Verdict]]") -> list[str]:

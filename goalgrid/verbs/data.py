@@ -176,7 +176,7 @@ def negatives(
     root: Root = [],
     weights: WeightPlaces = [],
 ) -> None:
-    """Rank a training split for offline negatives.
+    """Rank a training split for an objective that reads a ranking, e.g. aoq.
 
     Without it, the run of a grid with train.ranker does so.
     """
@@ -186,15 +186,19 @@ def negatives(
         raise UserError(unknown("trial", by, known, where="in --by"))
     import torch
 
+    from goalgrid.retrieval.parts.aoq.companion import ranked_by
+    from goalgrid.retrieval.parts.companion import Around
     from goalgrid.runners.launch.jobs import machine_for
-    from goalgrid.runners.trial.loaded_model import settings_of
-    from goalgrid.runners.trial.negatives import ranked_by
+    from goalgrid.runners.training.inputs import prepare
+    from goalgrid.runners.trial.loaded_model import ranker, settings_of
 
-    if (name := settings_of(home.trial(by)).dataset.name) not in found.datasets:
+    settings = settings_of(home.trial(by))
+    if (name := settings.dataset.name) not in found.datasets:
         on = ", ".join(found.datasets)
         raise UserError(f"trial {by} in --by was trained on data set {name!r}; grid {found.name!r} is on {on}.")
 
     machine = machine_for(found, home, gpu=torch.cuda.is_available())
-    ranked = ranked_by(home.trial(by), None, machine)
+    around = Around(machine.root(name), machine.features, lambda name: ranker(home.trial(name).path, machine))
+    ranked = ranked_by(by, prepare(settings, machine).pairs, around)
     for what, rows, array in (("captions", "images", ranked.captions), ("images", "captions", ranked.images)):
         show(f"{array.filename}  {array.shape[1]:,} {what} for each of {len(array):,} {rows}")  # type: ignore[attr-defined]

@@ -78,14 +78,14 @@ def warms_up(name: str, parameters: Mapping[str, Value]) -> bool:
     return not mining.fixed and parameters.get("mining", mining.negatives) == "hardest"
 
 
-def reads_offline(name: str) -> bool:
-    """Whether the objective reads negatives that a trained model ranked in the whole training split."""
-    return name in CATALOGUE and CATALOGUE[name].reads_offline
-
-
-def learns_weights(name: str) -> bool:
-    """Whether weights of pairs learn beside the model, on one half of the validation split."""
-    return name in CATALOGUE and CATALOGUE[name].learns_weights
+def needs(name: str) -> tuple[str, ...]:
+    """The parts that a training with this objective needs, by the names under which they are registered."""
+    entry = CATALOGUE.get(name)
+    if entry is None:
+        return ()
+    flags = entry.reads_clean, entry.reads_offline, entry.learns_weights
+    names = "clean-probabilities", "offline-negatives", "learnt-weights"
+    return tuple(name for name, has in zip(names, flags, strict=True) if has)
 
 
 def identifying(name: str, parameters: Mapping[str, Value]) -> dict[str, Value]:

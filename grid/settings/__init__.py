@@ -12,13 +12,16 @@ from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, Po
 from goalgrid.grid.settings.base import IdentityDefault, Name, NoIdentity, ReadWhere, Settings, Unit
 from goalgrid.grid.settings.model import ModelSettings
 
+RANKED = "offline-negatives"
+"""The part of an objective that needs the training split ranked."""
+
 
 class Reader(NamedTuple):
-    """What reads data and training settings: the model; whether its objective warms up, or reads offline negatives."""
+    """What reads data and training settings: the model; whether its objective warms up, and the parts that it needs."""
 
     model: ModelSettings
     warms_up: bool
-    reads_offline: bool
+    needs: tuple[str, ...]
 
 
 _IN_STEPS = ReadWhere(lambda own, _: own.schedule == "steps", "schedule = steps")
@@ -34,8 +37,8 @@ _WARMS_UP = ReadWhere(
     lambda _, by: by.warms_up,
     "an objective that mines the hardest negatives and may mine all, or reads clean probabilities",
 )
-_OFFLINE = ReadWhere(lambda _, by: by.reads_offline, "an objective that reads offline negatives, e.g. aoq")
-_RANKED = ReadWhere(lambda own, by: own.ranker is not None and by.reads_offline, "train.ranker")
+_OFFLINE = ReadWhere(lambda _, by: RANKED in by.needs, "an objective that reads offline negatives, e.g. aoq")
+_RANKED = ReadWhere(lambda own, by: own.ranker is not None and RANKED in by.needs, "train.ranker")
 _NOISY = ReadWhere(lambda own, _: own.noise > 0, "dataset.noise above 0")
 
 

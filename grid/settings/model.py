@@ -45,14 +45,6 @@ class ModelSettings(Settings):
         return own + [part for part in others if part is not None]
 
     @model_validator(mode="after")
-    def _twins_have_no_fusion(self) -> Self:
-        if self.networks == "twins" and not isinstance(self.fusion, NoFusionSettings):
-            raise ValueError(
-                f"networks = twins and fusion {self.fusion.kind} do not go together: set networks = single"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _encoders_fit_the_scorer(self) -> Self:
         by_experts = {bool(self.image.reads), self.text.encoder == "gated", self.scorer.kind == "mixture"}
         if len(by_experts) > 1:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 from goalgrid.grid.errors.regular_files import regular_bytes
 from goalgrid.grid.identity import canonical, digest
-from goalgrid.grid.objectives import learns_weights, reads_offline
+from goalgrid.grid.objectives import needs
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.files import write_json
 from goalgrid.grid.store.home import GridFolder
@@ -40,14 +40,13 @@ class Probe:
 def speed_of(settings: TrialSettings) -> str:
     """A word that trials share whose steps cost the same: it stands for all settings but objective, seed and epochs.
 
-    Of the objective, it stands for whether a step reads pairs beside its batch.
+    Of the objective, it stands for the parts that a training with it needs.
     """
     content, objective = canonical(settings), settings.objective.name
     content["train"].pop("epochs", None)
     for name in ("objective", "seed", "starts_from", "ranker"):
         content.pop(name, None)
-    beside = {"offline": reads_offline(objective), "meta": learns_weights(objective)}
-    return digest(content | {name: True for name, reads in beside.items() if reads})[:16]
+    return digest(content | dict.fromkeys(needs(objective), True))[:16]
 
 
 def read(folder: GridFolder) -> list[Probe]:

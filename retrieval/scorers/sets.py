@@ -66,6 +66,10 @@ class Sets:
         return replace(self, vectors=self.vectors.float(), whole=None if self.whole is None else self.whole.float())
 
 
+Embedded = Tensor | Sets
+"""Images or captions: unit vectors (b, d), or sets of them for a scorer of sets."""
+
+
 class SameSize(NamedTuple):
     """Rows of sets that all have `size` vectors, on the device of the vectors."""
 

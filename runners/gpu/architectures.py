@@ -102,9 +102,12 @@ def without_weights(learner: Learner, mode: FakeTensorMode, trace: Trace) -> Non
     for module in (learner.model, learner.objective):
         emptied(module, mode, trace)
     learner.take_weights()
-    if (weights := learner.weights) is not None:
-        emptied(weights.pairs, mode, trace)
-        weights.optimizer = torch.optim.Adam(weights.pairs.parameters(), **weights.optimizer.defaults)
+    for companion in learner.companions:
+        if companion.network is not None:
+            emptied(companion.network, mode, trace)
+            companion.optimizer = type(companion.optimizer)(
+                companion.network.parameters(), **companion.optimizer.defaults
+            )
 
 
 def of_features(backbone: BackboneSettings, places: Places) -> tuple[Work, tuple[int, ...]]:

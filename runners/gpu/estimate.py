@@ -9,7 +9,7 @@ import torch
 
 from goalgrid import objectives
 from goalgrid.grid.expansion import Shared
-from goalgrid.grid.objectives import learns_weights, reads_offline
+from goalgrid.grid.objectives import needs
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.runners.gpu.architectures import from_architecture, learner_of, untrained, without_weights
@@ -99,13 +99,11 @@ class Kind(NamedTuple):
     """What of an objective decides what a step takes.
 
     Args:
-        offline: embeds negatives beside the batch.
-        meta: weights of pairs learn by a second batch.
+        needs: names of the parts that it needs.
         dense: all scores of sets have a gradient, not three a pair.
     """
 
-    offline: bool
-    meta: bool
+    needs: tuple[str, ...]
     dense: bool
 
 
@@ -115,7 +113,7 @@ def kind_of(shared: Shared) -> Kind:
     dense = False
     if shared.model.of_sets:
         dense = not objectives.build(goal.name, variant=goal.variant, **goal.parameters).learns_from_few
-    return Kind(reads_offline(goal.name), learns_weights(goal.name), dense)
+    return Kind(needs(goal.name), dense)
 
 
 def _step(
@@ -127,7 +125,8 @@ def _step(
     *,
     held: bool = False,
 ) -> Work:
-    learner.clean = learner.batch_loss.clean = None  # what it keeps of a batch is small, and is no tensor here
+    for companion in learner.companions:
+        companion.rehearse()
     learner.begin(epoch)
     learner.model.hold_image_backbone(held)
     trace.begin()
@@ -140,12 +139,12 @@ def _step(
 def _batch(
     learner: Learner, shapes: Shapes, lengths: np.ndarray, mode: AbstractContextManager[Any], trace: Trace
 ) -> Batch:
-    """A batch on the device, with captions of these lengths; offline negatives are two pairs beside each pair."""
+    """A batch on the device, with captions of these lengths, and what companions read beside its pairs."""
     count = len(lengths)
-    embedded = np.tile(lengths, 1 if learner.inputs.offline is None else 3)
+    embedded = np.tile(lengths, 1 + sum(companion.pairs_beside for companion in learner.companions))
     read = images(shapes, len(embedded), mode, trace), captions(shapes, embedded, mode, trace)
-    meta = None
-    if learner.weights is not None:
+    second = None
+    if any(companion.second_batch for companion in learner.companions):
         other = images(shapes, count, mode, trace), captions(shapes, lengths, mode, trace)
-        meta = Batch(torch.arange(count), *other)
-    return Batch(torch.arange(count), *read, meta=meta)
+        second = Batch(torch.arange(count), *other)
+    return Batch(torch.arange(count), *read, second=second)

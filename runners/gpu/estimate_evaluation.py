@@ -11,9 +11,10 @@ from torch import Tensor
 
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.fusion import XvlmFusionSettings
-from goalgrid.retrieval import offline_negatives, rerank
+from goalgrid.retrieval import rerank
 from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.parts.aoq.candidates import CAPTIONS, IMAGES, SCORES, most_similar
 from goalgrid.retrieval.scorers.sets import Sets
 from goalgrid.runners.gpu.architectures import from_architecture, untrained
 from goalgrid.runners.gpu.fake_inputs import Shapes, around, captions, images
@@ -123,20 +124,20 @@ def ranking(settings: TrialSettings, shapes: Shapes, places: Places, split: tupl
         for block in several[:2]:  # what was embedded in parts is joined by now
             trace.allocator.release(block)
         work = of_image * split[0] + of_text * split[1]
-        for (anchors, others), most in (split, offline_negatives.CAPTIONS), (split[::-1], offline_negatives.IMAGES):
+        for (anchors, others), most in (split, CAPTIONS), (split[::-1], IMAGES):
             work += _search(anchors, others, min(most, others - 1), settings.model.dim, mode, trace)
     return trace.allocator.most_reserved, work
 
 
 def _search(anchors: int, others: int, most: int, width: int, mode: AbstractContextManager[Any], trace: Trace) -> Work:
     """The work of finding the candidates of all anchors, from the work of a block."""
-    rows = min(anchors, max(1, offline_negatives.SCORES // others))
+    rows = min(anchors, max(1, SCORES // others))
     with mode:
         queries, candidates = torch.zeros(rows, width), torch.zeros(others, width)
         of, own = torch.zeros(rows), torch.zeros(others)
         with trace:
             trace.begin()
-            offline_negatives.most_similar(queries, candidates, of, own, most)
+            most_similar(queries, candidates, of, own, most)
     return trace.work * (anchors / rows)
 
 

@@ -8,14 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goalgrid.grid.objectives import reads_offline
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.retrieval.data.content import Content
 from goalgrid.retrieval.encoders.pretrained import Places
-from goalgrid.retrieval.offline_negatives import OfflineNegatives
 from goalgrid.retrieval.splits.pairs import WHOLE, Pairs, Split
 from goalgrid.retrieval.words.tokens import Tokens
 from goalgrid.runners.gpu.trace import Trace
+from goalgrid.runners.training import companions
 from goalgrid.runners.training.inputs import Inputs
 
 
@@ -64,15 +63,14 @@ class Indices:
 
 
 def inputs(shapes: Shapes, settings: TrialSettings, places: Places) -> Inputs:
-    """A data set of these shapes, with offline negatives if the objective reads them."""
+    """A data set of these shapes, with what the companions of the training prepare."""
     batch, reader = settings.train.batch_size, Indices(shapes.words)
     split = Split(Blank(shapes.image, batch), [""] * batch, np.arange(batch))
     tokens = Tokens(torch.ones(batch, 1, dtype=torch.int64), torch.ones(batch, dtype=torch.int64))
-    none = np.zeros((batch, 1), dtype=np.int32)
-    offline = OfflineNegatives(none, none, split.image_of_text, "") if reads_offline(settings.objective.name) else None
     pairs, device, content = Pairs(split, split, split), torch.device("cpu"), Content("", "", ())
     given: Any = reader
-    return Inputs(pairs, given, {"train": tokens}, device, places, content, offline)
+    prepared = companions.prepared(settings, lambda kind: kind.rehearsal(pairs))
+    return Inputs(pairs, given, {"train": tokens}, device, places, content, prepared)
 
 
 def around(length: int, count: int) -> np.ndarray:

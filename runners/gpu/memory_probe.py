@@ -11,20 +11,19 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch.nn.functional import normalize
 
 from goalgrid import objectives
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.objectives import OURS, learns_weights, reads_offline
+from goalgrid.grid.objectives import OURS, needs
 from goalgrid.grid.settings import ObjectiveSettings, TrialSettings
 from goalgrid.grid.store import gpu_needs
 from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.grid.store.speed_probes import speed_of
 from goalgrid.grid.uses import activate, uses_of
-from goalgrid.retrieval.offline_negatives import OfflineNegatives
+from goalgrid.runners.training import companions
 from goalgrid.runners.training.inputs import Inputs, prepare, protocols_of
 from goalgrid.runners.training.machine import Machine, is_out_of_memory
 from goalgrid.runners.training.trainer import Trainer
@@ -104,7 +103,7 @@ def _measure(sample: Sample) -> Need:
     sample.machine.begin()
     settings = heavy(sample.settings)
     settings = settings.model_copy(update={"objective": heaviest_objective(settings, sample.machine.device)})
-    inputs = with_negatives(settings, longest(prepare(settings, sample.machine), STEPS * settings.train.batch_size))
+    inputs = rehearsed(settings, longest(prepare(settings, sample.machine), STEPS * settings.train.batch_size))
     alone = peak_of(partial(train, settings, inputs))
     free, total = torch.cuda.mem_get_info()
     context = max(0, min(total - free - torch.cuda.memory_reserved(), CONTEXT))
@@ -143,19 +142,9 @@ def longest(inputs: Inputs, count: int) -> Inputs:
     return replace(inputs, pairs=replace(inputs.pairs, train=train), tokens={**inputs.tokens, "train": whole})
 
 
-def with_negatives(settings: TrialSettings, inputs: Inputs) -> Inputs:
-    """The inputs with an offline negative for each image and caption, where the objective reads any.
-
-    The negatives are as long as the captions, and no model has to rank them.
-    """
-    if not reads_offline(settings.objective.name):
-        return inputs
-    split = inputs.pairs.train
-    others = np.roll(np.arange(len(split.captions), dtype=np.int32), 1)
-    captions = np.zeros((len(split.images), 1), dtype=np.int32)
-    captions[split.image_of_text, 0] = others
-    images = split.image_of_text[others].astype(np.int32)[:, None]
-    return replace(inputs, offline=OfflineNegatives(captions, images, split.image_of_text, ""))
+def rehearsed(settings: TrialSettings, inputs: Inputs) -> Inputs:
+    """The inputs with stand-ins for what companions would prepare."""
+    return replace(inputs, prepared=companions.prepared(settings, lambda kind: kind.rehearsal(inputs.pairs)))
 
 
 def train(settings: TrialSettings, inputs: Inputs) -> None:
@@ -169,12 +158,11 @@ def train(settings: TrialSettings, inputs: Inputs) -> None:
 def heaviest_objective(settings: TrialSettings, device: torch.device) -> ObjectiveSettings:
     """The objective of its kind that takes the most memory: the kind's need then covers all its trials.
 
-    Where a scorer reads sets, an objective on all negatives: its scores need a graph. An objective that reads pairs
-    beside its batch is of another kind.
+    Where a scorer reads sets, an objective on all negatives: its scores need a graph. An objective that needs other
+    parts is of another kind.
     """
     own = settings.objective.name
-    beside = reads_offline(own), learns_weights(own)
-    others = [name for name in OURS if name != own and (reads_offline(name), learns_weights(name)) == beside]
+    others = [name for name in OURS if name != own and needs(name) == needs(own)]
     if not others:
         return settings.objective
 

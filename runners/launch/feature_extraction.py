@@ -18,14 +18,13 @@ from goalgrid.retrieval.data.content import content
 from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.features import FeatureSource
 from goalgrid.retrieval.fit import check_fit
-from goalgrid.retrieval.offline_negatives import OfflineNegatives
 from goalgrid.retrieval.published.published_model import check_whole
 from goalgrid.retrieval.splits.problems import Problem
 from goalgrid.runners.launch.jobs import Job, jobs_for
+from goalgrid.runners.training.companions import kinds
 from goalgrid.runners.training.exchange.batch_sizes import check_alone, check_replicas
 from goalgrid.runners.training.inputs import caption_source, captions_of_epoch, image_source
 from goalgrid.runners.training.machine import Machine
-from goalgrid.runners.trial.negatives import candidates
 
 
 def check_inputs(
@@ -33,7 +32,7 @@ def check_inputs(
 ) -> tuple[tuple[str, bool, str | None, str], ...]:
     """Open every data set and find every network's weights, so that a wrong path is reported once, not for 45 trials.
 
-    Also check that candidates for offline negatives are of these data, and that replicas can share the batches.
+    Also check that files that companions read are of these data, and that replicas can share the batches.
 
     Args:
         allow_leak: whether test images may stand in the training split.
@@ -50,8 +49,8 @@ def check_inputs(
             check_alone(trial, job.machine.replicas)
     whole = set[tuple[Path, ModelSettings]]()
     told, found = set[Problem](), dict[tuple[str, bool, str | None, str], None]()
-    wanted = ((job.machine, trial.dataset, trial.model, trial.train) for job in jobs for trial in job.trials)
-    for machine, dataset, model, train in dict.fromkeys(wanted):
+    wanted = ((job.machine, own.dataset, own.model, own.train, tuple(kinds(own))) for job in jobs for own in job.trials)
+    for machine, dataset, model, train, companions in dict.fromkeys(wanted):
         root, view, keep = machine.root(dataset.name), model.image.view, model.image.feature_network is None
         words = dataset.vocabulary
         held = content(dataset.name, root, features=view is None, vocabulary=words, kept=machine.data)
@@ -69,8 +68,8 @@ def check_inputs(
             if part.of_file and place is not None and (place, model) not in whole:
                 whole.add((place, model))
                 check_whole(place, model)
-        if dataset.candidates:
-            OfflineNegatives.open(candidates(dataset, machine), pairs.train, fingerprint="not needed here")
+        for companion in companions:
+            companion.check(dataset, root, pairs)
         check_replicas(train, captions_of_epoch(dataset, train, pairs.train), machine.replicas)
     return tuple(found)
 

@@ -1,5 +1,6 @@
 """The loss of a batch: each network embeds it, and the objective reads the embeddings or their scores."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -7,16 +8,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from goalgrid.grid.settings import TrialSettings
-from goalgrid.objectives.mining import full, product
+from goalgrid.objectives.mining import product
 from goalgrid.objectives.objective import Objective
+from goalgrid.objectives.triplets import Extra
 from goalgrid.retrieval.fusion.encoder import FusionEncoder
 from goalgrid.retrieval.fusion.matching_loss import matching_loss
-from goalgrid.retrieval.model import Embedded, Vse
-from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.parts.companion import Companion
+from goalgrid.retrieval.scorers.sets import Embedded, Sets
 from goalgrid.runners.training.exchange.collectives import ALONE, Exchange
 from goalgrid.runners.training.exchange.synced_batchnorm import synchronised
 from goalgrid.runners.training.inputs import Batch, Inputs
-from goalgrid.runners.training.per_pair.clean_probability import CleanProbabilities
 from goalgrid.runners.training.precision import precision
 
 
@@ -24,19 +26,19 @@ class BatchLoss:
     """The loss of a batch, of which a replica embeds a part and reads the embeddings of all.
 
     Args:
-        clean: is told the scores of each batch, where an objective reads how probably pairs match.
+        companions: of the training.
     """
 
     def __init__(
-        self, settings: TrialSettings, inputs: Inputs, model: Vse, clean: CleanProbabilities | None = None
+        self, settings: TrialSettings, inputs: Inputs, model: Vse, companions: Sequence[Companion] = ()
     ) -> None:
-        self.settings, self.inputs, self.model, self.clean = settings, inputs, model, clean
+        self.settings, self.inputs, self.model, self.companions = settings, inputs, model, companions
         self.exchange: Exchange = ALONE
 
     def __call__(self, batch: Batch, objective: Objective) -> tuple[Float[Tensor, ""], list[dict[str, Tensor]]]:
         """The sum of the networks' losses, and for each the objective's report, to which backward adds."""
         images, tokens, owners = batch.on(self.inputs.device)
-        clean = None if batch.clean is None else batch.clean.to(self.inputs.device, non_blocking=True)
+        extra = {name: values.to(self.inputs.device, non_blocking=True) for name, values in batch.extra.items()}
         values, reports = list[Tensor](), list[dict[str, Tensor]]()
         for place, network in enumerate(self.model.networks):
             matching = None
@@ -46,7 +48,8 @@ class BatchLoss:
                 else:
                     image, text, *seen = network.embed_pairs(images, *tokens)
                     matching = self._matching(objective, network.fusion, image, text, seen, tokens[1], owners)
-            value = self._value(objective, place, image, text, owners, None if clean is None else clean[place])
+            of_network = {name: values[place][:, None] for name, values in extra.items()}
+            value = self._value(objective, place, image, text, owners, of_network)
             reports.append(objective.report)
             if objective.reduction == "sum" and (matching is not None or self.settings.train.mean_loss):
                 value = value / len(owners)
@@ -72,23 +75,21 @@ class BatchLoss:
         return matching_loss(fusion, states, lengths, tokens, product(image, text).detach(), owners, temperature)
 
     def _value(
-        self, objective: Objective, network: int, image: Embedded, text: Embedded, owners: Tensor, clean: Tensor | None
+        self, objective: Objective, place: int, image: Embedded, text: Embedded, owners: Tensor, extra: Extra
     ) -> Tensor:
-        """The loss of a network's embeddings.
+        """The loss of the embeddings of the network at this place.
 
-        Where an objective learns from few of the scores of sets, all scores are computed without a graph first, and the
-        few again with a graph.
+        If only mined pairs get a gradient, mine on scores computed under no_grad, then recompute those pairs with grad.
         """
-        offline = None
-        if self.inputs.offline is not None:
-            offline = self.offline(network, image, text, len(owners))
-            image, text = image[: len(owners)], text[: len(owners)]
+        network = self.model.networks[place]
+        for companion in self.companions:
+            image, text, further = companion.split(network, image, text, len(owners))
+            extra = {**extra, **further}
         if isinstance(image, Tensor) and isinstance(text, Tensor):
             image, text = (self.exchange.together(part, len(owners)) for part in (image, text))
-            if self.clean is not None:
-                self.clean.note(network, product(image.detach(), text.detach()))
-            return objective(image, text, owners, clean=clean, offline=offline)
-        scorer = self.model.networks[network].scorer
+            self._scored(place, partial(product, image.detach(), text.detach()))
+            return objective(image, text, owners, extra=extra)
+        scorer = network.scorer
         assert scorer is not None
         assert isinstance(image, Sets)
         assert isinstance(text, Sets)
@@ -96,33 +97,14 @@ class BatchLoss:
         few = objective.learns_from_few and scorer.by_pair
         with torch.set_grad_enabled(not few):
             scores = scorer(image, text)
-        if self.clean is not None:
-            self.clean.note(network, scores)
+        self._scored(place, scores.detach)
         again = partial(scorer.pairs, image, text) if few else None
-        return objective.from_similarity(scores, owners, clean=clean, offline=offline, again=again)
+        return objective.from_similarity(scores, owners, extra=extra, again=again)
 
-    def offline(self, network: int, image: Embedded, text: Embedded, count: int) -> Float[Tensor, "2 b 2"]:
-        """Scores of each pair with its offline negatives, then of these with one another, by direction.
-
-        AOQ's four: image and drawn caption, drawn image and caption; both drawn; image of the drawn caption and caption
-        of the drawn image.
-        """
-        pair = torch.arange(count, device=self.inputs.device)
-        rows = torch.stack([pair, pair + count, pair + count, pair + 2 * count])
-        columns = torch.stack([pair + count, pair, pair + count, pair + 2 * count])
-        scorer = self.model.networks[network].scorer
-        if isinstance(image, Tensor) and isinstance(text, Tensor):
-            scores = torch.linalg.vecdot(full(image)[rows], full(text)[columns])
-        else:
-            assert scorer is not None
-            assert isinstance(image, Sets)
-            assert isinstance(text, Sets)
-            if scorer.by_pair:
-                scores = scorer.pairs(image, text, rows.flatten(), columns.flatten()).view(4, count)
-            else:
-                parts = zip(rows, columns, strict=True)
-                scores = torch.stack([scorer(image[row], text[column]).diagonal() for row, column in parts])
-        return torch.stack([scores[:2], scores[2:]], dim=-1)
+    def _scored(self, place: int, scores: Callable[[], Float[Tensor, "b b"]]) -> None:
+        for companion in self.companions:
+            if companion.listens:
+                companion.scored(place, scores())
 
     def _together(self, part: Sets, count: int) -> Sets:
         """The sets of all replicas."""

@@ -20,7 +20,8 @@ from goalgrid.retrieval.model import Vse
 from goalgrid.retrieval.prefetch import ahead
 from goalgrid.retrieval.scorers.sets import Sets
 from goalgrid.retrieval.splits.pairs import Split
-from goalgrid.runners.training.inputs import Inputs, selecting
+from goalgrid.runners.training.companions import selecting
+from goalgrid.runners.training.inputs import Inputs
 from goalgrid.runners.training.precision import precision, set_tf32
 
 EMBED_BATCH = 512

@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from goalgrid.grid import catalog, uses
+from goalgrid.grid import catalog, parts, uses
 from goalgrid.grid.expansion import Shared
 from goalgrid.grid.identity import digest
-from goalgrid.grid.objectives import CATALOGUE, reads_offline
+from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.protocols import PROTOCOLS
 from goalgrid.grid.settings import TrialSettings
@@ -28,9 +28,6 @@ ROOTS = (
 
 ENSEMBLE = "goalgrid.runners.trial.ensemble.Ensemble"
 """Where the evaluation of an ensemble begins."""
-
-RANKING = "goalgrid.runners.trial.negatives.negatives_of"
-"""Where the ranking of offline negatives begins."""
 
 _ROOTS = frozenset(ROOTS)
 
@@ -51,12 +48,13 @@ def begun_by(
 ) -> tuple[frozenset[str], frozenset[str]]:
     """Where a training of these settings begins, and the names in the settings, as `Sources` takes them."""
     members = settings.members if isinstance(settings, Shared) else members
-    parts = (settings.dataset, settings.model, settings.train, settings.objective, *members)
-    looked = [_looked_through(_Itself(part)) for part in parts]
+    sections = (settings.dataset, settings.model, settings.train, settings.objective, *members)
+    looked = [_looked_through(_Itself(section)) for section in sections]
     classes, held = (frozenset[str]().union(*found) for found in zip(*looked, strict=True))
     own = {place for name in _chosen(settings, members) if (place := uses.place(name))}
     roots = _ROOTS | ({ENSEMBLE} if members else set())
-    roots |= {RANKING} if reads_offline(settings.objective.name) else set()
+    needed = [*parts.of_objective(settings.objective.name), *parts.of_model(settings.model).values()]
+    roots |= {name for part in needed for name in (part.companion, part.network) if name}
     return classes | roots | own, held.union(catalog.protocols(settings.dataset.name))
 
 

@@ -1,7 +1,7 @@
 """What a trial reads: its data set, prepared for its encoders, and the batches of each epoch."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -13,7 +13,6 @@ from torch import Tensor
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.identity import derived_seed, digest
-from goalgrid.grid.objectives import learns_weights
 from goalgrid.grid.settings import DatasetSettings, TrainSettings, TrialSettings
 from goalgrid.grid.settings.image_encoders import BackboneSettings, ImageSettings
 from goalgrid.grid.settings.model import ModelSettings
@@ -25,7 +24,7 @@ from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.features import CaptionSource, ImageSource
 from goalgrid.retrieval.fit import check_sizes
 from goalgrid.retrieval.model import check_sets
-from goalgrid.retrieval.offline_negatives import OfflineNegatives
+from goalgrid.retrieval.parts.companion import Companion
 from goalgrid.retrieval.prefetch import ahead
 from goalgrid.retrieval.splits.pairs import Pairs, Split
 from goalgrid.retrieval.words import text_readers
@@ -46,8 +45,8 @@ class Inputs:
     device: torch.device
     places: Places
     content: Content
-    offline: OfflineNegatives | None = None
-    """Where the objective reads negatives from outside the batch."""
+    prepared: Mapping[str, Any] = field(default_factory=dict)
+    """What the companions of the training prepared, by their names."""
 
     @classmethod
     def prepare(
@@ -140,28 +139,24 @@ def read_captions(
 
 @dataclass(frozen=True)
 class Batch:
-    """What a training step reads, in host memory.
-
-    Where the objective reads offline negatives, images are those of the pairs, the drawn images, then the images of the
-    drawn captions; captions are those of the pairs, the drawn captions, then captions of the drawn images.
-    """
+    """What a training step reads, in host memory; behind its pairs, those that a companion has embedded with them."""
 
     owners: Int[Tensor, " b"]
     """Row of each caption's image, for the whole batch, even where images and tokens are a replica's part."""
     images: Tensor
     tokens: tuple[Tensor, Tensor]
-    clean: Float[Tensor, "networks b"] | None = None
-    """Probability of each pair of the whole batch to be clean, as each network reads it; None: all are taken for it."""
-    meta: "Batch | None" = None
-    """Pairs of the validation split, where weights of pairs learn."""
+    extra: Mapping[str, Float[Tensor, "networks b"]] = field(default_factory=dict)
+    """What a loss reads of each pair of the whole batch, as each network reads it, by the companion's name."""
+    second: "Batch | None" = None
+    """Pairs of the validation split, where a companion reads them."""
 
     def pinned(self) -> "Batch":
         """The batch in pinned memory, from which a GPU copies while the host goes on."""
         ids, lengths = self.tokens
-        clean = None if self.clean is None else self.clean.pin_memory()
-        meta = None if self.meta is None else self.meta.pinned()
+        extra = {name: values.pin_memory() for name, values in self.extra.items()}
+        second = None if self.second is None else self.second.pinned()
         tokens = (ids.pin_memory(), lengths.pin_memory())
-        return Batch(self.owners.pin_memory(), self.images.pin_memory(), tokens, clean, meta)
+        return Batch(self.owners.pin_memory(), self.images.pin_memory(), tokens, extra, second)
 
     def on(self, device: torch.device) -> tuple[Tensor, tuple[Tensor, Tensor], Tensor]:
         """Images, tokens and owners on the device; lengths stay on the host, where recurrent encoders need them."""
@@ -286,10 +281,19 @@ OPENED: dict[str, Callable[[DatasetSettings, Any, Machine, Content], Pairs]] = {
 """How a data set is opened for image encoders that need more than the images on the disk."""
 
 
-def batches(settings: TrialSettings, inputs: Inputs, epoch: int, exchange: Exchange = ALONE) -> "Epoch":
+def batches(
+    settings: TrialSettings,
+    inputs: Inputs,
+    epoch: int,
+    exchange: Exchange = ALONE,
+    companions: Sequence[Companion] = (),
+) -> "Epoch":
     """The batches of one epoch, determined by seed and epoch; a last batch of a single pair is dropped.
 
     A replica reads its part of every batch.
+
+    Args:
+        companions: that have begun this epoch.
     """
     learnt = trained_captions(settings.dataset, inputs.pairs.train)
     generator = torch.Generator().manual_seed(derived_seed(settings, f"batches of epoch {epoch}"))
@@ -298,19 +302,7 @@ def batches(settings: TrialSettings, inputs: Inputs, epoch: int, exchange: Excha
         order = _one_of_each(order, inputs.pairs.train)
     rows = _split(order, settings.train)
     views, words = (derived_seed(settings, f"{what} of epoch {epoch}") for what in ("views", "words"))
-    negatives = derived_seed(settings, f"negatives of epoch {epoch}") if inputs.offline is not None else 0
-    meta = None
-    if learns_weights(settings.objective.name):
-        images = selecting(settings, inputs.pairs)
-        _, texts = inputs.pairs.val.first(settings.dataset.val_images)
-        meta = torch.from_numpy(texts[inputs.pairs.val.image_of_text[texts] >= images])
-    return Epoch(inputs, rows, views, words, exchange, negatives=negatives, meta=meta)
-
-
-def selecting(settings: TrialSettings, pairs: Pairs) -> int:
-    """How many validation images choose the checkpoint: half of them, where weights of pairs learn on the others."""
-    images, _ = pairs.val.first(settings.dataset.val_images)
-    return images // 2 if learns_weights(settings.objective.name) else images
+    return Epoch(inputs, rows, views, words, exchange, companions)
 
 
 def trained_captions(dataset: DatasetSettings, split: Split) -> Int[Tensor, " t"]:
@@ -348,10 +340,7 @@ class Epoch:
 
     Args:
         rows: of the captions of each batch.
-        views, words, negatives: seeds of the random views, dropped words and offline negatives; with the batch's index
-            they determine the draw.
-        meta: rows of the validation captions by which weights of pairs learn.
-        clean: as `Batch` has it, of all training captions.
+        views, words: seeds of the random views and of dropped words; with the batch's index they determine the draw.
     """
 
     inputs: Inputs
@@ -359,9 +348,7 @@ class Epoch:
     views: int
     words: int
     exchange: Exchange = ALONE
-    clean: Float[Tensor, "networks t"] | None = None
-    negatives: int = 0
-    meta: Int[Tensor, " m"] | None = None
+    companions: Sequence[Companion] = ()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -381,25 +368,24 @@ class Epoch:
         owners = split.image_of_text[texts.numpy()]
         part = self.exchange.part(len(texts))
         rows, columns = owners, texts
-        if self.inputs.offline is not None:
-            drawn = self.inputs.offline.draw(owners, texts.numpy(), self.negatives + place)
-            rows = np.concatenate([owners, drawn.images, drawn.images_of_texts])
-            columns = torch.from_numpy(np.concatenate([texts.numpy(), drawn.texts, drawn.texts_of_images]))
-            part = slice(None)
+        for companion in self.companions:
+            if further := companion.further(owners, texts.numpy(), place):
+                rows, columns = np.concatenate([owners, further[0]]), torch.cat([texts, torch.from_numpy(further[1])])
+                part = slice(None)  # replicas do not go with such a companion
         images = split.images.gather(rows, self.views + place, part)
         ids, lengths = tokens.gather(columns, self.words + place)
-        clean = None if self.clean is None else self.clean[:, texts]
-        meta = None if self.meta is None else self._read_meta(place, self.meta)
-        batch = Batch(torch.from_numpy(np.ascontiguousarray(owners)), images, (ids[part], lengths[part]), clean, meta)
+        extra = {own.name: values for own in self.companions if (values := own.of_batch(texts)) is not None}
+        second = next((self._second(own, place) for own in self.companions if own.second_batch), None)
+        tokens_of_part = ids[part], lengths[part]
+        batch = Batch(torch.from_numpy(np.ascontiguousarray(owners)), images, tokens_of_part, extra, second)
         return batch.pinned() if self.inputs.device.type == "cuda" else batch
 
-    def _read_meta(self, place: int, rows: Int[Tensor, " m"]) -> Batch:
-        """As many pairs as the batch has, or all if there are fewer, read as in evaluation."""
-        generator = torch.Generator().manual_seed(self.views + place)
-        texts = rows[torch.randperm(len(rows), generator=generator)[: len(self.rows[place])]]
+    def _second(self, companion: Companion, place: int) -> Batch:
+        """A companion's batch of the validation split, read as in evaluation."""
+        texts = companion.second(len(self.rows[place]), self.views + place)
         split, tokens = self.inputs.pairs.val, self.inputs.tokens["val"]
-        owners = np.ascontiguousarray(split.image_of_text[texts.numpy()])
-        return Batch(torch.from_numpy(owners), split.images.gather(owners), tokens.gather(texts))
+        owners = np.ascontiguousarray(split.image_of_text[texts])
+        return Batch(torch.from_numpy(owners), split.images.gather(owners), tokens.gather(torch.from_numpy(texts)))
 
 
 @lru_cache(maxsize=4)

@@ -1,27 +1,24 @@
 """A model with its objective, optimiser and schedules, and the gradient of a batch; alone, or as one of replicas."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from goalgrid import objectives
 from goalgrid.grid.identity import derived_seed
 from goalgrid.grid.settings import TrialSettings
+from goalgrid.objectives.objective import Objective
 from goalgrid.runners.training import checkpoints
 from goalgrid.runners.training.batch_loss import BatchLoss
+from goalgrid.runners.training.companions import companions_of
 from goalgrid.runners.training.exchange.collectives import ALONE, Exchange
 from goalgrid.runners.training.initial_state import model_of, objective_of
 from goalgrid.runners.training.inputs import Batch, Epoch, Inputs, batches
 from goalgrid.runners.training.optimizers.clipping import Clipping
 from goalgrid.runners.training.optimizers.groups import optimizer
 from goalgrid.runners.training.optimizers.schedules import learning_rate, linear_rate, ramp
-from goalgrid.runners.training.per_pair.clean_probability import CleanProbabilities
-from goalgrid.runners.training.per_pair.meta_weights import MetaWeights
 from goalgrid.runners.training.precision import set_tf32
 
 
@@ -49,18 +46,13 @@ class Learner:
         self.objective = objective_of(settings, inputs.device)
         self._mining = self.objective
         """The objective; while the training warms up, the same on all negatives."""
-        estimated = CLEAN.get(settings.objective.name)
-        train = inputs.pairs.train
-        self.clean = estimated(settings, len(train.captions), train.matched) if estimated else None
-        learnt = WEIGHTS.get(settings.objective.name)
-        self.weights = learnt(settings, inputs.device) if learnt else None
-        if self.weights is not None:
-            loss: Callable[..., Tensor] = self.objective.loss
-            self.objective.loss = partial(loss, weigh=self.weights.weigh)
+        self.companions = companions_of(settings, inputs)
+        for companion in self.companions:
+            companion.join(self.objective)
         self.take_weights()
         self.exchange: Exchange = ALONE
         """What this replica exchanges with the others."""
-        self.batch_loss = BatchLoss(settings, inputs, self.model, self.clean)
+        self.batch_loss = BatchLoss(settings, inputs, self.model, self.companions)
 
     def take_weights(self) -> None:
         """Have the present weights of model and objective learn, with an optimiser that knows no gradient yet."""
@@ -83,12 +75,11 @@ class Learner:
         self.objective.train()
         warming = epoch < train.warmup_epochs
         self._mining = self.objective.with_all_negatives() if warming else self.objective
-        found = batches(self.settings, self.inputs, epoch, self.exchange)
-        self._steps = len(found)
-        if self.clean is None:
-            return found
-        before = batches(self.settings, self.inputs, self.clean.epoch).rows
-        return replace(found, clean=self.clean.begin(epoch, torch.cat(list(before))))
+        for companion in self.companions:
+            companion.begin(epoch, lambda number: torch.cat(list(batches(self.settings, self.inputs, number).rows)))
+        trained = batches(self.settings, self.inputs, epoch, self.exchange, self.companions)
+        self._steps = len(trained)
+        return trained
 
     def _set_rates(self, lr: float) -> None:
         self.lr = lr
@@ -106,8 +97,8 @@ class Learner:
         """
         if self.settings.train.schedule == "linear":
             self._set_rates(linear_rate(self.settings.train, self.epoch, round(passed * self._steps), self._steps))
-        if self.weights is not None and batch.meta is not None:
-            self._learn_weights(self.weights, batch, batch.meta)
+        for companion in self.companions:
+            companion.before_step(self.model, self.lr, batch, self._mean_loss)
         value, reports = self.batch_loss(batch, self._mining)
         loss = ramp(self.settings.train, self.epoch, passed) * value
         settle()
@@ -126,58 +117,43 @@ class Learner:
         self.optimizer.found_inf = (~self.finite).float()  # type: ignore[attr-defined]
         return {**measured, **(reports[0] if len(reports) == 1 else _means(reports))}
 
-    def _learn_weights(self, weights: MetaWeights, batch: Batch, meta: Batch) -> None:
-        """Have the weights of pairs learn ahead of the model's step."""
-        plain = objectives.build("triplet-hn", margin=weights.margin).to(self.inputs.device)
-        weights.learn(
-            self.model,
-            self.lr,
-            lambda: self.batch_loss(batch, self._mining)[0] / len(batch.owners),
-            lambda: self.batch_loss(meta, plain)[0] / len(meta.owners),
-        )
+    def _mean_loss(self, batch: Batch, objective: Objective | None = None) -> Float[Tensor, ""]:
+        """The loss of a batch by another objective, else by that of the training, divided by the number of pairs."""
+        return self.batch_loss(batch, objective or self._mining)[0] / len(batch.owners)
 
     def state(self) -> dict[str, Any]:
         """What the next update depends on besides random states: "model", "optimizer".
 
-        Beside these, where there are any: "objective", what it learns; "clean"; "weights".
+        Beside these, where there are any: "objective", what it learns; and the states of the companions, by name.
         """
-        found = {"model": self.model.weights(), "optimizer": self.optimizer.state_dict(), **self.learnt()}
-        beside = {"clean": self.clean, "weights": self.weights}
-        return found | {name: part.state() for name, part in beside.items() if part is not None}
+        state = {"model": self.model.weights(), "optimizer": self.optimizer.state_dict(), **self.learnt()}
+        return state | {companion.name: own for companion in self.companions if (own := companion.state())}
 
     def learnt(self) -> dict[str, dict[str, Tensor]]:
-        """What training changes outside the model: "objective", its parameters; "weights", what weighs pairs.
+        """What training changes outside the model: "objective", its parameters; and by name what companions learn.
 
         Empty where an objective learns nothing, as most do.
         """
-        weights = {} if self.weights is None else self.weights.pairs.state_dict()
-        return {name: own for name, own in (("objective", self.objective.state_dict()), ("weights", weights)) if own}
+        weights = {name: network.state_dict() for name, network in self._learning().items()}
+        return {name: values for name, values in weights.items() if values}
 
     def load_learnt(self, learnt: Mapping[str, Mapping[str, Tensor]]) -> None:
         """Restore what `learnt` returned."""
-        self.objective.load_state_dict(learnt.get("objective", {}))
-        if self.weights is not None:
-            self.weights.pairs.load_state_dict(learnt["weights"])
+        for name, network in self._learning().items():
+            network.load_state_dict(learnt.get(name, {}))
+
+    def _learning(self) -> dict[str, torch.nn.Module]:
+        """What may learn beside the model."""
+        networks = {companion.name: companion.network for companion in self.companions}
+        return {"objective": self.objective, **{name: network for name, network in networks.items() if network}}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned."""
         self.model.load_weights(state["model"])
         self.objective.load_state_dict(state.get("objective", {}))
         self.optimizer.load_state_dict(state["optimizer"])
-        if self.clean is not None:
-            self.clean.load(state["clean"], self.inputs.device)
-        if self.weights is not None:
-            self.weights.load(state["weights"])
-
-
-CLEAN: dict[str, Callable[..., CleanProbabilities]] = {
-    "ncr": CleanProbabilities,
-    "unified-adaptive": CleanProbabilities,
-}
-"""What estimates clean probabilities, for the objectives that read them."""
-
-WEIGHTS: dict[str, Callable[..., MetaWeights]] = {"meta-spn": MetaWeights}
-"""What learns the weights of pairs, for the objectives that have weights of pairs."""
+        for companion in self.companions:
+            companion.load(state.get(companion.name, {}))
 
 
 def _means(reports: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

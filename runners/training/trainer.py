@@ -17,7 +17,7 @@ from goalgrid.grid.settings.own_parts import in_its_file
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.retrieval import evaluation
 from goalgrid.retrieval.model import Vse
-from goalgrid.runners.training import checkpoints
+from goalgrid.runners.training import checkpoints, companions
 from goalgrid.runners.training.embedding import batches_of, embedded, objective_value, ranked, ranks_of_test
 from goalgrid.runners.training.inputs import Batch, Inputs, data_fingerprint
 from goalgrid.runners.training.learner import FiniteCheck, Learner
@@ -86,8 +86,7 @@ class Trainer:
         if published is not None:
             self.model.load_weights(published(self.model))
         sources = {"data": data_fingerprint(inputs, settings.model), "code": code}
-        if inputs.offline is not None:
-            sources["negatives"] = inputs.offline.fingerprint
+        sources |= companions.sources(settings, inputs)
         self.progress = Progress(settings.train, folder, inputs.device, sources, hooks.warn, hooks.begin_anew)
         self._last: FiniteCheck | None = None
         """The check of the last step, until the host has read it."""
@@ -177,8 +176,10 @@ class Trainer:
                 raise Preempted
         self._settle()
         progress.seconds = before
-        clean = self.learner.clean.report() if self.learner.clean else {}
-        return {"lr": self.learner.lr, **progress.means(len(epoch)), **clean}
+        metrics = {"lr": self.learner.lr, **progress.means(len(epoch))}
+        for companion in self.learner.companions:
+            metrics |= companion.report()
+        return metrics
 
     def _step(self, batch: Batch, passed: float) -> dict[str, Tensor]:
         """Make one update; returns what was measured, still on the device."""

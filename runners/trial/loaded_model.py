@@ -1,9 +1,10 @@
 """A model with its trained weights and the data that it reads: what is evaluated once no training runs any more."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -30,6 +31,7 @@ from goalgrid.retrieval.published.published_model import PublishedModel
 from goalgrid.retrieval.scorers.sets import Sets
 from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.retrieval.words import text_readers
+from goalgrid.runners.training import checkpoints, companions
 from goalgrid.runners.training.embedding import EMBED_BATCH, TILE, Captions, embedded, ranked, ranks_of_test, scored
 from goalgrid.runners.training.fingerprint import code_fingerprint
 from goalgrid.runners.training.initial_state import model_of
@@ -124,7 +126,7 @@ class LoadedModel:
                 "goalgrid resume GRID --stale. To evaluate it on other data, name them: goalgrid evaluate --root DIR."
             )
         learnt: dict[str, Mapping[str, Tensor]] = {
-            name: content[name] for name in ("objective", "weights") if name in content
+            name: content[name] for name in companions.learning(settings) if name in content
         }
         found = cls.with_weights(content["model"], settings, inputs)
         return replace(found, learnt=learnt, trial=None if elsewhere else trial)
@@ -276,3 +278,22 @@ def _words(trial: FinishedTrial) -> tuple[str, ...]:
     if isinstance(words, list):
         trial.check_vocabulary(text_readers.fingerprint(words))
     return tuple(words) if isinstance(words, list) else ()
+
+
+def ranker(folder: Path, machine: Machine) -> tuple[str, Callable[[], tuple[Rows, Rows, np.ndarray]]]:
+    """A checksum of a finished trial's model, and a function that embeds the training split by it.
+
+    Raises:
+        UserError: the trial is not done.
+    """
+    trial = TrialFolder(folder)
+    if not trial.is_done():
+        raise UserError(
+            f"trial {trial.trial_id}, which ranks the training split, is not done. Train it first: goalgrid run GRID."
+        )
+
+    def embed() -> tuple[Rows, Rows, np.ndarray]:
+        loaded = LoadedModel.of_trial(trial, machine)
+        return embedded(loaded.model, loaded.settings, loaded.inputs, "train")
+
+    return checkpoints.checksum(trial.best_checkpoint), embed

@@ -23,13 +23,14 @@ from goalgrid.results.records import provenance, record, steps
 from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.evaluation import Ranks
 from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.parts.companion import Around
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
 from goalgrid.retrieval.published.published_model import start_weights
-from goalgrid.runners.training import checkpoints
+from goalgrid.runners.training import checkpoints, companions
 from goalgrid.runners.training.embedding import embedded, ranked, ranks_of_test
 from goalgrid.runners.training.fingerprint import code_fingerprint
 from goalgrid.runners.training.initial_state import model_of
-from goalgrid.runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of, selecting, steps_of_epoch
+from goalgrid.runners.training.inputs import Inputs, data_fingerprint, prepare, protocols_of, steps_of_epoch
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.measured import places
 from goalgrid.runners.training.progress import Cadence
@@ -40,8 +41,7 @@ from goalgrid.runners.trial.endings import classify, given_up
 from goalgrid.runners.trial.ensemble import Ensemble
 from goalgrid.runners.trial.events import Event, EventKind, Listener
 from goalgrid.runners.trial.holding import Hold, Origin
-from goalgrid.runners.trial.loaded_model import settings_of, sizes_of
-from goalgrid.runners.trial.negatives import negatives_of
+from goalgrid.runners.trial.loaded_model import ranker, settings_of, sizes_of
 from goalgrid.runners.trial.stopping import Stop
 
 STEP_SECONDS = 1.0
@@ -258,8 +258,9 @@ class TrialRun:
         inputs.reader.save(folder.vocabulary)
         hold.beat(0)
         self.parents()  # all are done
-        offline = negatives_of(self.settings, inputs, folder.path.parent, self.machine, self._beat)
-        return inputs if offline is None else replace(inputs, offline=offline)
+        root, trials = self.machine.root(self.settings.dataset.name), folder.path.parent
+        around = Around(root, self.machine.features, lambda name: ranker(trials / name, self.machine), self._beat)
+        return replace(inputs, prepared=companions.prepare(self.settings, inputs.pairs, around))
 
     @property
     def environment(self) -> dict[str, Any]:
@@ -324,9 +325,8 @@ class TrialRun:
         """What a reader of the record needs to know of the data, beside the environment."""
         noted: dict[str, Any] = {"data_problems": [str(problem) for problem in inputs.content.problems]}
         noted["vocabulary"] = inputs.vocabulary
-        if inputs.offline is not None:
-            noted["negatives"] = inputs.offline.fingerprint
-        choosing = selecting(self.settings, inputs.pairs)
+        noted |= companions.sources(self.settings, inputs)
+        choosing = companions.selecting(self.settings, inputs.pairs)
         if choosing < inputs.pairs.val.first(self.settings.dataset.val_images)[0]:
             noted["validation_images_that_select"] = choosing
         return noted

@@ -134,8 +134,14 @@ def test_a_ranker_that_cannot_rank_is_refused(words: tuple[str, ...], message: s
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("meta-spn", "model.networks=twins"), "frozen-bow with meta-spn: it trains a single network"),
-        (("aoq", "recipes=xvlm-tiny", "train.ranker=cnn-bow"), "xvlm-tiny with aoq: fusion x-vlm reads no pairs but"),
+        (
+            ("meta-spn", "model.networks=twins"),
+            "frozen-bow with meta-spn: objective 'meta-spn' needs a second batch for a single network",
+        ),
+        (
+            ("aoq", "recipes=xvlm-tiny", "train.ranker=cnn-bow"),
+            "xvlm-tiny with aoq: objective 'aoq' needs negatives from outside the batch, which fusion x-vlm",
+        ),
     ],
 )
 def test_an_objective_that_reads_more_than_the_batch_refuses_models_that_cannot(

@@ -181,7 +181,7 @@ def test_a_doubtful_pair_has_a_smaller_margin_and_may_teach_nothing(name: str, g
         equation = literal.triplet_hn if name == "ncr" else literal.unified
         if clean[pair] >= values.get("threshold", 0.0):
             expected += equation(sim[positive], [sim[n] for n in negatives], {**values, "margin": margins[pair]})
-    found = build(name, **given, reduction="sum").from_similarity(sim, clean=clean)
+    found = build(name, **given, reduction="sum").from_similarity(sim, extra={"clean": clean[:, None]})
     torch.testing.assert_close(found, expected)
 
 
@@ -214,12 +214,13 @@ def test_released_ncr_has_the_margin_of_the_negatives_row_and_mines_by_it(
         return [value.detach(), *torch.autograd.grad(value, leaves)]
 
     expected = measured(lambda image, text: released_ncr(image @ text.T, clean, negatives))
-    assert not torch.allclose(expected[0], build("ncr", margins="anchor").from_similarity(image @ text.T, clean=clean))
+    extra = {"clean": clean[:, None]}
+    assert not torch.allclose(expected[0], build("ncr", margins="anchor").from_similarity(image @ text.T, extra=extra))
 
     def check() -> None:
         for found in (
-            measured(lambda image, text: objective(image, text, clean=clean)),
-            measured(lambda image, text: objective.from_similarity(image @ text.T, clean=clean)),
+            measured(lambda image, text: objective(image, text, extra=extra)),
+            measured(lambda image, text: objective.from_similarity(image @ text.T, extra=extra)),
         ):
             for ours, theirs in zip(found, expected, strict=True):
                 torch.testing.assert_close(ours, theirs)
@@ -230,7 +231,7 @@ def test_released_ncr_has_the_margin_of_the_negatives_row_and_mines_by_it(
     if negatives == "hardest":  # scored again, as a scorer of sets does; and mined in tiles
         again = measured(
             lambda image, text: objective.from_similarity(
-                sim, clean=clean, again=lambda rows, columns: (image[rows] * text[columns]).sum(1)
+                sim, extra=extra, again=lambda rows, columns: (image[rows] * text[columns]).sum(1)
             )
         )
         for ours, theirs in zip(again, expected, strict=True):
@@ -248,8 +249,8 @@ def test_pairs_that_nobody_doubts_yet_have_the_whole_margin_in_released_ncr() ->
     sim = SIMILARITIES["random"]
     released, plain = build("ncr", variant="released"), build("triplet-hn")
     torch.testing.assert_close(released.from_similarity(sim), plain.from_similarity(sim))
-    certain = torch.ones(len(sim), dtype=torch.float64)
-    torch.testing.assert_close(released.from_similarity(sim, clean=certain), plain.from_similarity(sim))
+    certain = {"clean": torch.ones(len(sim), 1, dtype=torch.float64)}
+    torch.testing.assert_close(released.from_similarity(sim, extra=certain), plain.from_similarity(sim))
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -276,7 +277,7 @@ def test_offline_negatives_equal_the_literal_sum_of_aoq(variant: str) -> None:
         return [value.detach(), *torch.autograd.grad(value, leaves)]
 
     objective = build("aoq", variant=variant)
-    found = measured(lambda sim, offline: objective.from_similarity(sim, offline=offline))
+    found = measured(lambda sim, offline: objective.from_similarity(sim, extra={"offline": offline}))
     for ours, theirs in zip(found, measured(literal_loss), strict=True):
         torch.testing.assert_close(ours, theirs)
     torch.testing.assert_close(objective.from_similarity(sim), build("triplet-hn").from_similarity(sim))
@@ -297,8 +298,8 @@ def test_the_loss_of_a_pair_is_the_mean_hinge_over_its_negatives() -> None:
 def test_pairs_that_are_all_clean_have_the_plain_margin(name: str, plain: str) -> None:
     sim = SIMILARITIES["random"]
     torch.testing.assert_close(build(name).from_similarity(sim), build(plain).from_similarity(sim))
-    certain = torch.ones(len(sim), dtype=torch.float64)
-    torch.testing.assert_close(build(name).from_similarity(sim, clean=certain), build(plain).from_similarity(sim))
+    certain = {"clean": torch.ones(len(sim), 1, dtype=torch.float64)}
+    torch.testing.assert_close(build(name).from_similarity(sim, extra=certain), build(plain).from_similarity(sim))
 
 
 def test_unified_becomes_triplet_hn_as_gamma_grows() -> None:

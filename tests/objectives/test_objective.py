@@ -11,7 +11,7 @@ from torch import Tensor
 
 from goalgrid import objectives
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.objectives import CATALOGUE, OBJECTIVES, accepted, resolve
+from goalgrid.grid.objectives import CATALOGUE, OBJECTIVES, accepted, needs, resolve
 from goalgrid.grid.objectives.goal_matrix import CELLS, GOAL, PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.objectives.loss_entries import LOSSES
 from goalgrid.grid.objectives.parameters import VARIANTS, Parameter, Value
@@ -309,12 +309,15 @@ def test_every_parameter_is_read_or_is_no_axis(name: str, variant: str) -> None:
     """Changed, it changes loss or gradient; where an equation does not read it, a grid does not apply it either."""
     image, text = batch(9)
     owners = torch.tensor([0, 0, 1, 2, 3, 3, 4, 5, 6])
-    clean = torch.tensor([0.05, 0.7, 0.9] * 3, dtype=image.dtype) if CATALOGUE[name].reads_clean else None
-    offline = torch.linspace(-0.4, 0.4, 36, dtype=image.dtype).view(2, 9, 2) if CATALOGUE[name].reads_offline else None
+    extras = {
+        "clean-probabilities": ("clean", torch.tensor([[0.05], [0.7], [0.9]] * 3, dtype=image.dtype)),
+        "offline-negatives": ("offline", torch.linspace(-0.4, 0.4, 36, dtype=image.dtype).view(2, 9, 2)),
+    }
+    extra = dict(extras[part] for part in needs(name) if part in extras)
 
     def gradients(**parameters: Value) -> list[float]:
         leaves = [e.clone().requires_grad_() for e in (image, text)]
-        loss = build(name, variant=variant, **parameters)(*leaves, owners, clean=clean, offline=offline)
+        loss = build(name, variant=variant, **parameters)(*leaves, owners, extra=extra)
         loss.backward()
         return [
             float(loss.detach()),

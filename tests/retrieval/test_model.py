@@ -18,8 +18,8 @@ from goalgrid.retrieval.encoders.pooling import POOLING
 from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.encoders.text import TEXT_ENCODERS, text_network, width_of
 from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.parts.twins.network import Twins
 from goalgrid.retrieval.scorers.sets import Sets
-from goalgrid.retrieval.twins import Twins
 from goalgrid.retrieval.words import text_readers
 from goalgrid.retrieval.words.text_readers import CaptionReader, Vocabulary
 from goalgrid.retrieval.words.tokens import Tokens

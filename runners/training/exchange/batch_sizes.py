@@ -1,7 +1,7 @@
 """How many pairs the batches of an epoch have, and whether replicas can share them. This module loads no torch."""
 
+from goalgrid.grid import parts
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.objectives import learns_weights, reads_offline
 from goalgrid.grid.settings import TrainSettings, TrialSettings
 
 
@@ -32,21 +32,10 @@ def check_alone(settings: TrialSettings, replicas: int) -> None:
     """Check that replicas can share what the trial reads; an ensemble trains nothing.
 
     Raises:
-        UserError: its objective reads pairs beside those of the batch, or its fusion encoder the whole batch.
+        UserError: its objective or its model needs what replicas cannot give.
     """
-    if replicas == 1 or settings.ensemble:
-        return
-    objective, fusion = settings.objective.name, settings.model.fusion.kind
-    if reads_offline(objective) or learns_weights(objective):
-        raise UserError(
-            f"resources.replicas = {replicas}, and objective {objective!r} reads pairs beside those of its batch, "
-            "which replicas cannot share: set resources.replicas = 1."
-        )
-    if fusion != "none":
-        raise UserError(
-            f"resources.replicas = {replicas}, and fusion {fusion!r} draws negatives from a whole batch: "
-            "set resources.replicas = 1."
-        )
+    if not settings.ensemble and (clash := parts.clash(settings.model, settings.objective.name, replicas)):
+        raise UserError(f"{clash}.")
 
 
 def check_replicas(train: TrainSettings, captions: int, replicas: int) -> None:

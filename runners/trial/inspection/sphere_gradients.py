@@ -119,8 +119,6 @@ def measured(loaded: LoadedModel) -> dict[str, float]:
             "hold: an older version trained it. Train it anew: goalgrid run GRID --force --only FILTER."
         )
     learner.load_learnt(learnt)
-    if learner.weights is not None:
-        learner.weights.pairs.double()
     _, batch = next(batches(settings, inputs, 0).since(0))
     images, tokens, owners = batch.on(inputs.device)
     loaded.model.eval()

@@ -44,12 +44,12 @@ REFUSALS: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "replicas-of-offline-negatives": (
         features,
         'recipes=["fc-bow"] objectives=["aoq"] train.ranker="fc-bow" resources.replicas=2',
-        "reads pairs beside those of its batch",
+        "needs negatives from outside the batch, which resources.replicas = 2 cannot give",
     ),
     "replicas-of-a-fusion": (
         nothing,
         'datasets=["shapes"] recipes=["xvlm-tiny"] resources.replicas=2',
-        "fusion 'x-vlm' draws negatives",
+        "fusion x-vlm needs negatives of a whole batch",
     ),
 }
 """What lies under the root, what a grid sets, and what is said."""

@@ -22,7 +22,7 @@ from goalgrid.grid.settings.pretrained_networks import RANDOM
 from goalgrid.objectives import mining
 from goalgrid.retrieval import rerank
 from goalgrid.retrieval.encoders.text import features_of, text_network
-from goalgrid.retrieval.offline_negatives import SCORES
+from goalgrid.retrieval.parts.aoq.candidates import SCORES
 from goalgrid.runners.gpu.allocator import CachingAllocator
 from goalgrid.runners.gpu.architectures import (
     ARCHITECTURES,

@@ -20,10 +20,11 @@ from goalgrid.runners.gpu.memory_probe import (
     longest,
     peak_of,
     probe,
+    rehearsed,
     train,
-    with_negatives,
 )
 from goalgrid.runners.training.inputs import batches, prepare, protocols_of
+from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.trainer import Trainer
 
@@ -61,12 +62,12 @@ def test_objectives_that_read_pairs_beside_the_batch_are_measured_with_them() ->
     for one in (aoq, meta):
         assert heaviest_objective(one, torch.device("cpu")) == one.objective
     few = longest(prepare(aoq, Machine()), STEPS * 100)
-    (_, batch), *_ = batches(aoq, with_negatives(aoq, few), 0).since(0)
+    (_, batch), *_ = Learner(aoq, rehearsed(aoq, few)).begin(0).since(0)
     assert len(batch.images) == len(batch.tokens[0]) == 3 * len(batch.owners) == 300
     assert min(batch.tokens[1]) >= few.tokens["train"].lengths.min()
-    (_, batch), *_ = batches(meta, few, 0).since(0)
-    assert batch.meta is not None
-    assert len(batch.meta.owners) == 100
+    (_, batch), *_ = Learner(meta, few).begin(0).since(0)
+    assert batch.second is not None
+    assert len(batch.second.owners) == 100
 
 
 def test_it_trains_all_that_learns_and_on_all_negatives_if_ever() -> None:
@@ -83,7 +84,7 @@ def test_a_trial_runs_to_its_test_and_leaves_nothing(
     monkeypatch.setattr(Trainer, "by_protocols", lambda trainer, names: tested.append(names) or test(trainer, names))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     one = heavy(settings(*further))
-    train(one, with_negatives(one, longest(prepare(one, Machine()), STEPS * 100)))
+    train(one, rehearsed(one, longest(prepare(one, Machine()), STEPS * 100)))
     assert tested == [protocols_of(one)]
     assert list(tmp_path.glob("goalgrid-*")) == []
 

@@ -6,7 +6,6 @@ import numpy as np
 import torch
 
 from goalgrid.grid.expansion import Trial
-from goalgrid.retrieval.offline_negatives import OfflineNegatives
 from goalgrid.runners.training.inputs import batches, captions_of_epoch, prepare, steps_of_epoch
 from goalgrid.runners.training.machine import Machine
 
@@ -32,17 +31,14 @@ def test_an_epoch_of_one_caption_an_image_has_each_image_once_and_draws_anew(sma
     assert captions_of_epoch(settings.dataset, train, fewer) == 1
 
 
-def test_every_epoch_and_seed_draws_order_views_words_and_negatives_anew(small_trial: Trial) -> None:
+def test_every_epoch_and_seed_draws_order_views_and_words_anew(small_trial: Trial) -> None:
     whole = small_trial.settings
     other = whole.model_copy(update={"seed": whole.seed + 1})
     inputs = prepare(whole, Machine())
-    owners = inputs.pairs.train.image_of_text
-    candidates = np.zeros((len(inputs.pairs.train.images), 4), int), np.zeros((len(owners), 4), int)
-    inputs = replace(inputs, offline=OfflineNegatives(*candidates, owners, ""))
     epochs = [batches(settings, inputs, epoch) for settings in (whole, other) for epoch in range(3)]
-    for seeds in ([epoch.views for epoch in epochs], [epoch.words for epoch in epochs], [e.negatives for e in epochs]):
+    for seeds in ([epoch.views for epoch in epochs], [epoch.words for epoch in epochs]):
         assert len(set(seeds)) == 6
     assert len({tuple(epoch.rows[0].tolist()) for epoch in epochs}) == 6
     again = batches(whole, inputs, 2)
-    assert (again.views, again.words, again.negatives) == (epochs[2].views, epochs[2].words, epochs[2].negatives)
+    assert (again.views, again.words) == (epochs[2].views, epochs[2].words)
     assert all(one.equal(same) for one, same in zip(again.rows, epochs[2].rows, strict=True))

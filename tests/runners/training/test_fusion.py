@@ -56,5 +56,7 @@ def test_the_rate_rises_and_falls_step_by_step_and_norms_have_no_decay(learner: 
 
 
 def test_replicas_are_refused(learner: Learner) -> None:
-    with pytest.raises(UserError, match=r"resources\.replicas = 2, and fusion 'x-vlm' draws negatives"):
+    with pytest.raises(
+        UserError, match=r"fusion x-vlm needs negatives of a whole batch .*, which resources\.replicas = 2"
+    ):
         check_alone(learner.settings, 2)

@@ -179,11 +179,9 @@ def test_learnt_weights_of_pairs_go_on_from_a_state_as_if_nothing_had_happened()
     trained(whole, 0)
     resumed.load(copy.deepcopy(whole.state()))
     assert trained(whole, 1) == trained(resumed, 1)
-    assert whole.weights is not None
-    assert resumed.weights is not None
-    own, again = (learner.weights.pairs.state_dict() for learner in (whole, resumed))
+    own, again = (learner.learnt()["weights"] for learner in (whole, resumed))
     assert all(value.equal(again[name]) for name, value in own.items())
-    again = Learner(settings, inputs).weights.pairs.state_dict()
+    again = Learner(settings, inputs).learnt()["weights"]
     assert not all(value.equal(again[name]) for name, value in own.items())
 
 

@@ -213,7 +213,7 @@ def test_a_setting_changes_the_numbers_or_is_no_axis(image: str, text: str, name
         table[last] = (not own) if isinstance(own, bool) else TURNED[last][own] if last in TURNED else OTHER[last]
     changed = TrialSettings.model_validate(content)
     section, _, within = name.partition(".")
-    reader = None if section == "model" else Reader(changed.model, warms_up=True, reads_offline=False)
+    reader = None if section == "model" else Reader(changed.model, warms_up=True, needs=())
     same = numbers(plain.model_dump_json(), machine) == numbers(changed.model_dump_json(), machine)
     assert same == bool(lacking(getattr(changed, section), within, reader))
 

@@ -239,5 +239,6 @@ def test_replicas_are_refused_where_pairs_are_read_beside_the_batch(
     overrides = [word for setting in words for word in ("--set", setting)]
     refused = goalgrid("run", "demo", "--here", "--mlflow-uri", "", *SMALL, *overrides, runs=tmp_path)
     assert refused.returncode == 2
-    assert f"objective {objective!r} reads pairs beside those of its batch" in refused.stderr
+    assert f"objective {objective!r} needs" in refused.stderr
+    assert "which resources.replicas = 2 cannot give: set resources.replicas = 1" in refused.stderr
     assert not (tmp_path / "trials").exists()

@@ -17,17 +17,17 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Trial, expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.identity import derived_seed
-from goalgrid.grid.objectives import CATALOGUE, OURS
+from goalgrid.grid.objectives import OURS, needs
 from goalgrid.grid.objectives.goal_matrix import GOAL
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.results.records.history import LOGGED
 from goalgrid.retrieval.evaluation import Ranks
+from goalgrid.retrieval.parts.ncr.clean_probabilities import ESTIMATES, CleanProbabilities
 from goalgrid.runners.training import checkpoints
 from goalgrid.runners.training.inputs import Batch, batches, prepare
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.optimizers.schedules import ramp
-from goalgrid.runners.training.per_pair.clean_probability import ESTIMATES
 from goalgrid.runners.training.progress import Cadence, best_of
 from goalgrid.runners.training.trainer import Hooks, NonFinite, Preempted, Trainer
 
@@ -339,7 +339,7 @@ def test_the_squares_of_the_parts_gradient_norms_add_up_and_clip_as_torch_does(
         assert norm == pytest.approx(squares**0.5 * max(1.0, float(measured["grad_norm"]) / clip), rel=1e-4)
 
 
-@pytest.mark.parametrize("name", [name for name in OURS if not CATALOGUE[name].reads_offline])
+@pytest.mark.parametrize("name", [name for name in OURS if "offline-negatives" not in needs(name)])
 def test_every_objective_trains(name: str, tmp_path: Path) -> None:
     trainer = trainer_in(tmp_path / "t", settings_of(f'objectives=["{name}"]', "train.epochs=1"))
     before = {key: value.clone() for key, value in trainer.model.state_dict().items()}
@@ -365,8 +365,9 @@ def test_each_of_twins_reads_the_clean_probabilities_that_the_other_estimated_al
 
     def watched(batch: Batch, passed: float) -> dict[str, torch.Tensor]:
         measured = step(batch, passed)
-        assert trainer.learner.clean
-        seen.append((batch.clean, [own[-1] for own in trainer.learner.clean._losses]))
+        (companion,) = trainer.learner.companions
+        assert isinstance(companion, CleanProbabilities)
+        seen.append((batch.extra.get("clean"), [own[-1] for own in companion._losses]))
         return measured
 
     trainer._step = watched  # type: ignore[method-assign]

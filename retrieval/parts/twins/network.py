@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from goalgrid.retrieval.model import Embedded, Vse
-from goalgrid.retrieval.scorers.sets import Sets
+from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.scorers.sets import Embedded, Sets
 
 
 class Twins(Vse):

@@ -9,14 +9,19 @@ from goalgrid import objectives
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.settings.image_views import View
+from goalgrid.objectives.triplets import Triplets
+from goalgrid.retrieval.data import shapes
+from goalgrid.retrieval.parts.meta_spn.pair_weights import LearntWeights
+from goalgrid.runners.training.companions import selecting
 from goalgrid.runners.training.embedding import embedded
-from goalgrid.runners.training.inputs import prepare, selecting
+from goalgrid.runners.training.inputs import prepare
 from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine
-from goalgrid.runners.training.per_pair.meta_weights import MetaWeights
 from tests.conftest import SMALL
 
 CPU = torch.device("cpu")
+PAIRS = shapes.load(View(32))
 
 
 def settings_of(*words: str) -> TrialSettings:
@@ -30,7 +35,7 @@ def unit(image: Tensor, text: Tensor, weights: list[Tensor]) -> Tensor:
     return normalize(image @ weights[0].T, dim=1) @ normalize(text @ weights[1].T, dim=1).T
 
 
-def literal(sim: Tensor, weigh: MetaWeights | None) -> Tensor:
+def literal(sim: Tensor, weigh: LearntWeights | None) -> Tensor:
     """Loss of the hardest triplets, one by one; a hinge where nothing is weighed."""
     total = sim.new_zeros(())
     for scores in (sim, sim.T):
@@ -42,21 +47,21 @@ def literal(sim: Tensor, weigh: MetaWeights | None) -> Tensor:
                 total = total + s_neg - s_pos + 0.2
                 continue
             own, other = s_pos.detach(), s_neg.detach()
-            positive = weigh.pairs.positive(torch.stack([own, own - other]))[0]
-            negative = weigh.pairs.negative(torch.stack([other, other - own]))[0]
+            positive = weigh.network.positive(torch.stack([own, own - other]))[0]
+            negative = weigh.network.negative(torch.stack([other, other - own]))[0]
             total = total + negative * s_neg - positive * s_pos
     return total / len(sim)
 
 
 def test_finite_differences_equal_a_second_backward_pass() -> None:
     torch.manual_seed(0)
-    weights = MetaWeights(settings_of(), CPU)
-    weights.pairs.double()
+    weights = LearntWeights(settings_of(), PAIRS, CPU)
+    weights.network.double()
     model = nn.ParameterList([torch.randn(4, size, dtype=torch.float64) for size in (6, 5)])
     theta = list(model)
     before = [weight.detach().clone() for weight in theta]
     batch, meta = ([torch.randn(8, size, dtype=torch.float64) for size in (6, 5)] for _ in range(2))
-    own, lr = list(weights.pairs.parameters()), 0.05
+    own, lr = list(weights.network.parameters()), 0.05
     step = torch.autograd.grad(literal(unit(*batch, theta), weights), theta, create_graph=True)
     ahead = [weight - lr * part for weight, part in zip(theta, step, strict=True)]
     exact = torch.autograd.grad(literal(unit(*meta, ahead), None), own)
@@ -77,13 +82,13 @@ def test_finite_differences_equal_a_second_backward_pass() -> None:
 
 def test_the_networks_and_their_optimizer_are_meta_weight_nets() -> None:
     """100 hidden units; Adam with 1e-3 and a decay of 1e-4."""
-    weights = MetaWeights(settings_of(), CPU)
+    weights = LearntWeights(settings_of(), PAIRS, CPU)
     assert weights.margin == 0.2
-    for network in (weights.pairs.positive, weights.pairs.negative):
+    for network in (weights.network.positive, weights.network.negative):
         assert [layer.weight.shape for layer in network if isinstance(layer, nn.Linear)] == [(100, 2), (1, 100)]
     (group,) = weights.optimizer.param_groups
     assert (type(weights.optimizer), group["lr"], group["weight_decay"]) == (torch.optim.Adam, 1e-3, 1e-4)
-    first, second = (MetaWeights(settings_of(f"seeds=[{seed}]"), CPU).pairs.state_dict() for seed in (0, 1))
+    first, second = (LearntWeights(settings_of(f"seeds=[{seed}]"), PAIRS, CPU).network.state_dict() for seed in (0, 1))
     assert not first["positive.0.weight"].equal(second["positive.0.weight"])
     assert not first["positive.0.weight"].equal(first["negative.0.weight"])
 
@@ -95,14 +100,15 @@ def test_half_of_the_validation_images_select_and_the_others_teach_weights() -> 
     assert selecting(settings, inputs.pairs) == 50
     assert len(embedded(learner.model, settings, inputs, "val")[0]) == 50
     _, batch = next(learner.begin(0).since(0))
-    assert batch.meta is not None
-    assert len(batch.meta.owners) == 50
-    assert set(batch.meta.owners.tolist()) <= set(range(50, 100))
-    assert learner.weights is not None
+    assert batch.second is not None
+    assert len(batch.second.owners) == 50
+    assert set(batch.second.owners.tolist()) <= set(range(50, 100))
+    (companion,) = learner.companions
+    assert isinstance(companion, LearntWeights)
     weights, model = ({name: one.clone() for name, one in module.state_dict().items()} for module in (
-        learner.weights.pairs, learner.model))  # fmt: skip
-    learner._learn_weights(learner.weights, batch, batch.meta)
-    assert any(not one.equal(weights[name]) for name, one in learner.weights.pairs.state_dict().items())
+        companion.network, learner.model))  # fmt: skip
+    companion.before_step(learner.model, learner.lr, batch, learner._mean_loss)
+    assert any(not one.equal(weights[name]) for name, one in companion.network.state_dict().items())
     assert all(one.equal(model[name]) for name, one in learner.model.state_dict().items())
 
 
@@ -110,9 +116,17 @@ def test_validation_images_beyond_the_margin_teach_nothing() -> None:
     settings = settings_of("train.batch_size=50", "dataset.val_images=100")
     learner = Learner(settings, prepare(settings, Machine()))
     _, batch = next(learner.begin(0).since(0))
-    assert learner.weights is not None
-    assert batch.meta is not None
+    (companion,) = learner.companions
+    assert isinstance(companion, LearntWeights)
     for margin, teaches in ((0.2, True), (-5.0, False)):
-        learner.weights.margin = margin
-        learner._learn_weights(learner.weights, batch, batch.meta)
-        assert any(weight.grad.any() for weight in learner.weights.pairs.parameters()) == teaches
+        companion.margin = margin
+        companion.before_step(learner.model, learner.lr, batch, learner._mean_loss)
+        assert any(weight.grad.any() for weight in companion.network.parameters()) == teaches
+
+
+def test_weights_are_given_in_the_precision_that_is_asked_for() -> None:
+    """The densities of a trial with `train.trace_every` ask in float64."""
+    weights = LearntWeights(settings_of(), PAIRS, CPU)
+    for kind in (torch.float32, torch.float64):
+        s_pos, s_neg = torch.rand(2, 5, 1, dtype=kind)
+        assert {weight.dtype for weight in weights.weigh(Triplets(s_pos, s_neg))} == {kind}

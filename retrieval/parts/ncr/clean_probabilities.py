@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -13,6 +13,8 @@ from torch import Tensor
 from goalgrid.grid.identity import derived_seed
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.objectives.hinge import pair_losses
+from goalgrid.retrieval.parts.companion import Companion
+from goalgrid.retrieval.splits.pairs import Pairs
 
 SPREAD = 5e-4
 """Added to the variances of the mixture, of losses between 0 and 1: NCR's `reg_covar`."""
@@ -24,37 +26,35 @@ NCR_STILL, NCR_STEPS = 1e-2, 10
 """The same in NCR's code."""
 
 
-class CleanProbabilities:
+class CleanProbabilities(Companion):
     """Collects the losses of all pairs in an epoch, and estimates from them what the next epoch reads.
 
     A single network reads its own estimate; of twins, each reads the other's (NCR's co-teaching).
-
-    Args:
-        pairs: number of training captions.
-        matched: whether each caption describes its image; None: unknown.
     """
 
-    def __init__(self, settings: TrialSettings, pairs: int, matched: Bool[np.ndarray, " t"] | None) -> None:
-        self.matched = matched
-        self.settings = settings
+    name: ClassVar[str] = "clean"
+    listens = True
+
+    def __init__(self, settings: TrialSettings, pairs: Pairs, device: torch.device, prepared: Any = None) -> None:
+        super().__init__(settings, pairs, device, prepared)
+        self.matched = pairs.train.matched
         self.margin = float(settings.objective.parameters["margin"] or 0.0)
         self.estimate = ESTIMATES[str(settings.objective.parameters.get("mixture", "quartiles"))]
         self.warmup = settings.train.warmup_epochs
-        self.values = torch.ones(2 if settings.model.networks == "twins" else 1, pairs)
+        self.values = torch.ones(2 if settings.model.networks == "twins" else 1, len(pairs.train.captions))
         """Probability of each pair to be clean, as each network reads it; in host memory."""
         self.known = False
         """Whether an epoch has been estimated."""
         self.epoch = 0
         """The epoch of the losses."""
         self._losses: list[list[Tensor]] = [[] for _ in self.values]
+        self._read: Float[Tensor, "networks t"] | None = None
+        """What the batches of this epoch read; None while the training warms up: all pairs are taken for clean."""
 
-    def begin(self, epoch: int, before: Int[Tensor, " n"]) -> Float[Tensor, "networks t"] | None:
-        """What the batches of this epoch read; None while the training warms up.
-
-        Args:
-            before: rows of the captions of the epoch before, in the order in which they were trained.
-        """
+    def begin(self, epoch: int, order: Callable[[int], Int[Tensor, " n"]]) -> None:
+        """Estimate the probabilities from the losses of the epoch before."""
         if epoch != self.epoch and self._losses[0]:
+            before = order(self.epoch)
             losses = [torch.cat(parts).double().cpu() for parts in self._losses]
             seed = derived_seed(self.settings, f"mixture of epoch {self.epoch}") % 2**32
             estimates = [torch.from_numpy(self.estimate(own.numpy(), seed)).float() for own in losses]
@@ -63,11 +63,17 @@ class CleanProbabilities:
             self.known = True
         if epoch != self.epoch:
             self.epoch, self._losses = epoch, [[] for _ in self.values]
-        return self.values.clone() if self.known and epoch >= self.warmup else None
+        self._read = self.values.clone() if self.known and epoch >= self.warmup else None
 
-    def note(self, network: int, sim: Float[Tensor, "b b"]) -> None:
+    def of_batch(self, texts: Int[Tensor, " b"]) -> Float[Tensor, "networks b"] | None:
+        return None if self._read is None else self._read[:, texts]
+
+    def scored(self, place: int, sim: Float[Tensor, "b b"]) -> None:
         """Keep the losses of a batch, on its device."""
-        self._losses[network].append(pair_losses(sim.detach(), margin=self.margin))
+        self._losses[place].append(pair_losses(sim, margin=self.margin))
+
+    def rehearse(self) -> None:
+        self.listens = False
 
     def report(self) -> dict[str, float]:
         """The mean probability; and where mismatches are known, the share of (matched, mismatched) in right order."""
@@ -82,9 +88,9 @@ class CleanProbabilities:
         losses = [torch.cat(parts) if parts else torch.zeros(0) for parts in self._losses]
         return {"values": self.values, "known": self.known, "epoch": self.epoch, "losses": torch.stack(losses)}
 
-    def load(self, state: Mapping[str, Any], device: torch.device) -> None:
+    def load(self, state: Mapping[str, Any]) -> None:
         self.values, self.known, self.epoch = state["values"].cpu(), state["known"], state["epoch"]
-        self._losses = [[own.to(device)] if len(own) else [] for own in state["losses"]]
+        self._losses = [[own.to(self.device)] if len(own) else [] for own in state["losses"]]
 
 
 def clean_probability(losses: Float[np.ndarray, " n"], seed: int = 0) -> Float[np.ndarray, " n"]:

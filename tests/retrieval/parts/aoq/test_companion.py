@@ -10,10 +10,14 @@ import torch
 
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
-from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.identity import derived_seed
+from goalgrid.grid.objectives import resolve
+from goalgrid.grid.settings import ObjectiveSettings, TrialSettings
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.results.records import record
-from goalgrid.retrieval.offline_negatives import OfflineNegatives
+from goalgrid.retrieval.parts.aoq.candidates import Candidates
+from goalgrid.retrieval.parts.aoq.companion import OfflineNegatives, ranked_by
+from goalgrid.retrieval.parts.companion import Around
 from goalgrid.retrieval.scorers.sets import Sets
 from goalgrid.runners.training import checkpoints
 from goalgrid.runners.training.embedding import embedded
@@ -22,8 +26,7 @@ from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.progress import best_of
 from goalgrid.runners.training.trainer import Trainer
-from goalgrid.runners.trial.loaded_model import LoadedModel
-from goalgrid.runners.trial.negatives import ranked_by
+from goalgrid.runners.trial.loaded_model import LoadedModel, ranker
 from tests.conftest import SMALL, Goalgrid
 
 WORDS = (
@@ -52,19 +55,18 @@ def of_objective(runs: Path, objective: str) -> TrialFolder:
 
 
 def test_one_grid_ranks_and_trains_and_its_record_names_the_ranker(runs: Path, goalgrid: Goalgrid) -> None:
-    ranker, trained = of_objective(runs, "triplet-hn"), of_objective(runs, "aoq")
+    by, trained = of_objective(runs, "triplet-hn"), of_objective(runs, "aoq")
     assert (
-        TrialSettings.model_validate_json(record.collect([trained.record])["settings"][0].as_py()).ranker
-        == ranker.trial_id
+        TrialSettings.model_validate_json(record.collect([trained.record])["settings"][0].as_py()).ranker == by.trial_id
     )
     assert goalgrid("status", "demo", *SMALL, *WORDS, runs=runs).returncode == 0
-    shown = goalgrid("data", "negatives", "demo", "--by", ranker.trial_id, *SMALL, *WORDS, runs=runs)
+    shown = goalgrid("data", "negatives", "demo", "--by", by.trial_id, *SMALL, *WORDS, runs=runs)
     assert [line.split("  ")[1] for line in shown.stdout.splitlines()] == [
         "2,000 captions for each of 1,000 images",
         "400 images for each of 5,000 captions",
     ]
     i2t, t2i = (np.load(line.split("  ")[0]) for line in shown.stdout.splitlines())
-    loaded = LoadedModel.of_trial(ranker, Machine())
+    loaded = LoadedModel.of_trial(by, Machine())
     image, text, owners = embedded(loaded.model, loaded.settings, loaded.inputs, "train")
     assert isinstance(image, torch.Tensor)
     assert isinstance(text, torch.Tensor)
@@ -79,15 +81,20 @@ def test_one_grid_ranks_and_trains_and_its_record_names_the_ranker(runs: Path, g
 def test_the_training_learns_from_what_its_ranker_ranked_and_says_from_which_weights(
     runs: Path, tmp_path: Path
 ) -> None:
-    ranker, trained = of_objective(runs, "triplet-hn"), of_objective(runs, "aoq")
+    by, trained = of_objective(runs, "triplet-hn"), of_objective(runs, "aoq")
     (row,) = record.collect([trained.record]).to_pylist()
     settings = TrialSettings.model_validate_json(row["settings"])
     machine = Machine(features=Home(runs).features)
-    ranked, inputs = ranked_by(ranker, None, machine), prepare(settings, machine)
+    inputs = prepare(settings, machine)
+    around = Around(None, machine.features, lambda name: ranker(Home(runs).trial(name).path, machine))
+    ranked = ranked_by(by.trial_id, inputs.pairs, around)
     logged = {}
-    for name, offline in (("with", ranked), ("without", None)):
+    plain = settings.model_copy(
+        update={"objective": ObjectiveSettings(name="triplet-hn", parameters=resolve("triplet-hn"))}
+    )
+    for name, own in (("with", settings), ("without", plain)):
         (tmp_path / name).mkdir()
-        trainer = Trainer(settings, replace(inputs, offline=offline), TrialFolder(tmp_path / name))
+        trainer = Trainer(own, replace(inputs, prepared={"offline": ranked}), TrialFolder(tmp_path / name))
         trainer.fit()
         logged[name] = trainer.progress.rows[0]
     own = {entry["name"]: entry["value"] for entry in row["history"]}
@@ -95,25 +102,25 @@ def test_the_training_learns_from_what_its_ranker_ranked_and_says_from_which_wei
         {name: logged["with"][name] for name in ("loss", "val_rsum")}
     )
     assert own["loss"] > 1.05 * logged["without"]["loss"]
-    mark = checkpoints.checksum(ranker.best_checkpoint)
+    mark = checkpoints.checksum(by.best_checkpoint)
     assert json.loads(row["environment"])["negatives"] == mark
     assert best_of(trained, torch.device("cpu"))["sources"]["negatives"] == mark
 
 
 def test_a_ranker_that_is_not_done_or_not_there_is_named(runs: Path, goalgrid: Goalgrid) -> None:
-    ranker = of_objective(runs, "triplet-hn")
-    done = ranker.done.read_text()
-    ranker.done.unlink()
+    by = of_objective(runs, "triplet-hn")
+    done = by.done.read_text()
+    by.done.unlink()
     try:
-        shown = goalgrid("data", "negatives", "demo", "--by", ranker.trial_id, *SMALL, *WORDS, runs=runs)
+        shown = goalgrid("data", "negatives", "demo", "--by", by.trial_id, *SMALL, *WORDS, runs=runs)
     finally:
-        ranker.done.write_text(done)
+        by.done.write_text(done)
     assert shown.returncode == 2
-    assert f"trial {ranker.trial_id}, which ranks the training split, is not done" in shown.stderr
-    other = goalgrid("data", "negatives", "unified-table7-aoq", "--by", ranker.trial_id, runs=runs)
+    assert f"trial {by.trial_id}, which ranks the training split, is not done" in shown.stderr
+    other = goalgrid("data", "negatives", "unified-table7-aoq", "--by", by.trial_id, runs=runs)
     assert "data set 'shapes'; grid 'unified-table7-aoq' is on " in other.stderr
-    near = goalgrid("data", "negatives", "demo", "--by", ranker.trial_id[:-1], *SMALL, *WORDS, runs=runs)
-    assert f"Did you mean '{ranker.trial_id}'" in near.stderr.replace("\n", " ")
+    near = goalgrid("data", "negatives", "demo", "--by", by.trial_id[:-1], *SMALL, *WORDS, runs=runs)
+    assert f"Did you mean '{by.trial_id}'" in near.stderr.replace("\n", " ")
 
 
 @pytest.mark.parametrize("recipe", ["cnn-bow", "bfan-equal-tiny", "saf-tiny"])
@@ -126,21 +133,23 @@ def test_a_batch_brings_its_offline_negatives_and_their_scores(recipe: str) -> N
     counts = len(inputs.pairs.train.images), len(owners)
     captions = rng.integers(counts[1], size=(counts[0], 20))
     images = rng.integers(counts[0], size=(counts[1], 4))
-    offline = OfflineNegatives(captions, images, owners, "these")
-    inputs = replace(inputs, offline=offline)
-    learner = Learner(settings, inputs)
+    offline = Candidates(captions, images, owners, "these")
+    learner = Learner(settings, replace(inputs, prepared={"offline": offline}))
+    (companion,) = learner.companions
+    assert isinstance(companion, OfflineNegatives)
     epoch = learner.begin(0)
     (_, batch), (place, later) = next(epoch.since(0)), next(epoch.since(2))
     third = [batch for _, batch in zip(range(3), epoch.since(0), strict=False)][2][1]
     assert place == 2
     assert all(one.equal(other) for one, other in ((later.images, third.images), (later.tokens[0], third.tokens[0])))
     pairs = [epoch.rows[0].numpy(), batch.owners.numpy()]
-    drawn = offline.draw(pairs[1], pairs[0], epoch.negatives)
+    seed = derived_seed(settings, "negatives of epoch 0")
+    drawn = offline.draw(pairs[1], pairs[0], seed)
     wanted = np.concatenate([pairs[1], drawn.images, drawn.images_of_texts])
     assert batch.images.equal(inputs.pairs.train.images.gather(wanted, epoch.views))
     with torch.no_grad():
         image, text = learner.model.embed_images(batch.images), learner.model.embed_texts(*batch.tokens)
-        found = learner.batch_loss.offline(0, image, text, 12)
+        found = companion.scores(learner.model.scorer, image, text, 12)
         if recipe == "saf-tiny":  # its scores in training depend on the batch
             assert found.shape == (2, 12, 2)
             return
@@ -149,7 +158,7 @@ def test_a_batch_brings_its_offline_negatives_and_their_scores(recipe: str) -> N
             expected = [[whole[i, 12 + i], whole[12 + i, 12 + i]], [whole[12 + i, i], whole[24 + i, 24 + i]]]
             torch.testing.assert_close(found[:, i], torch.tensor(expected))
         assert isinstance(image, torch.Tensor | Sets)
-        loss = learner.objective.from_similarity(whole[:12, :12], batch.owners, offline=found)
+        loss = learner.objective.from_similarity(whole[:12, :12], batch.owners, extra={"offline": found})
     torch.testing.assert_close(learner.gradient(batch, 0.0)["loss"], loss)
 
 

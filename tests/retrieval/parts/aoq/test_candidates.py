@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from goalgrid.retrieval import offline_negatives
 from goalgrid.retrieval.features import Bank
-from goalgrid.retrieval.offline_negatives import OfflineNegatives, rank
+from goalgrid.retrieval.parts.aoq import candidates as module
+from goalgrid.retrieval.parts.aoq.candidates import Candidates, rank
 from goalgrid.retrieval.splits.pairs import DataError, Split
 
 OWNERS = np.array([0, 1, 1, 2, 3, 3, 3, 4, 5, 5])
@@ -28,7 +28,7 @@ def vectors(count: int, seed: int) -> torch.Tensor:
 def test_candidates_equal_the_literal_ranking_also_after_an_interruption(
     tmp_path: Path, split: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offline_negatives, "SCORES", 20)  # blocks of two images, and of three captions
+    monkeypatch.setattr(module, "SCORES", 20)  # blocks of two images, and of three captions
     image, text = vectors(6, 0), vectors(10, 1)
     beats: list[int] = []
 
@@ -42,7 +42,7 @@ def test_candidates_equal_the_literal_ranking_also_after_an_interruption(
             rank(tmp_path, image, text, OWNERS, beat)
     rank(tmp_path, image, text, OWNERS, beat)
     assert len(beats) == 3 + 4
-    found = OfflineNegatives.open(tmp_path, split)
+    found = Candidates.open(tmp_path, split)
     sim = (image @ text.T).numpy()
     for row in range(6):
         others = [column for column in np.argsort(-sim[row]) if OWNERS[column] != row]
@@ -54,7 +54,7 @@ def test_candidates_equal_the_literal_ranking_also_after_an_interruption(
 
 def test_a_draw_takes_the_same_place_for_both_directions(split: Split) -> None:
     captions, images = np.arange(6)[:, None] * 0 + np.arange(10), np.arange(10)[:, None] * 0 + np.arange(2)
-    found = OfflineNegatives(captions, images, OWNERS, "")
+    found = Candidates(captions, images, OWNERS, "")
     owners, texts = np.tile(OWNERS, 50), np.tile(np.arange(10), 50)
     drawn = found.draw(owners, texts, seed=4)
     assert set(drawn.texts.tolist()) == set(range(10))  # its place is the caption's row here
@@ -70,7 +70,7 @@ def test_a_draw_is_one_of_the_300_first_captions_and_of_the_60_first_images() ->
     """AOQ draws n below 300, for an image candidate n, for a caption candidate n / 5."""
     owners = np.repeat(np.arange(600), 5)
     captions, images = (np.tile(np.arange(width), (count, 1)) for width, count in ((2000, 600), (400, 3000)))
-    drawn = OfflineNegatives(captions, images, owners, "").draw(owners, np.arange(3000), seed=1)
+    drawn = Candidates(captions, images, owners, "").draw(owners, np.arange(3000), seed=1)
     assert set(drawn.texts.tolist()) == set(range(300))
     assert set(drawn.images.tolist()) == set(range(60))
 
@@ -91,4 +91,4 @@ def test_candidates_of_another_split_are_refused(
         if array is not None:
             np.save(tmp_path / f"{name}_f30k.npy", array)
     with pytest.raises(DataError, match=message):
-        OfflineNegatives.open(tmp_path, split)
+        Candidates.open(tmp_path, split)

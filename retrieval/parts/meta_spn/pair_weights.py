@@ -8,15 +8,21 @@ cuDNN's recurrent networks do not have.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from goalgrid.grid.identity import derived_seed
 from goalgrid.grid.settings import TrialSettings
+from goalgrid.objectives import build
+from goalgrid.objectives.objective import Objective
 from goalgrid.objectives.triplets import Triplets
+from goalgrid.retrieval.parts.companion import Companion
+from goalgrid.retrieval.splits.pairs import Pairs
 
 HIDDEN, LR, DECAY = 100, 1e-3, 1e-4
 """Of the networks, as in Meta-Weight-Net."""
@@ -39,32 +45,59 @@ class PairWeightNetwork(nn.Module):
         """Weights of the positive and of the negative of each triplet, which count as constants."""
         s_pos, s_neg = torch.broadcast_tensors(t.s_pos.detach(), t.finite().s_neg.detach())
         lead = s_pos - s_neg
-        positive = self.positive(torch.stack([s_pos, lead], dim=-1))
-        negative = self.negative(torch.stack([s_neg, -lead], dim=-1))
-        return positive[..., 0], negative[..., 0]
+        pairs = torch.stack([s_pos, lead], dim=-1), torch.stack([s_neg, -lead], dim=-1)
+        kind = next(self.parameters()).dtype  # a diagram or a check may ask in float64
+        positive, negative = self.positive(pairs[0].to(kind)), self.negative(pairs[1].to(kind))
+        return positive[..., 0].to(lead.dtype), negative[..., 0].to(lead.dtype)
 
 
-class MetaWeights:
+class LearntWeights(Companion):
     """Learns the weights of pairs ahead of each step, by what a step with them would do to the loss of a meta batch.
 
-    Args:
-        device: that trains.
+    The meta batch is of that half of the validation images which chooses no checkpoint.
     """
 
-    def __init__(self, settings: TrialSettings, device: torch.device) -> None:
-        self.device, self.margin = device, float(settings.objective.parameters["margin"] or 0.0)
-        self.pairs = PairWeightNetwork(derived_seed(settings, "meta weights")).to(device)
-        self.optimizer = torch.optim.Adam(self.pairs.parameters(), lr=LR, weight_decay=DECAY)
+    name: ClassVar[str] = "weights"
+    second_batch: ClassVar[bool] = True
+    network: PairWeightNetwork
+
+    def __init__(self, settings: TrialSettings, pairs: Pairs, device: torch.device, prepared: Any = None) -> None:
+        super().__init__(settings, pairs, device, prepared)
+        self.margin = float(settings.objective.parameters["margin"] or 0.0)
+        self.network = PairWeightNetwork(derived_seed(settings, "meta weights")).to(device)
+        self.optimizer = torch.optim.Adam(self.network.parameters(), lr=LR, weight_decay=DECAY)
+        images, texts = pairs.val.first(settings.dataset.val_images)
+        self._meta = torch.from_numpy(texts[pairs.val.image_of_text[texts] >= self.selecting(images)])
         self._held: Triplets | None = None
         self._learning = False
+
+    @classmethod
+    def selecting(cls, images: int) -> int:
+        """One half; weights of pairs learn on the other."""
+        return images // 2
+
+    def join(self, objective: Objective) -> None:
+        """Weigh its pairs."""
+        loss: Callable[..., Tensor] = objective.loss
+        objective.loss = partial(loss, weigh=self.weigh)
+
+    def second(self, count: int, draw: int) -> Int[np.ndarray, " m"]:
+        """As many captions as the batch has, or all if there are fewer."""
+        generator = torch.Generator().manual_seed(draw)
+        return self._meta[torch.randperm(len(self._meta), generator=generator)[:count]].numpy()
+
+    def before_step(self, model: nn.Module, lr: float, batch: Any, mean_loss: Callable[..., Float[Tensor, ""]]) -> None:
+        """Learn the weights of pairs."""
+        plain = build("triplet-hn", margin=self.margin).to(self.device)
+        self.learn(model, lr, partial(mean_loss, batch), partial(mean_loss, batch.second, plain))
 
     def weigh(self, t: Triplets) -> tuple[Tensor, Tensor]:
         """The weights for a loss: constants, except while they learn."""
         if not self._learning:
             with torch.no_grad():
-                return self.pairs(t)
+                return self.network(t)
         self._held = self._held or t.detach()
-        return self.pairs(self._held)
+        return self.network(self._held)
 
     def learn(
         self,
@@ -87,7 +120,7 @@ class MetaWeights:
         parameters = [weight for weight in model.parameters() if weight.requires_grad]
         buffers = list(model.buffers())
         before, statistics = ([value.detach().clone() for value in values] for values in (parameters, buffers))
-        own = list(self.pairs.parameters())
+        own = list(self.network.parameters())
         try:
             self._learning, self._held = True, None
             step = _gradients(self._drawn(loss), parameters)  # what V reads is held from here on
@@ -111,10 +144,10 @@ class MetaWeights:
             return loss()
 
     def state(self) -> dict[str, Any]:
-        return {"weights": self.pairs.state_dict(), "optimizer": self.optimizer.state_dict()}
+        return {"weights": self.network.state_dict(), "optimizer": self.optimizer.state_dict()}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        self.pairs.load_state_dict(state["weights"])
+        self.network.load_state_dict(state["weights"])
         self.optimizer.load_state_dict(state["optimizer"])
 
 

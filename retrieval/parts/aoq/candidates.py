@@ -41,7 +41,7 @@ class Drawn(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class OfflineNegatives:
+class Candidates:
     """The candidates of a training split, memory-mapped.
 
     Args:
@@ -56,7 +56,7 @@ class OfflineNegatives:
     fingerprint: str
 
     @classmethod
-    def open(cls, folder: Path, split: Split, fingerprint: str = "") -> "OfflineNegatives":
+    def open(cls, folder: Path, split: Split, fingerprint: str = "") -> "Candidates":
         """The candidates in a folder, ours or AOQ's.
 
         Args:

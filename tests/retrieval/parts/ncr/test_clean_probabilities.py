@@ -1,6 +1,7 @@
 """The mixture that tells clean pairs from mismatched pairs by their losses, against loops over the losses."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,8 +10,10 @@ from sklearn.mixture import GaussianMixture
 
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
+from goalgrid.grid.settings.image_views import View
 from goalgrid.objectives.hinge import pair_losses
-from goalgrid.runners.training.per_pair.clean_probability import (
+from goalgrid.retrieval.data import shapes
+from goalgrid.retrieval.parts.ncr.clean_probabilities import (
     ESTIMATES,
     SPREAD,
     STEPS,
@@ -85,11 +88,16 @@ def test_as_released_the_mixture_is_that_of_ncrs_code_and_no_other() -> None:
 ])  # fmt: skip
 def test_the_variant_chooses_the_mixture(name: str, variant: str, mixture: str) -> None:
     given = [f'objectives=["{name}"]', f"objective.variant={variant}", "train.warmup_epochs=1"]
-    clean = CleanProbabilities(trials_of(expand(load("demo", given)))[0].settings, 200, matched=None)
+    whole = shapes.load(View(32))
+    pairs = replace(whole, train=replace(whole.train, captions=whole.train.captions[:200], matched=None))
+    clean = CleanProbabilities(trials_of(expand(load("demo", given)))[0].settings, pairs, torch.device("cpu"))
+    order, rows = (lambda epoch: torch.arange(200)), torch.arange(200)
     sim = torch.randn(200, 200, generator=torch.Generator().manual_seed(0))
-    clean.begin(0, torch.arange(200))
-    clean.note(0, sim)
-    found = clean.begin(1, torch.arange(200))
+    clean.begin(0, order)
+    assert clean.of_batch(rows) is None
+    clean.scored(0, sim)
+    clean.begin(1, order)
+    found = clean.of_batch(rows)
     assert found is not None
     expected = ESTIMATES[mixture](pair_losses(sim, margin=0.2).double().numpy(), 0)
     assert found[0].tolist() == pytest.approx(expected.tolist(), abs=1e-4)

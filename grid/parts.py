@@ -1,0 +1,111 @@
+"""The registry of parts: what a model or a training may be made of beyond two encoders, a loss and one loop.
+
+A part is a folder in `retrieval/parts/`, whose first page registers it: without torch, so that `plan` stays fast. What
+it computes stands there under a dotted name. A folder that is deleted takes its part away, and nothing else.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from itertools import permutations
+from pkgutil import iter_modules
+from typing import TYPE_CHECKING, Any
+
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.objectives import needs
+
+if TYPE_CHECKING:
+    from goalgrid.grid.settings.model import ModelSettings
+
+FOLDER = "goalgrid.retrieval.parts"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something that a model or a training may have.
+
+    Args:
+        name: as objectives say that they need it, and parts that they exclude it.
+        needs: what it needs, for a user: `negatives from outside the batch`.
+        excludes: names of parts that cannot give it that.
+        without: how to do without it, for a user: `choose a recipe without fusion`.
+        of: how a model says that it has the part, `fusion x-vlm`; empty: it has none.
+        companion: dotted name of the class of its companion in training; empty: it has none.
+        network: dotted name of the class of the models that have it; empty: models stay as they are.
+        about: a sentence on it for who asks about an objective that needs it.
+    """
+
+    name: str
+    needs: str
+    without: str
+    excludes: frozenset[str] = frozenset()
+    of: "Callable[[ModelSettings], str]" = lambda model: ""
+    companion: str = ""
+    network: str = ""
+    about: str = ""
+
+
+_parts: dict[str, Part] = {}
+
+
+def register(part: Part) -> None:
+    """Make a part known."""
+    _parts[part.name] = part
+
+
+@cache
+def parts() -> dict[str, Part]:
+    """All parts, by name."""
+    register(REPLICAS)
+    for module in iter_modules(import_module(FOLDER).__path__):
+        if module.ispkg:
+            import_module(f"{FOLDER}.{module.name}")
+    return _parts
+
+
+REPLICAS = Part("replicas", "a batch that they can share", "set resources.replicas = 1")
+"""Processes that each learn from a part of the batch."""
+
+
+def of_objective(name: str) -> list[Part]:
+    """The parts that an objective needs.
+
+    Raises:
+        UserError: one of them is not here.
+    """
+    if missing := [part for part in needs(name) if part not in parts()]:
+        raise UserError(
+            f"objective {name!r} needs {missing[0]}, and this program has no part of that name in "
+            f"{FOLDER.replace('.', '/')}: install goalgrid whole, or choose another objective."
+        )
+    return [parts()[part] for part in needs(name)]
+
+
+def of_model(model: "ModelSettings") -> dict[str, Part]:
+    """The parts that a model has, by what a user calls them there."""
+    return {label: part for part in parts().values() if (label := part.of(model))}
+
+
+def clash(model: "ModelSettings", objective: str = "", replicas: int = 1) -> str:
+    """Why a model, an objective and replicas do not go together; empty: they do.
+
+    Raises:
+        UserError: a part that the objective needs is not here.
+    """
+    present = of_model(model)
+    present |= {f"objective {objective!r}": part for part in of_objective(objective)} if objective else {}
+    present |= {f"resources.replicas = {replicas}": REPLICAS} if replicas > 1 else {}
+    return next(_clashes(present.items()), "")
+
+
+def _clashes(present: Iterable[tuple[str, Part]]) -> Iterator[str]:
+    for (label, part), (other, excluded) in permutations(present, 2):
+        if excluded.name in part.excludes:
+            yield f"{label} needs {part.needs}, which {other} cannot give: {excluded.without}, or exclude this cell"
+
+
+def loaded(dotted: str) -> Any:
+    """What a dotted name stands for; its module is imported."""
+    module, _, name = dotted.rpartition(".")
+    return getattr(import_module(module), name)

@@ -1,0 +1,13 @@
+"""NCR: how probably each training pair is clean, estimated from its loss. Huang et al., NeurIPS 2021."""
+
+from goalgrid.grid.parts import Part, register
+
+register(
+    Part(
+        "clean-probabilities",
+        needs="the losses of all pairs",
+        without="choose another objective",
+        companion=f"{__name__}.clean_probabilities.CleanProbabilities",
+        about="A training estimates clean probabilities epoch by epoch from the losses of the pairs.",
+    )
+)

@@ -1,0 +1,65 @@
+"""The companions of a training: what its objective needs beside the loop that all share."""
+
+from collections.abc import Callable
+from typing import Any
+
+from goalgrid.grid import parts
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.retrieval.parts.companion import Around, Companion
+from goalgrid.retrieval.splits.pairs import Pairs
+from goalgrid.runners.training.inputs import Inputs
+
+
+def kinds(settings: TrialSettings) -> list[type[Companion]]:
+    """The classes of a training's companions; an ensemble trains nothing.
+
+    Raises:
+        UserError: a part that the objective needs is not here.
+    """
+    needed = [] if settings.ensemble else parts.of_objective(settings.objective.name)
+    return [parts.loaded(part.companion) for part in needed if part.companion]
+
+
+def prepared(settings: TrialSettings, of: Callable[[type[Companion]], Any]) -> dict[str, Any]:
+    """What the companions read, by their names.
+
+    Args:
+        of: gives it for a class.
+    """
+    return {kind.name: of(kind) for kind in kinds(settings)}
+
+
+def prepare(settings: TrialSettings, pairs: Pairs, around: Around) -> dict[str, Any]:
+    """What the companions prepare before training, by their names.
+
+    Raises:
+        UserError: files are missing or do not fit.
+    """
+    return prepared(settings, lambda kind: kind.prepare(settings, pairs, around))
+
+
+def companions_of(settings: TrialSettings, inputs: Inputs) -> list[Companion]:
+    """The companions as they start."""
+    return [kind(settings, inputs.pairs, inputs.device, inputs.prepared.get(kind.name)) for kind in kinds(settings)]
+
+
+def sources(settings: TrialSettings, inputs: Inputs) -> dict[str, str]:
+    """Fingerprints of what the companions prepared."""
+    return {
+        name: digest
+        for kind in kinds(settings)
+        for name, digest in kind.sources(inputs.prepared.get(kind.name)).items()
+    }
+
+
+def selecting(settings: TrialSettings, pairs: Pairs) -> int:
+    """How many validation images choose the checkpoint: those that the settings name, less those of companions."""
+    images, _ = pairs.val.first(settings.dataset.val_images)
+    for kind in kinds(settings):
+        images = kind.selecting(images)
+    return images
+
+
+def learning(settings: TrialSettings) -> list[str]:
+    """Names in a checkpoint of what may have learnt beside the model."""
+    return ["objective", *(kind.name for kind in kinds(settings))]

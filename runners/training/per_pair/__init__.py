@@ -1,1 +1,0 @@
-"""What a training knows about each of its pairs beside the pair itself."""
