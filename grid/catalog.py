@@ -7,6 +7,8 @@ recipes whole; those of the present grid are known beside the shipped recipes.
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -14,7 +16,7 @@ from pydantic import BaseModel, Field, PositiveInt, ValidationError
 
 from goalgrid.grid.errors import UserError, several, toml_of, unknown, user_path
 from goalgrid.grid.listed import toml, toml_names
-from goalgrid.grid.settings import TrainSettings
+from goalgrid.grid.settings import TrainSettings, parts
 from goalgrid.grid.settings.base import CHOICES, WHOLE, Settings, check_name
 from goalgrid.grid.settings.model import ModelSettings
 
@@ -96,8 +98,19 @@ class Dataset(Settings):
 
 
 @cache
+def _shelved(shelf: Shelf) -> dict[str, str]:
+    """The package of each file of a shelf, by the file's name: ours, or that of a part."""
+    packages = [f"goalgrid.grid.{shelf}", *parts.folders(shelf)]
+    return dict(sorted((name, package) for package in packages for name in toml_names(package)))
+
+
 def names(shelf: Shelf) -> tuple[str, ...]:
-    return toml_names(f"goalgrid.grid.{shelf}")
+    return tuple(_shelved(shelf))
+
+
+def file_of(shelf: Shelf, name: str) -> Traversable:
+    """A shipped file."""
+    return files(_shelved(shelf)[name]).joinpath(f"{name}.toml")
 
 
 def read(shelf: Shelf, name: str) -> dict[str, Any]:
@@ -108,7 +121,7 @@ def read(shelf: Shelf, name: str) -> dict[str, Any]:
     """
     if name not in names(shelf):
         raise UserError(unknown(shelf.removesuffix("s"), name, names(shelf)))
-    return toml(f"goalgrid.grid.{shelf}", name)
+    return toml(_shelved(shelf)[name], name)
 
 
 @cache

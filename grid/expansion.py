@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from itertools import product, zip_longest
 from typing import NamedTuple
 
-from goalgrid.grid import catalog, parts
+from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, several, unknown
 from goalgrid.grid.forms import Scalar
 from goalgrid.grid.gridfile import Grid, make_known
 from goalgrid.grid.identity import cell_ids
 from goalgrid.grid.objectives import CATALOGUE, needs
 from goalgrid.grid.resolution import Common, Point, Resolver, Section
-from goalgrid.grid.settings import RANKED, DatasetSettings, ObjectiveSettings, TrainSettings, TrialSettings
+from goalgrid.grid.settings import RANKED, DatasetSettings, ObjectiveSettings, TrainSettings, TrialSettings, parts
 from goalgrid.grid.settings.model import ModelSettings
 
 

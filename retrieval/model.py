@@ -1,23 +1,26 @@
 """VSE: two encoders into one space of unit vectors, scored by their product or by what a scorer makes of sets."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.retrieval.encoders import pretrained
-from goalgrid.retrieval.encoders.image import IMAGE_ENCODERS
-from goalgrid.retrieval.encoders.text import TEXT_ENCODERS
-from goalgrid.retrieval.fusion import FUSIONS
-from goalgrid.retrieval.fusion.encoder import FusionEncoder
+from goalgrid.retrieval.encoders.image import image_encoder
+from goalgrid.retrieval.encoders.text import text_encoder
+from goalgrid.retrieval.evaluation import Ranks
 from goalgrid.retrieval.scorers import SCORERS
 from goalgrid.retrieval.scorers.cross_attention import SetScorer
 from goalgrid.retrieval.scorers.sets import Embedded, Sets, gathered
+from goalgrid.retrieval.splits.pairs import Split
 from goalgrid.retrieval.unit_vectors import unit
+from goalgrid.retrieval.words.tokens import Tokens
 
 BACKBONES = {"image": "image.backbone.", "text": "text.backbone."}
 """Where the weights of the pretrained networks stand, by modality."""
@@ -38,8 +41,6 @@ class Vse(nn.Module):
 
     scorer: SetScorer | None
     """What scores sets; None: the product of unit vectors."""
-    fusion: FusionEncoder | None
-    """What looks at an image and a caption together; None: nothing does."""
 
     def __init__(
         self,
@@ -54,14 +55,14 @@ class Vse(nn.Module):
         image, text = settings.image, settings.text
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)  # of the processor alone: it is there that a model is built
-            self.image = IMAGE_ENCODERS[image.encoder](image, image_shape, settings.dim, places)
-            self.text = TEXT_ENCODERS[text.encoder](text, words, settings.dim, places)
+            self.image = image_encoder(image, image_shape, settings.dim, places)
+            self.text = text_encoder(text, words, settings.dim, places)
             self.scorer = None
             if settings.of_sets:
                 check_sets(settings, image_shape)
                 regions = 0 if image.reads else _regions(self.image, image_shape)
                 self.scorer = SCORERS[settings.scorer.kind](settings.scorer, regions, settings.dim)
-            self.fusion = FUSIONS[settings.fusion.kind](settings)
+            self.build_further(settings)
         self.drops = getattr(image, "drop", 0.0) > 0
         parts = {"image": image, "text": text}
         self.frozen = tuple(BACKBONES[name] for name, part in parts.items() if getattr(part, "frozen", False))
@@ -70,6 +71,9 @@ class Vse(nn.Module):
     def networks(self) -> "list[Vse]":
         """The networks that each learn by a loss of their own: itself, but of twins both."""
         return [self]
+
+    def build_further(self, settings: ModelSettings) -> None:
+        """Make the networks that a part adds, with the random state of the model's weights."""
 
     def embed_images(self, images: Tensor) -> Embedded:
         found = self.image(images)
@@ -94,15 +98,48 @@ class Vse(nn.Module):
         vectors = unit(values.float()) * present[..., None]
         return self.scorer.text_whole(Sets(vectors, lengths.cpu()))
 
-    def embed_pairs(
+    def embed_batch(
         self, images: Tensor, texts: Tensor, lengths: Int[Tensor, " b"]
-    ) -> tuple[Float[Tensor, "b d"], Float[Tensor, "b d"], Float[Tensor, "b m c"], Float[Tensor, "b n k"]]:
-        """Unit vectors of images and of their captions; and what a fusion encoder reads: tokens, and states."""
-        encoders: Any = self.image, self.text
-        tokens, states = encoders[0].tokens(images), encoders[1].states(texts, lengths)
-        vectors = (encoder.project(part[:, 0]) for encoder, part in zip(encoders, (tokens, states), strict=True))
-        image, text = (unit(vector.float()) for vector in vectors)
-        return image, text, tokens, states
+    ) -> tuple[Embedded, Embedded, tuple[Tensor, ...]]:
+        """A batch as training reads it; and what `further_losses` reads of it beside."""
+        return self.embed_images(images), self.embed_texts(texts, lengths), ()
+
+    def further_losses(
+        self,
+        objective: Any,
+        image: Any,
+        text: Any,
+        seen: tuple[Tensor, ...],
+        lengths: Int[Tensor, " b"],
+        owners: Int[Tensor, " b"],
+    ) -> dict[str, Float[Tensor, ""]]:
+        """Losses of the model's own, means over pairs, which are added to the objective's; most models have none.
+
+        Args:
+            image, text, seen: as `embed_batch` gave them.
+            owners: which image of the data set each pair has.
+        """
+        return {}
+
+    def ranked_anew(
+        self,
+        first: list[Ranks],
+        embeddings: tuple[Any, Any, Int[np.ndarray, " t"]],
+        folds: Sequence[int | None],
+        split: Split,
+        tokens: Tokens,
+        sizes: tuple[int, int],
+        beat: Callable[[], None],
+    ) -> list[Ranks]:
+        """The ranks of a test after a second stage; most models have none.
+
+        Args:
+            first: ranks by `scores`, in each of the folds.
+            embeddings: of the split's images and captions, and the image of each caption.
+            sizes: images and captions that are embedded at a time.
+            beat: called as it goes.
+        """
+        return first
 
     def scores(self, image: Embedded, text: Embedded) -> Float[Tensor, "i t"]:
         """Scores of all images by all texts."""
@@ -113,10 +150,7 @@ class Vse(nn.Module):
 
     def heavy(self) -> list[nn.Module]:
         """The networks in which training spends its time, as it calls them."""
-        if self.fusion is None:
-            return [self.image, self.text]
-        found = (self.image.backbone, self.text.backbone, self.fusion)
-        return [part for part in found if isinstance(part, nn.Module)]
+        return [self.image, self.text]
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """Parameters that may learn, by learning rate: those of the heads, of the image and of the text backbone."""
@@ -128,7 +162,7 @@ class Vse(nn.Module):
         return {kind: parameters for kind, parameters in groups.items() if parameters}
 
     def parts(self) -> list[str]:
-        """The named part of each of `parameters()`, in their order: `last`, `image`, `text`, `scorer` or `fusion`.
+        """The named part of each of `parameters()`, in their order: `last`, `image`, `text`, `scorer`, or a part's own.
 
         `last` is the image encoder's last linear map, without those of its backbone and its pooling; an encoder of a
         user's own may have none.
@@ -170,6 +204,12 @@ class Vse(nn.Module):
                 "shape. A recipe and the one it starts from need the same head, text encoder and dim."
             )
         self.load_weights(weights)
+
+
+def class_of(settings: ModelSettings) -> type[Vse]:
+    """The class of a model: that of a part which it has, else the plain one."""
+    classes = [part.network for part in parts.of_model(settings).values() if part.network]
+    return parts.loaded(classes[0]) if classes else Vse
 
 
 def check_sets(settings: ModelSettings, image_shape: tuple[int, ...]) -> None:

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from goalgrid.grid import parts
 from goalgrid.grid.errors.wording import counted
 from goalgrid.grid.expansion import Shared, Trial
 from goalgrid.grid.identity import digest
 from goalgrid.grid.protocols import protocol
+from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.image_encoders import BackboneSettings
 from goalgrid.grid.settings.text_encoders import TransformerSettings
 from goalgrid.grid.store.gpu_needs import RESERVED, Need

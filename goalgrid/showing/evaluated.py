@@ -64,10 +64,10 @@ class Wanted:
         known = catalog.protocols(settings.dataset.name)
         if settings.dataset.name == "coco" and self.split == "test":
             known = [*known, ECCV]
-        if self.protocol == ECCV and settings.model.fusion.kind != "none":
+        if self.protocol == ECCV and settings.model.fusion.ranked_anew:
             raise UserError(
                 "--protocol eccv ranks all captions of an image, and a fusion encoder ranks the "
-                f"{settings.model.fusion.candidates} best of each query alone: leave the option out."
+                f"{settings.model.fusion.ranked_anew} best of each query alone: leave the option out."
             )
         if self.protocol not in known:
             raise UserError(unknown("protocol", self.protocol, known, where=f"of data set {settings.dataset.name!r}"))

@@ -8,10 +8,10 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from goalgrid.grid import parts
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.objectives import CATALOGUE, unknown_objective
 from goalgrid.grid.objectives.goal_matrix import GOAL, of_a_loss
+from goalgrid.grid.settings import parts
 from goalgrid.terminal.characters import PlainConsole, plain
 
 if TYPE_CHECKING:

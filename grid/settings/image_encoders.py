@@ -54,6 +54,9 @@ class HeadSettings(PoolingSettings):
 class ImageEncoderSettings(Settings):
     """The properties that the settings of every image encoder have."""
 
+    network: ClassVar[str] = ""
+    """Dotted name of a part's encoder; empty: `retrieval/encoders/image.py` has it."""
+
     @property
     @abstractmethod
     def view(self) -> View | None:
@@ -151,61 +154,6 @@ class BackboneSettings(Pretrained, HeadSettings, ImageEncoderSettings):
         return self if self.frozen and self.crops != "online" else None
 
 
-SWIN_PATCH = 4
-"""Pixels on a side of Swin's patches."""
-
-
-class SwinSettings(ImageEncoderSettings):
-    """Swin on raw images under a linear layer, as X-VLM has it. It learns.
-
-    Its weights come with the weights of the fusion encoder.
-    """
-
-    frozen: ClassVar[bool] = False
-    encoder: Literal["swin"] = Field(description=IMAGE_ENCODER)
-    width: Annotated[PositiveInt, Unit("values")] = Field(
-        128, description="width of the first stage; each further stage doubles it"
-    )
-    depths: tuple[PositiveInt, ...] = Field((2, 2, 18, 2), min_length=1, description="blocks of each stage")
-    heads: tuple[PositiveInt, ...] = Field((4, 8, 16, 32), description="attention heads of each stage")
-    window: Annotated[PositiveInt, Unit("patches")] = Field(12, description="side of the windows that attend within")
-    drop_path: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.1, description="share of images for which training leaves out the last block; smaller for earlier blocks"
-    )
-    size: Annotated[int, Field(ge=8), Unit("pixels")] = Field(384, description="side of the square that it sees")
-    framing: Framing = Field("square", description=FRAMED)
-    augmentation: Augmentation = Field("resized-crop", description=AUGMENTED)
-    flip: bool = Field(True, description="mirror half of the training images")
-    statistics: Literal["imagenet", "clip", "half"] = Field(
-        "clip", description="mean and deviation that pixels are brought to; half: 0.5 and 0.5"
-    )
-
-    @property
-    def view(self) -> View:
-        return View(self.size, self.framing, self.augmentation, self.flip, Resampling.BICUBIC)
-
-    @property
-    def last_width(self) -> int:
-        """Width of the last stage."""
-        return int(self.width * 2 ** (len(self.depths) - 1))
-
-    @model_validator(mode="after")
-    def _stages_fit(self) -> Self:
-        """Every stage has whole windows and whole heads."""
-        if len(self.heads) != len(self.depths):
-            raise ValueError(f"heads has {len(self.heads)} stages, and depths {len(self.depths)}")
-        for stage, heads in enumerate(self.heads):
-            width, pixels = self.width * 2**stage, SWIN_PATCH * 2**stage
-            if width % heads:
-                raise ValueError(f"heads: stage {stage + 1} has {width} values, which {heads} heads cannot share")
-            if self.size % (pixels * min(self.window, self.size // pixels or self.window)):
-                raise ValueError(
-                    f"size = {self.size}: stage {stage + 1} sees cells of {pixels} pixels in windows of {self.window}, "
-                    f"so a multiple of {SWIN_PATCH * 2 ** (len(self.depths) - 1) * self.window} pixels fits"
-                )
-        return self
-
-
 class OwnImageSettings(OwnPartSettings, ImageEncoderSettings):
     """An image encoder of the user's own."""
 
@@ -289,6 +237,6 @@ class MmtSettings(VideoSettings):
 
 
 ImageSettings = Annotated[
-    CnnSettings | FeatureSettings | BackboneSettings | SwinSettings | CeSettings | MmtSettings | OwnImageSettings,
+    CnnSettings | FeatureSettings | BackboneSettings | CeSettings | MmtSettings | OwnImageSettings,
     Field(discriminator="encoder"),
 ]

@@ -1,16 +1,22 @@
 """Settings of a model: its two encoders, the width of the joint space, and its scorer."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.base import IdentityDefault, Settings, Unit
-from goalgrid.grid.settings.fusion import FusionSettings, NoFusionSettings
-from goalgrid.grid.settings.image_encoders import MLP_HEADS, ImageSettings
+from goalgrid.grid.settings.fusion import AnyFusion, FusionSettings, NoFusionSettings
+from goalgrid.grid.settings.image_encoders import MLP_HEADS, BackboneSettings, ImageEncoderSettings, ImageSettings
 from goalgrid.grid.settings.own_parts import OwnPartSettings
 from goalgrid.grid.settings.pretrained_networks import Pretrained
 from goalgrid.grid.settings.scorers import ProductSettings, ScorerSettings, SgrafSettings
-from goalgrid.grid.settings.text_encoders import TextSettings
+from goalgrid.grid.settings.text_encoders import TextEncoderSettings, TextSettings, TransformerSettings
+
+if not TYPE_CHECKING:  # what parts bring is known when the program runs
+    ImageSettings = parts.choices(ImageSettings, BackboneSettings, ImageEncoderSettings)
+    TextSettings = parts.choices(TextSettings, TransformerSettings, TextEncoderSettings)
+    AnyFusion = parts.choices(AnyFusion, NoFusionSettings, FusionSettings)
 
 
 class ModelSettings(Settings):
@@ -24,7 +30,7 @@ class ModelSettings(Settings):
     scorer: Annotated[ScorerSettings, IdentityDefault(ProductSettings())] = Field(
         ProductSettings(), description="what makes scores of images by texts of what the encoders give"
     )
-    fusion: Annotated[FusionSettings, IdentityDefault(NoFusionSettings())] = Field(
+    fusion: Annotated[AnyFusion, IdentityDefault(NoFusionSettings())] = Field(
         NoFusionSettings(), description="what looks at an image and a caption together, beside the two encoders"
     )
     networks: Annotated[Literal["single", "twins"], IdentityDefault("single")] = Field(
@@ -78,16 +84,10 @@ class ModelSettings(Settings):
         return self
 
     @model_validator(mode="after")
-    def _encoders_fit_the_fusion(self) -> Self:
-        if self.fusion.kind == "none":
-            return self
-        for name, needed in (("image", "swin"), ("text", "bert-layers")):
-            encoder = getattr(self, name).encoder
-            if encoder != needed:
-                raise ValueError(
-                    f"fusion {self.fusion.kind} goes on from X-VLM's encoders: set model.{name}.encoder = {needed}, "
-                    f"now {encoder}"
-                )
+    def _fits_its_parts(self) -> Self:
+        for part in parts.of_model(self).values():
+            if problem := part.fits(self):
+                raise ValueError(problem)
         return self
 
     @model_validator(mode="before")

@@ -1,13 +1,13 @@
 """Settings of the text encoders: how a caption becomes vectors."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, NonNegativeInt, PositiveInt
 
 from goalgrid.grid.settings.base import Dropout, IdentityDefault, ReadWhere, Settings, Unit
 from goalgrid.grid.settings.own_parts import OwnKind, OwnPartSettings
 from goalgrid.grid.settings.poolings import HAS_HEAD, PoolingSettings
-from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained, WeightsName
+from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
 
 TEXT_ENCODER = "the text network; another choice drops the settings of the one before"
 
@@ -15,6 +15,8 @@ TEXT_ENCODER = "the text network; another choice drops the settings of the one b
 class TextEncoderSettings(Settings):
     """The settings that every text encoder has, beside `boundaries`."""
 
+    network: ClassVar[str] = ""
+    """Dotted name of a part's encoder; empty: `retrieval/encoders/text.py` has it."""
     word_drop: Annotated[float, Field(ge=0, lt=1), IdentityDefault(0.0)] = Field(
         0.0, description="share of words masked, replaced or left out in training"
     )
@@ -95,36 +97,6 @@ class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
         return self if self.frozen and not self.word_drop else None
 
 
-class BertLayersSettings(TextEncoderSettings):
-    """Layers of BERT under a linear layer on the first token, as X-VLM has them. They learn.
-
-    Their weights come with the weights of the fusion encoder.
-    """
-
-    boundaries: ClassVar[bool] = True
-    frozen: ClassVar[bool] = False
-    encoder: Literal["bert-layers"] = Field(description=TEXT_ENCODER)
-    pieces: WeightsName = Field(
-        "google-bert/bert-base-uncased",
-        description="name on the model hub of the tokenizer, --weights says where it lies; random: it reads words",
-    )
-    layers: Annotated[PositiveInt, Unit("layers")] = Field(6, description="layers of the text encoder")
-    width: Annotated[PositiveInt, Unit("values")] = Field(768, description="width of a token's state")
-    heads: Annotated[PositiveInt, Unit("heads")] = Field(12, description="attention heads of a layer")
-    hidden: Annotated[PositiveInt, Unit("values")] = Field(3072, description="width of the MLP of a layer")
-    dropout: Dropout = Field(0.1, description="share of the values set to zero in training")
-
-    @property
-    def tokenizer(self) -> Pretrained | None:
-        return None if self.pieces == RANDOM else Pretrained(weights=self.pieces, architecture={})
-
-    @model_validator(mode="after")
-    def _heads_share_the_width(self) -> Self:
-        if self.width % self.heads:
-            raise ValueError(f"heads: {self.width} values, which {self.heads} heads cannot share")
-        return self
-
-
 class ExpertTextSettings(Pretrained, TextEncoderSettings):
     """The text side of CE and MMT: a gated vector of a caption for each expert, and how much each expert counts."""
 
@@ -161,12 +133,6 @@ class OwnTextSettings(OwnPartSettings, TextEncoderSettings):
 
 
 TextSettings = Annotated[
-    BowSettings
-    | GruSettings
-    | BiGruSettings
-    | TransformerSettings
-    | BertLayersSettings
-    | ExpertTextSettings
-    | OwnTextSettings,
+    BowSettings | GruSettings | BiGruSettings | TransformerSettings | ExpertTextSettings | OwnTextSettings,
     Field(discriminator="encoder"),
 ]

@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from goalgrid.grid.settings.image_encoders import BackboneSettings, CnnSettings, FeatureSettings
+from goalgrid.grid.settings import parts
+from goalgrid.grid.settings.image_encoders import BackboneSettings, CnnSettings, FeatureSettings, ImageEncoderSettings
 from goalgrid.retrieval.encoders import own_encoders, pretrained
 from goalgrid.retrieval.encoders.pooling import Encoded, mean, pooling
-from goalgrid.retrieval.encoders.swin import SwinEncoder
 from goalgrid.retrieval.encoders.videos.ce import CollaborativeExperts
 from goalgrid.retrieval.encoders.videos.mmt import MultiModalTransformer
 from goalgrid.retrieval.encoders.vision import Vision
@@ -133,7 +133,6 @@ IMAGE_ENCODERS: dict[str, Callable[[Any, tuple[int, ...], int, pretrained.Places
     "backbone": lambda settings, shape, dim, places: (
         FeatureHead(settings, shape[-1], dim) if settings.feature_network else Backbone(settings, places, dim)
     ),
-    "swin": lambda settings, shape, dim, places: SwinEncoder(settings, dim),
     "ce": lambda settings, shape, dim, places: CollaborativeExperts(settings, dim),
     "mmt": lambda settings, shape, dim, places: MultiModalTransformer(settings, dim),
     "own": lambda settings, shape, dim, places: own_encoders.image_encoder(settings, shape, dim),
@@ -142,3 +141,13 @@ IMAGE_ENCODERS: dict[str, Callable[[Any, tuple[int, ...], int, pretrained.Places
 
 Shapes are (3, h, w) of pixels, (k) or (n, k) of features, and (k) of all that is read of a video.
 """
+
+
+def image_encoder(
+    settings: ImageEncoderSettings, shape: tuple[int, ...], dim: int, places: pretrained.Places
+) -> nn.Module:
+    """The encoder of these settings, for images of this shape."""
+    if settings.network:
+        return parts.loaded(settings.network)(settings, dim)
+    given: Any = settings
+    return IMAGE_ENCODERS[given.encoder](settings, shape, dim, places)

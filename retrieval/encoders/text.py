@@ -8,16 +8,17 @@ from jaxtyping import Bool, Int, Shaped
 from torch import Tensor, nn
 
 from goalgrid.grid.errors import UserError
+from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.pretrained_networks import RANDOM
 from goalgrid.grid.settings.text_encoders import (
     BiGruSettings,
     BowSettings,
     ExpertTextSettings,
     GruSettings,
+    TextEncoderSettings,
     TransformerSettings,
 )
 from goalgrid.retrieval.encoders import own_encoders, pretrained
-from goalgrid.retrieval.encoders.bert_layers import BertEncoder
 from goalgrid.retrieval.encoders.pooling import Encoded, pooling
 from goalgrid.retrieval.encoders.recurrent import PaddedGru
 from goalgrid.retrieval.encoders.videos.gated import GatedUnit, NetVlad
@@ -209,7 +210,6 @@ TEXT_ENCODERS: dict[str, Callable[[Any, int, int, pretrained.Places], nn.Module]
     "transformer": lambda settings, words, dim, places: (
         TextHead(settings, words, dim) if settings.feature_network else Transformer(settings, words, dim, places)
     ),
-    "bert-layers": lambda settings, words, dim, places: BertEncoder(settings, words, dim),
     "gated": ExpertTexts,
     "own": lambda settings, words, dim, places: own_encoders.text_encoder(settings, words, dim),
 }
@@ -217,3 +217,11 @@ TEXT_ENCODERS: dict[str, Callable[[Any, int, int, pretrained.Places], nn.Module]
 
 For a frozen network, whose features are computed before training, `words` is the width of the features.
 """
+
+
+def text_encoder(settings: TextEncoderSettings, words: int, dim: int, places: pretrained.Places) -> nn.Module:
+    """The encoder of these settings, for indices below `words`."""
+    if settings.network:
+        return parts.loaded(settings.network)(settings, words, dim)
+    given: Any = settings
+    return TEXT_ENCODERS[given.encoder](settings, words, dim, places)

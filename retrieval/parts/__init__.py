@@ -1,1 +1,1 @@
-"""One folder a system: what it adds to models and trainings, registered on its first page (`goalgrid.grid.parts`)."""
+"""One folder a system: what it adds to models and trainings (`goalgrid.grid.settings.parts`)."""

@@ -1,7 +1,7 @@
 """What a method adds to training, beside its loss: a companion of the learner, which calls it at fixed points.
 
-A training has a companion for each part that its objective needs (`goalgrid.grid.parts`), most have none. Each method
-below does nothing unless a companion says otherwise.
+A training has a companion for each part that its objective needs (`goalgrid.grid.settings.parts`); most have none.
+Each method below does nothing unless a companion says otherwise.
 """
 
 from collections.abc import Callable, Mapping

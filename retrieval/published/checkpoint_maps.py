@@ -13,9 +13,9 @@ from torch import Tensor
 
 from goalgrid.grid.errors import UserError, several, unknown
 from goalgrid.grid.listed import toml, toml_names
+from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.base import Settings
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
-from goalgrid.retrieval.published.swins import resized
 
 LONGEST = 200
 """Words or word pieces at which captions are cut: the peers cut none, and no caption of COCO or Flickr is as long."""
@@ -44,6 +44,7 @@ class CheckpointMap(Settings):
     set: dict[str, Any] = {}
     """Settings of the model over those of the recipe, by dotted name."""
     settings_from: str | None = None
+    """Dotted name of what reads settings from weights where no single size is a setting; None: nothing."""
     keys: dict[str, str] = Field(min_length=1)
     """Their module by ours; {n} stands for a number. All tensors of a module have the same names in both."""
     parted: dict[str, list[str]] = {}
@@ -66,6 +67,8 @@ class CheckpointMap(Settings):
     """Pairs of sizes, each a tensor and a dimension, that are equal here, and differ in kinds with the same names."""
     resized: str = ""
     """Endings of the names of tensors that grow with the picture; empty: no tensor does."""
+    resized_by: str = ""
+    """Dotted name of what resizes such a tensor."""
     max_words: int = LONGEST
     """Words or word pieces at which captions are cut."""
     options: dict[str, OptionSetting] = {}
@@ -91,7 +94,7 @@ class CheckpointMap(Settings):
     def fitted(self, weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors by our names, resized to the shapes of a model's own where larger pictures need it."""
         return {
-            name: resized(value, own[name].shape[0])
+            name: parts.loaded(self.resized_by)(value, own[name].shape[0])
             if self.resized and name.endswith(self.resized) and name in own and value.shape != own[name].shape
             else value
             for name, value in self.ours(weights).items()
@@ -192,9 +195,9 @@ def _pattern(module: str) -> str:
 
 @cache
 def maps() -> dict[str, CheckpointMap]:
-    """The maps by name: the folder is the list."""
-    folder = "goalgrid.retrieval.published"
-    return {name: CheckpointMap.model_validate(toml(folder, name)) for name in toml_names(folder)}
+    """The maps by name: the folders are the list."""
+    folders = ["goalgrid.retrieval.published", *parts.folders("published")]
+    return {name: CheckpointMap.model_validate(toml(folder, name)) for folder in folders for name in toml_names(folder)}
 
 
 def families() -> list[str]:

@@ -1,6 +1,6 @@
 """The model that a published checkpoint is: its settings, read from its names, sizes and options, and its weights."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,12 @@ from torch import Tensor
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, several, unknown
-from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, TrialSettings
+from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, TrialSettings, parts
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.grid.settings.pretrained_networks import Pretrained
 from goalgrid.retrieval.data.precomp_files import SHORT
 from goalgrid.retrieval.encoders.pretrained import Places, locate
-from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.model import Vse, class_of
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
 from goalgrid.retrieval.published.checkpoint_maps import (
     CheckpointMap,
@@ -26,16 +26,6 @@ from goalgrid.retrieval.published.checkpoint_maps import (
     maps,
     size_at,
 )
-from goalgrid.retrieval.published.clips import clip
-from goalgrid.retrieval.published.resnets import resnet
-from goalgrid.retrieval.published.swins import xvlm
-
-SETTINGS_FROM: dict[str, Callable[[Mapping[str, Tensor]], dict[str, Any]]] = {
-    "resnet": resnet,
-    "xvlm": xvlm,
-    "clip": clip,
-}
-"""What reads settings from weights where no single size is a setting, by `settings_from` in a map."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +104,7 @@ class PublishedModel:
         networks = [part for part in (settings.image, settings.text) if isinstance(part, Pretrained)]
         named = [part.weights for part in networks if locate(part, places)]
         try:
-            own = Vse(settings, shape, found.words(file.weights), seed=0, places=places).state_dict()
+            own = class_of(settings)(settings, shape, found.words(file.weights), seed=0, places=places).state_dict()
         except UserError as error:
             folders = " and ".join(dict.fromkeys(map(repr, named)))
             raise UserError(
@@ -164,7 +154,7 @@ def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[s
             )
         count = len(words) + (settings.text.word_drop > 0 and "<mask>" not in words)
     shape = tuple(part if isinstance(part, int) else size_at(file.weights, part) for part in found.image)
-    start_weights(file, Vse(settings, shape, count, seed=0, places=places))
+    start_weights(file, class_of(settings)(settings, shape, count, seed=0, places=places))
 
 
 def check_whole(path: Path, settings: ModelSettings) -> None:
@@ -178,7 +168,7 @@ def check_whole(path: Path, settings: ModelSettings) -> None:
     view = settings.image.view
     assert view is not None, "a model that looks at an image and a caption together reads pixels"
     with torch.device("meta"):  # its shapes are enough
-        model = Vse(settings, (3, view.size, view.size), found.words(file.weights), seed=0)
+        model = class_of(settings)(settings, (3, view.size, view.size), found.words(file.weights), seed=0)
     start_weights(file, model, found.family)
 
 
@@ -210,7 +200,7 @@ def _settings(found: CheckpointMap, file: CheckpointFile) -> dict[str, Any]:
     """The settings of the model that differ from the recipe's, by dotted name."""
     changes = {**found.set, **{name: size_at(file.weights, place) for name, place in found.sizes.items()}}
     if found.settings_from:
-        changes |= SETTINGS_FROM[found.settings_from](file.weights)
+        changes |= parts.loaded(found.settings_from)(file.weights)
     for name, setting in found.options.items():
         if setting.option in file.options:
             value = file.options[setting.option]

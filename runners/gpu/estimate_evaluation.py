@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from goalgrid.grid.settings import TrialSettings
-from goalgrid.grid.settings.fusion import XvlmFusionSettings
-from goalgrid.retrieval import rerank
 from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.model import Vse
 from goalgrid.retrieval.parts.aoq.candidates import CAPTIONS, IMAGES, SCORES, most_similar
+from goalgrid.retrieval.parts.xvlm import rerank
 from goalgrid.retrieval.scorers.sets import Sets
 from goalgrid.runners.gpu.architectures import from_architecture, untrained
 from goalgrid.runners.gpu.fake_inputs import Shapes, around, captions, images
@@ -59,9 +58,9 @@ def second_stage(
 
     The states of all captions are held, without padding.
     """
-    fusion, given = model.fusion, cast("Any", model)
-    if fusion is None:
+    if not settings.model.fusion.ranked_anew:
         return None
+    given = cast("Any", model)
     pixels = images(shapes, 1, mode, trace)
     least, _ = pairs_ranked_anew(settings, shapes.images, shapes.texts, [None])
     lengths = np.sort(around(shapes.typical, max(1, round(least / max(1, shapes.images)))))
@@ -75,7 +74,7 @@ def second_stage(
         packed = states.new_empty(int(lengths.sum()), width)
         trace.begin()
         held = rerank.PackedStates(packed, lengths, np.arange(len(lengths)))
-        rerank.scores_of_image(fusion, held, tokens, held.place)
+        rerank.scores_of_image(given.fusion, held, tokens, held.place)
         trace.allocator.release(several.pop())
     return trace.work * (1 / len(lengths))
 
@@ -91,8 +90,7 @@ def pairs_ranked_anew(
     Args:
         folds: images of a fold, for each protocol; None: the split as a whole.
     """
-    fusion = settings.model.fusion
-    k = fusion.candidates if isinstance(fusion, XvlmFusionSettings) else 0
+    k = settings.model.fusion.ranked_anew
 
     def within(fold: int) -> tuple[float, float]:
         of_images, of_texts = fold * min(k, texts * fold / images), texts * fold / images * min(k, fold)

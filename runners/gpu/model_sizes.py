@@ -11,8 +11,8 @@ from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.grid.settings.pretrained_networks import Pretrained
 from goalgrid.retrieval.encoders.text import text_network, width_of
 from goalgrid.retrieval.encoders.vision import Vision
+from goalgrid.retrieval.model import class_of
 from goalgrid.runners.gpu.architectures import as_resnext, from_architecture
-from goalgrid.runners.training.initial_state import kind_of
 
 _LATER = "The record of a trial has the number of its weights: goalgrid table GRID --metric parameters."
 
@@ -64,7 +64,7 @@ def size_of(settings: ModelSettings, image_shape: tuple[int, ...], words: int) -
         if text.feature_network:
             network = text_network(text.feature_network, words, {})
             words, frozen = width_of(network, text.feature_network), frozen + _count(network)
-        model = kind_of(settings)(settings, image_shape, words, seed=0, places={})
+        model = class_of(settings)(settings, image_shape, words, seed=0, places={})
         if isinstance(image, Pretrained):
             as_resnext(model)
     learning = sum(weight.numel() for group in model.groups().values() for weight in group)

@@ -11,8 +11,6 @@ from goalgrid.grid.settings import TrialSettings
 from goalgrid.objectives.mining import product
 from goalgrid.objectives.objective import Objective
 from goalgrid.objectives.triplets import Extra
-from goalgrid.retrieval.fusion.encoder import FusionEncoder
-from goalgrid.retrieval.fusion.matching_loss import matching_loss
 from goalgrid.retrieval.model import Vse
 from goalgrid.retrieval.parts.companion import Companion
 from goalgrid.retrieval.scorers.sets import Embedded, Sets
@@ -41,38 +39,19 @@ class BatchLoss:
         extra = {name: values.to(self.inputs.device, non_blocking=True) for name, values in batch.extra.items()}
         values, reports = list[Tensor](), list[dict[str, Tensor]]()
         for place, network in enumerate(self.model.networks):
-            matching = None
             with precision(self.settings, self.inputs.device), synchronised(self.exchange):
-                if network.fusion is None:
-                    image, text = network.embed_images(images), network.embed_texts(*tokens)
-                else:
-                    image, text, *seen = network.embed_pairs(images, *tokens)
-                    matching = self._matching(objective, network.fusion, image, text, seen, tokens[1], owners)
+                image, text, seen = network.embed_batch(images, *tokens)
+                further = network.further_losses(objective, image, text, seen, tokens[1], owners)
             of_network = {name: values[place][:, None] for name, values in extra.items()}
             value = self._value(objective, place, image, text, owners, of_network)
             reports.append(objective.report)
-            if objective.reduction == "sum" and (matching is not None or self.settings.train.mean_loss):
+            if objective.reduction == "sum" and (further or self.settings.train.mean_loss):
                 value = value / len(owners)
-            if matching is not None:
-                value = value + matching
-                reports[-1]["matching"] = matching.detach()
+            for name, loss in further.items():
+                value = value + loss
+                reports[-1][name] = loss.detach()
             values.append(value)
         return values[0] if len(values) == 1 else torch.stack(values).sum(), reports
-
-    def _matching(
-        self,
-        objective: Objective,
-        fusion: FusionEncoder,
-        image: Tensor,
-        text: Tensor,
-        seen: list[Tensor],
-        lengths: Tensor,
-        owners: Tensor,
-    ) -> Tensor:
-        """The loss of the fusion encoder; a temperature that the objective learns is that of the draws, too."""
-        tokens, states = seen
-        temperature = getattr(objective.loss, "temperature", fusion.temperature).detach()
-        return matching_loss(fusion, states, lengths, tokens, product(image, text).detach(), owners, temperature)
 
     def _value(
         self, objective: Objective, place: int, image: Embedded, text: Embedded, owners: Tensor, extra: Extra

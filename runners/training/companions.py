@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from goalgrid.grid import parts
-from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.settings import TrialSettings, parts
 from goalgrid.retrieval.parts.companion import Around, Companion
 from goalgrid.retrieval.splits.pairs import Pairs
 from goalgrid.runners.training.inputs import Inputs

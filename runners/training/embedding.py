@@ -12,9 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from goalgrid.grid.settings import TrialSettings
-from goalgrid.grid.settings.fusion import XvlmFusionSettings
 from goalgrid.objectives.objective import Objective
-from goalgrid.retrieval import evaluation, rerank
+from goalgrid.retrieval import evaluation
 from goalgrid.retrieval.evaluation import Rows
 from goalgrid.retrieval.model import Vse
 from goalgrid.retrieval.prefetch import ahead
@@ -111,54 +110,13 @@ def ranks_of_test(
 ) -> tuple[tuple[Rows, Rows, Int[np.ndarray, " t"]], list[evaluation.Ranks]]:
     """What `embedded` returns of the test split, and its ranks in each of these folds, as `ranked` takes them.
 
-    A model with a fusion encoder ranks in two stages.
+    Some models rank in two stages.
     """
     found = embedded(model, settings, inputs, "test")
     first = [ranked(model, *found, fold) for fold in folds]
-    return found, SECOND_STAGES[settings.model.fusion.kind](model, settings, inputs, found, folds, first, beat)
-
-
-def _by_fusion(
-    model: Vse,
-    settings: TrialSettings,
-    inputs: Inputs,
-    embeddings: tuple[Any, Any, Int[np.ndarray, " t"]],
-    folds: Sequence[int | None],
-    first: list[evaluation.Ranks],
-    beat: Beat,
-) -> list[evaluation.Ranks]:
-    """Ranks of the test split whose first candidates the fusion encoder ranked anew."""
-    image, text, owners = embeddings
-    split, tokens, device = inputs.pairs.test, inputs.tokens["test"], inputs.device
-    assert isinstance(settings.model.fusion, XvlmFusionSettings)
-    k = settings.model.fusion.candidates
-    encode: Any = model
-    fusion = encode.fusion
-
-    def states_of(rows: Tensor) -> Tensor:
-        ids, lengths = tokens.gather(rows)
-        states: Tensor = encode.text.states(ids.to(device), lengths)
-        return states
-
-    def images() -> Iterator[Tensor]:
-        parts = torch.arange(len(image)).split(settings.train.batch_size)
-        for batch in ahead(lambda rows: split.images.gather(rows.numpy()), parts):
-            yield encode.image.tokens(batch.to(device))
-
-    def score(pairs: Int[np.ndarray, " p"]) -> np.ndarray:
-        captions = rerank.PackedStates.of(fusion, tokens.lengths, states_of, EMBED_BATCH)
-        return rerank.pair_scores(fusion, captions, images(), pairs, beat)
-
-    lists = [rerank.folds_of(image, text, owners, k, fold) for fold in folds]
-    with torch.inference_mode(), precision(settings, device):
-        return rerank.two_stage_ranks(first, lists, owners, score, k)
-
-
-SECOND_STAGES: dict[str, Callable[..., list[evaluation.Ranks]]] = {
-    "none": lambda model, settings, inputs, embeddings, folds, first, beat: first,
-    "x-vlm": _by_fusion,
-}
-"""What ranks the first candidates of a test anew, by the kind of the fusion encoder."""
+    sizes = settings.train.batch_size, EMBED_BATCH
+    with torch.inference_mode(), precision(settings, inputs.device):
+        return found, model.ranked_anew(first, found, folds, inputs.pairs.test, inputs.tokens["test"], sizes, beat)
 
 
 def objective_value(

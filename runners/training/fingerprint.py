@@ -7,13 +7,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from goalgrid.grid import catalog, parts, uses
+from goalgrid.grid import catalog, uses
 from goalgrid.grid.expansion import Shared
 from goalgrid.grid.identity import digest
 from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.protocols import PROTOCOLS
-from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.settings import TrialSettings, parts
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.results.records import provenance
 from goalgrid.results.records.known_fingerprints import known_or_found
@@ -55,6 +55,8 @@ def begun_by(
     roots = _ROOTS | ({ENSEMBLE} if members else set())
     needed = [*parts.of_objective(settings.objective.name), *parts.of_model(settings.model).values()]
     roots |= {name for part in needed for name in (part.companion, part.network) if name}
+    models = (settings.model, *members)
+    roots |= {part.network for model in models for part in (model.image, model.text) if part.network}
     return classes | roots | own, held.union(catalog.protocols(settings.dataset.name))
 
 

@@ -3,26 +3,18 @@
 import torch
 
 from goalgrid import objectives
-from goalgrid.grid import parts
 from goalgrid.grid.identity import derived_seed
 from goalgrid.grid.settings import TrialSettings
-from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.objectives.objective import Objective
-from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.model import Vse, class_of
 from goalgrid.runners.training.inputs import Inputs
 
 
 def model_of(settings: TrialSettings, inputs: Inputs) -> Vse:
     """The trial's model as it starts, on the device that trains."""
     shape, words, seed = inputs.pairs.train.images.shape, inputs.words, derived_seed(settings, "weights")
-    kind = kind_of(settings.model)
+    kind = class_of(settings.model)
     return kind(settings.model, shape, words, seed=seed, places=inputs.places).to(inputs.device)
-
-
-def kind_of(settings: ModelSettings) -> type[Vse]:
-    """The class of a model: that of a part which it has, else the plain one."""
-    special = [part.network for part in parts.of_model(settings).values() if part.network]
-    return parts.loaded(special[0]) if special else Vse
 
 
 def objective_of(settings: TrialSettings, device: torch.device) -> Objective:

@@ -58,9 +58,9 @@ class Ensemble:
         members = []
         for folder in folders:
             member = LoadedModel.of_trial(folder, machine)
-            if member.model.fusion is not None:
+            if member.settings.model.fusion.ranked_anew:
                 raise UserError(
-                    f"{folder.trial_id} has a fusion encoder, which scores few pairs: there is no mean of all scores. "
+                    f"{folder.trial_id} has a second stage, which scores few pairs: there is no mean of all scores. "
                     "Leave it out of the ensemble."
                 )
             members.append(member)

@@ -20,8 +20,8 @@ from goalgrid.runners.watching.mirror import final_metrics
 from goalgrid.showing import gradients
 
 from .. import networks
-from ..retrieval import xvlm_files
 from ..retrieval.literal_peers import Peer
+from ..retrieval.parts.xvlm import xvlm_files
 from .conftest import Verb
 
 

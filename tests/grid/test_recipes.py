@@ -1,7 +1,6 @@
 """Recipes and presets: each loads, each published number says where it is from, and chains are part of identity."""
 
 from fnmatch import fnmatchcase
-from importlib import resources
 from operator import attrgetter
 
 import pytest
@@ -30,7 +29,7 @@ def test_a_recipe_is_complete_and_says_first_what_it_is(name: str) -> None:
     recipe = catalog.recipe(name)
     assert recipe.description
     assert len(recipe.description) < 75
-    text = resources.files("goalgrid.grid").joinpath("recipes", f"{name}.toml").read_text(encoding="utf-8")
+    text = catalog.file_of("recipes", name).read_text(encoding="utf-8")
     assert text.startswith("# ")
     assert trials(f'recipes=["{name}"]')
 

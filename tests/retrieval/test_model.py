@@ -17,7 +17,7 @@ from goalgrid.retrieval.encoders.image import IMAGE_ENCODERS
 from goalgrid.retrieval.encoders.pooling import POOLING
 from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.encoders.text import TEXT_ENCODERS, text_network, width_of
-from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.model import Vse, class_of
 from goalgrid.retrieval.parts.twins.network import Twins
 from goalgrid.retrieval.scorers.sets import Sets
 from goalgrid.retrieval.words import text_readers
@@ -77,7 +77,7 @@ def made(settings: ModelSettings, places: Places, seed: int = 3) -> tuple[Vse, T
     shape = (sum(read.values for read in image.reads),) if image.reads else shape
     images = torch.randint(0, 255, (4, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     reader = text_readers.build(settings.text, CAPTIONS, min_count=1, places=places)
-    model = Vse(settings, shape, len(reader), seed=seed, places=places)
+    model = class_of(settings)(settings, shape, len(reader), seed=seed, places=places)
     return model.eval(), images.float() if image.reads else images.half() if features else images, reader
 
 

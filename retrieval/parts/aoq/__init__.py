@@ -1,6 +1,6 @@
 """AOQ: negatives from the whole training split, ranked ahead of training by a trained model. Chen et al., ECCV 2020."""
 
-from goalgrid.grid.parts import Part, register
+from goalgrid.grid.settings.parts import Part, register
 
 register(
     Part(

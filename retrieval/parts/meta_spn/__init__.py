@@ -1,6 +1,6 @@
 """Meta-SPN: weights of pairs, learnt on half of the validation split. Wei et al., ACM MM 2021; our reading."""
 
-from goalgrid.grid.parts import Part, register
+from goalgrid.grid.settings.parts import Part, register
 
 register(
     Part(

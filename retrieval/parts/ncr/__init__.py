@@ -1,6 +1,6 @@
 """NCR: how probably each training pair is clean, estimated from its loss. Huang et al., NeurIPS 2021."""
 
-from goalgrid.grid.parts import Part, register
+from goalgrid.grid.settings.parts import Part, register
 
 register(
     Part(

@@ -1,6 +1,6 @@
 """Twins: two networks in one model, as NCR's co-teaching has them. Huang et al., NeurIPS 2021."""
 
-from goalgrid.grid.parts import Part, register
+from goalgrid.grid.settings.parts import Part, register
 
 register(
     Part(

@@ -1,6 +1,25 @@
 """X-VLM: a fusion encoder that looks at an image and a caption together. Zeng et al., ICML 2022."""
 
-from goalgrid.grid.parts import Part, register
+from typing import TYPE_CHECKING
+
+from goalgrid.grid.settings.parts import Part, register
+from goalgrid.retrieval.parts.xvlm.settings import BertLayersSettings, SwinSettings, XvlmFusionSettings
+
+if TYPE_CHECKING:
+    from goalgrid.grid.settings.model import ModelSettings
+
+
+def _fits(model: "ModelSettings") -> str:
+    """Which of a model's encoders its fusion cannot go on from."""
+    for name, needed in (("image", "swin"), ("text", "bert-layers")):
+        encoder = getattr(model, name).encoder
+        if encoder != needed:
+            return (
+                f"fusion {model.fusion.kind} goes on from X-VLM's encoders: set model.{name}.encoder = {needed}, "
+                f"now {encoder}"
+            )
+    return ""
+
 
 register(
     Part(
@@ -8,6 +27,9 @@ register(
         needs="negatives of a whole batch in one network",
         without="choose a recipe without fusion",
         excludes=frozenset({"twins", "replicas"}),
+        settings=(SwinSettings, BertLayersSettings, XvlmFusionSettings),
         of=lambda model: "" if model.fusion.kind == "none" else f"fusion {model.fusion.kind}",
+        fits=_fits,
+        network=f"{__name__}.network.Xvlm",
     )
 )

@@ -1,8 +1,7 @@
 """How many pairs the batches of an epoch have, and whether replicas can share them. This module loads no torch."""
 
-from goalgrid.grid import parts
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.settings import TrainSettings, TrialSettings
+from goalgrid.grid.settings import TrainSettings, TrialSettings, parts
 
 
 def batch_sizes(captions: int, train: TrainSettings) -> tuple[int, int]:

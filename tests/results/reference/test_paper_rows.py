@@ -2,7 +2,6 @@
 
 import math
 import re
-from importlib.resources import files
 
 import pytest
 
@@ -130,9 +129,7 @@ def test_six_rows_have_a_stand_in_and_ten_a_pooling_by_our_reading(grids: Grids)
 @pytest.mark.parametrize("name", [name for name in catalog.names("recipes") if not name.endswith("-tiny")])
 def test_a_recipe_whose_comments_speak_of_our_reading_has_one(name: str) -> None:
     """What a reader of the file learns stands in the table, too."""
-    comments = "\n".join(
-        re.findall("#.*", files("goalgrid.grid.recipes").joinpath(f"{name}.toml").read_text(encoding="utf-8"))
-    )
+    comments = "\n".join(re.findall("#.*", catalog.file_of("recipes", name).read_text(encoding="utf-8")))
     if re.search(r"our reading|\bours:|is silent|leaves? open|batch norms by GPU", comments):
         assert catalog.recipe(name).reading or name == "xvlm-zero-shot", comments
 

@@ -20,9 +20,9 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.pretrained_networks import RANDOM
 from goalgrid.objectives import mining
-from goalgrid.retrieval import rerank
 from goalgrid.retrieval.encoders.text import features_of, text_network
 from goalgrid.retrieval.parts.aoq.candidates import SCORES
+from goalgrid.retrieval.parts.xvlm import rerank
 from goalgrid.runners.gpu.allocator import CachingAllocator
 from goalgrid.runners.gpu.architectures import (
     ARCHITECTURES,

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.settings.text_encoders import BertLayersSettings
+from goalgrid.retrieval.parts.xvlm.settings import BertLayersSettings
 
 EPSILON = 1e-12
 """BERT's, of every layer norm."""

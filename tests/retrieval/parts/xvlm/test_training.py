@@ -10,8 +10,7 @@ from goalgrid.runners.training.exchange.batch_sizes import check_alone
 from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.optimizers.schedules import linear_rate
-
-from .test_trainer import settings_of, trainer_in
+from tests.runners.training.test_trainer import settings_of, trainer_in
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from goalgrid.retrieval.encoders.bert_layers import Attention, caption_mask
 from goalgrid.retrieval.evaluation import Ranks
-from goalgrid.retrieval.fusion.encoder import FusionEncoder
+from goalgrid.retrieval.parts.xvlm.bert_layers import Attention, caption_mask
+from goalgrid.retrieval.parts.xvlm.fusion import FusionEncoder
 
 CHUNK = 256
 """Queries whose candidates are looked up at a time."""

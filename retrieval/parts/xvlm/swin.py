@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float, Int, Shaped, UInt8
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from goalgrid.grid.settings.image_encoders import SWIN_PATCH, SwinSettings
 from goalgrid.retrieval.encoders.vision import STATISTICS
+from goalgrid.retrieval.parts.xvlm.settings import SWIN_PATCH, SwinSettings
 
 MLP_RATIO = 4
 """Width of a block's MLP, in widths of its stage."""

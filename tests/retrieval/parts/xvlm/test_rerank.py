@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from goalgrid.grid.settings.model import ModelSettings
-from goalgrid.retrieval import rerank
 from goalgrid.retrieval.evaluation import rank_in_folds
-from goalgrid.retrieval.model import Vse
-from tests.retrieval.test_xvlm import MODEL, WORDS
+from goalgrid.retrieval.parts.xvlm import rerank
+from goalgrid.retrieval.parts.xvlm.network import Xvlm
+from tests.retrieval.parts.xvlm.test_xvlm import MODEL, WORDS
 
 IMAGES, TEXTS, K = 8, 19, 3
 
@@ -61,7 +61,7 @@ class Split:
 def split(request: pytest.FixtureRequest) -> Split:
     """With a single layer, the last layer is the first."""
     content = {**MODEL, "fusion": {"kind": "x-vlm", "weights": "random", "layers": request.param}}
-    model: Any = Vse(ModelSettings.model_validate(content), (3, 64, 64), WORDS, seed=0).eval()
+    model: Any = Xvlm(ModelSettings.model_validate(content), (3, 64, 64), WORDS, seed=0).eval()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for weight in model.parameters():

@@ -6,16 +6,19 @@ it computes stands there under a dotted name. A folder that is deleted takes its
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import permutations
+from operator import or_
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.objectives import needs
 
 if TYPE_CHECKING:
+    from goalgrid.grid.settings.base import Settings
     from goalgrid.grid.settings.model import ModelSettings
 
 FOLDER = "goalgrid.retrieval.parts"
@@ -31,6 +34,8 @@ class Part:
         excludes: names of parts that cannot give it that.
         without: how to do without it, for a user: `choose a recipe without fusion`.
         of: how a model says that it has the part, `fusion x-vlm`; empty: it has none.
+        settings: the classes of settings by which a model may choose it: encoders of images or texts, fusions.
+        fits: what does not fit to it in a model that has it, for a user; empty: all does.
         companion: dotted name of the class of its companion in training; empty: it has none.
         network: dotted name of the class of the models that have it; empty: models stay as they are.
         about: a sentence on it for who asks about an objective that needs it.
@@ -40,6 +45,8 @@ class Part:
     needs: str
     without: str
     excludes: frozenset[str] = frozenset()
+    settings: "tuple[type[Settings], ...]" = ()
+    fits: "Callable[[ModelSettings], str]" = lambda model: ""
     of: "Callable[[ModelSettings], str]" = lambda model: ""
     companion: str = ""
     network: str = ""
@@ -57,11 +64,34 @@ def register(part: Part) -> None:
 @cache
 def parts() -> dict[str, Part]:
     """All parts, by name."""
+    import_module(
+        "goalgrid.grid.settings.model"
+    )  # which asks for the parts' settings, and before which these need others
     register(REPLICAS)
     for module in iter_modules(import_module(FOLDER).__path__):
         if module.ispkg:
             import_module(f"{FOLDER}.{module.name}")
     return _parts
+
+
+def choices(ours: Any, after: "type[Settings]", kind: "type[Settings]") -> Any:
+    """A choice among settings of ours, with those of this kind that parts bring.
+
+    Args:
+        ours: a union, with what pydantic knows of it.
+        after: the class of ours behind which the parts' stand.
+    """
+    union, *known = get_args(ours)
+    found = [own for part in parts().values() for own in part.settings if issubclass(own, kind)]
+    classes = [own for one in get_args(union) for own in (one, *(found if one is after else ())) if own is not kind]
+    return Annotated[(reduce(or_, classes), *known)]
+
+
+@cache
+def folders(name: str) -> tuple[str, ...]:
+    """The packages of this name in the folders of all parts: `recipes`, `published`."""
+    names = [f"{FOLDER}.{module.name}" for module in iter_modules(import_module(FOLDER).__path__) if module.ispkg]
+    return tuple(f"{part}.{name}" for part in names if find_spec(f"{part}.{name}"))
 
 
 REPLICAS = Part("replicas", "a batch that they can share", "set resources.replicas = 1")

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from goalgrid.grid.settings.model import ModelSettings
-from goalgrid.retrieval.fusion.encoder import FusionEncoder
-from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.parts.xvlm.fusion import FusionEncoder
+from goalgrid.retrieval.parts.xvlm.network import Xvlm
 
 transformers = pytest.importorskip("transformers")
 
@@ -21,9 +21,9 @@ WORDS = 30
 
 
 @pytest.fixture(scope="module")
-def model() -> Vse:
+def model() -> Xvlm:
     """X-VLM in the size of a test, in evaluation, with weights large enough that every part counts."""
-    made = Vse(ModelSettings.model_validate(MODEL), (3, 64, 64), WORDS, seed=0)
+    made = Xvlm(ModelSettings.model_validate(MODEL), (3, 64, 64), WORDS, seed=0)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for weight in made.parameters():
@@ -44,7 +44,7 @@ def captions() -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def test_swin_equals_that_of_transformers(model: Vse, pixels: Tensor) -> None:
+def test_swin_equals_that_of_transformers(model: Xvlm, pixels: Tensor) -> None:
     config = transformers.SwinConfig(
         image_size=64, patch_size=4, embed_dim=8, depths=DEPTHS, num_heads=HEADS, window_size=2
     )
@@ -82,7 +82,7 @@ def renamed(name: str, ours: dict[str, Tensor]) -> Tensor:
 
 
 @torch.no_grad()
-def test_the_text_layers_equal_bert(model: Vse, captions: tuple[Tensor, Tensor]) -> None:
+def test_the_text_layers_equal_bert(model: Xvlm, captions: tuple[Tensor, Tensor]) -> None:
     sizes = {"hidden_size": 12, "num_attention_heads": 3, "intermediate_size": 20, "num_hidden_layers": 2}
     bert = transformers.BertModel(transformers.BertConfig(vocab_size=WORDS, **sizes), add_pooling_layer=False).eval()
     ours = {
@@ -96,7 +96,7 @@ def test_the_text_layers_equal_bert(model: Vse, captions: tuple[Tensor, Tensor])
 
 
 @torch.no_grad()
-def test_fusion_equals_the_literal_version(model: Vse, pixels: Tensor, captions: tuple[Tensor, Tensor]) -> None:
+def test_fusion_equals_the_literal_version(model: Xvlm, pixels: Tensor, captions: tuple[Tensor, Tensor]) -> None:
     tokens, states = model.image.tokens(pixels), model.text.states(*captions)
     assert model.fusion is not None
     found = model.fusion(states, captions[1], tokens)
@@ -136,7 +136,7 @@ def test_every_weight_learns_and_a_path_is_dropped_for_some_images(
     pixels: Tensor, captions: tuple[Tensor, Tensor]
 ) -> None:
     content = {**MODEL, "image": {**IMAGE, "drop_path": 0.9}, "text": {**TEXT, "dropout": 0.0}}
-    made = Vse(ModelSettings.model_validate(content), (3, 64, 64), WORDS, seed=0).train()
+    made = Xvlm(ModelSettings.model_validate(content), (3, 64, 64), WORDS, seed=0).train()
     block: Any = made.image.backbone.layers[-1]["blocks"][0]
     torch.manual_seed(0)
     branch = block.drop_path(torch.ones(1000, 1, 1))

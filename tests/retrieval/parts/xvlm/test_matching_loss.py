@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from goalgrid.grid.settings.model import ModelSettings
-from goalgrid.retrieval.fusion.encoder import FusionEncoder
-from goalgrid.retrieval.fusion.matching_loss import matching_loss, negatives
-from goalgrid.retrieval.model import Vse
-from tests.retrieval.test_xvlm import MODEL, WORDS
+from goalgrid.retrieval.parts.xvlm.fusion import FusionEncoder
+from goalgrid.retrieval.parts.xvlm.matching_loss import matching_loss, negatives
+from goalgrid.retrieval.parts.xvlm.network import Xvlm
+from tests.retrieval.parts.xvlm.test_xvlm import MODEL, WORDS
 
 OWNERS = torch.tensor([3, 0, 3, 1, 2])
 TEMPERATURE = torch.tensor(0.07)
@@ -22,7 +22,7 @@ def random(*shape: int, seed: int = 0) -> Tensor:
 
 @pytest.fixture(scope="module")
 def fusion() -> FusionEncoder:
-    made = Vse(ModelSettings.model_validate(MODEL), (3, 64, 64), WORDS, seed=0).eval().fusion
+    made = Xvlm(ModelSettings.model_validate(MODEL), (3, 64, 64), WORDS, seed=0).eval().fusion
     assert made is not None
     return made
 

@@ -11,12 +11,12 @@ from scipy.interpolate import RectBivariateSpline
 from torch import Tensor
 
 from goalgrid.grid.errors import UserError
-from goalgrid.retrieval.model import Vse
+from goalgrid.retrieval.parts.xvlm.network import Xvlm
+from goalgrid.retrieval.parts.xvlm.published.swins import resized
 from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
 from goalgrid.retrieval.published.published_model import PublishedModel, check_whole
-from goalgrid.retrieval.published.swins import resized
-from tests.retrieval import xvlm_files
 from tests.retrieval.literal_peers import Peer
+from tests.retrieval.parts.xvlm import xvlm_files
 
 WORDS = 9
 DROPPED = r"relative_position_index|attn_mask|position_ids|text_encoder\.cls|bbox_head"
@@ -53,7 +53,7 @@ def test_every_tensor_is_used_or_dropped_on_purpose(pretrained: bool, tmp_path: 
     used = {name: value for name, value in theirs.items() if not re.search(DROPPED, name)}
     assert {ours(name) for name in used} == found.weights.keys()
     assert all(torch.equal(found.weights[ours(name)], value) for name, value in used.items())
-    model = Vse(found.settings, (3, 64, 64), WORDS, seed=0)
+    model = Xvlm(found.settings, (3, 64, 64), WORDS, seed=0)
     model.load_weights(found.weights)
     assert model.state_dict().keys() == found.weights.keys()
     check_whole(path, found.settings)

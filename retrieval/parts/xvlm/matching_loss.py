@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from goalgrid.retrieval.fusion.encoder import FusionEncoder
+from goalgrid.retrieval.parts.xvlm.fusion import FusionEncoder
 
 LEAST = 1e-5
 """Added to the probability of every negative before one is drawn."""

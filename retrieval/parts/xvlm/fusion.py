@@ -11,9 +11,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from goalgrid.grid.settings.fusion import XvlmFusionSettings
-from goalgrid.grid.settings.text_encoders import BertLayersSettings
-from goalgrid.retrieval.encoders.bert_layers import BertLayer, caption_mask, start_as_bert
+from goalgrid.retrieval.parts.xvlm.bert_layers import BertLayer, caption_mask, start_as_bert
+from goalgrid.retrieval.parts.xvlm.settings import BertLayersSettings, XvlmFusionSettings
 
 TEMPERATURE = 0.07
 """X-VLM's first temperature of its contrastive loss; a checkpoint brings its own."""

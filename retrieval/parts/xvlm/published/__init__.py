@@ -1,0 +1,1 @@
+"""X-VLM's published checkpoints: their weights by our names, their Swin."""

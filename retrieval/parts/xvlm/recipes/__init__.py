@@ -1,0 +1,1 @@
+"""X-VLM's recipes."""
