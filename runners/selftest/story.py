@@ -26,7 +26,7 @@ from goalgrid.results.records import record
 from goalgrid.runners.selftest import shared_folder_check
 from goalgrid.runners.selftest.faults import Command, Unmet, live, strike, trained_after_done, wait_for
 from goalgrid.runners.training import checkpoints
-from goalgrid.runners.trial.stopping import INCOMPLETE, Stop
+from goalgrid.runners.trial.stopping import INCOMPLETE, OTHERS_TRAIN, Stop
 
 if TYPE_CHECKING:
     from goalgrid.runners.launch.ray_tune import RayTune
@@ -209,7 +209,7 @@ class Story:
             return f"trained again after it was done: {', '.join(twice)}"
         left = [folder.trial_id for folder in self.home.trials() if not folder.is_done()]
         codes = [driver.returncode for driver in self.started[-2:]]
-        if left or not set(codes) <= {0, INCOMPLETE}:
+        if left or not set(codes) <= {0, INCOMPLETE, OTHERS_TRAIN}:
             return f"exit codes {codes}, not done: {', '.join(left) or 'none'}: {self.command.said()}"
         return ""
 

@@ -90,7 +90,7 @@ def test_in_one_launch_a_worker_is_killed_one_hangs_and_one_wants_too_much_memor
     tmp_path: Path, undisturbed: Home, goalgrid: Goalgrid
 ) -> None:
     home = Home(tmp_path)
-    too_large = ("--set", "sweep.model.dim=[128,2000000000000]", "--set", "reliability.stall_minutes=0.15")
+    too_large = ("--set", "sweep.model.dim=[32,2000000000000]", "--set", "reliability.stall_minutes=0.15")
     process = start(*RUN, *too_large, runs=tmp_path)
     wait_until(lambda: bool(running(home)), process)
     killed = running(home)[0]

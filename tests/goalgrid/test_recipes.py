@@ -142,7 +142,7 @@ def test_a_grid_of_models_of_sets_ends_in_its_table_with_ensembles(
     assert "8 trials in 4 chains: 8 done" in finished.stderr + finished.stdout
     table = goalgrid("table", "unified-table7", runs=tmp_path).stdout
     for recipe in ("scan-i2t-avg", "scan-t2i", "bfan-equal", "bfan-prob", "bfan", "sgr", "saf", "sgraf"):
-        assert f"{recipe} on few" in table
+        assert recipe in table
 
 
 @pytest.mark.slow
