@@ -31,8 +31,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, logsigmoid, normalize
 
+from goalgrid.grid.objectives import LOSSES
 from goalgrid.grid.objectives.goal_matrix import GOAL
-from goalgrid.grid.objectives.loss_entries import LOSSES
 from goalgrid.objectives import build
 
 Step = Callable[[Tensor, Tensor], Tensor]

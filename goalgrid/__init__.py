@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from goalgrid.grid.errors import UserError as UserError
-    from goalgrid.grid.objectives.own_loss import parameter as Parameter  # noqa: F401, N812
+    from goalgrid.grid.objectives.parameters import parameter as Parameter  # noqa: F401, N812
     from goalgrid.grid.offers import image_encoder as image_encoder
     from goalgrid.grid.offers import objective as objective
     from goalgrid.grid.offers import pooling as pooling
@@ -30,7 +30,7 @@ PUBLIC = {
     "image_encoder": ("goalgrid.grid.offers", "image_encoder"),
     "text_encoder": ("goalgrid.grid.offers", "text_encoder"),
     "scorer": ("goalgrid.grid.offers", "scorer"),
-    "Parameter": ("goalgrid.grid.objectives.own_loss", "parameter"),
+    "Parameter": ("goalgrid.grid.objectives.parameters", "parameter"),
     "Triplets": ("goalgrid.objectives.triplets", "Triplets"),
     "objectives": ("goalgrid.objectives", ""),
     "UserError": ("goalgrid.grid.errors", "UserError"),

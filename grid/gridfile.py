@@ -17,7 +17,7 @@ from goalgrid.grid import catalog, uses
 from goalgrid.grid.catalog import explain
 from goalgrid.grid.errors import UserError, several, unknown, user_path
 from goalgrid.grid.forms import TABLES, Scalar, extended, normal, parse
-from goalgrid.grid.objectives import OBJECTIVES, known_parameters, unknown_objective
+from goalgrid.grid.objectives import CATALOGUE, known_parameters, unknown_objective
 from goalgrid.grid.objectives.goal_matrix import GOAL
 from goalgrid.grid.objectives.parameters import VARIANTS
 from goalgrid.grid.overrides import CHANGES, apply_override, changed_name, name_and_folder, place_data
@@ -382,7 +382,7 @@ def _unknown_names(content: Mapping[str, Any]) -> list[str]:
     axes: dict[str, tuple[Collection[str], Callable[[str, str], str]]] = {
         "datasets": (datasets, lambda name, where: unknown("dataset", name, datasets, where=where, hint=hint)),
         "recipes": (recipes, lambda name, where: unknown("recipe", name, recipes, where=where)),
-        "objectives": (OBJECTIVES, unknown_objective),
+        "objectives": (CATALOGUE, unknown_objective),
     }
     problems = [
         problem(name, f"in {axis}[{index}]")
@@ -416,7 +416,7 @@ def _doubled(content: Mapping[str, Any]) -> list[str]:
 def _wrong_values(content: Mapping[str, Any]) -> list[str]:
     """Values, set or swept, that are no protocol of a data set, no variant, or no value of an objective's parameter."""
     datasets = [name for name in _given(content, "datasets", list) if isinstance(name, str)]
-    objectives = [OBJECTIVES[name] for name in OBJECTIVES if name in _given(content, "objectives", list)]
+    objectives = [CATALOGUE[name].parameters for name in CATALOGUE if name in _given(content, "objectives", list)]
     sweep = _given(content, "sweep", dict)
     swept = [(key, value) for key in sweep for value in _given(sweep, key, list)]
     problems = []

@@ -1,13 +1,13 @@
-"""How a user's own file offers losses, poolings, encoders and scorers: the decorators, and what they have offered."""
+"""How a file offers losses, poolings, encoders and scorers: the decorators, and what they have offered."""
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, get_args
 
 from goalgrid.grid.errors import UserError, several, unknown
-from goalgrid.grid.objectives.own_loss import On, differences, entry_of
-from goalgrid.grid.objectives.parameters import Parameter
+from goalgrid.grid.objectives.goal_matrix import Weight
+from goalgrid.grid.objectives.parameters import Mining, Need, ObjectiveEntry, On, Parameter, Value
 from goalgrid.grid.settings.base import check_name
 from goalgrid.grid.settings.own_parts import OwnKind, OwnPart, ReadsImages
 
@@ -18,16 +18,16 @@ Equation = TypeVar("Equation", bound=Callable[..., Any])
 Network = TypeVar("Network", bound=type)
 
 
-Kind = Literal["objective", "pooling", "image encoder", "text encoder", "scorer"]
+Kind = Literal["objective", "pair weight", "triplet weight", "pooling", "image encoder", "text encoder", "scorer"]
 
 
 @dataclass(frozen=True)
 class Offer:
-    """Something of a user's own under a name.
+    """Something under a name.
 
     Args:
         defined: the name of its definition in its module.
-        made: what a catalogue of ours holds of it.
+        made: what a catalogue holds of it.
     """
 
     kind: Kind
@@ -40,9 +40,75 @@ offered: dict[str, list[Offer]] = {}
 """What each module that was imported offers, by the module's name."""
 
 
+OF_THE_PROGRAM = {"variant", *ObjectiveEntry("", "", "", {}, Mining("hardest", fixed=False)).parameters}
+"""Names of parameters that every objective has, or may have."""
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A decorator of a loss or weight, which holds what it declares: for that, no function is needed."""
+
+    kind: Kind
+    name: str
+    entry: Any
+    """An `ObjectiveEntry`, or a `Weight`."""
+    parameters: dict[str, Parameter]
+    problems: tuple[str, ...] = ()
+    """What is wrong with the declaration by itself."""
+
+    def __call__(self, equation: Equation) -> Equation:
+        """Offer the function or class under the name.
+
+        Raises:
+            UserError: its signature has other parameters than are declared, or the declaration is wrong.
+        """
+        if problems := [*self.problems, *_call(equation), *self._differences(equation)]:
+            raise several(f"{self.kind} {self.name!r}", problems)
+        entry = replace(self.entry, equation=equation)
+        if not entry.source:
+            entry = replace(entry, source=str(equation.__module__).removeprefix(PREFIX))
+        if not entry.formula:
+            entry = replace(entry, formula=(inspect.getdoc(equation) or "no formula given").partition("\n")[0])
+        _offer(self.kind, self.name, equation, entry)
+        return equation
+
+    def _differences(self, equation: Callable[..., Any]) -> list[str]:
+        """How the signature differs from the declared parameters.
+
+        Of an objective with needs, training reads parameters that are no arguments, and sets arguments with a default.
+        """
+        arguments = list(inspect.signature(equation).parameters.values())[not isinstance(equation, type) :]
+        if relative := getattr(self.entry, "relative", None):
+            arguments += inspect.signature(relative).parameters.values()
+        names, training = [argument.name for argument in arguments], getattr(self.entry, "needs", ())
+        if training:
+            names = [argument.name for argument in arguments if argument.default is argument.empty]
+            names += [name for name in self.parameters if name not in names]
+        return differences(equation.__name__, list(dict.fromkeys(names)), self.parameters)
+
+
+def _call(equation: Callable[..., Any]) -> list[str]:
+    """What is wrong with how a loss or weight is called."""
+    if isinstance(equation, type):
+        called = any("__call__" in vars(kind) for kind in equation.__mro__)
+        return [] if called else [f"class {equation.__name__} has no __call__(self, triplets)"]
+    first = next(iter(inspect.signature(equation).parameters.values()), None)
+    by_place = first and first.kind in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD)
+    return [] if by_place else ["its first argument has to be the triplets, or the scores"]
+
+
 def objective(
-    name: str, *, on: On = "hardest", formula: str = "", source: str = "", **parameters: Parameter
-) -> Callable[[Equation], Equation]:
+    name: str,
+    *,
+    on: On = "hardest",
+    formula: str = "",
+    source: str = "",
+    known_as: str = "",
+    reductions: tuple[Value, Value] = ("sum", "sum"),
+    remines: bool | None = None,
+    needs: tuple[Need, ...] = (),
+    **parameters: Parameter,
+) -> Declaration:
     """Offer a function or class as an objective: `@goalgrid.objective("mine", tau=Parameter(10.0, "steepness"))`.
 
     Args:
@@ -53,18 +119,73 @@ def objective(
             "scores": the matrix of scores, images by texts, pair k at (k, k). It returns the loss of the batch.
         formula: one line; default: the first line of the docstring.
         source: where the equation stands; default: the file's name.
+        known_as: another name of it.
+        reductions: how values become a single number under the variants "paper" and "released", as
+            `objective.reduction`.
+        remines: whether a grid may choose other negatives; default: with on="hardest".
+        needs: what training has to add. Training then reads the parameters that are no arguments of the function.
         parameters: every argument after the first. A class takes them in its constructor, and is called as a function.
 
     Raises:
         UserError: the signature has other parameters, or a declaration is wrong.
     """
+    mining = Mining(
+        "hardest" if on == "hardest" else "all", fixed=not (on == "hardest" if remines is None else remines)
+    )
+    entry = ObjectiveEntry("own", source, formula, parameters, mining, known_as, reductions, needs, on)
+    return Declaration("objective", name, entry, parameters, tuple(_problems(entry)))
 
-    def offer(equation: Equation) -> Equation:
-        from_file = source or str(equation.__module__).removeprefix(PREFIX)
-        _offer("objective", name, equation, entry_of(name, equation, on, parameters, formula, from_file))
-        return equation
 
-    return offer
+def triplet_weight(name: str, *, formula: str, source: str, **parameters: Parameter) -> Declaration:
+    """Offer a function of triplets as a triplet weight of GOAL's matrix, with every argument after the first."""
+    return Declaration("triplet weight", name, Weight(formula, source, parameters), parameters)
+
+
+def pair_weight(
+    name: str, *, formula: str, source: str, relative: Callable[..., Any] | None = None, **parameters: Parameter
+) -> Declaration:
+    """Offer a function of triplets as a pair weight of GOAL's matrix.
+
+    Args:
+        relative: gives the relative sets of a weight that reads m+ and m-.
+        parameters: every argument after the first, and of `relative`.
+    """
+    return Declaration("pair weight", name, Weight(formula, source, parameters, relative), parameters)
+
+
+def equations(module: str, kind: Kind) -> dict[str, Callable[..., Any]]:
+    """The functions and classes that a module of ours offers, by name."""
+    return {offer.name: offer.made.equation for offer in offered.get(module, ()) if offer.kind == kind}
+
+
+def _problems(entry: ObjectiveEntry) -> list[str]:
+    """What is wrong with the declaration of an objective by itself."""
+    problems = [] if entry.on in get_args(On) else [unknown("value", entry.on, get_args(On), where="of on")]
+    problems += [
+        unknown("value", need, get_args(Need), where="of needs") for need in entry.needs if need not in get_args(Need)
+    ]
+    parameters: Mapping[str, Any] = entry.own
+    for name, parameter in parameters.items():
+        if not isinstance(parameter, Parameter):
+            problems.append(f"{name} = {parameter!r} is no goalgrid.Parameter(default, meaning)")
+        elif name in OF_THE_PROGRAM:
+            problems.append(f"{name} is a parameter that the program gives to objectives; name yours otherwise")
+        elif parameter.only_with and parameter.only_with[0] not in parameters:
+            problems.append(unknown("parameter", parameter.only_with[0], parameters, where=f"in only_with of {name}"))
+    return problems
+
+
+def differences(defined: str, taken: Sequence[str], parameters: Mapping[str, Any]) -> list[str]:
+    """How the arguments that a definition of this name takes differ from the declared parameters."""
+    hint = "goalgrid.Parameter(default, meaning)"
+    return [
+        *(f"{name} is declared, but {defined} takes no {name}" for name in parameters if name not in taken),
+        *(
+            f"{defined} takes {name}, which is not declared; add {name} = {hint} to the decorator"
+            for name in taken
+            if name not in parameters
+        ),
+    ]
 
 
 def pooling(name: str) -> Callable[[Equation], Equation]:

@@ -121,7 +121,7 @@ def activate(uses: Iterable[Use]) -> None:
     loaded = {use: _offered(use) for use in wanted}
     found = dict[str, Offer]()
     owners = dict[str, str]()
-    ours = {"goal", *(name for name, entry in objectives.CATALOGUE.items() if not entry.equation), *POOLINGS}
+    ours = {"goal", *objectives.CATALOGUE.ours, *POOLINGS}
     for use, offers in loaded.items():
         for offer in offers:
             owner = "this program" if offer.name in ours else owners.get(offer.name)
@@ -134,8 +134,7 @@ def activate(uses: Iterable[Use]) -> None:
     made: dict[Kind, dict[str, Any]] = {
         kind: {name: offer.made for name, offer in found.items() if offer.kind == kind} for kind in get_args(Kind)
     }
-    objectives.take_over(made["objective"])
-    catalogues: dict[Kind, dict[str, Any]] = {"pooling": own_poolings}
+    catalogues: dict[Kind, dict[str, Any]] = {"objective": objectives.CATALOGUE.own, "pooling": own_poolings}
     catalogues.update(own_parts.items())
     for kind, catalogue in catalogues.items():
         catalogue.clear()

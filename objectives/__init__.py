@@ -20,16 +20,14 @@ from functools import partial
 from inspect import signature
 from typing import Any
 
-from goalgrid.grid.objectives import CATALOGUE, goal_matrix, loss_entries, resolve
+from goalgrid.grid.objectives import CATALOGUE, FAMILIES, resolve
 from goalgrid.grid.objectives.goal_matrix import GOAL_COLUMNS, GOAL_ROWS, KNOWN_AS
-from goalgrid.grid.objectives.parameters import ObjectiveEntry
-from goalgrid.objectives.contrastive import CONTRASTIVE
+from goalgrid.grid.offers import equations
+from goalgrid.objectives import assisted, contrastive, hinge, pairwise, polynomial  # noqa: F401, they offer their losses
+from goalgrid.objectives.assisted import row_margins
 from goalgrid.objectives.gradient_surrogate import GradientSurrogate
-from goalgrid.objectives.hinge import HINGE, row_margins
 from goalgrid.objectives.objective import Loss, Objective, ScoresObjective
 from goalgrid.objectives.pair_weights import PAIR_WEIGHTS, RELATIVE
-from goalgrid.objectives.pairwise import PAIRWISE
-from goalgrid.objectives.polynomial import POLYNOMIAL
 from goalgrid.objectives.relative import Relative
 from goalgrid.objectives.triplet_weights import TRIPLET_WEIGHTS
 from goalgrid.objectives.triplets import Triplets
@@ -46,16 +44,10 @@ __all__ = [
     "build",
 ]
 
-LOSSES: dict[str, Callable[..., Any]] = {**HINGE, **CONTRASTIVE, **PAIRWISE, **POLYNOMIAL}
+LOSSES: dict[str, Callable[..., Any]] = {
+    name: equation for file in FAMILIES for name, equation in equations(f"{__name__}.{file}", "objective").items()
+}
 """The losses that are no cells of GOAL's matrix: functions, or classes of losses that learn parameters."""
-
-for _equations, _entries in (
-    (LOSSES, loss_entries.LOSSES),
-    (PAIR_WEIGHTS, goal_matrix.PAIR_WEIGHTS),
-    (TRIPLET_WEIGHTS, goal_matrix.TRIPLET_WEIGHTS),
-):
-    _alone = sorted(_equations.keys() ^ _entries.keys())
-    assert not _alone, f"an equation in objectives/ without an entry in grid/objectives/, or the reverse: {_alone}"
 
 
 def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
@@ -72,7 +64,7 @@ def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
     entry = CATALOGUE[name]
     own = (name, entry.equation) if entry.equation else None
     if own and entry.on == "scores":
-        return ScoresObjective(_own(entry, values), own)
+        return ScoresObjective(_with(own[1], values), own)
     loss, relative = _loss(name, values)
     mining = entry.mining
     by_row = values.get("margins") == "row"
@@ -89,21 +81,11 @@ def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
 
 
 def _loss(name: str, values: dict[str, Any]) -> tuple[Loss, Relative | None]:
-    if name in LOSSES:
-        return _with(LOSSES[name], values), None
-    if CATALOGUE[name].equation:
-        return _own(CATALOGUE[name], values), None
+    if equation := LOSSES.get(name) or CATALOGUE[name].equation:
+        return _with(equation, values), None
     pair, triplet = name.split("_")
     relative = _with(RELATIVE[pair], values)() if pair in RELATIVE else None
     return GradientSurrogate(_with(TRIPLET_WEIGHTS[triplet], values), _with(PAIR_WEIGHTS[pair], values)), relative
-
-
-def _own(entry: ObjectiveEntry, values: dict[str, Any]) -> Callable[..., Any]:
-    """A user's own loss: the function with its parameters set, or an object of the class."""
-    equation = entry.equation
-    assert equation
-    own = partial(equation, **{key: values[key] for key in entry.own})
-    return own() if isinstance(equation, type) else own
 
 
 def _with(equation: Callable[..., Any], values: dict[str, Any]) -> Callable[..., Any]:

@@ -2,16 +2,20 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import pad, softplus
 
-from goalgrid.objectives.hinge import own_margin
-from goalgrid.objectives.pair_weights import PAIR_WEIGHTS
+from goalgrid.grid.objectives.parameters import BASE, MARGIN, MIXTURE, parameter
+from goalgrid.grid.offers import objective
+from goalgrid.objectives.assisted import own_margin
+from goalgrid.objectives.pair_weights import as_published
 from goalgrid.objectives.triplets import Triplets
+
+GAMMA = parameter(60.0, "how hard the mining is: the hardest alone as it grows", released=50.0)
+SCALED = parameter(True, "the factor 1/gamma", released=False)
 
 
 def log_one_plus(exponents: Float[Tensor, "*a k"]) -> Float[Tensor, "*a 1"]:
@@ -19,43 +23,87 @@ def log_one_plus(exponents: Float[Tensor, "*a k"]) -> Float[Tensor, "*a 1"]:
     return torch.logsumexp(pad(exponents, (1, 0)), dim=-1, keepdim=True)
 
 
-def nt_xent(t: Triplets, *, tau: float = 10.0) -> Float[Tensor, "*a k"]:
+@objective(
+    "nt-xent-hn",
+    formula="log(1 + exp(tau (max s_neg - s_pos)))",
+    source="GOAL Eq. (6)",
+    known_as="NT-Xent on the hardest negative",
+    tau=parameter(10.0, "inverse temperature"),
+)
+def nt_xent(t: Triplets, *, tau: float) -> Float[Tensor, "*a k"]:
     """-log(exp(tau s_pos) / (exp(tau s_pos) + exp(tau s_neg))): NT-Xent on the hardest negative. GOAL Eq. (6)."""
     return softplus(tau * (t.s_neg - t.s_pos))
 
 
-def infonce(t: Triplets, *, gamma: float = 50.0) -> Float[Tensor, "*a 1"]:
+@objective(
+    "infonce",
+    on="all",
+    formula="log(1 + sum of exp(gamma (s_neg - s_pos)))",
+    source="Unified Eq. (3), (4); released: open_clip",
+    known_as="VLC, CLIP's loss",
+    reductions=("sum", "average"),
+    gamma=parameter(50.0, "inverse temperature", released=1 / 0.07),
+)
+def infonce(t: Triplets, *, gamma: float) -> Float[Tensor, "*a 1"]:
     """-log(exp(gamma s_pos) / sum of exp(gamma s)): the contrastive loss VLC of CLIP. Unified Eq. (3), (4)."""
     return log_one_plus(gamma * (t.s_neg - t.s_pos))
 
 
-def unified(t: Triplets, *, gamma: float = 60.0, margin: float = 0.2, scaled: bool = True) -> Float[Tensor, "*a 1"]:
+@objective(
+    "unified",
+    on="all",
+    formula="1/gamma log(1 + sum of exp(gamma (s_neg - s_pos + margin)))",
+    source="Unified Eq. (5)",
+    known_as="Unified loss of pair similarity",
+    reductions=("sum", "mean"),
+    gamma=GAMMA,
+    margin=MARGIN,
+    scaled=SCALED,
+)
+def unified(t: Triplets, *, gamma: float, margin: float, scaled: bool) -> Float[Tensor, "*a 1"]:
     """1/gamma log(1 + sum of exp(gamma (s_neg - s_pos + margin))). Unified Eq. (5).
 
-    Triplet-HN as gamma grows (Eq. 6), VLC / gamma at margin 0 (Eq. 7).
-
-    Args:
-        scaled: the factor 1/gamma, which the closest public code leaves out.
+    Triplet-HN as gamma grows (Eq. 6), VLC / gamma at margin 0 (Eq. 7). The closest public code is not `scaled`.
     """
     return log_one_plus(gamma * (t.s_neg - t.s_pos + margin)) / _unit(gamma, scaled)
 
 
-def unified_weighted(
-    t: Triplets, *, gamma: float = 60.0, margin: float = 0.2, scaled: bool = True, weights: str = "lin"
-) -> Float[Tensor, "*a 1"]:
+@objective(
+    "unified-weighted",
+    on="all",
+    formula="1/gamma log(1 + sum of exp(gamma (w_neg s_neg - w_pos s_pos + margin)))",
+    source="Unified Eq. (24)",
+    reductions=("sum", "mean"),
+    gamma=GAMMA,
+    margin=MARGIN,
+    scaled=SCALED,
+    weights=parameter("lin", "GOAL's pair weights as w, constant", choices=("con", "lin", "sig")),
+)
+def unified_weighted(t: Triplets, *, gamma: float, margin: float, scaled: bool, weights: str) -> Float[Tensor, "*a 1"]:
     """1/gamma log(1 + sum of exp(gamma (w_neg s_neg - w_pos s_pos + margin))), the weights constant. Unified Eq. (24).
 
     The paper leaves the weights open. Here they are GOAL's pair weights: con is Eq. (5) again.
     """
     triplet = t.finite()
-    w_pos, w_neg = PAIR_WEIGHTS[weights](triplet.detach())
+    w_pos, w_neg = as_published(weights)(triplet.detach())
     exponents = gamma * (w_neg * triplet.s_neg - w_pos * triplet.s_pos + margin)
     return log_one_plus(exponents.where(t.exists, -torch.inf)) / _unit(gamma, scaled)
 
 
-def unified_adaptive(
-    t: Triplets, *, gamma: float = 60.0, margin: float = 0.2, scaled: bool = True, base: float = 10.0
-) -> Float[Tensor, "*a 1"]:
+@objective(
+    "unified-adaptive",
+    on="all",
+    formula="1/gamma log(1 + sum of exp(gamma (s_neg - s_pos + m_i))), m_i from the pair's clean probability",
+    source="Unified Eq. (26)",
+    reductions=("sum", "mean"),
+    needs=("clean-probabilities",),
+    gamma=GAMMA,
+    margin=MARGIN,
+    scaled=SCALED,
+    base=BASE,
+    mixture=MIXTURE,
+)
+def unified_adaptive(t: Triplets, *, gamma: float, margin: float, scaled: bool, base: float) -> Float[Tensor, "*a 1"]:
     """1/gamma log(1 + sum of exp(gamma (s_neg - s_pos + m_i))), with NCR's margin for each pair. Unified Eq. (26)."""
     return log_one_plus(gamma * (t.s_neg - t.s_pos + own_margin(t, margin, base))) / _unit(gamma, scaled)
 
@@ -64,25 +112,27 @@ def _unit(gamma: float, scaled: bool) -> float:
     return gamma if scaled else 1.0
 
 
+@objective(
+    "adopt",
+    on="all",
+    formula="log(sum over the K hardest of exp((s_neg + margin) / temperature)) - s_pos / temperature, K by maturity",
+    source="VSE+2AD Eq. (6) and after",
+    known_as="ADOPT",
+    reductions=("mean", "average"),
+    temperature=parameter(0.05, "divides the similarities"),
+    margin=parameter(0.0, "added to the negatives, in similarity", released=0.2),
+    positive=parameter(False, "whether the positive is in the sum", released=True),
+    count=parameter("paper", "which formula gives K", released="released", choices=("paper", "released")),
+    scale=parameter(1.25, "exponent in the released K", only_with=("count", "released")),
+)
 def adopt(
-    t: Triplets,
-    *,
-    temperature: float = 0.05,
-    margin: float = 0.0,
-    positive: bool = False,
-    count: str = "paper",
-    scale: float = 1.25,
+    t: Triplets, *, temperature: float, margin: float, positive: bool, count: str, scale: float
 ) -> Float[Tensor, "*a 1"]:
     """log(sum over the K hardest of exp((s_neg + margin) / temperature)) - s_pos / temperature. VSE+2AD, after Eq. (6).
 
     K falls as the model matures, from alignment and uniformity of the batch: by Eq. (6), or as released. The
     released loss has a margin, and the positive in the sum. (It also hides the positive as a similarity of 0, so that
     a large K may pick it as a negative; here it is never one.)
-
-    Args:
-        positive: whether the positive is in the sum too.
-        count: "paper" or "released", a name in COUNTS.
-        scale: exponent in the released K.
     """
     k = COUNTS[count](t.detach(), scale)
     t.notes["k"] = k
@@ -118,16 +168,23 @@ COUNTS: dict[str, Callable[[Triplets, float], Tensor]] = {
 }
 
 
+@objective(
+    "itc",
+    on="all",
+    formula="log(sum of exp(s / temperature)) - mean over texts of the same image of s / temperature, "
+    "temperature learnt",
+    source="X-VLM §3.3, released code",
+    known_as="ITC",
+    reductions=("average", "average"),
+    temperature=parameter(0.07, "divides the similarities; learnt from this value on"),
+)
 class ImageTextContrast(nn.Module):
     """Mean over an anchor's positives of -log(exp(s / temperature) / sum of exp(s / temperature)): ITC of X-VLM.
 
     Other texts of the anchor's image in the batch are positives too, and share the label. The temperature is learnt.
-
-    Args:
-        temperature: the value that training begins with.
     """
 
-    def __init__(self, *, temperature: float = 0.07) -> None:
+    def __init__(self, *, temperature: float) -> None:
         super().__init__()
         self.temperature = nn.Parameter(torch.tensor(temperature))
 
@@ -140,14 +197,3 @@ class ImageTextContrast(nn.Module):
         own = pad(alike, (1, 0), value=True)
         mean = logits.where(own, 0.0).sum(-1, keepdim=True) / own.sum(-1, keepdim=True)
         return torch.logsumexp(logits, dim=-1, keepdim=True) - mean
-
-
-CONTRASTIVE: dict[str, Callable[..., Any]] = {
-    "nt-xent-hn": nt_xent,
-    "infonce": infonce,
-    "unified": unified,
-    "unified-weighted": unified_weighted,
-    "unified-adaptive": unified_adaptive,
-    "adopt": adopt,
-    "itc": ImageTextContrast,
-}

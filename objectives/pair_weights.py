@@ -5,22 +5,35 @@ positives of the batch (for P+) and among the anchor's other negatives (for P-).
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from goalgrid.grid.objectives.parameters import ALPHA, BETA, LAM, parameter
+from goalgrid.grid.offers import equations, offered, pair_weight
 from goalgrid.objectives.relative import Relative, leads, ratios
 from goalgrid.objectives.triplets import Triplets
 
+EPS = parameter(0.1, "slack of the relative sets, in similarity")
+SETS = parameter(
+    "paper",
+    "which pairs the relative sets hold: 'paper' beyond the threshold; 'released' also at it, and exact ties "
+    "do not count in the mean of lin-ms",
+    released="released",
+    choices=("paper", "released"),
+)
 PairWeights = tuple[Float[Tensor, "*#a 1"], Float[Tensor, "*a k"]]
 
 
+@pair_weight("con", formula="P+ = P- = 1", source="GOAL Eq. (9)")
 def constant(t: Triplets) -> PairWeights:
     """P+ = P- = 1. GOAL Eq. (9)."""
     return torch.ones_like(t.s_pos), torch.ones_like(t.s_neg)
 
 
+@pair_weight("lin", formula="P+ = 1 - s_pos, P- = s_neg", source="GOAL Eq. (10)")
 def linear(t: Triplets) -> PairWeights:
     """P+ = 1 - s_pos, P- = s_neg: Circle loss's self-paced weights.
 
@@ -29,7 +42,15 @@ def linear(t: Triplets) -> PairWeights:
     return 1 - t.s_pos, t.s_neg
 
 
-def sigmoid(t: Triplets, *, alpha: float = 2.0, beta: float = 10.0, lam: float = 0.5) -> PairWeights:
+@pair_weight(
+    "sig",
+    formula="P+ = sigmoid(-alpha (s_pos - lam)), P- = sigmoid(beta (s_neg - lam))",
+    source="GOAL Eq. (11)",
+    alpha=ALPHA,
+    beta=BETA,
+    lam=LAM,
+)
+def sigmoid(t: Triplets, *, alpha: float, beta: float, lam: float) -> PairWeights:
     """P+ = sigmoid(-alpha (s_pos - lam)), P- = sigmoid(beta (s_neg - lam)): binomial deviance's weights.
 
     P+ is nearly flat while P- is close to a switch at lam. GOAL Eq. (11).
@@ -37,6 +58,15 @@ def sigmoid(t: Triplets, *, alpha: float = 2.0, beta: float = 10.0, lam: float =
     return torch.sigmoid(-alpha * (t.s_pos - lam)), torch.sigmoid(beta * (t.s_neg - lam))
 
 
+@pair_weight(
+    "lin-ms",
+    formula="P+ = (1 - m+)(1 - s_pos), P- = (1 + m-) s_neg",
+    source="GOAL Eq. (13)",
+    relative=leads,
+    eps=EPS,
+    empty=parameter(0.0, "m of an empty relative set"),
+    sets=SETS,
+)
 def linear_ms(t: Triplets) -> PairWeights:
     """P+ = (1 - m+)(1 - s_pos), P- = (1 + m-) s_neg, with m the mean lead over the relative set.
 
@@ -47,7 +77,19 @@ def linear_ms(t: Triplets) -> PairWeights:
     return (1 - t.m_pos) * (1 - t.s_pos), (1 + t.m_neg) * t.s_neg
 
 
-def sigmoid_ms(t: Triplets, *, alpha: float = 2.0, beta: float = 10.0, lam: float = 0.5) -> PairWeights:
+@pair_weight(
+    "sig-ms",
+    formula="P+ = 1 / (m+ + exp(alpha (s_pos - lam))), P- = 1 / (m- + exp(-beta (s_neg - lam)))",
+    source="GOAL Eq. (12)",
+    relative=ratios,
+    alpha=ALPHA,
+    beta=BETA,
+    lam=LAM,
+    eps=EPS,
+    empty=parameter(1.0, "m of an empty relative set; 1 is neutral", released=0.0),
+    sets=SETS,
+)
+def sigmoid_ms(t: Triplets, *, alpha: float, beta: float, lam: float) -> PairWeights:
     """P+ = 1 / (m+ + exp(alpha (s_pos - lam))), P- = 1 / (m- + exp(-beta (s_neg - lam))): Multi-Similarity's weights.
 
     m = 1 gives the sigmoid weights back, and an m- <= 1, as hardest mining has, only raises P-; the released code
@@ -63,12 +105,14 @@ def sigmoid_ms(t: Triplets, *, alpha: float = 2.0, beta: float = 10.0, lam: floa
 
 
 PairWeight = Callable[..., PairWeights]
-PAIR_WEIGHTS: dict[str, PairWeight] = {
-    "con": constant,
-    "lin": linear,
-    "sig": sigmoid,
-    "lin-ms": linear_ms,
-    "sig-ms": sigmoid_ms,
+PAIR_WEIGHTS: dict[str, PairWeight] = equations(__name__, "pair weight")
+RELATIVE: dict[str, Callable[..., Relative]] = {
+    offer.name: offer.made.relative for offer in offered[__name__] if offer.made.relative
 }
-RELATIVE: dict[str, Callable[..., Relative]] = {"lin-ms": leads, "sig-ms": ratios}
 """Of the pair weights that read m+ and m-: what these are means of."""
+
+
+def as_published(name: str) -> PairWeight:
+    """A pair weight with its paper's parameters, for losses that weigh pairs by it."""
+    (parameters,) = (offer.made.parameters for offer in offered[__name__] if offer.name == name)
+    return partial(PAIR_WEIGHTS[name], **{key: parameter.paper for key, parameter in parameters.items()})

@@ -1,18 +1,26 @@
 """Losses of single pairs: metric learning's own forms of what GOAL's pair weights were taken from."""
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from goalgrid.grid.objectives.parameters import ALPHA, BETA, LAM, parameter
+from goalgrid.grid.offers import objective
 from goalgrid.objectives.contrastive import log_one_plus
 from goalgrid.objectives.triplets import Triplets
 
 
-def binomial(t: Triplets, *, alpha: float = 2.0, beta: float = 10.0, lam: float = 0.5) -> Float[Tensor, "*a 1"]:
+@objective(
+    "binomial",
+    formula="1/alpha log(1 + exp(-alpha (s_pos - lam))) + 1/beta mean of log(1 + exp(beta (s_neg - lam)))",
+    source="GOAL Eq. (11), integrated",
+    known_as="Binomial deviance",
+    alpha=ALPHA,
+    beta=BETA,
+    lam=LAM,
+)
+def binomial(t: Triplets, *, alpha: float, beta: float, lam: float) -> Float[Tensor, "*a 1"]:
     """1/alpha log(1 + exp(-alpha (s_pos - lam))) + 1/beta mean of log(1 + exp(beta (s_neg - lam))).
 
     Binomial deviance. On the hardest negative its gradient is that of sig_con without a margin. GOAL Eq. (11).
@@ -22,9 +30,19 @@ def binomial(t: Triplets, *, alpha: float = 2.0, beta: float = 10.0, lam: float 
     return pull + push / t.exists.sum(-1, keepdim=True).clamp(min=1)
 
 
-def multi_similarity(
-    t: Triplets, *, alpha: float = 2.0, beta: float = 50.0, lam: float = 1.0, eps: float = 0.1
-) -> Float[Tensor, "*a 1"]:
+@objective(
+    "multi-similarity",
+    on="all",
+    formula="1/alpha log(1 + exp(-alpha (s_pos - lam))) + 1/beta log(1 + sum of exp(beta (s_neg - lam)))",
+    source="Multi-Similarity loss, with its miner",
+    known_as="Multi-Similarity loss",
+    reductions=("mean", "mean"),
+    alpha=parameter(2.0, "steepness over s_pos"),
+    beta=parameter(50.0, "steepness over s_neg", released=40.0),
+    lam=parameter(1.0, "similarity around which pairs are weighed", released=0.5),
+    eps=parameter(0.1, "slack of the miner, in similarity"),
+)
+def multi_similarity(t: Triplets, *, alpha: float, beta: float, lam: float, eps: float) -> Float[Tensor, "*a 1"]:
     """1/alpha log(1 + exp(-alpha (s_pos - lam))) + 1/beta log(1 + sum of exp(beta (s_neg - lam))), of the mined pairs.
 
     With its own miner, which sees one anchor at a time: negatives above s_pos - eps, and the positive if it is below
@@ -38,7 +56,18 @@ def multi_similarity(
     return (pull + push).where(mined.any(-1, keepdim=True), 0.0)
 
 
-def circle(t: Triplets, *, gamma: float = 80.0, margin: float = 0.4) -> Float[Tensor, "*a 1"]:
+@objective(
+    "circle",
+    on="all",
+    remines=True,
+    formula="log(1 + sum of exp(gamma (a_neg (s_neg - margin) - a_pos (s_pos - 1 + margin))))",
+    source="Circle loss",
+    known_as="Circle loss",
+    reductions=("mean", "average"),
+    gamma=parameter(80.0, "scale"),
+    margin=parameter(0.4, "relaxation: optimum at s_pos = 1 + margin, s_neg = -margin"),
+)
+def circle(t: Triplets, *, gamma: float, margin: float) -> Float[Tensor, "*a 1"]:
     """log(1 + sum of exp(gamma (a_neg (s_neg - margin) - a_pos (s_pos - 1 + margin)))), a constant.
 
     a_neg = [s_neg + margin]+ and a_pos = [1 + margin - s_pos]+ are Circle loss's self-paced weights. At margin 0, on
@@ -51,17 +80,24 @@ def circle(t: Triplets, *, gamma: float = 80.0, margin: float = 0.4) -> Float[Te
     return log_one_plus(exponents.where(t.exists, -torch.inf))
 
 
+@objective(
+    "siglip",
+    on="all",
+    formula="log(1 + exp(-tau s_pos - bias)) + sum of log(1 + exp(tau s_neg + bias)), tau and bias learnt",
+    source="SigLIP Eq. (1)",
+    known_as="pairwise sigmoid",
+    reductions=("average", "average"),
+    tau=parameter(10.0, "inverse temperature; learnt from this value on"),
+    bias=parameter(-10.0, "added to the scaled similarities; learnt from this value on"),
+)
 class PairwiseSigmoid(nn.Module):
     """log(1 + exp(-(tau s_pos + bias))) + sum of log(1 + exp(tau s_neg + bias)); tau and bias are learnt.
 
     SigLIP's loss (Zhai et al. 2023, Eq. 1): each pair of the batch is classified by itself. Both directions hold every
     pair, so the mean over both is the published loss. tau is learnt by its logarithm, as there.
-
-    Args:
-        tau, bias: the values that training begins with.
     """
 
-    def __init__(self, *, tau: float = 10.0, bias: float = -10.0) -> None:
+    def __init__(self, *, tau: float, bias: float) -> None:
         super().__init__()
         self.first_tau = tau
         self.log_growth = nn.Parameter(torch.zeros(()))
@@ -72,11 +108,3 @@ class PairwiseSigmoid(nn.Module):
         t.notes.update(tau=tau, bias=self.bias)
         push = softplus(tau * triplet.s_neg + self.bias).where(t.exists, 0.0)
         return softplus(-tau * triplet.s_pos - self.bias) + push.sum(-1, keepdim=True)
-
-
-PAIRWISE: dict[str, Callable[..., Any]] = {
-    "binomial": binomial,
-    "multi-similarity": multi_similarity,
-    "circle": circle,
-    "siglip": PairwiseSigmoid,
-}

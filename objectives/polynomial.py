@@ -6,20 +6,37 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from goalgrid.grid.objectives.parameters import MARGIN, parameter
+from goalgrid.grid.offers import objective
 from goalgrid.objectives.triplets import Triplets
 
 
+@objective(
+    "ssp",
+    formula="[a0 + a1 s_pos + a2 s_pos^2 + b0 + b1 s_neg + b2 s_neg^2]+",
+    source="Universal Weighting, as in Unified §4",
+    known_as="Self-Similarity Polynomial",
+    reductions=("mean", "mean"),
+    a0=parameter(0.5, "constant coefficient for s_pos"),
+    a1=parameter(-0.7, "linear coefficient for s_pos"),
+    a2=parameter(0.2, "quadratic coefficient for s_pos"),
+    b0=parameter(0.03, "constant coefficient for s_neg"),
+    b1=parameter(-0.4, "linear coefficient for s_neg"),
+    b2=parameter(0.9, "quadratic coefficient for s_neg"),
+    margin=parameter(0.2, "only triplets with s_neg + margin > s_pos count", only_with=("hinges", "two")),
+    hinges=parameter("one", "one on the sum, or two on its parts", released="two", choices=("one", "two")),
+)
 def self_similarity(
     t: Triplets,
     *,
-    a0: float = 0.5,
-    a1: float = -0.7,
-    a2: float = 0.2,
-    b0: float = 0.03,
-    b1: float = -0.4,
-    b2: float = 0.9,
-    margin: float = 0.2,
-    hinges: str = "one",
+    a0: float,
+    a1: float,
+    a2: float,
+    b0: float,
+    b1: float,
+    b2: float,
+    margin: float,
+    hinges: str,
 ) -> Float[Tensor, "*a k"]:
     """[a0 + a1 s_pos + a2 s_pos² + b0 + b1 s_neg + b2 s_neg²]+: the loss SSP.
 
@@ -35,9 +52,17 @@ def self_similarity(
     return HINGES[hinges](pull, push, violates).where(t.exists, 0.0)
 
 
-def relative_similarity(
-    t: Triplets, *, c0: float = 1.0, c1: float = 1.0, c2: float = 0.0, margin: float = 0.2
-) -> Float[Tensor, "*a k"]:
+@objective(
+    "rsp",
+    formula="[(c0 + c1 r + c2 r^2) r + margin]+ with r = s_neg - s_pos and the polynomial constant",
+    source="Unified Eq. (25)",
+    known_as="Relative-Similarity Polynomial",
+    c0=parameter(1.0, "constant coefficient of the weight"),
+    c1=parameter(1.0, "linear coefficient of the weight"),
+    c2=parameter(0.0, "quadratic coefficient of the weight"),
+    margin=MARGIN,
+)
+def relative_similarity(t: Triplets, *, c0: float, c1: float, c2: float, margin: float) -> Float[Tensor, "*a k"]:
     """[G r + margin]+, r = s_neg - s_pos, with the weight G = c0 + c1 r + c2 r² constant. Unified Eq. (25): RSP.
 
     The Unified paper does not restate the coefficients; these make a triplet count by as much as its negative leads.
@@ -52,5 +77,3 @@ HINGES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "one": lambda pull, push, violates: torch.relu(pull + push),
     "two": lambda pull, push, violates: (torch.relu(pull) + torch.relu(push)) * violates,
 }
-
-POLYNOMIAL: dict[str, Callable[..., Tensor]] = {"ssp": self_similarity, "rsp": relative_similarity}

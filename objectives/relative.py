@@ -157,14 +157,12 @@ def _strict_leads(s_neg: Tensor, candidates: Tensor, member: Tensor) -> tuple[Te
     return lead.where(counts, 0.0).sum(2), counts.sum(2)
 
 
-def leads(*, eps: float = 0.1, empty: float = 0.0, sets: str = "paper") -> Relative:
+def leads(*, eps: float, empty: float, sets: str) -> Relative:
     """m = mean lead over the set. GOAL Eq. (13)."""
     released = sets == "released"
     return Relative(Lead(), Lead(), eps, empty, closed=released, drop_ties=released)
 
 
-def ratios(
-    *, alpha: float = 2.0, beta: float = 10.0, eps: float = 0.1, empty: float = 1.0, sets: str = "paper"
-) -> Relative:
+def ratios(*, alpha: float, beta: float, eps: float, empty: float, sets: str) -> Relative:
     """m+ = mean of exp(alpha lead), m- = mean of exp(-beta lead) over the set. GOAL Eq. (12)."""
     return Relative(Ratio(alpha), Ratio(-beta), eps, empty, closed=sets == "released", drop_ties=False)

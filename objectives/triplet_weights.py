@@ -6,10 +6,22 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from goalgrid.grid.objectives.parameters import parameter
+from goalgrid.grid.offers import equations, triplet_weight
 from goalgrid.objectives.triplets import Triplets
 
+TAU = parameter(10.0, "steepness of the triplet weight, per unit of similarity; the released class defaults to 1")
 
-def constant(t: Triplets, *, margin: float | None = 0.2) -> Float[Tensor, "*a k"]:
+
+@triplet_weight(
+    "con",
+    formula="T = [s_neg + margin > s_pos]",
+    source="GOAL Eq. (5)",
+    margin=parameter(
+        0.2, "a triplet is active while s_neg + margin > s_pos; none: always", released=None, optional=True
+    ),
+)
+def constant(t: Triplets, *, margin: float | None) -> Float[Tensor, "*a k"]:
     """T = 1 while s_neg + margin > s_pos, else 0: the hinge of the triplet loss.
 
     The released code has no hinge and always gives 1 (margin None). GOAL Eq. (5).
@@ -19,18 +31,23 @@ def constant(t: Triplets, *, margin: float | None = 0.2) -> Float[Tensor, "*a k"
     return (margin + t.s_neg > t.s_pos).to(t.s_neg.dtype)
 
 
-def nca(t: Triplets, *, tau: float = 10.0) -> Float[Tensor, "*a k"]:
+@triplet_weight("nca", formula="T = sigmoid(tau (s_neg - s_pos))", source="GOAL Eq. (7)", tau=TAU)
+def nca(t: Triplets, *, tau: float) -> Float[Tensor, "*a k"]:
     """T = sigmoid(tau (s_neg - s_pos)): the weight NT-Xent gives its one mined negative.
 
     Small once the triplet is in order, near 1 when it is not. GOAL Eq. (7).
-
-    Args:
-        tau: steepness, per unit of cosine similarity.
     """
     return torch.sigmoid(tau * (t.s_neg - t.s_pos))
 
 
-def circle(t: Triplets, *, tau: float = 10.0, offset: float = 0.0) -> Float[Tensor, "*a k"]:
+@triplet_weight(
+    "cir",
+    formula="T = sigmoid(tau (s_neg^2 - s_pos (2 - s_pos) + offset))",
+    source="GOAL Eq. (8)",
+    tau=TAU,
+    offset=parameter(0.0, "moves the contour T = 1/2 to (1 - s_pos)^2 + s_neg^2 = 1 - offset", released=0.5),
+)
+def circle(t: Triplets, *, tau: float, offset: float) -> Float[Tensor, "*a k"]:
     """T = sigmoid(tau (s_neg² - s_pos (2 - s_pos) + offset)): equal weight on circles around (1, 0).
 
     Looks harder than nca at triplets whose two similarities are both high or both low. GOAL Eq. (8), where the
@@ -40,4 +57,4 @@ def circle(t: Triplets, *, tau: float = 10.0, offset: float = 0.0) -> Float[Tens
 
 
 TripletWeight = Callable[..., Float[Tensor, "*a k"]]
-TRIPLET_WEIGHTS: dict[str, TripletWeight] = {"con": constant, "nca": nca, "cir": circle}
+TRIPLET_WEIGHTS: dict[str, TripletWeight] = equations(__name__, "triplet weight")

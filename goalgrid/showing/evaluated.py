@@ -10,7 +10,7 @@ from goalgrid.grid.errors import UserError, unknown, user_path
 from goalgrid.grid.errors.wording import counted
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import Grid, make_known
-from goalgrid.grid.objectives import OBJECTIVES, unknown_objective
+from goalgrid.grid.objectives import CATALOGUE, unknown_objective
 from goalgrid.grid.protocols import shown
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.files import read_json, written_aside
@@ -108,7 +108,7 @@ class Beside:
             UserError: no such grid or objective, or the grid has no such data set.
         """
         found = recall(self.grid, home)
-        if self.objective not in OBJECTIVES:
+        if self.objective not in CATALOGUE:
             raise UserError(unknown_objective(self.objective))
         if dataset not in found.datasets:
             raise UserError(unknown("data set", dataset, found.datasets, where=f"of grid {found.name!r}"))

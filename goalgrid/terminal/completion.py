@@ -12,7 +12,7 @@ import typer
 
 from goalgrid.grid import catalog
 from goalgrid.grid.gridfile import Grid, dotted_names
-from goalgrid.grid.objectives import OBJECTIVES
+from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.overrides import NO_TRIALS
 from goalgrid.grid.resources import Budget, Reliability, Resources
 from goalgrid.grid.store.failures import Failure
@@ -48,7 +48,7 @@ def recipes(incomplete: str) -> list[str]:
 
 
 def objectives(incomplete: str) -> list[str]:
-    return _begun(incomplete, OBJECTIVES)
+    return _begun(incomplete, CATALOGUE)
 
 
 def datasets(incomplete: str) -> list[str]:
@@ -79,7 +79,7 @@ def overrides(incomplete: str) -> list[str]:
 
 
 VALUES: dict[str, Callable[[], Iterable[str]]] = {
-    **dict.fromkeys(("objective", "objectives"), lambda: OBJECTIVES),
+    **dict.fromkeys(("objective", "objectives"), lambda: CATALOGUE),
     **dict.fromkeys(("recipe", "recipes"), lambda: catalog.names("recipes")),
     **dict.fromkeys(("dataset", "datasets"), lambda: catalog.names("datasets")),
     "state": lambda: [state.value for state in State],

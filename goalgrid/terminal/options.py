@@ -11,7 +11,7 @@ import typer
 
 from goalgrid.grid import uses
 from goalgrid.grid.errors import UserError, unknown, user_path
-from goalgrid.grid.objectives import OBJECTIVES, known_parameters, unknown_objective
+from goalgrid.grid.objectives import CATALOGUE, known_parameters, unknown_objective
 from goalgrid.grid.overrides import key_and_value
 from goalgrid.grid.store.home import Home
 from goalgrid.terminal import completion
@@ -168,9 +168,9 @@ def objective_settings(words: list[str], names: Collection[str]) -> dict[str, An
         UserError: a word without "=", a name that none of the objectives has, or a number that is not finite.
     """
     settings = dict(map(key_and_value, words))
-    if strange := [name for name in names if name not in OBJECTIVES]:
+    if strange := [name for name in names if name not in CATALOGUE]:
         raise UserError(unknown_objective(strange[0]))
-    own = {key for name in names for key in OBJECTIVES[name]}
+    own = {key for name in names for key in CATALOGUE[name].parameters}
     known = ["variant", *sorted(own or known_parameters())]
     for key, value in settings.items():
         where = f"in --set '{key}={value}'"

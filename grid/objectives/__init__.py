@@ -1,32 +1,63 @@
 """The catalogue of objectives: their names, equations, parameters and published defaults, without torch.
 
-The mathematics is in the room `objectives/`. Grid files, trial identity and `goalgrid objectives` read this catalogue.
+The mathematics is in the package `objectives`, where each loss is declared above its function. Grid files, trial
+identity and `goalgrid objectives` read this catalogue.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 from goalgrid.grid.errors import UserError, several, unknown
+from goalgrid.grid.objectives.declared import Declared, declarations
 from goalgrid.grid.objectives.goal_matrix import CELLS, PAIR_WEIGHTS, TRIPLET_WEIGHTS
-from goalgrid.grid.objectives.loss_entries import LOSSES
-from goalgrid.grid.objectives.parameters import VARIANTS, ObjectiveEntry, Parameter, Value
+from goalgrid.grid.objectives.parameters import VARIANTS, Need, ObjectiveEntry, Value
 
-CATALOGUE: dict[str, ObjectiveEntry] = {**CELLS, **LOSSES}
-"""Every objective that a grid may name: ours, and those of the files that the present grid uses."""
+FAMILIES = {
+    "hinge": "hinge",
+    "contrastive": "contrastive",
+    "pairwise": "pairwise",
+    "polynomial": "polynomial",
+    "assisted": "hinge",
+}
+"""The files in `objectives/` that declare losses, each with the family of its losses."""
 
-OURS = tuple(CATALOGUE)
-"""The objectives that every grid may name."""
 
-OBJECTIVES: dict[str, dict[str, Parameter]] = {name: entry.parameters for name, entry in CATALOGUE.items()}
-"""The parameters of these objectives."""
+def _losses() -> dict[str, ObjectiveEntry]:
+    return {
+        declaration.name: replace(declaration.entry, family=family)
+        for file, family in FAMILIES.items()
+        for declaration in declarations(f"objectives/{file}.py")
+    }
 
 
-def take_over(entries: Mapping[str, ObjectiveEntry]) -> None:
-    """Make a user's own objectives known, in place of the own objectives that were known before."""
-    for name in [name for name, entry in CATALOGUE.items() if entry.equation]:
-        del CATALOGUE[name], OBJECTIVES[name]
-    CATALOGUE.update(entries)
-    OBJECTIVES.update({name: entry.parameters for name, entry in entries.items()})
+LOSSES = Declared(_losses)
+"""Our losses that are no cells of GOAL's matrix."""
+
+
+class Catalogue(Mapping[str, ObjectiveEntry]):
+    """Every objective that a grid may name: ours, and those of the files that the present grid uses."""
+
+    def __init__(self) -> None:
+        self.own: dict[str, ObjectiveEntry] = {}
+
+    @cached_property
+    def ours(self) -> dict[str, ObjectiveEntry]:
+        """The objectives that every grid may name."""
+        return {**CELLS, **LOSSES}
+
+    def __getitem__(self, name: str) -> ObjectiveEntry:
+        return self.ours[name] if name in self.ours else self.own[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self.ours, *self.own])
+
+    def __len__(self) -> int:
+        return len(self.ours) + len(self.own)
+
+
+CATALOGUE = Catalogue()
 
 
 def resolve(name: str, *, variant: str = "paper", **overrides: Any) -> dict[str, Any]:
@@ -38,12 +69,12 @@ def resolve(name: str, *, variant: str = "paper", **overrides: Any) -> dict[str,
     Raises:
         UserError: the objective, the variant, or a parameter is unknown, or a value has the wrong type.
     """
-    if name not in OBJECTIVES:
+    if name not in CATALOGUE:
         raise UserError(unknown_objective(name))
     problems = []
     if variant not in VARIANTS:
         problems.append(unknown("variant", variant, VARIANTS))
-    parameters = OBJECTIVES[name]
+    parameters = CATALOGUE[name].parameters
     values = {key: parameter.default(variant) for key, parameter in parameters.items()}
     for key, value in overrides.items():
         if key not in parameters:
@@ -64,7 +95,7 @@ def conditions(name: str) -> dict[str, tuple[str, Value]]:
     >>> conditions("sct")
     {'margin': ('easy', 'hinge'), 'tau': ('easy', 'softmax')}
     """
-    return {key: parameter.only_with for key, parameter in OBJECTIVES[name].items() if parameter.only_with}
+    return {key: parameter.only_with for key, parameter in CATALOGUE[name].parameters.items() if parameter.only_with}
 
 
 def warms_up(name: str, parameters: Mapping[str, Value]) -> bool:
@@ -73,19 +104,14 @@ def warms_up(name: str, parameters: Mapping[str, Value]) -> bool:
     Clean probabilities are estimated from losses, which say nothing before a model has learnt something.
     """
     mining = CATALOGUE[name].mining
-    if CATALOGUE[name].reads_clean:
+    if "clean-probabilities" in needs(name):
         return True
     return not mining.fixed and parameters.get("mining", mining.negatives) == "hardest"
 
 
-def needs(name: str) -> tuple[str, ...]:
-    """The parts that a training with this objective needs, by the names under which they are registered."""
-    entry = CATALOGUE.get(name)
-    if entry is None:
-        return ()
-    flags = entry.reads_clean, entry.reads_offline, entry.learns_weights
-    names = "clean-probabilities", "offline-negatives", "learnt-weights"
-    return tuple(name for name, has in zip(names, flags, strict=True) if has)
+def needs(name: str) -> tuple[Need, ...]:
+    """What training adds for the objective; nothing for an unknown name."""
+    return CATALOGUE[name].needs if name in CATALOGUE else ()
 
 
 def identifying(name: str, parameters: Mapping[str, Value]) -> dict[str, Value]:
@@ -94,12 +120,12 @@ def identifying(name: str, parameters: Mapping[str, Value]) -> dict[str, Value]:
     >>> identifying("con_nca", resolve("con_nca"))
     {'tau': 10.0, 'ignore_same_image': False}
     """
-    known = OBJECTIVES[name]
+    known = CATALOGUE[name].parameters
     return {key: value for key, value in parameters.items() if value not in known[key].silent}
 
 
 def known_parameters() -> set[str]:
-    return {key for parameters in OBJECTIVES.values() for key in parameters}
+    return {key for entry in CATALOGUE.values() for key in entry.parameters}
 
 
 def accepted(name: str, overrides: Mapping[str, Any], variant: str = "paper") -> dict[str, Any]:
@@ -108,7 +134,7 @@ def accepted(name: str, overrides: Mapping[str, Any], variant: str = "paper") ->
     >>> accepted("con_nca", {"tau": 5, "alpha": 3, "k": 2}), accepted("con_con", {"mining": "all", "k": 2})
     ({'tau': 5, 'k': 2}, {'mining': 'all'})
     """
-    parameters = OBJECTIVES[name]
+    parameters = CATALOGUE[name].parameters
     own = {key: value for key, value in overrides.items() if key in parameters}
     values = {key: parameter.default(variant) for key, parameter in parameters.items()} | own
     return {key: value for key, value in own.items() if parameters[key].read(values)}
@@ -122,4 +148,4 @@ def unknown_objective(name: str, where: str = "") -> str:
         return unknown("pair weight", pair, PAIR_WEIGHTS, where=within)
     if pair in PAIR_WEIGHTS and triplet and triplet not in TRIPLET_WEIGHTS:
         return unknown("triplet weight", triplet, TRIPLET_WEIGHTS, where=within)
-    return unknown("objective", name, OBJECTIVES, where=where, hint="'goal' stands for the 15 PAIR_TRIPLET.")
+    return unknown("objective", name, CATALOGUE, where=where, hint="'goal' stands for the 15 PAIR_TRIPLET.")

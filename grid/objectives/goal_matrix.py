@@ -1,9 +1,11 @@
-"""GOAL's matrix: the pair and triplet weights with their parameters and equations, and the 15 cells that they make."""
+"""GOAL's matrix: the pair and triplet weights that are declared in `objectives/`, and the 15 cells that they make."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Any
 
-from goalgrid.grid.objectives.parameters import Mining, ObjectiveEntry, Parameter, same
+from goalgrid.grid.objectives.declared import Declared, declarations
+from goalgrid.grid.objectives.parameters import Mining, ObjectiveEntry, Parameter
 
 
 @dataclass(frozen=True)
@@ -13,64 +15,21 @@ class Weight:
     formula: str
     source: str
     parameters: dict[str, Parameter]
-    """Parameters of its equation and of its relative sets, named as in the function."""
+    """Parameters of its equation and of its relative sets, named as in the functions."""
+    relative: Callable[..., Any] | None = None
+    """Of a pair weight that reads m+ and m-: gives the sets that these are means of."""
+    equation: Callable[..., Any] | None = None
+    """The function, which imports torch; not in what is read without it."""
 
 
-ALPHA = same("steepness of P+ over s_pos", 2.0)
-BETA = same("steepness of P- over s_neg", 10.0)
-LAM = same("similarity at which P+ and P- are one half", 0.5)
-EPS = same("slack of the relative sets, in similarity", 0.1)
-TAU = same("steepness of the triplet weight, per unit of similarity; the released class defaults to 1", 10.0)
-SLACK = Parameter("a triplet is active while s_neg + margin > s_pos; none: always", 0.2, None, optional=True)
-OFFSET = Parameter("moves the contour T = 1/2 to (1 - s_pos)^2 + s_neg^2 = 1 - offset", 0.0, 0.5)
-SIGMOIDS = {"alpha": ALPHA, "beta": BETA, "lam": LAM}
-SETS = Parameter(
-    "which pairs the relative sets hold: 'paper' beyond the threshold; 'released' also at it, and exact ties "
-    "do not count in the mean of lin-ms",
-    "paper",
-    "released",
-    choices=("paper", "released"),
-)
+def _weights(file: str) -> Declared[Weight]:
+    return Declared(lambda: {declaration.name: declaration.entry for declaration in declarations(file)})
 
-TRIPLET_WEIGHTS: dict[str, Weight] = {
-    "con": Weight(
-        "T = [s_neg + margin > s_pos]",
-        "GOAL Eq. (5)",
-        {"margin": SLACK},
-    ),
-    "nca": Weight("T = sigmoid(tau (s_neg - s_pos))", "GOAL Eq. (7)", {"tau": TAU}),
-    "cir": Weight(
-        "T = sigmoid(tau (s_neg^2 - s_pos (2 - s_pos) + offset))",
-        "GOAL Eq. (8)",
-        {"tau": TAU, "offset": OFFSET},
-    ),
-}
+
+TRIPLET_WEIGHTS = _weights("objectives/triplet_weights.py")
 """Columns of the matrix; GOAL's in its order."""
 
-PAIR_WEIGHTS: dict[str, Weight] = {
-    "con": Weight("P+ = P- = 1", "GOAL Eq. (9)", {}),
-    "lin": Weight("P+ = 1 - s_pos, P- = s_neg", "GOAL Eq. (10)", {}),
-    "sig": Weight(
-        "P+ = sigmoid(-alpha (s_pos - lam)), P- = sigmoid(beta (s_neg - lam))",
-        "GOAL Eq. (11)",
-        SIGMOIDS,
-    ),
-    "lin-ms": Weight(
-        "P+ = (1 - m+)(1 - s_pos), P- = (1 + m-) s_neg",
-        "GOAL Eq. (13)",
-        {"eps": EPS, "empty": Parameter("m of an empty relative set", 0.0, 0.0), "sets": SETS},
-    ),
-    "sig-ms": Weight(
-        "P+ = 1 / (m+ + exp(alpha (s_pos - lam))), P- = 1 / (m- + exp(-beta (s_neg - lam)))",
-        "GOAL Eq. (12)",
-        {
-            **SIGMOIDS,
-            "eps": EPS,
-            "empty": Parameter("m of an empty relative set; 1 is neutral", 1.0, 0.0),
-            "sets": SETS,
-        },
-    ),
-}
+PAIR_WEIGHTS = _weights("objectives/pair_weights.py")
 """Rows of the matrix; GOAL's in its order."""
 
 KNOWN_AS: dict[str, str] = {
@@ -101,9 +60,12 @@ def _cell(name: str) -> ObjectiveEntry:
     )
 
 
-CELLS: dict[str, ObjectiveEntry] = {
-    name: _cell(name) for name in (f"{pair}_{triplet}" for pair in PAIR_WEIGHTS for triplet in TRIPLET_WEIGHTS)
-}
+def _cells() -> dict[str, ObjectiveEntry]:
+    names = (f"{pair}_{triplet}" for pair in PAIR_WEIGHTS for triplet in TRIPLET_WEIGHTS)
+    return {name: _cell(name) for name in names}
+
+
+CELLS = Declared(_cells)
 """Every pair weight with every triplet weight: GOAL's 15 cells, and the cells of weights that were added."""
 
 

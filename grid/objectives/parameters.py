@@ -2,12 +2,22 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
+
+from goalgrid.grid.errors import UserError
 
 Variant = Literal["paper", "released"]
 VARIANTS: tuple[Variant, ...] = ("paper", "released")
 
 Value = int | float | bool | str | None
+
+On = Literal["hardest", "all", "scores"]
+"""What a loss is a function of: triplets with the hardest negative, triplets with all negatives, or all scores."""
+
+Need = Literal["clean-probabilities", "offline-negatives", "learnt-weights"]
+"""What training adds for an objective: an estimate, epoch by epoch, of each pair's probability to be clean; negatives
+that a trained model ranked in the whole training split; weights of pairs that learn on half of the validation split."""
 
 
 @dataclass(frozen=True)
@@ -87,49 +97,61 @@ class ObjectiveEntry:
     source: str
     formula: str
     own: dict[str, Parameter]
-    """Parameters of its equation, named as in the function."""
+    """Parameters of its equation, named as in the function, and of what it needs."""
     mining: Mining
     known_as: str = ""
     """A name that it had before."""
-    reduction: tuple[Value, Value] = ("sum", "sum")
+    reductions: tuple[Value, Value] = ("sum", "sum")
     """How pairs and directions become a single number, under each variant."""
-    mixture: tuple[Value, Value] | None = None
-    """Of an objective that reads the probability of each pair to be clean: how the mixture that estimates it starts and
-    ends, under each variant."""
-    reads_offline: bool = False
-    """Whether it reads negatives that a trained model ranked in the whole training split."""
-    learns_weights: bool = False
-    """Whether weights of pairs learn beside the model, on one half of the validation split."""
+    needs: tuple[Need, ...] = ()
+    on: On = "hardest"
     equation: Callable[..., Any] | None = None
-    """Of a user's own objective: the function or class; the equations of ours stand in `objectives/`."""
-    on: Literal["hardest", "all", "scores"] = "hardest"
-    """Of a user's own objective, what its equation is a function of; from scores it computes the loss itself."""
+    """The function or class; in the catalogue of a user's own objective alone, since ours import torch."""
 
-    @property
+    @cached_property
     def parameters(self) -> dict[str, Parameter]:
         """Parameters of the equation, of the reduction over a batch, and of mining if a grid may choose it."""
         if self.on == "scores":
             return self.own
-        estimate = _of_an_estimate(*self.mixture) if self.mixture else {}
-        return {**self.own, **estimate, **_of_a_batch(*self.reduction), **self.mining.parameters}
-
-    @property
-    def reads_clean(self) -> bool:
-        """Whether it reads the probability of each pair to be clean, which training estimates epoch by epoch."""
-        return self.mixture is not None
+        return {**self.own, **_of_a_batch(*self.reductions), **self.mining.parameters}
 
 
-def same(
-    meaning: str, value: Value, choices: tuple[str, ...] = (), only_with: tuple[str, Value] | None = None
+def parameter(
+    default: Value,
+    meaning: str,
+    *,
+    released: Value | Literal["as paper"] = "as paper",
+    choices: tuple[str, ...] = (),
+    optional: bool = False,
+    only_with: tuple[str, Value] | None = None,
+    silent: tuple[Value, ...] = (),
 ) -> Parameter:
-    """A parameter with one default under both variants."""
-    return Parameter(meaning, value, value, choices, only_with=only_with)
+    """A parameter of a loss; `goalgrid.Parameter`.
 
+    Args:
+        default: 10.0 takes any number, 10 whole numbers from 1 up, True a truth value, a text one of the choices.
+        meaning: one line, with its unit; `goalgrid objectives NAME` prints it.
+        released: the default under the variant "released", where it differs.
+        choices: the texts that it may be.
+        optional: whether "none" is a value, too.
+        only_with: another parameter and the value with which this one is read.
+        silent: for a parameter that came later, the value in effect before: with it, trials keep their ids.
 
-def _of_an_estimate(paper: Value, released: Value) -> dict[str, Parameter]:
-    meaning = "two Gaussians tell clean pairs: quartiles, to convergence; k-means, ten steps, as NCR's code"
-    choices = ("quartiles", "k-means")
-    return {"mixture": Parameter(meaning, paper, released, choices=choices, silent=("quartiles",))}
+    Raises:
+        UserError: the default is no value of such a parameter.
+    """
+    both = default, default if released == "as paper" else released
+    made = Parameter(meaning, *both, tuple(choices), optional, tuple(silent), only_with)
+    for value in both:
+        if isinstance(value, str) and not choices:
+            raise UserError(
+                f"Parameter({default!r}, ...): a parameter that is a text needs its choices, e.g. ('a', 'b')"
+            )
+        try:
+            made.parse(value)
+        except ValueError as error:
+            raise UserError(f"Parameter({default!r}, ...): the default {error}") from None
+    return made
 
 
 def _of_a_batch(paper: Value, released: Value) -> dict[str, Parameter]:
@@ -137,5 +159,18 @@ def _of_a_batch(paper: Value, released: Value) -> dict[str, Parameter]:
     choices = ("sum", "mean", "average")
     return {
         "reduction": Parameter(meaning, paper, released, choices=choices, silent=("sum",)),
-        "ignore_same_image": same("captions of the same image are no negatives", False),
+        "ignore_same_image": Parameter("captions of the same image are no negatives", False, False),
     }
+
+
+MARGIN = parameter(0.2, "by how much the positive is to lead, in similarity")
+BASE = parameter(10.0, "base of the exponential from clean probability to margin")
+MIXTURE = parameter(
+    "quartiles",
+    "two Gaussians tell clean pairs: quartiles, to convergence; k-means, ten steps, as NCR's code",
+    choices=("quartiles", "k-means"),
+    silent=("quartiles",),
+)
+ALPHA = parameter(2.0, "steepness of P+ over s_pos")
+BETA = parameter(10.0, "steepness of P- over s_neg")
+LAM = parameter(0.5, "similarity at which P+ and P- are one half")

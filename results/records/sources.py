@@ -4,7 +4,9 @@ A definition is a function, a class or an assignment at the top of a module. It 
 uses, and where a name cannot be resolved, to a whole module. No module is imported, so torch is not needed.
 
 A table is a dict whose keys are all names that settings may hold: `{"con": constant, "nca": nca}`. Of a table, only
-the entries count that the settings name, or a string in the code that is used.
+the entries count that the settings name, or a string in the code that is used. What is declared under such names, by
+`@objective("triplet")`, counts in the same way. A string that spells a definition, "retrieval.features.Features", is a
+name of it.
 
 Comments, docstrings, messages of errors and annotations are no part of a definition. The fields of settings, and
 what checks them or fills them in, are no part either: a trial's identity has their values.
@@ -12,7 +14,8 @@ what checks them or fills them in, are no part either: a trial's identity has th
 
 import ast
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -22,6 +25,9 @@ SETTINGS = "pydantic.BaseModel"
 
 VALIDATORS = frozenset({"field_validator", "model_validator"})
 """Decorators of the methods of settings that check or fill in fields."""
+
+SPELT = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
+"""What a string that spells a definition looks like."""
 
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -35,7 +41,7 @@ class Definition:
     nodes: list[ast.AST] = field(default_factory=list)
     """Its syntax trees, without the entries of a table."""
     entries: dict[str, "Definition"] = field(default_factory=dict)
-    """The entries of a table, by key."""
+    """The entries of a table, by key; of the statements of a module, what it declares under names."""
 
     @cached_property
     def is_settings(self) -> bool:
@@ -51,7 +57,20 @@ class Definition:
 
     @cached_property
     def digest(self) -> str:
-        return hashlib.sha256(_text(self._counted).encode()).hexdigest()
+        """Of its text, in which a string that spells a definition stands for the definition, wherever that is."""
+        return self._digest(lambda spelt: spelt._plain)
+
+    @cached_property
+    def _plain(self) -> str:
+        """The same with names alone, so that definitions may spell one another."""
+        return self._digest(lambda spelt: spelt.name.rpartition(".")[2])
+
+    def _digest(self, meant: Callable[["Definition"], str]) -> str:
+        def value(constant: object) -> str:
+            spelt = self.module.sources.spelt(constant)
+            return meant(spelt) if spelt else repr(constant)
+
+        return hashlib.sha256(_text(self._counted, value).encode()).hexdigest()
 
     @cached_property
     def strings(self) -> frozenset[str]:
@@ -102,10 +121,12 @@ class Module:
         if _has_effect(statement):
             self.effects.nodes.append(statement)
         entries, others = _keyed(statement, self.sources.names)
+        declared = _declared(statement) & self.sources.names
         for name in _given(statement):
             definition = self.definitions.setdefault(name, Definition(f"{self.name}.{name}", self))
             self.bindings.setdefault(name, set()).add(definition.name)
             definition.nodes += others
+            self.effects.entries.update(dict.fromkeys(declared, definition))
             for key, node in entries.items():
                 label = f"{name}[{key!r}]"
                 definition.entries[key] = Definition(f"{self.name}.{label}", self, [ast.Constant(label), node])
@@ -118,13 +139,13 @@ class Module:
     def run_on_import(self) -> set[Definition]:
         """The statements of all modules that are imported with this one, and the definitions with a decorator.
 
-        A decorator of the project may keep its definition where no name leads to it.
+        A decorator of the project may keep its definition where no name leads to it; not if it declares a name.
         """
         parts = [name.split(".") for name in (self.name, *self.imports)]
         names = {".".join(part[:end]) for part in parts for end in range(1, len(part) + 1)}
         decorators = {
             definition: [found for node in definition.nodes for found in getattr(node, "decorator_list", ())]
-            for definition in self.everything
+            for definition in self.everything - set(self.effects.entries.values())
         }
         registered = {definition for definition, found in decorators.items() if self.named_in(found)}
         return registered | {other.effects for name in names if (other := self.sources.module(name))}
@@ -140,8 +161,11 @@ class Module:
 
     def named_in(self, nodes: Iterable[ast.AST]) -> set[Definition]:
         """The definitions that syntax trees name."""
+        nodes = list(nodes)
         names = {name for targets in self.meanings(nodes).values() for name in targets}
-        return set().union(*map(self.sources.resolve, names))
+        constants = (part.value for node in nodes for part in ast.walk(node) if isinstance(part, ast.Constant))
+        spelt = {definition for constant in constants if (definition := self.sources.spelt(constant))}
+        return spelt.union(*map(self.sources.resolve, names))
 
 
 class Sources:
@@ -155,6 +179,14 @@ class Sources:
     def __init__(self, texts: Mapping[str, bytes], names: frozenset[str]) -> None:
         self._texts, self.names = texts, names
         self.module, self.resolve = cache(self._module), cache(self._resolve)
+
+    def spelt(self, constant: object) -> Definition | None:
+        """The definition whose dotted name a constant is."""
+        if not isinstance(constant, str) or not SPELT.fullmatch(constant):
+            return None
+        place, _, last = constant.rpartition(".")
+        module = self.module(place)
+        return module.definitions.get(last) if module else None
 
     def fingerprint(self, roots: Iterable[str], named: Iterable[str]) -> str:
         """SHA-256 over all reached definitions. Moving definitions to other modules does not change it."""
@@ -261,13 +293,14 @@ def _checks(statement: ast.stmt) -> bool:
     return not VALIDATORS.isdisjoint(names)
 
 
-def _text(node: object) -> str:
+def _text(node: object, value_text: Callable[[object], str]) -> str:
     """A syntax tree as text, which unlike that of `ast.dump` is the same under every version of Python."""
     if isinstance(node, list):
-        return ",".join(map(_text, node))
+        return ",".join(_text(part, value_text) for part in node)
     if not isinstance(node, ast.AST):
-        return repr(node)
-    parts = (f" {name}={_text(value)}" for name, value in ast.iter_fields(node) if value is not None and value != [])
+        return value_text(node)
+    fields = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
+    parts = (f" {name}={_text(value, value_text)}" for name, value in fields)
     return f"({type(node).__name__}{''.join(parts)})"
 
 
@@ -290,7 +323,10 @@ def _dotted(node: ast.AST) -> str:
 def _strings(node: ast.AST, *, inside: bool = False) -> Iterator[str]:
     """The strings in functions and classes that may choose an entry of a table."""
     inside = inside or isinstance(node, (*_NAMED, ast.Lambda))
+    decorators = getattr(node, "decorator_list", ())
     for part in ast.iter_child_nodes(node):
+        if part in decorators:
+            continue
         if not isinstance(part, ast.Constant):
             yield from _strings(part, inside=inside)
         elif inside and isinstance(part.value, str) and _may_choose(node, part):
@@ -316,6 +352,13 @@ def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
             for alias in node.names:
                 assert alias.name != "*", f"all names of {node.module} are not followed"
                 yield alias.asname or alias.name, f"{node.module}.{alias.name}"
+
+
+def _declared(statement: ast.stmt) -> set[str]:
+    """The names under which the decorators of a function or class may declare it: their first arguments."""
+    calls = (found for found in getattr(statement, "decorator_list", ()) if isinstance(found, ast.Call))
+    firsts = (call.args[0] for call in calls if call.args)
+    return {first.value for first in firsts if isinstance(first, ast.Constant) and isinstance(first.value, str)}
 
 
 def _targets(statement: ast.stmt) -> list[ast.expr]:

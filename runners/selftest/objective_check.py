@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from goalgrid.grid.objectives import OBJECTIVES
+from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.objectives import build
 from goalgrid.objectives.objective import Objective
 from goalgrid.runners.selftest.encoder_check import SEED, Broken
@@ -83,7 +83,7 @@ def empty_sets(name: str) -> str:
             loss = objective.from_similarity(scores)
             loss.backward()
             _finite(f"{way}, {what}", loss, scores.grad)
-    if "ignore_same_image" in OBJECTIVES[name]:
+    if "ignore_same_image" in CATALOGUE[name].parameters:
         for way, objective in _ways(name, ignore_same_image=True):
             scores = _scores().requires_grad_()
             loss = objective.from_similarity(scores, torch.zeros(PAIRS, dtype=torch.long))
@@ -121,7 +121,7 @@ def _ways(name: str, dtype: torch.dtype = torch.float64, **parameters: bool) -> 
     Args:
         dtype: of what the objective learns.
     """
-    known = OBJECTIVES[name]
+    known = CATALOGUE[name].parameters
     differ = any(parameter.default("paper") != parameter.default("released") for parameter in known.values())
     for variant in ("paper", "released") if differ else ("paper",):
         for mining in known["mining"].choices if "mining" in known else ("",):

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from goalgrid.app import app
 from goalgrid.grid import catalog
-from goalgrid.grid.objectives import OBJECTIVES
+from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.store.home import Home
 
 from ..conftest import SMALL, Goalgrid
@@ -105,7 +105,7 @@ def test_lists_name_everything(verb: str, tmp_path: Path, goalgrid: Goalgrid) ->
     }
     finished = goalgrid(verb, runs=tmp_path)
     assert finished.returncode == 0
-    assert all(f"\n{name} " in f"\n{finished.stdout}" for name in known.get(verb, OBJECTIVES))
+    assert all(f"\n{name} " in f"\n{finished.stdout}" for name in known.get(verb, CATALOGUE))
 
 
 @pytest.mark.parametrize("verb", ["grids", "recipes", "datasets", "objectives"])
@@ -158,7 +158,7 @@ def test_an_objective_is_explained(tmp_path: Path, goalgrid: Goalgrid) -> None:
     text = goalgrid("objectives", "sig-ms_cir", runs=tmp_path).stdout
     assert "GOAL Eq. (8); GOAL Eq. (12)" in text
     assert "T = sigmoid(tau (s_neg^2 - s_pos (2 - s_pos) + offset))" in text
-    assert all(f"\n  {parameter} " in text for parameter in OBJECTIVES["sig-ms_cir"])
+    assert all(f"\n  {parameter} " in text for parameter in CATALOGUE["sig-ms_cir"].parameters)
 
 
 def test_diagrams_are_drawn_for_all_cells_or_for_some(tmp_path: Path, goalgrid: Goalgrid) -> None:

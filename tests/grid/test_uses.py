@@ -9,7 +9,7 @@ from goalgrid.grid import uses
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import expand
 from goalgrid.grid.gridfile import Grid, check, load
-from goalgrid.grid.objectives import CATALOGUE, OBJECTIVES, resolve
+from goalgrid.grid.objectives import CATALOGUE, resolve
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.saved_grid import read_grid, save_grid
 
@@ -54,7 +54,7 @@ def test_a_loss_of_ones_own_moves_no_other_trial_and_goes_with_its_grid(tmp_path
     assert ids(own_grid(tmp_path))["con_con"] == ours
     check(content, where="grid")
     assert "mine" not in CATALOGUE
-    assert "mine" not in OBJECTIVES
+    assert "mine" not in CATALOGUE
 
 
 def test_an_own_pooling_is_named_by_recipes_and_settings_and_by_no_other_grid(tmp_path: Path) -> None:

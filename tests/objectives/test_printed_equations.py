@@ -44,13 +44,22 @@ def test_seven_cells_are_gradients_of_a_loss_and_two_of_these_are_new() -> None:
     assert [name for name in integrable if name not in KNOWN_AS] == ["lin_con", "lin-ms_con"]
 
 
+SHAPE = {"alpha": 2.0, "beta": 10.0}
+"""Of the pair weight sig-ms."""
+
+
 def test_m_minus_below_1_raises_the_weight_and_is_all_that_hardest_mining_has() -> None:
     """GOAL's prose after Eq. (12) says that m- > 1 marks a near negative, raises P-, and that m- < 1 does not occur."""
     candidates = unit(50, 7)
     hardest = candidates.amax(1, keepdim=True)
-    m_neg = relative_negatives(hardest, candidates, torch.tensor(-1.0), ratios())
+    m_neg = relative_negatives(
+        hardest, candidates, torch.tensor(-1.0), ratios(**SHAPE, eps=0.1, empty=1.0, sets="paper")
+    )
     assert (m_neg <= 1).all()
-    weights = [sigmoid_ms(Triplets(hardest, hardest, m_pos=m_neg, m_neg=m * m_neg))[1] for m in (0.5, 1.0, 2.0)]
+    weights = [
+        sigmoid_ms(Triplets(hardest, hardest, m_pos=m_neg, m_neg=m * m_neg), **SHAPE, lam=0.5)[1]
+        for m in (0.5, 1.0, 2.0)
+    ]
     assert (weights[0] > weights[1]).all()
     assert (weights[1] > weights[2]).all()
 
@@ -103,7 +112,7 @@ def test_equal_similarities_alone_do_not_make_the_gradient_vanish_as_selhn_print
 
 def test_the_unified_loss_has_the_printed_gradient_by_the_anchor_but_not_by_a_negative() -> None:
     """Unified Eq. (13) to (16): (15) has the negative's own D in the denominator, where the sum of all D stands."""
-    value = unified(Triplets((POSITIVE @ ANCHOR)[None], NEGATIVES @ ANCHOR), gamma=1.0, margin=MARGIN)
+    value = unified(Triplets((POSITIVE @ ANCHOR)[None], NEGATIVES @ ANCHOR), gamma=1.0, margin=MARGIN, scaled=True)
     d = torch.exp(NEGATIVES @ ANCHOR - POSITIVE @ ANCHOR + MARGIN)
     torch.testing.assert_close(value.squeeze(), torch.log(1 + d.sum()))
     by_anchor, _, by_negatives = derivatives(hardest=False)

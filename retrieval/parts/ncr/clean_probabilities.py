@@ -12,7 +12,7 @@ from torch import Tensor
 
 from goalgrid.grid.identity import derived_seed
 from goalgrid.grid.settings import TrialSettings
-from goalgrid.objectives.hinge import pair_losses
+from goalgrid.objectives.assisted import pair_losses
 from goalgrid.retrieval.parts.companion import Companion
 from goalgrid.retrieval.splits.pairs import Pairs
 

@@ -1,12 +1,14 @@
 """The code of a trial: what it holds of the real sources, told by editing copies of them and by watching a training."""
 
+import ast
 import json
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,100 +27,41 @@ from goalgrid.runners.training.fingerprint import begun_by, code_fingerprint, na
 from goalgrid.runners.training.inputs import prepare
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.trainer import Trainer
-from tests.program import FILES, copied, module_of
+from tests.program import FILES, ROOMS, copied, module_of
 
 from ...conftest import ROOT, SMALL
 
-NEW_LOSS = [
-    (
-        "objectives/hinge.py",
-        '    "shn": semi_hard,\n',
-        '    "shn": semi_hard,\n    "mine": lambda t: t.s_neg - t.s_pos,\n',
-    ),
-    (
-        "grid/objectives/loss_entries.py",
-        '    "infonce": ObjectiveEntry(',
-        '    "mine": ObjectiveEntry("hinge", "here", "s_neg - s_pos", {}, Mining("all", fixed=True)),\n'
-        '    "infonce": ObjectiveEntry(',
-    ),
-]
-"""A file, what stands there, and what replaces it."""
-SAME = {
-    "a comment beside the objectives": ("objectives/diagrams.py", "MEAN = 0.1\n", "MEAN = 0.1  # as printed\n"),
-    "a comment in the trainer": (
-        "runners/training/trainer.py",
-        "        self._resume()\n",
-        "        self._resume()  # or begin\n",
-    ),
-    "a docstring of the learner": (
-        "runners/training/learner.py",
-        '"""Restore what `state` returned."""',
-        '"""Step."""',
-    ),
-    "what an error says": ("runners/training/exchange/batch_sizes.py", "Use at most", "Take at most"),
-    "a diagram's colour": ("objectives/diagrams.py", 'cmap="cividis"', 'cmap="viridis"'),
-    "the colours of all pictures": ("grid/palette.py", '"#0072B2"', '"#0072B3"'),
-    "a setting's description": (
-        "grid/settings/__init__.py",
-        "in a batch; a batch of one",
-        "in a batch. A batch of one",
-    ),
-    "another triplet weight": ("objectives/triplet_weights.py", "torch.sigmoid(tau * (t.s_neg - t.s_pos))", "t.s_neg"),
-    "another pair weight": ("objectives/pair_weights.py", "return 1 - t.s_pos, t.s_neg", "return 2 - t.s_pos, t.s_neg"),
-    "another loss": ("objectives/hinge.py", ".abs() <= epsilon", ".abs() < epsilon"),
-    "the parameters of another loss": (
-        "grid/objectives/loss_entries.py",
-        '"inverse temperature", 50.0',
-        '"inverse temperature", 60.0',
-    ),
-    "another image encoder": ("retrieval/encoders/image.py", "UNDROPPED = 0.2", "UNDROPPED = 0.3"),
-    "another text encoder": ("retrieval/encoders/text.py", "(forward + backward) / 2", "forward + backward"),
-    "another pooling": ("retrieval/encoders/pooling.py", "TEMPERATURE = 0.1", "TEMPERATURE = 0.2"),
-    "another pooling's network": ("retrieval/encoders/reasoning.py", "BLOCKS = 4", "BLOCKS = 3"),
-    "features of pretrained networks": ("retrieval/features.py", "BLOCK = 256", "BLOCK = 128"),
-    "another data set's protocol": ("grid/protocols.py", "5000, 1000,", "5000, 500,"),
-    "the digits of tables": ("results/records/rounding.py", "SHOWN_DIGITS = 1", "SHOWN_DIGITS = 2"),
-    "when a model has collapsed": ("goalgrid/showing/status.py", '<= row["val_chance"]', '< row["val_chance"]'),
+NEW = """
+@objective("mine", on="all", formula="s_neg - s_pos", source="here")
+def mine(t: Triplets) -> Tensor:
+    return t.s_neg - t.s_pos
+"""
+UNUSED = (
+    "diagrams.MEAN", "palette.DASHES", "triplet_weights.nca", "pair_weights.linear", "hinge.selectively_hard",
+    "hinge.EASY", "contrastive.infonce", "contrastive.GAMMA", "image.UNDROPPED", "text.BiGru", "pooling.Gpo",
+    "Gcn.BLOCKS", "retrieval.features.BLOCK", "PROTOCOLS['coco-5x1k']", "rounding.SHOWN_DIGITS", "status.collapsed",
+)  # fmt: skip
+"""Definitions that the training of a demo's first trial does not reach."""
+USED = (
+    "identity.derived_seed", "checkpoints.seed_torch", "schedules.learning_rate", "Learner.gradient",
+    "groups.optimizer", "inputs.batches", "replica_process.follow", "image.Cnn", "text.Bow", "pooling.mean",
+    "triplet_weights.constant", "pair_weights.constant", "GradientSurrogate.__call__", "evaluation.RECALLS",
+    "shapes.load", "PROTOCOLS['shapes-500']",
+)  # fmt: skip
+"""Definitions that it reaches."""
+OTHERS = {
+    'objectives=["con_nca"]': "triplet_weights.nca",
+    'objectives=["sig-ms_con"]': "Relative.members",
+    'objectives=["unified-weighted"]': "pair_weights.linear",
+    'objectives=["nt-xent-hn"]': "contrastive.nt_xent",
+    'objectives=["selhn"]': "hinge.selectively_hard",
+    "model.text.encoder=bigru": "text.BiGru",
+    "model.image.pooling=gpo": "pooling.Gpo",
+    "model.image.pooling=gcn": "Gcn.BLOCKS",
+    'recipes=["vse-inf-wsl-tiny"]': "image.UNDROPPED",
+    'recipes=["vsepp-r152-tiny"]': "retrieval.features.BLOCK",
 }
-OTHER = {
-    "derived_seed": ("grid/identity.py", ", 16) >> 1", ", 16) >> 2"),
-    "seed_torch": (
-        "runners/training/checkpoints.py",
-        "default_generator.manual_seed(seed)",
-        "default_generator.manual_seed(seed + 1)",
-    ),
-    "the schedule": ("runners/training/optimizers/schedules.py", "epoch // train", "(epoch + 1) // train"),
-    "the loop": ("runners/training/learner.py", "loss.backward()", "(2 * loss).backward()"),
-    "the optimiser": ("runners/training/optimizers/groups.py", "fused=True", "fused=False"),
-    "the order of batches": (
-        "runners/training/inputs.py",
-        "torch.randperm(len(learnt)",
-        "torch.randperm(1 + len(learnt)",
-    ),
-    "a replica's random numbers": ("runners/training/replica_process.py", "dropout of replica", "Dropout of replica"),
-    "the image encoder in use": ("retrieval/encoders/image.py", "/ 127.5 - 1", "/ 127.5"),
-    "the text encoder in use": ("retrieval/encoders/text.py", "-0.1, 0.1)", "-0.2, 0.2)"),
-    "the pooling in use": (
-        "retrieval/encoders/pooling.py",
-        "clamp(min=1)\n\n\ndef maximum",
-        "clamp(min=2)\n\n\ndef maximum",
-    ),
-    "the triplet weight in use": (
-        "objectives/triplet_weights.py",
-        "(margin + t.s_neg > t.s_pos)",
-        "(margin + t.s_neg >= t.s_pos)",
-    ),
-    "the pair weight in use": (
-        "objectives/pair_weights.py",
-        "torch.ones_like(t.s_pos), torch",
-        "torch.zeros_like(t.s_pos), torch",
-    ),
-    "the surrogate": ("objectives/gradient_surrogate.py", "triplet.s_neg - (w_tri", "triplet.s_neg + (w_tri"),
-    "a default in use": ("grid/objectives/goal_matrix.py", 'none: always", 0.2, None', 'none: always", 0.3, None'),
-    "evaluation": ("retrieval/evaluation.py", "RECALLS = (1, 5, 10)", "RECALLS = (1, 5, 20)"),
-    "the data set": ("retrieval/data/shapes.py", "20221204", "20221205"),
-    "the protocol in use": ("grid/protocols.py", '500, description="500 r', '400, description="500 r'),
-}
+"""Settings with a definition that these reach."""
 
 
 def settings_of(*overrides: str) -> TrialSettings:
@@ -133,18 +76,46 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copied(folder)
 
 
+def changes(body: list[ast.stmt], place: str) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Definitions by dotted name, methods and entries of dicts too; each with what changes it."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield f"{place}.{node.name}", partial(node.body.append, ast.Expr(ast.Constant(...)))
+            yield from changes(node.body if isinstance(node, ast.ClassDef) else [], f"{place}.{node.name}")
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value:
+            name = f"{place}.{ast.unparse(node.targets[0] if isinstance(node, ast.Assign) else node.target)}"
+            yield name, partial(setattr, node, "value", ast.List([node.value]))
+            if isinstance(node.value, ast.Dict):
+                for at, (key, value) in enumerate(zip(node.value.keys, node.value.values, strict=True)):
+                    yield (
+                        f"{name}[{key and ast.unparse(key)}]",
+                        partial(node.value.values.__setitem__, at, ast.List([value])),
+                    )
+
+
 @contextmanager
-def edited(folder: Path, *edits: tuple[str, str, str]) -> Iterator[None]:
-    before = {name: (folder / name).read_text(encoding="utf-8") for name, _, _ in edits}
-    for name, old, new in edits:
-        text = (folder / name).read_text(encoding="utf-8")
-        assert old in text, f"{name} has no {old!r}"
-        (folder / name).write_text(text.replace(old, new, 1), encoding="utf-8")
+def changed(folder: Path, *names: str, more: str = "") -> Iterator[None]:
+    """The program with other definitions of these names, wherever in it they stand.
+
+    Args:
+        names: ends of dotted names, each of one definition.
+        more: what is added to the file of the last of them.
+    """
+    before = {file: file.read_text(encoding="utf-8") for room in ROOMS for file in (folder / room).rglob("*.py")}
+    touched = set[Path]()
     try:
+        for name in names:
+            bare = name.partition("[")[0].rpartition(".")[2]
+            trees = {file: ast.parse(file.read_text("utf-8")) for file, text in before.items() if bare in text}
+            found = [(file, *it) for file, tree in trees.items() for it in changes(tree.body, module_of(file, folder))]
+            ((file, _, change),) = (entry for entry in found if entry[1].endswith(f".{name}"))
+            change()
+            touched.add(file)
+            file.write_text(ast.unparse(trees[file]) + more * (name == names[-1]), encoding="utf-8")
         yield
     finally:
-        for name, text in before.items():
-            (folder / name).write_text(text, encoding="utf-8")
+        for file in touched:
+            file.write_text(before[file], encoding="utf-8")
 
 
 def fingerprint(folder: Path, settings: TrialSettings, *further: str) -> str:
@@ -158,53 +129,56 @@ def before(copy: Path) -> str:
 
 
 def test_a_trial_stays_fresh_after_changes_that_do_not_concern_it(copy: Path, before: str) -> None:
-    with edited(copy, *SAME.values()):
+    with changed(copy, *UNUSED):
         together = fingerprint(copy, settings_of())
     if together == before:
         return
-    for case, edit in SAME.items():
-        with edited(copy, edit):
-            assert fingerprint(copy, settings_of()) == before, case
+    for name in UNUSED:
+        with changed(copy, name):
+            assert fingerprint(copy, settings_of()) == before, name
 
 
-def test_a_new_loss_makes_nothing_stale(copy: Path, before: str) -> None:
-    with edited(copy, *NEW_LOSS):
+def test_words_are_no_part_of_it(copy: Path, before: str) -> None:
+    """Comments, line breaks, docstrings and annotations are gone; what errors say is a case of the small project."""
+    bare = [path for room in ROOMS for path in (copy / room).rglob("*.py")]
+    texts = {path: path.read_text(encoding="utf-8") for path in bare}
+    for path, text in texts.items():
+        path.write_text(ast.unparse(ast.parse(text)), encoding="utf-8")
+    try:
+        assert fingerprint(copy, settings_of()) == before
+    finally:
+        for path, text in texts.items():
+            path.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["hinge.semi_hard", "pair_weights.linear", "triplet_weights.nca"])
+def test_a_new_loss_or_weight_makes_nothing_stale(name: str, copy: Path, before: str) -> None:
+    with changed(copy, name, more=NEW):
         assert fingerprint(copy, settings_of(), "mine") == before
 
 
-@pytest.mark.parametrize("case", OTHER)
-def test_a_trial_is_stale_after_a_change_of(case: str, copy: Path, before: str) -> None:
-    with edited(copy, OTHER[case]):
+@pytest.mark.parametrize("name", USED)
+def test_a_trial_is_stale_after_a_change_of(name: str, copy: Path, before: str) -> None:
+    with changed(copy, name):
         assert fingerprint(copy, settings_of()) != before
 
 
-@pytest.mark.parametrize(
-    ("overrides", "name", "old", "new"),
-    [
-        (['objectives=["con_nca"]'], "objectives/triplet_weights.py", "tau * (t.s_neg - t.s_pos)", "t.s_neg - t.s_pos"),
-        (['objectives=["sig-ms_con"]'], "objectives/relative.py", "1 - (threshold", "2 - (threshold"),
-        (['objectives=["unified-weighted"]'], "objectives/pair_weights.py", "return 1 - t.s_pos", "return 2 - t.s_pos"),
-        (
-            ['objectives=["nt-xent-hn"]'],
-            "objectives/contrastive.py",
-            "import pad, softplus",
-            "import pad, relu as softplus",
-        ),
-        (['objectives=["selhn"]'], "objectives/hinge.py", ".abs() <= epsilon", ".abs() < epsilon"),
-        (["model.text.encoder=bigru"], "retrieval/encoders/text.py", "(forward + backward) / 2", "forward + backward"),
-        (["model.image.pooling=gpo"], "retrieval/encoders/pooling.py", "TEMPERATURE = 0.1", "TEMPERATURE = 0.2"),
-        (["model.image.pooling=gcn"], "retrieval/encoders/reasoning.py", "BLOCKS = 4", "BLOCKS = 3"),
-        (['recipes=["vse-inf-wsl-tiny"]'], "retrieval/encoders/image.py", "UNDROPPED = 0.2", "UNDROPPED = 0.3"),
-        (['recipes=["vsepp-r152-tiny"]'], "retrieval/features.py", "BLOCK = 256", "BLOCK = 128"),
-    ],
-    ids=lambda value: value[0] if isinstance(value, list) else "",
-)
-def test_what_other_settings_name_counts_for_them(
-    overrides: list[str], name: str, old: str, new: str, copy: Path
-) -> None:
-    settings = settings_of(*overrides)
+def test_a_trial_is_stale_after_a_change_of_what_its_loss_declares(copy: Path) -> None:
+    settings = settings_of('objectives=["selhn"]')
+    whole, file = fingerprint(copy, settings), copy / "objectives" / "hinge.py"
+    text = file.read_text(encoding="utf-8")
+    for declared, stale in (("epsilon=parameter(0.01", True), ("tau=parameter(10.0", False)):
+        assert text.count(declared) == 1
+        file.write_text(text.replace(declared, declared + "1"), encoding="utf-8")
+        assert (fingerprint(copy, settings) != whole) == stale
+    file.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("setting", OTHERS)
+def test_what_other_settings_name_counts_for_them(setting: str, copy: Path) -> None:
+    settings = settings_of(setting)
     whole = fingerprint(copy, settings)
-    with edited(copy, (name, old, new)):
+    with changed(copy, OTHERS[setting]):
         assert fingerprint(copy, settings) != whole
 
 
@@ -317,7 +291,7 @@ def test_the_fingerprint_is_of_the_code_that_was_imported_whatever_is_written_la
         "    path.write_text(path.read_text().replace('fused=True', 'fused=False'))\n"
         "print(code_fingerprint(expand(load('demo'))[0].trials[0].shared), worker.PROGRAM)\n"
     )
-    with edited(copy, ("runners/training/optimizers/groups.py", "", "")):  # which is as before afterwards
+    with changed(copy, "groups.optimizer"):  # which is as before afterwards
         told = [
             subprocess.run(
                 [sys.executable, "-c", script.format(late=late)],

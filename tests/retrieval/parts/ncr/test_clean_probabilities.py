@@ -11,7 +11,7 @@ from sklearn.mixture import GaussianMixture
 from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.settings.image_views import View
-from goalgrid.objectives.hinge import pair_losses
+from goalgrid.objectives.assisted import pair_losses
 from goalgrid.retrieval.data import shapes
 from goalgrid.retrieval.parts.ncr.clean_probabilities import (
     ESTIMATES,

@@ -1,0 +1,77 @@
+"""What is declared above the functions in `objectives/`, read from their sources, since importing them imports torch.
+
+A listing, a plan and completion need names and parameters, no functions. So of a file only these are executed: the
+imports from `goalgrid.grid`, the assignments that use nothing but names known by then, and the decorators that do.
+"""
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+PROGRAM = Path(__file__).parents[2]
+"""The folder of the program's package."""
+Entry = TypeVar("Entry")
+
+
+class Declared(Mapping[str, Entry]):
+    """What is declared, by name; read when it is first used, so that `goalgrid --help` does not."""
+
+    def __init__(self, read: Callable[[], dict[str, Entry]]) -> None:
+        self._read = read
+
+    @cached_property
+    def _entries(self) -> dict[str, Entry]:
+        return self._read()
+
+    def __getitem__(self, name: str) -> Entry:
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+def declarations(file: str) -> Iterator[Any]:
+    """What the decorators of a file's functions and classes declare, as `goalgrid.grid.offers.Declaration`.
+
+    Args:
+        file: its path in the program.
+    """
+    known: dict[str, Any] = {}
+    for statement in _statements(file):
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            lists = (decorator for decorator in reversed(statement.decorator_list) if _names(decorator) <= known.keys())
+            for decorator in lists:
+                yield eval(compile(ast.Expression(decorator), file, "eval"), known)
+        elif isinstance(statement, ast.ImportFrom) and str(statement.module).startswith("goalgrid."):
+            _import(statement, known)
+        elif isinstance(statement, ast.Assign) and _names(statement.value) <= known.keys():
+            exec(compile(ast.Module([statement], []), file, "exec"), known)
+
+
+def keys_of(file: str, table: str) -> list[str]:
+    """The keys of a dict that is assigned at the top of a file."""
+    values = (
+        node.value for node in _statements(file) if isinstance(node, ast.AnnAssign) and _names(node.target) == {table}
+    )
+    return [ast.literal_eval(key) for value in values if isinstance(value, ast.Dict) for key in value.keys if key]
+
+
+def _statements(file: str) -> list[ast.stmt]:
+    return ast.parse((PROGRAM / file).read_bytes(), file).body
+
+
+def _import(statement: ast.ImportFrom, known: dict[str, Any]) -> None:
+    """Import from `goalgrid.grid`; a definition of another package is known by its dotted name alone."""
+    if str(statement.module).startswith("goalgrid.grid."):
+        exec(compile(ast.Module([statement], []), str(statement.module), "exec"), known)
+    else:
+        known.update({alias.asname or alias.name: f"{statement.module}.{alias.name}" for alias in statement.names})
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
