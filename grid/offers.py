@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from goalgrid.grid.errors import UserError, several, unknown
 from goalgrid.grid.objectives.goal_matrix import Weight
-from goalgrid.grid.objectives.parameters import Mining, Need, ObjectiveEntry, On, Parameter, Value
+from goalgrid.grid.objectives.parameters import REDUCTIONS, Mining, Need, ObjectiveEntry, On, Parameter, Value
 from goalgrid.grid.settings.base import check_name
 from goalgrid.grid.settings.own_parts import OwnKind, OwnPart, ReadsImages
 
@@ -160,9 +160,16 @@ def equations(module: str, kind: Kind) -> dict[str, Callable[..., Any]]:
 
 def _problems(entry: ObjectiveEntry) -> list[str]:
     """What is wrong with the declaration of an objective by itself."""
-    problems = [] if entry.on in get_args(On) else [unknown("value", entry.on, get_args(On), where="of on")]
-    problems += [
-        unknown("value", need, get_args(Need), where="of needs") for need in entry.needs if need not in get_args(Need)
+    words: dict[str, tuple[Sequence[Any], Sequence[Any]]] = {
+        "on": ([entry.on], get_args(On)),
+        "needs": (entry.needs, get_args(Need)),
+        "reductions": (entry.reductions, REDUCTIONS),
+    }
+    problems = [
+        unknown("value", word, known, where=f"of {key}")
+        for key, (given, known) in words.items()
+        for word in given
+        if word not in known
     ]
     parameters: Mapping[str, Any] = entry.own
     for name, parameter in parameters.items():

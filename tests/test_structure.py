@@ -137,6 +137,21 @@ MAY_LOAD: list[tuple[str, set[str]]] = [
 """Verbs, with the large libraries that each may load beside those of the verbs before it: one process gives all."""
 
 
+@pytest.mark.parametrize(("verb", "read"), [("--help", []), ("objectives", ["objectives/hinge.py"])])
+def test_declarations_are_read_when_they_are_needed(verb: str, read: list[str]) -> None:
+    script = (
+        "import sys; opened = []\n"
+        "sys.addaudithook(lambda event, given: opened.append(str(given[0])) if event == 'open' else None)\n"
+        "from goalgrid.app import app\n"
+        "try: app(sys.argv[1:])\n"
+        "except SystemExit: print(*opened)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, verb], capture_output=True, text=True, cwd=ROOT)
+    sources = ("objectives/hinge.py", "encoders/pooling.py")
+    assert "goalgrid/app.py" in done.stdout
+    assert [name for name in sources if f"/{name}" in done.stdout] == read
+
+
 def test_a_verb_loads_only_what_it_needs(trained: Home, tmp_path: Path) -> None:
     script = (
         "import io, sys, contextlib; from goalgrid.app import app\n"

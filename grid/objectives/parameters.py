@@ -15,6 +15,9 @@ Value = int | float | bool | str | None
 On = Literal["hardest", "all", "scores"]
 """What a loss is a function of: triplets with the hardest negative, triplets with all negatives, or all scores."""
 
+REDUCTIONS = ("sum", "mean", "average")
+"""How the values of pairs and directions become a single number."""
+
 Need = Literal["clean-probabilities", "offline-negatives", "learnt-weights"]
 """What training adds for an objective: an estimate, epoch by epoch, of each pair's probability to be clean; negatives
 that a trained model ranked in the whole training split; weights of pairs that learn on half of the validation split."""
@@ -156,9 +159,8 @@ def parameter(
 
 def _of_a_batch(paper: Value, released: Value) -> dict[str, Parameter]:
     meaning = "sum over pairs and directions; mean over pairs, sum of directions; average over both"
-    choices = ("sum", "mean", "average")
     return {
-        "reduction": Parameter(meaning, paper, released, choices=choices, silent=("sum",)),
+        "reduction": Parameter(meaning, paper, released, choices=REDUCTIONS, silent=("sum",)),
         "ignore_same_image": Parameter("captions of the same image are no negatives", False, False),
     }
 

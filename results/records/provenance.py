@@ -29,7 +29,7 @@ PACKAGES = ("goalgrid", "torch", "numpy", "pillow", "transformers", "ray", "pyar
 DECIDING = ("python", "torch", "numpy", "pillow", "transformers")
 """Packages that compute a trial's numbers: another version makes the trial stale."""
 
-CODE_VERSION = "5:"
+CODE_VERSION = "6:"
 """Begins a fingerprint of code. Another way of making fingerprints gets another number: they cannot be compared."""
 
 OTHER_CODE = "trained by other code than now"

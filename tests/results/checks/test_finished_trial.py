@@ -9,7 +9,8 @@ from goalgrid.grid.store.home import TrialFolder
 from goalgrid.results.checks.finished_trial import FinishedTrial
 from goalgrid.results.records import provenance
 
-TRIAL = FinishedTrial(TrialFolder(Path("runs/trials/one")), {"environment": "{}", "code_fingerprint": "5:a"})
+CODE = provenance.versioned("a")
+TRIAL = FinishedTrial(TrialFolder(Path("runs/trials/one")), {"environment": "{}", "code_fingerprint": CODE})
 RECORD = {"i2t_r1": 48.7, "t2i_r1": 30.0, "i2t_medr": 2.0, "rsum": 300.0}
 
 

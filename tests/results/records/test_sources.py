@@ -85,6 +85,15 @@ def kept(way: object) -> object:
     return way
 
 
+def declare(name: str) -> object:
+    return kept
+
+
+@declare("left")
+def leftwards(x: float) -> float:
+    return -x
+
+
 KEPT = []
 WAYS = {"up": up, "down": lambda x: down(x)}
 STEPS = {"up": 1, "sideways": 2}
@@ -131,6 +140,8 @@ SAME = {
     "an entry that is not named": ("low/ways.py", "down(x)}", "down(x) + 1}"),
     "a new entry": ("low/ways.py", '"down": lambda', '"left": up, "down": lambda'),
     "what that entry uses": ("low/ways.py", "x - 1", "x - 2"),
+    "what is declared under another name": ("low/ways.py", "return -x", "return x"),
+    "what declares another name": ("low/ways.py", '@declare("left")', '@declare("left", size=2)'),
 }
 OTHER = {
     "a constant": ("top/begin.py", "FACTOR = 2", "FACTOR = 3"),
@@ -212,6 +223,39 @@ def test_a_string_in_code_that_is_used_names_an_entry_too(tmp_path: Path) -> Non
     project["top/tools.py"] = "from low.ways import WAYS\n" + project["top/tools.py"]
     reached = {definition.name for definition in written(tmp_path, project).reached(ROOTS, ["up"])}
     assert "low.ways.down" in reached
+
+
+@pytest.mark.parametrize(("old", "new"), [("return -x", "return x"), ('declare("left"', 'declare("left", size=2')])
+def test_what_is_declared_under_a_name_counts_for_those_who_name_it(old: str, new: str, tmp_path: Path) -> None:
+    first, second = (
+        written(tmp_path, project).fingerprint(ROOTS, ["left"])
+        for project in (PROJECT, edited("low/ways.py", old, new))
+    )
+    assert first != second
+
+
+def test_what_a_decorator_says_names_no_entry(tmp_path: Path) -> None:
+    project = edited("low/ways.py", '@declare("left")', '@declare("left", ways=("up", "down"))')
+    reached = {definition.name for definition in written(tmp_path, project).reached(ROOTS, ["left"])}
+    assert "low.ways.leftwards" in reached
+    assert "low.ways.down" not in reached
+
+
+SPELT = edited("top/tools.py", "x / 3", 'spelt("low.ways.down", "low.unused.Kind")(x) / 3')
+
+
+def test_a_string_that_spells_a_definition_leads_there(tmp_path: Path) -> None:
+    assert "low.ways.down" in {definition.name for definition in written(tmp_path, SPELT).reached(ROOTS, ["up"])}
+    other = SPELT | {"low/ways.py": PROJECT["low/ways.py"].replace("x - 1", "x - 2")}
+    assert fingerprint(tmp_path, other) != fingerprint(tmp_path, SPELT)
+    turned = SPELT | {"top/tools.py": SPELT["top/tools.py"].replace("low.ways.down", "low.unused.Kind", 1)}
+    assert fingerprint(tmp_path, turned) != fingerprint(tmp_path, SPELT)
+
+
+def test_moving_a_definition_that_a_string_spells_changes_nothing(tmp_path: Path) -> None:
+    moved = SPELT | {"top/tools.py": SPELT["top/tools.py"].replace("low.unused.Kind", "low.moved.Kind")}
+    moved |= {"low/moved.py": moved["low/unused.py"]}
+    assert fingerprint(tmp_path, moved) == fingerprint(tmp_path, SPELT)
 
 
 @pytest.mark.parametrize("wrong", ["from . import tools", "from top.tools import *"])
