@@ -204,15 +204,17 @@ ADDITIONS = [
                 ("def k_max(", POOLING),
                 ('    "mean": lambda', '    "midrange": lambda dim, own: midrange,\n'),
             ],
-            "grid/settings/poolings.py": [('"max", "kmax"', '"midrange", ')],
         },
     ),
     Addition(
         "a text encoder",
         {
             "retrieval/encoders/text.py": [
-                ("from grid.settings.text_encoders", "from goalgrid.grid.settings.poolings import PoolingSettings\n"),
-                ("GruSettings, TransformerSettings\n", "MaxBowSettings, "),
+                (
+                    "from goalgrid.grid.settings.text_encoders",
+                    "from goalgrid.grid.settings.poolings import PoolingSettings\n",
+                ),
+                ("    TransformerSettings,\n", "    MaxBowSettings,\n"),
                 ("def _embedding(", TEXT_ENCODER),
                 ('    "gru": ', '    "max-bow": lambda settings, words, dim, places: MaxBow(settings, words, dim),\n'),
             ],

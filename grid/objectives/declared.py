@@ -1,4 +1,4 @@
-"""What is declared above the functions in `objectives/`, read from their sources, since importing them imports torch.
+"""What files declare that import torch, read from their sources: losses and weights above functions, keys of tables.
 
 A listing, a plan and completion need names and parameters, no functions. So of a file only these are executed: the
 imports from `goalgrid.grid`, the assignments that use nothing but names known by then, and the decorators that do.

@@ -2,16 +2,14 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PositiveInt, WithJsonSchema
+from pydantic import AfterValidator, Field, PositiveInt
 
 from goalgrid.grid.errors import unknown
+from goalgrid.grid.objectives.declared import Declared, keys_of
 from goalgrid.grid.settings.base import IdentityDefault, ReadWhere, Settings, Unit, told_once
 
-POOLINGS = (
-    "mean", "max", "kmax", "softmax", "lip", "adapool", "gpo", "adpool", "adpool-released",
-    "gcn", "selfattn", "seq2seq", "none",
-)  # fmt: skip
-"""The poolings of ours."""
+POOLINGS = Declared(lambda: dict.fromkeys(keys_of("retrieval/encoders/pooling.py", "POOLING")))
+"""The names of our poolings."""
 own_poolings: dict[str, Any] = {}
 """The functions and classes of the user's own poolings that the present grid uses, by name."""
 
@@ -23,7 +21,14 @@ def _known_pooling(name: str) -> str:
     return name
 
 
-PoolingName = Annotated[str, AfterValidator(_known_pooling), WithJsonSchema({"type": "string", "enum": POOLINGS})]
+class _Schema:
+    """The JSON schema of a pooling's name, made when it is asked for."""
+
+    def __get_pydantic_json_schema__(self, *_: Any) -> dict[str, Any]:
+        return {"type": "string", "enum": list(POOLINGS)}
+
+
+PoolingName = Annotated[str, AfterValidator(_known_pooling), _Schema()]
 Balance = Annotated[
     Annotated[float, Field(ge=0, le=1)] | Literal["learnt", "random"],
     told_once("a number from 0 to 1, 'learnt' or 'random'"),
