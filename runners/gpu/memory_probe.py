@@ -16,7 +16,7 @@ from torch.nn.functional import normalize
 
 from goalgrid import objectives
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.objectives import OURS, needs
+from goalgrid.grid.objectives import CATALOGUE, needs
 from goalgrid.grid.settings import ObjectiveSettings, TrialSettings
 from goalgrid.grid.store import gpu_needs
 from goalgrid.grid.store.gpu_needs import Need
@@ -162,7 +162,7 @@ def heaviest_objective(settings: TrialSettings, device: torch.device) -> Objecti
     parts is of another kind.
     """
     own = settings.objective.name
-    others = [name for name in OURS if name != own and needs(name) == needs(own)]
+    others = [name for name in CATALOGUE.ours if name != own and needs(name) == needs(own)]
     if not others:
         return settings.objective
 
