@@ -4,7 +4,7 @@ A user's own recipe is a TOML file, or a table of a grid file. Both may extend a
 recipes whole; those of the present grid are known beside the shipped recipes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import cache
 from importlib.resources import files
@@ -184,11 +184,20 @@ def content(name: str) -> dict[str, Any]:
     """A recipe as its file gives it, over the content of the recipe that it extends; what no file says is left out."""
     if name in _own:
         return deepcopy(_own[name])
-    own = read("recipes", name)
-    if "ensemble" in own:
-        return _combined(own, [content(member) for member in own["ensemble"]], name)
-    base = own.pop("extends", None)
-    return own if base is None else _extended(base, content(base), own, name)
+    return _whole(read("recipes", name), name, lambda other: (other, content(other)))
+
+
+def _whole(table: dict[str, Any], place: str, read: Callable[[str], tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    """A recipe over the recipe that it extends, or with its members' settings; `read` gives the others by what it says.
+
+    Raises:
+        UserError: it extends an ensemble, or is a wrong ensemble.
+    """
+    if "ensemble" in table:
+        members = [read(member) for member in _members(table, place)]
+        table = _combined({**table, "ensemble": [name for name, _ in members]}, [own for _, own in members], place)
+    base = table.pop("extends", None)
+    return _extended(str(base), read(str(base))[1], table, place) if base else table
 
 
 class OwnRecipes:
@@ -236,12 +245,7 @@ class OwnRecipes:
             raise UserError(
                 f"recipes that extend or start from one another: {' -> '.join(trail[trail.index(place) :])}"
             )
-        if "ensemble" in own:
-            members = [self._read(member, folder, trail) for member in _members(own, place)]
-            own["ensemble"] = [member for member, _ in members]
-            own = _combined(own, [whole for _, whole in members], place)
-        if base := own.pop("extends", None):
-            own = _extended(str(base), self._read(str(base), folder, trail)[1], own, place)
+        own = _whole(own, place, lambda other: self._read(other, folder, trail))
         if parent := own.get("starts_from"):
             own["starts_from"] = self._read(str(parent), folder, trail)[0]
         self._keep(name, {"description": "your own", **own}, place)

@@ -3,11 +3,14 @@
 import hashlib
 import re
 import tomllib
-from collections.abc import Container, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from goalgrid.grid import catalog
+from goalgrid.grid.content import Text, content_of
 from goalgrid.grid.errors import UserError, unknown, user_path
+from goalgrid.grid.forms import KINDS, TABLES, Content
+from goalgrid.grid.settings.pretrained_networks import RANDOM
 
 NO_TRIALS = ("name", "tables", "trackers", "data", "weights", "checkpoints", "resources", "reliability")
 """Fields of a grid file that change no trial."""
@@ -15,6 +18,29 @@ CHANGES = r"[A-Za-z0-9._+,=-]+"
 """Characters of overrides in a grid's name: no shell and no file system minds them."""
 READABLE = 60
 """Characters of overrides that stand in a grid's name; of longer overrides, their hash."""
+
+
+def changed(
+    content: Content, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
+) -> Content:
+    """The content after what the command line says, in the words of `load`. A grid with other trials has another name.
+
+    Raises:
+        UserError: an override has a wrong form; or a data set or weights are unknown.
+    """
+    if content.misfits.keys() & set(TABLES):
+        return content  # the model of the grid names them
+    if overrides:
+        table = content.fields | content.misfits
+        changes = [_apply(table, override) for override in overrides]
+        content = content_of(Text(content.where, table))
+        if "name" in content.fields:
+            content = content.put(name=changed_name(content.fields["name"], changes))
+    for root in roots:
+        content = _with_data(content, root)
+    for place in weights:
+        content = _with_weights(content, place)
+    return content
 
 
 def key_and_value(override: str) -> tuple[str, Any]:
@@ -35,32 +61,26 @@ def key_and_value(override: str) -> tuple[str, Any]:
         return key, text
 
 
-def apply_override(content: dict[str, Any], override: str, fields: Container[str]) -> tuple[str, Any]:
-    """Change the content as KEY=VALUE says, and return the two.
-
-    Args:
-        fields: of a grid file.
+def _apply(table: dict[str, Any], override: str) -> tuple[str, Any]:
+    """Change a grid file's table as KEY=VALUE says, and return the two.
 
     Raises:
         UserError: it has no "=", or it sets a setting to a list.
     """
     key, value = key_and_value(override)
     first, _, rest = key.partition(".")
-    if first in ("set", "sweep") and rest:
-        content[first] = {**content.get(first, {}), rest: value}
-    elif first in ("data", "resources", "reliability", "budget") and rest:
-        *path, last = key.split(".")
-        table = content
-        for part in path:
-            table[part] = dict(table[part]) if isinstance(table.get(part), dict) else {}
-            table = table[part]
-        table[last] = value
-    elif key in fields:
-        content[key] = value
+    if rest and first in ("set", "sweep"):
+        *tables, last = first, rest
+    elif key in KINDS or (rest and first in ("data", "resources", "reliability", "budget")):
+        *tables, last = key.split(".")
     elif isinstance(value, list):
         raise UserError(f"--set {override!r} gives a list; to sweep a setting, write --set 'sweep.{override}'.")
     else:
-        content["set"] = {**content.get("set", {}), key: value}
+        *tables, last = "set", key
+    for name in tables:
+        table[name] = dict(table[name]) if isinstance(table.get(name), dict) else {}
+        table = table[name]
+    table[last] = value
     return key, value
 
 
@@ -85,32 +105,37 @@ def changed_name(name: str, changes: Iterable[tuple[str, Any]]) -> str:
     return name if before == text else f"{plain}@{before}{',' * bool(before)}{text}"
 
 
-def name_and_folder(place: str) -> tuple[str, str]:
-    """The two halves of NAME=DIR, the folder absolute.
-
-    Raises:
-        UserError: it has no "=".
-    """
-    name, separator, folder = place.partition("=")
-    if not separator:
-        raise UserError(f"--weights {place!r} is not NAME=DIR, the name as in the recipe.")
-    return name, str(user_path(folder).absolute())
-
-
-def place_data(content: dict[str, Any], root: str) -> None:
-    """Say in the content where a data set lies: DATASET=DIR, or DIR alone for a grid with one data set.
+def _with_data(content: Content, root: str) -> Content:
+    """The content with the place of a data set: DATASET=DIR, or DIR alone for a grid with one data set.
 
     Raises:
         UserError: the grid has no such data set, or several and none is named, or the data set has no folder.
     """
     dataset, separator, folder = root.partition("=")
-    datasets = content.get("datasets")
-    named = [datasets] if isinstance(datasets, str) else datasets if isinstance(datasets, list) else []
-    if separator and dataset not in named:
-        raise UserError(unknown("data set", dataset, named, where=f"in --root {root}", hint="Or DIR alone."))
+    datasets = content.names("datasets")
+    if separator and dataset not in datasets:
+        raise UserError(unknown("data set", dataset, datasets, where=f"in --root {root}", hint="Or DIR alone."))
     if not separator:
-        if len(named) != 1:
-            raise UserError(f"--root {root}: the grid has {len(named)} data sets; say which: --root NAME={root}.")
-        dataset, folder = named[0], root
+        if len(datasets) != 1:
+            raise UserError(f"--root {root}: the grid has {len(datasets)} data sets; say which: --root NAME={root}.")
+        dataset, folder = datasets[0], root
     catalog.has_folder(dataset, f"--root {root}")
-    content["data"] = {**content.get("data", {}), dataset: {"root": str(user_path(folder).absolute())}}
+    return content.put(data={**content.table("data"), dataset: {"root": str(user_path(folder).absolute())}})
+
+
+def _with_weights(content: Content, place: str) -> Content:
+    """The content with the place of pretrained weights: NAME=DIR.
+
+    Raises:
+        UserError: it has no "=", or neither a recipe nor a setting of the grid names these weights.
+    """
+    name, separator, folder = place.partition("=")
+    if not separator:
+        raise UserError(f"--weights {place!r} is not NAME=DIR, the name as in the recipe.")
+    models = [catalog.recipe(recipe).model for recipe in catalog.recipe_names()]
+    settings = [*content.table("set").items(), *content.swept()]
+    known = {str(value) for setting, value in settings if setting.endswith((".weights", ".pieces"))}
+    known |= {part.weights for model in models for part in model.pretrained}
+    if name not in known - {RANDOM}:
+        raise UserError(unknown("weights", name, sorted(known - {RANDOM}), where="in --weights"))
+    return content.put(weights={**content.table("weights"), name: str(user_path(folder).absolute())})

@@ -8,8 +8,9 @@ from pydantic import ValidationError
 
 from goalgrid.grid import catalog
 from goalgrid.grid.forms import Scalar
-from goalgrid.grid.gridfile import SECTIONS, Grid
+from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.identity import canonical_json
+from goalgrid.grid.names import SECTIONS
 from goalgrid.grid.objectives import accepted, conditions, needs, resolve, warms_up
 from goalgrid.grid.settings import DatasetSettings, ObjectiveSettings, Reader, TrainSettings
 from goalgrid.grid.settings.base import CHOICES, ReadWhere, Settings

@@ -6,18 +6,20 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 import torch
 from filelock import FileLock
 from hypothesis import settings
 
+from goalgrid.grid.content import Text, content_of
 from goalgrid.grid.expansion import Trial, expand, trials_of
-from goalgrid.grid.gridfile import load
+from goalgrid.grid.gridfile import Grid, check, load
 from goalgrid.grid.store.home import Home
 from tests import few
 
@@ -43,6 +45,11 @@ SMALL = (
 """Overrides that make a trial of `demo` take half a second, and all of it train: nothing is frozen.
 
 The grid keeps its name, so that other verbs find it without the overrides."""
+
+
+def checked(table: Mapping[str, Any]) -> Grid:
+    """The grid of a file that says this."""
+    return check(content_of(Text("grid", dict(table))))
 
 
 def swapped(text: str, before: str, after: str) -> str:

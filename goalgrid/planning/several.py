@@ -5,9 +5,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 from goalgrid.grid import catalog
+from goalgrid.grid.content import content_of, read_text
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.errors.wording import counted
-from goalgrid.grid.gridfile import Grid, datasets_named
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.overrides import changed
 from goalgrid.grid.store.home import Home, State
 from goalgrid.planning.overview import Overview, named_tables_exist, recall, wanted
 
@@ -47,7 +49,7 @@ def to_train(
 def _datasets(name: str, home: Home, overrides: Sequence[str]) -> list[str]:
     """The data sets of a grid to train, of which the user's own may have no root before the roots are given."""
     if name.endswith(".toml") or name in catalog.names("presets"):
-        return datasets_named(name, overrides)
+        return changed(content_of(read_text(name)), overrides).names("datasets")
     return recall(name, home, overrides).datasets
 
 

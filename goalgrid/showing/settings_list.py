@@ -9,7 +9,8 @@ from pydantic import BaseModel
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, unknown
-from goalgrid.grid.gridfile import SECTIONS, Location
+from goalgrid.grid.gridfile import Location
+from goalgrid.grid.names import SECTIONS
 from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.objectives.goal_matrix import PAIR_WEIGHTS, TRIPLET_WEIGHTS
 from goalgrid.grid.objectives.parameters import Parameter

@@ -11,7 +11,8 @@ from pathlib import Path
 import typer
 
 from goalgrid.grid import catalog
-from goalgrid.grid.gridfile import Grid, dotted_names
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.names import dotted_names
 from goalgrid.grid.objectives import CATALOGUE
 from goalgrid.grid.overrides import NO_TRIALS
 from goalgrid.grid.resources import Budget, Reliability, Resources

@@ -6,10 +6,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from goalgrid.grid import uses
+from goalgrid.grid.content import Text, content_of, parse
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Trial
-from goalgrid.grid.forms import parse
-from goalgrid.grid.gridfile import Grid, build, check
+from goalgrid.grid.gridfile import Grid, check
+from goalgrid.grid.overrides import changed
 from goalgrid.grid.resources import Reliability, Resources
 from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import Home
@@ -48,26 +49,26 @@ def read_grid(
     known = {"resources": Resources.model_fields, "reliability": Reliability.model_fields}
     again = f"Run the grid {name!r} again, by its file or as shipped: that writes this copy anew."
     try:
-        content = parse(path)
-        for table in known:
-            if isinstance(content.get(table), dict):
-                content[table] = {key: value for key, value in content[table].items() if key in known[table]}
-        kept = [Use.model_validate(entry) for entry in content.get("uses", [])]
+        table = parse(path)
+        for field in known:
+            if isinstance(table.get(field), dict):
+                table[field] = {key: value for key, value in table[field].items() if key in known[field]}
+        saved = [Use.model_validate(entry) for entry in table.get("uses", [])]
     except (UserError, ValidationError, TypeError) as error:
         raise UserError(f"{error}\n{again}") from error
     try:
-        now = [uses.again(use, where) for use in kept]  # a file may have been edited since
+        now = [uses.again(use, where) for use in saved]  # a file may have been edited since
     except Untrusted as error:
         tables = home.grid(name).tables
         raise Untrusted(f"{error}{f' Its tables of the last run: {tables}.' if tables.is_dir() else ''}") from None
     uses.activate(now)
-    if now:
-        content["uses"] = [use.model_dump() for use in now]
     try:
-        check(content, where=where)
+        content = content_of(Text(where, {**table, "uses": now}))
+        grid = check(content)
     except UserError as error:
         raise UserError(f"{error}\n{again}") from error
-    return build(content, overrides, roots=roots, weights=weights, where=where)
+    changes = changed(content, overrides, roots=roots, weights=weights)
+    return grid if changes is content else check(changes)
 
 
 def _keep(path: Path, text: str) -> None:

@@ -7,11 +7,12 @@ import pytest
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import expand
-from goalgrid.grid.gridfile import Grid, check, dotted_names, load
+from goalgrid.grid.gridfile import Grid, load
+from goalgrid.grid.names import dotted_names
 from goalgrid.grid.objectives.goal_matrix import GOAL
 from goalgrid.grid.settings.scorers import BfanSettings
 
-from ..conftest import swapped
+from ..conftest import checked, swapped
 
 MINIMAL = {"name": "g", "datasets": ["shapes"], "recipes": ["cnn-bow"], "objectives": "goal", "seeds": [0]}
 
@@ -23,12 +24,12 @@ def test_every_preset_expands(name: str) -> None:
 
 @pytest.mark.parametrize("name", catalog.names("recipes"))
 def test_every_recipe_is_complete(name: str) -> None:
-    assert expand(check({**MINIMAL, "recipes": [name]}, where="grid"))
+    assert expand(checked({**MINIMAL, "recipes": [name]}))
 
 
 def test_goal_stands_for_the_15() -> None:
-    assert check(MINIMAL, where="grid").objectives == list(GOAL)
-    assert check({**MINIMAL, "objectives": ["goal"]}, where="grid").objectives == list(GOAL)
+    assert checked(MINIMAL).objectives == list(GOAL)
+    assert checked({**MINIMAL, "objectives": ["goal"]}).objectives == list(GOAL)
 
 
 def test_all_mistakes_are_reported_at_once() -> None:
@@ -42,7 +43,7 @@ def test_all_mistakes_are_reported_at_once() -> None:
         "colour": "red",
     }
     with pytest.raises(UserError) as caught:
-        check(content, where="grid 'x'")
+        checked(content)
     message = str(caught.value)
     for part in (
         "name: a name begins with a letter or digit",
@@ -61,12 +62,12 @@ def test_all_mistakes_are_reported_at_once() -> None:
 
 def test_a_parameter_of_no_objective_is_an_error() -> None:
     with pytest.raises(UserError, match=r"objective\.tau: none of the grid's objectives has this parameter"):
-        check({**MINIMAL, "objectives": ["con_con"], "set": {"objective.tau": 3}}, where="grid")
+        checked({**MINIMAL, "objectives": ["con_con"], "set": {"objective.tau": 3}})
 
 
 def test_a_wrong_type_of_an_objective_parameter_is_an_error() -> None:
     with pytest.raises(UserError, match=r"objective\.tau must be a number, not 'steep'"):
-        check({**MINIMAL, "sweep": {"objective.tau": [1, "steep"]}}, where="grid")
+        checked({**MINIMAL, "sweep": {"objective.tau": [1, "steep"]}})
 
 
 @pytest.mark.parametrize(
@@ -127,7 +128,7 @@ def test_root_belongs_to_the_only_data_set_or_is_named() -> None:
 
 
 def test_data_of_ones_own_needs_only_a_root() -> None:
-    grid = check({**MINIMAL, "datasets": ["mine"], "data": {"mine": {"root": "/data"}}}, where="grid")
+    grid = checked({**MINIMAL, "datasets": ["mine"], "data": {"mine": {"root": "/data"}}})
     assert expand(grid)[0].trials[0].settings.dataset.protocol == "mine-test"
 
 
@@ -273,10 +274,10 @@ class TestForms:
 def test_a_name_that_a_path_or_a_terminal_would_take_otherwise_is_refused(name: str) -> None:
     for content in ({"datasets": [name], "data": {name: {"root": "/data"}}}, {"name": name}):
         with pytest.raises(UserError, match="a name begins with a letter or digit"):
-            check({**MINIMAL, **content}, where="grid")
+            checked({**MINIMAL, **content})
 
 
 @pytest.mark.parametrize("changes", ["", "../x", "a b", "x\n", "x@y", "é"])
 def test_behind_the_at_of_a_name_stands_what_a_shell_and_a_file_system_take(changes: str) -> None:
     with pytest.raises(UserError, match="behind the @"):
-        check({**MINIMAL, "name": f"g@{changes}"}, where="grid")
+        checked({**MINIMAL, "name": f"g@{changes}"})

@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from goalgrid.grid.catalog import names
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Trial, expand, trials_of
-from goalgrid.grid.gridfile import Grid, check, load
+from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.identity import canonical, derived_seed, digest, trial_id
 from goalgrid.grid.objectives import CATALOGUE, needs
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.settings.base import IdentityDefault, Settings
 from tests.grid import golden_ids
+
+from ..conftest import checked
 
 GOLDEN = Path(golden_ids.__file__).with_suffix(".txt")
 
@@ -133,7 +135,7 @@ RECIPES = st.lists(st.sampled_from(["cnn-bow", "vsepp-r152-tiny", "vse-inf-wsl-t
 def of(objectives: list[str], seeds: list[int], recipes: list[str], **further: object) -> dict[str, TrialSettings]:
     """Trials by id, of a grid whose keys stand in this order."""
     content = {"objectives": objectives, "seeds": seeds, "recipes": recipes, "datasets": ["shapes"], "name": "any"}
-    return {trial.id: trial.settings for trial in trials_of(expand(check(content | further, where="a test")))}
+    return {trial.id: trial.settings for trial in trials_of(expand(checked(content | further)))}
 
 
 def derived(settings: TrialSettings) -> list[int]:

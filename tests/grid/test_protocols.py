@@ -5,8 +5,9 @@ import pytest
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Trial, expand, trials_of
-from goalgrid.grid.gridfile import check
 from goalgrid.grid.protocols import PROTOCOLS, protocol, shown
+
+from ..conftest import checked
 
 COCO = {
     "name": "g",
@@ -19,7 +20,7 @@ COCO = {
 
 
 def trials(**tables: object) -> list[Trial]:
-    return trials_of(expand(check({**COCO, **tables}, where="grid")))
+    return trials_of(expand(checked({**COCO, **tables})))
 
 
 @pytest.mark.parametrize("name", catalog.names("datasets"))

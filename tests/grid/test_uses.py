@@ -8,10 +8,12 @@ import pytest
 from goalgrid.grid import uses
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import expand
-from goalgrid.grid.gridfile import Grid, check, load
+from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.objectives import CATALOGUE, resolve
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.saved_grid import read_grid, save_grid
+
+from ..conftest import checked
 
 HEAD = "import goalgrid\nfrom goalgrid import Parameter\n\n\n"
 LOSS = '@goalgrid.objective("mine", tau=Parameter(10.0, "steepness"))\ndef mine(t, *, tau):\n    """tau s_neg"""\n'
@@ -50,9 +52,9 @@ def test_a_loss_of_ones_own_is_an_objective_with_parameters(tmp_path: Path) -> N
 
 def test_a_loss_of_ones_own_moves_no_other_trial_and_goes_with_its_grid(tmp_path: Path) -> None:
     content = {"name": "g", "datasets": "shapes", "recipes": "cnn-bow", "objectives": "con_con", "seeds": 0}
-    ours = ids(check(content, where="grid"))["con_con"]
+    ours = ids(checked(content))["con_con"]
     assert ids(own_grid(tmp_path))["con_con"] == ours
-    check(content, where="grid")
+    checked(content)
     assert "mine" not in CATALOGUE
     assert "mine" not in CATALOGUE
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from goalgrid.grid.gridfile import dotted_names
+from goalgrid.grid.names import dotted_names
 from goalgrid.grid.resources import Budget, Reliability, Resources
 from goalgrid.showing import settings_list
 

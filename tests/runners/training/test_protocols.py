@@ -10,7 +10,7 @@ import pytest
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell, expand
-from goalgrid.grid.gridfile import Grid, check
+from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home, State
 from goalgrid.planning.overview import Overview
 from goalgrid.results.export.export_folder import export
@@ -24,7 +24,7 @@ from goalgrid.runners.trial.run import run_trial
 from goalgrid.showing.comparison import compared
 from goalgrid.showing.tables import kept, scores_of
 
-from ...conftest import Goalgrid
+from ...conftest import Goalgrid, checked
 
 FIVE = "mean of five folds of 1,000 images"
 
@@ -51,7 +51,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def grid_of(root: Path, **tables: object) -> Grid:
     settings = {"train.epochs": 2, "model.dim": 16, "dataset.min_count": 1, "dataset.val_images": 50}
     content = {"name": "folds", "datasets": ["coco"], "recipes": ["fc-bow"], "objectives": ["con_con"], "seeds": [0]}
-    return check({**content, "set": settings, "data": {"coco": {"root": str(root)}}, **tables}, where="grid")
+    return checked({**content, "set": settings, "data": {"coco": {"root": str(root)}}, **tables})
 
 
 def train(grid: Grid, home: Home) -> list[Cell]:

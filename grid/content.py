@@ -1,0 +1,157 @@
+"""A grid's first two stages: the text that a file, a preset or a command line gives, and its content in one form."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from goalgrid.grid import catalog, uses
+from goalgrid.grid.errors import UserError, several, toml_of, unknown, user_path
+from goalgrid.grid.forms import Content, extended, normal
+from goalgrid.grid.uses import Use
+
+STARTS_FROM, FILE = "train.starts_from", "file:"
+"""The setting that names a published checkpoint, and what its path begins with in a grid file."""
+
+
+class Text(NamedTuple):
+    """What a grid file, a preset or a command line says, as it stands there.
+
+    Args:
+        where: the grid, for messages.
+        folder: where a path begins.
+        extends: the grid that it extends: the path of a file, or a preset's name.
+        trail: the grids that lead to this grid by what they extend, and the grid itself.
+    """
+
+    where: str
+    table: dict[str, Any]
+    folder: Path = Path()
+    extends: str | None = None
+    trail: tuple[str, ...] = ()
+
+
+def parse(path: Path) -> dict[str, Any]:
+    """The TOML of a grid file.
+
+    Raises:
+        UserError: there is no such file, or it is no TOML.
+    """
+    return toml_of(path, f"grid {str(path)!r}", "`goalgrid grids` lists the shipped grids.")
+
+
+def read_text(source: str, folder: Path = Path(), before: tuple[str, ...] = ()) -> Text:
+    """The text of a preset, or of a grid file by its path.
+
+    Args:
+        folder: where the path begins.
+        before: the grids that extend this grid, the first one first.
+
+    Raises:
+        UserError: there is no such grid, it is no TOML, or it extends itself.
+    """
+    where, path = f"grid {source!r}", folder / user_path(source)
+    place = os.path.realpath(path) if path.suffix == ".toml" else source
+    if place in before:
+        circle = [*before[before.index(place) :], place]
+        raise UserError(f"it extends itself: {' -> '.join(Path(grid).name for grid in circle)}.")
+    if path.suffix == ".toml":
+        table = parse(path)
+    elif source in catalog.names("presets"):
+        table = catalog.read("presets", source)
+    else:
+        hint = "Or give the path of a grid file, ending in .toml."
+        raise UserError(unknown("grid", source, catalog.names("presets"), hint=hint))
+    base = table.pop("extends", None)
+    if not isinstance(base, str | None):
+        raise UserError(f"{where}: extends = {base!r} should be the path of a grid file, or a shipped grid's name.")
+    return Text(where, table, path.parent, base, (*before, place))
+
+
+def content_of(text: Text) -> Content:
+    """The content of a text over that of the grid that it extends. What it has of the user's own is known from now on.
+
+    Raises:
+        UserError: a form is wrong; or a file that it names cannot be read, or is wrong.
+    """
+    content = normal(text.table, text.where)
+    if text.extends is not None:
+        try:
+            content = extended(content_of(read_text(text.extends, text.folder, text.trail)), content)
+        except UserError as error:
+            raise UserError(f"{text.where} extends {text.extends!r}: {error}") from None
+    return _with_own_parts(_with_checkpoints(content, text.folder), text.folder)
+
+
+def _with_own_parts(content: Content, folder: Path) -> Content:
+    """The content with the text of each file that it uses, and all recipes of the user's own, in place of paths.
+
+    Raises:
+        UserError: with every file that cannot be read.
+    """
+    problems = list[str]()
+    tables = content.table("recipe")
+    own = catalog.OwnRecipes({name: table for name, table in tables.items() if isinstance(table, dict)}, folder)
+
+    def used(entry: Any) -> Any:
+        if isinstance(entry, str):
+            return uses.read(entry, folder)
+        if isinstance(entry, dict):  # a grid that ran, read as a file
+            with suppress(ValidationError):
+                return uses.again(Use.model_validate(entry), content.where)
+        return entry
+
+    def recipe(entry: Any) -> Any:
+        is_own = isinstance(entry, str) and (entry.endswith(".toml") or isinstance(tables.get(entry), dict))
+        return own.add(entry) if is_own else entry
+
+    def each(read: Callable[[Any], Any], entries: Iterable[Any]) -> Iterator[Any]:
+        for entry in entries:
+            try:
+                yield read(entry)
+            except UserError as error:
+                problems.append(str(error))
+
+    parts = list(each(used, content.values("uses")))
+    if all(isinstance(part, Use) for part in parts):
+        uses.activate(parts)  # a recipe may name a pooling
+    recipes = list(each(recipe, content.values("recipes")))
+    list(each(recipe, tables))
+    if problems:
+        raise several(content.where, dict.fromkeys(problems))
+    catalog.take_over(own.whole)
+    others = {name: table for name, table in tables.items() if not isinstance(table, dict)}
+    axis = {"recipes": recipes} if "recipes" in content.fields else {}
+    return content.put(uses=parts, recipe={**others, **own.whole}, **axis)
+
+
+def _with_checkpoints(content: Content, folder: Path) -> Content:
+    """The content with the hash of each published checkpoint in place of its path, and with the path beside.
+
+    Raises:
+        UserError: a file cannot be read.
+    """
+    places = dict[str, str]()
+
+    def hashed(value: Any) -> Any:
+        if isinstance(value, list):
+            return [hashed(entry) for entry in value]
+        if not isinstance(value, str) or not value.startswith(FILE):
+            return value
+        path = (folder / user_path(value.removeprefix(FILE))).absolute()
+        try:
+            with path.open("rb") as file:
+                digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+        except OSError as error:
+            raise UserError(f"train.starts_from = {value!r}: {path} cannot be read: {error.strerror}.") from error
+        places[digest] = str(path)
+        return digest
+
+    for field in ("set", "sweep"):
+        settings = {key: hashed(value) if key == STARTS_FROM else value for key, value in content.table(field).items()}
+        content = content.put(**{field: settings})
+    return content.put(checkpoints=content.table("checkpoints") | places)

@@ -1,0 +1,117 @@
+"""The names that a grid file may use, and what is wrong with the names and values that it uses."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable
+
+from pydantic import BaseModel
+
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import unknown
+from goalgrid.grid.forms import Content
+from goalgrid.grid.objectives import CATALOGUE, known_parameters, unknown_objective
+from goalgrid.grid.objectives.parameters import VARIANTS
+from goalgrid.grid.resources import UNTIL_RESOLVED
+from goalgrid.grid.settings import DatasetSettings, TrainSettings
+from goalgrid.grid.settings.base import NoIdentity, Settings
+from goalgrid.grid.settings.model import ModelSettings
+from goalgrid.grid.settings.own_parts import own_parts
+
+SECTIONS: dict[str, type[Settings]] = {"dataset": DatasetSettings, "model": ModelSettings, "train": TrainSettings}
+"""The sections of a trial's settings that all objectives share."""
+
+
+def dotted_names() -> list[str]:
+    """Every setting that a grid file may set or sweep."""
+    names = [name for section, model in SECTIONS.items() for name in _fields(section, model)]
+    names.remove("dataset.name")
+    for kind, parts in own_parts.items():
+        declared = sorted({name for part in parts.values() for name in part.parameters})
+        names += [f"model.{kind.partition(' ')[0]}.parameters.{name}" for name in declared]
+    return [*names, "objective.variant", *(f"objective.{name}" for name in sorted(known_parameters()))]
+
+
+def _fields(prefix: str, model: type[BaseModel]) -> list[str]:
+    """The dotted names of a model's fields; for a field that holds a model, the names of that model's fields."""
+    names: list[str] = []
+    for name, field in model.model_fields.items():
+        models = catalog.models_in(field.annotation)
+        inner = [dotted for model in models for dotted in _fields(f"{prefix}.{name}", model)]
+        names += inner or [f"{prefix}.{name}"]
+    return list(dict.fromkeys(names))
+
+
+def mistakes(content: Content) -> list[str]:
+    """Unknown names, repeated values and wrong values: all that the model of the grid cannot see."""
+    return [*_of_seeds(content), *_unknown_names(content), *_doubled(content), *_wrong_values(content)]
+
+
+def _of_seeds(content: Content) -> list[str]:
+    """A text among the seeds, or a budget of a grid that has no need of it."""
+    seeds = content.values("seeds")
+    if seeds == [UNTIL_RESOLVED]:
+        return []
+    if any(isinstance(seed, str) for seed in seeds):
+        return [f'seeds: the only text that stands there is "{UNTIL_RESOLVED}"']
+    wrong = {"seeds", "budget"} <= (content.fields | content.misfits).keys()
+    return [f'[budget] goes with seeds = "{UNTIL_RESOLVED}", not with a list of seeds'] if wrong else []
+
+
+def _unknown_names(content: Content) -> list[str]:
+    datasets = sorted({*catalog.names("datasets"), *content.table("data")})
+    recipes = [*catalog.names("recipes"), *content.table("recipe")]
+    hint = "For data of your own, add [data.NAME] with its root."
+    axes: dict[str, tuple[Collection[str], Callable[[str, str], str]]] = {
+        "datasets": (datasets, lambda name, where: unknown("dataset", name, datasets, where=where, hint=hint)),
+        "recipes": (recipes, lambda name, where: unknown("recipe", name, recipes, where=where)),
+        "objectives": (CATALOGUE, unknown_objective),
+    }
+    problems = [
+        problem(name, f"in {axis}[{index}]")
+        for axis, (known, problem) in axes.items()
+        for index, name in enumerate(content.values(axis))
+        if isinstance(name, str) and name not in known
+    ]
+    settings = dotted_names()
+    for field in ("set", "sweep"):
+        for name in [name for name in content.table(field) if name not in settings]:
+            section = name.partition(".")[0] + "."
+            near = [known for known in settings if known.startswith(section)] or settings
+            problems.append(unknown("setting", name, near, where=f"in [{field}]"))
+    return problems
+
+
+def _doubled(content: Content) -> list[str]:
+    """Values that an axis has more than once."""
+    axes = {axis: content.values(axis) for axis in ("datasets", "recipes", "objectives", "seeds", "tables")}
+    values = [(axis, value) for axis, values in axes.items() for value in values]
+    values += [(f"sweep {name!r}", value) for name, value in content.swept()]
+    counts = Counter(pair for pair in values if isinstance(pair[1], Hashable))
+    return [f"{axis}: {value} stands there more than once" for (axis, value), count in counts.items() if count > 1]
+
+
+def _wrong_values(content: Content) -> list[str]:
+    """Values, set or swept, that are no protocol of a data set, no variant, or no value of an objective's parameter."""
+    datasets, axis, sweep = content.names("datasets"), content.names("objectives"), content.table("sweep")
+    objectives = [CATALOGUE[name].parameters for name in CATALOGUE if name in axis]
+    problems = []
+    for key, value in [*content.table("set").items(), *content.swept()]:
+        section, _, name = key.partition(".")
+        field = SECTIONS[section].model_fields.get(name) if section in SECTIONS else None
+        if key in sweep and field and NoIdentity in field.metadata:
+            problems.append(f"{key} changes no number of a trial, so it is no axis; give one value in [set]")
+        holders = [entry[name] for entry in objectives if section == "objective" and name in entry]
+        if key == "dataset.protocol":
+            for dataset in datasets:
+                if value not in (known := catalog.protocols(dataset)):
+                    where = f"of data set {dataset!r} in dataset.protocol"
+                    problems.append(unknown("protocol", value, known, where=where))
+        elif key == "objective.variant" and value not in VARIANTS:
+            problems.append(unknown("variant", value, VARIANTS, where="in objective.variant"))
+        elif section == "objective" and name in known_parameters() and objectives and not holders:
+            problems.append(f"{key}: none of the grid's objectives has this parameter")
+        for parameter in holders:
+            try:
+                parameter.parse(value)
+            except ValueError as error:
+                problems.append(f"{key} {error}")
+    return list(dict.fromkeys(problems))
