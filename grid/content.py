@@ -2,18 +2,26 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from pydantic import ValidationError
 
 from goalgrid.grid import catalog, uses
 from goalgrid.grid.errors import UserError, several, toml_of, unknown, user_path
-from goalgrid.grid.forms import Content, extended, normal
+from goalgrid.grid.forms import dotted
+from goalgrid.grid.objectives.goal_matrix import GOAL
 from goalgrid.grid.uses import Use
 
+KINDS: dict[str, type] = {
+    "name": str,
+    **dict.fromkeys(("datasets", "recipes", "objectives", "seeds", "tables", "trackers", "uses", "exclude"), list),
+    **dict.fromkeys(("recipe", "set", "sweep", "data", "weights", "checkpoints"), dict),
+    **dict.fromkeys(("resources", "reliability", "budget"), dict),
+}
+"""The fields of a grid file, with the kind of their values; for a list, a single value stands for a list of one."""
 STARTS_FROM, FILE = "train.starts_from", "file:"
 """The setting that names a published checkpoint, and what its path begins with in a grid file."""
 
@@ -33,6 +41,41 @@ class Text(NamedTuple):
     folder: Path = Path()
     extends: str | None = None
     trail: tuple[str, ...] = ()
+
+
+class Content(NamedTuple):
+    """What a grid's texts say, in one form: own recipes whole, files read. Names and values are not yet checked.
+
+    Args:
+        where: the grid, for messages.
+        fields: lists, tables and a name, each of the field's kind; and unknown keys.
+        misfits: values of another kind than their field's, which the model of the grid reports.
+    """
+
+    where: str
+    fields: dict[str, Any]
+    misfits: dict[str, Any]
+
+    def values(self, field: str) -> list[Any]:
+        """The list in this field; empty where there is none."""
+        return list(self.fields.get(field, ()))
+
+    def table(self, field: str) -> dict[str, Any]:
+        """The table in this field; empty where there is none."""
+        return dict(self.fields.get(field, ()))
+
+    def names(self, axis: str) -> list[str]:
+        """The texts among the values of an axis."""
+        return [name for name in self.values(axis) if isinstance(name, str)]
+
+    def swept(self) -> list[tuple[str, Any]]:
+        """Every swept value with its setting's name."""
+        lists = {name: values for name, values in self.table("sweep").items() if isinstance(values, list)}
+        return [(name, value) for name, values in lists.items() for value in values]
+
+    def put(self, **fields: Any) -> Self:
+        """The content with other values in these fields."""
+        return self._replace(fields=self.fields | fields)
 
 
 def parse(path: Path) -> dict[str, Any]:
@@ -78,13 +121,44 @@ def content_of(text: Text) -> Content:
     Raises:
         UserError: a form is wrong; or a file that it names cannot be read, or is wrong.
     """
-    content = normal(text.table, text.where)
+    content = _normal(text.table, text.where)
     if text.extends is not None:
         try:
-            content = extended(content_of(read_text(text.extends, text.folder, text.trail)), content)
+            content = _extended(content_of(read_text(text.extends, text.folder, text.trail)), content)
         except UserError as error:
             raise UserError(f"{text.where} extends {text.extends!r}: {error}") from None
     return _with_own_parts(_with_checkpoints(content, text.folder), text.folder)
+
+
+def _normal(table: Mapping[str, Any], where: str) -> Content:
+    """What a text says, with lists for single values, dotted names in [set] and [sweep], and values for ranges."""
+    single = (bool, int, float, str, dict)
+    fields: dict[str, Any] = {
+        key: [value] if KINDS.get(key) is list and isinstance(value, single) else value for key, value in table.items()
+    }
+    misfits = {key: fields.pop(key) for key in table if not isinstance(fields[key], KINDS.get(key, object))}
+    if "objectives" in fields:
+        spelled_out = (GOAL if name == "goal" else [name] for name in fields["objectives"])
+        fields["objectives"] = [name for names in spelled_out for name in names]
+    for field in ("set", "sweep"):
+        if field in fields:
+            fields[field] = dotted(fields[field], where, swept=field == "sweep")
+    return Content(where, fields, misfits)
+
+
+def _extended(base: Content, content: Content) -> Content:
+    """A content over that of the grid that it extends: tables are merged, lists and values replaced.
+
+    What it sets is no longer swept, and the reverse. The name is its own, and so is a recipe that extends another.
+    """
+    recipes = content.table("recipe").items()
+    anew = {name for name, recipe in recipes if isinstance(recipe, dict) and "extends" in recipe}
+    replaced = {"recipe": anew, "set": content.table("sweep"), "sweep": content.table("set")}
+    below = {field: value for field, value in base.fields.items() if field not in {"name", *content.misfits}}
+    for field, names in replaced.items():
+        below[field] = {name: value for name, value in base.table(field).items() if name not in names}
+    misfits = {field: value for field, value in base.misfits.items() if field not in content.fields}
+    return Content(content.where, catalog.over(below, content.fields), misfits | content.misfits)
 
 
 def _with_own_parts(content: Content, folder: Path) -> Content:

@@ -13,9 +13,9 @@ import tomli_w
 from pydantic import AfterValidator, Field, NonNegativeInt, PlainValidator, ValidationError
 
 from goalgrid.grid import catalog, uses
-from goalgrid.grid.content import content_of, read_text
+from goalgrid.grid.content import Content, content_of, read_text
 from goalgrid.grid.errors import several, unknown, user_path
-from goalgrid.grid.forms import Content, Scalar
+from goalgrid.grid.forms import Scalar
 from goalgrid.grid.names import mistakes
 from goalgrid.grid.overrides import CHANGES, changed
 from goalgrid.grid.resources import UNTIL_RESOLVED, Budget, Reliability, Resources

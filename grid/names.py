@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Hashable
 from pydantic import BaseModel
 
 from goalgrid.grid import catalog
+from goalgrid.grid.content import Content
 from goalgrid.grid.errors import unknown
-from goalgrid.grid.forms import Content
 from goalgrid.grid.objectives import CATALOGUE, known_parameters, unknown_objective
 from goalgrid.grid.objectives.parameters import VARIANTS
 from goalgrid.grid.resources import UNTIL_RESOLVED

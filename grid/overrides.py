@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from goalgrid.grid import catalog
-from goalgrid.grid.content import Text, content_of
+from goalgrid.grid.content import KINDS, Content, Text, content_of
 from goalgrid.grid.errors import UserError, unknown, user_path
-from goalgrid.grid.forms import KINDS, TABLES, Content
 from goalgrid.grid.settings.pretrained_networks import RANDOM
 
 NO_TRIALS = ("name", "tables", "trackers", "data", "weights", "checkpoints", "resources", "reliability")
@@ -28,7 +27,7 @@ def changed(
     Raises:
         UserError: an override has a wrong form; or a data set or weights are unknown.
     """
-    if content.misfits.keys() & set(TABLES):
+    if any(KINDS[field] is dict for field in content.misfits):
         return content  # the model of the grid names them
     if overrides:
         table = content.fields | content.misfits
