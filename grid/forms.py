@@ -70,11 +70,11 @@ def spaced(kind: str, first: float, last: float, count: int) -> list[int] | list
     def written(value: float, digits: int) -> float:
         return round(value) if whole and abs(value - round(value)) < 1e-9 else float(f"{value:.{digits}g}")
 
-    found = list[float]()
+    values = exact
     for digits in range(RANGES[kind], 18):
-        found = [first, *(written(value, digits) for value in exact[1:-1]), last]
-        if len(set(found)) == count:
+        values = [first, *(written(value, digits) for value in exact[1:-1]), last]
+        if len(set(values)) == count:
             break
-    if whole and all(float(value).is_integer() for value in found):
-        return [int(value) for value in found]
-    return [float(value) for value in found]
+    if whole and all(float(value).is_integer() for value in values):
+        return [int(value) for value in values]
+    return [float(value) for value in values]

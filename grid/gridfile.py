@@ -136,7 +136,7 @@ def check(content: Content) -> Grid:
     """
     problems = mistakes(content)
     try:
-        grid = Grid.model_validate(content.fields | content.misfits | _within_budget(content))
+        grid = Grid.model_validate(content.fields | _within_budget(content) | content.misfits)
     except ValidationError as error:
         raise several(content.where, catalog.explain(error, Grid) + problems) from None
     if problems:
@@ -150,8 +150,7 @@ def _within_budget(content: Content) -> dict[str, Any]:
         return {}
     budget = content.table("budget")
     most = budget.get("seeds", Budget.model_fields["seeds"].default)
-    seeds = list(range(most)) if isinstance(most, int) and most > 0 else [0]
-    return {"budget": content.misfits.get("budget", budget), "seeds": seeds}
+    return {"budget": budget, "seeds": list(range(most)) if isinstance(most, int) and most > 0 else [0]}
 
 
 def make_known(grid: Grid) -> None:
