@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 PART = 500
 """How many records are read at a time."""
-MANY = 100
-"""Number of records from which DuckDB saves more time than its import takes."""
 
 _HISTORY = pa.list_(pa.struct([("epoch", pa.int32()), ("name", pa.string()), ("value", pa.float64())]))
 
@@ -259,40 +257,13 @@ def parts(
     """
     unread = iter(paths)
     while batch := list(itertools.islice(unread, PART)):
-        table = _read_by_duckdb(batch, columns) if len(batch) >= MANY else None
-        if table is None:
-            records = [_read(path, columns, unreadable) for path in batch]
-            table = pa.concat_tables([_empty(columns), *records], promote_options="default")
-        yield table.combine_chunks()
+        records = [_read(path, columns, unreadable) for path in batch]
+        yield pa.concat_tables([_empty(columns), *records], promote_options="default").combine_chunks()
 
 
 def _empty(columns: list[str] | None) -> pa.Table:
     schema = pa.schema([SCHEMA.field(name) for name in columns or SCHEMA.names])
     return pa.Table.from_batches([], schema)  # empty_table() would import pandas
-
-
-def _read_by_duckdb(paths: Sequence[Path], columns: list[str] | None) -> pa.Table | None:
-    """The records, read in one query, which takes half the work of opening file after file; None where that fails.
-
-    It fails where a record is damaged or lacks a column that was added later: `_read` then says which, or fills it in.
-    """
-    import duckdb
-
-    names = [str(path) for path in paths]
-    if any(set(name) & set("*?[") for name in names):  # DuckDB would read the name as a pattern
-        return None
-    wanted = _empty([*(columns or SCHEMA.names), "trial_id"]).schema
-    selected = ", ".join(f'"{name}"' for name in wanted.names[:-1])
-    query = f"SELECT {selected}, trial_id AS of FROM read_parquet($1, hive_partitioning = false)"
-    try:
-        for path in paths:
-            sealed.whole(path)
-        with duckdb.connect() as connection:
-            table = connection.sql(query, params=[names]).to_arrow_table()
-        of, table = table["of"].to_pylist(), table.drop_columns("of").cast(pa.schema(list(wanted)[:-1]))
-    except (duckdb.Error, pa.ArrowInvalid, sealed.Damaged, OSError):
-        return None
-    return table if len(of) == len(paths) and all(map(_stands_with, of, paths)) else None
 
 
 def _read(path: Path, columns: list[str] | None, unreadable: Unreadable | None) -> pa.Table:

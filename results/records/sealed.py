@@ -72,8 +72,8 @@ def read(path: Path, columns: list[str] | None = None) -> pa.Table:
     """
     content = whole(path)
     try:
-        file = pq.ParquetFile(pa.BufferReader(content))
-        known = [name for name in columns or file.schema_arrow.names if name in file.schema_arrow.names]
-        return file.read(columns=known, use_threads=False)
+        table = pq.ParquetFile(pa.BufferReader(content)).read(columns=columns, use_threads=False)
+        names = set(table.column_names)
+        return table.select([name for name in columns if name in names]) if columns else table
     except (OSError, pa.ArrowException, ValueError) as error:
         raise Damaged(str(error).rstrip(".")) from error

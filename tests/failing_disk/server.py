@@ -29,17 +29,17 @@ def import_rooms() -> None:
     for found in pkgutil.walk_packages(["goalgrid"], "goalgrid."):
         if not any(word in found.name for word in SLOW_TO_IMPORT):
             importlib.import_module(found.name)
-    for name in ("matplotlib.pyplot", "scipy.stats", "duckdb", "sqlite3", "torch._dynamo"):
+    for name in ("matplotlib.pyplot", "scipy.stats", "sqlite3", "torch._dynamo"):
         importlib.import_module(name)
 
 
 def prepare() -> None:
     """Let a few records count as many, so that there are summaries; and let no trial wait before its next try."""
     from goalgrid.grid.store.failures import Failure
-    from goalgrid.results.records import record, record_cache
+    from goalgrid.results.records import record_cache
     from goalgrid.runners.trial import retries
 
-    record_cache.FEW, record.MANY = 1, 2
+    record_cache.FEW = 1
     retries.POLICY[Failure.STORAGE] = replace(retries.POLICY[Failure.STORAGE], wait=0.01)
 
 

@@ -21,7 +21,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell, trials_of
 from goalgrid.grid.store.home import Home
 from goalgrid.results.checks.run_comparison import differences
-from goalgrid.results.records import record, record_cache
+from goalgrid.results.records import record_cache
 
 from ..conftest import Goalgrid
 from ..failing_disk.commands import HUNG, Call, Commands, Fault
@@ -124,7 +124,6 @@ def few_records() -> Iterator[None]:
     """A few records count as many, so that there are summaries."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(record_cache, "FEW", 1)
-        patch.setattr(record, "MANY", 2)
         yield
 
 
