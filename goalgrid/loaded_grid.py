@@ -237,7 +237,7 @@ class LoadedGrid:
         cells, scores = measured(self._grid, self._home, anew=self._start())
         drawn = {
             study.title: figure
-            for _, study, figure in figures.drawn(figures.Study.read(cells, scores, self._home), [kind], quantities)
+            for _, study, figure in figures.draw_all(figures.Study.read(cells, scores, self._home), [kind], quantities)
         }
         if not drawn:
             needs = figures.FIGURES[kind].needs

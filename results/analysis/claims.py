@@ -108,7 +108,7 @@ class JudgedClaim:
     @property
     def verdicts(self) -> list[str]:
         """Of each comparison or agreement."""
-        return [each.verdict for each in self.comparisons] + [each.verdict for each in self.agreements]
+        return [test.verdict for test in self.comparisons] + [test.verdict for test in self.agreements]
 
     @property
     def verdict(self) -> str:
@@ -124,7 +124,7 @@ class JudgedClaim:
     @property
     def in_means(self) -> str:
         """By the means alone, without a test."""
-        signs = [each.difference > 0 for each in self.comparisons] + [each.tau > 0 for each in self.agreements]
+        signs = [test.difference > 0 for test in self.comparisons] + [test.tau > 0 for test in self.agreements]
         if not signs:
             return ABSENT
         enough = 2 * sum(signs) > len(signs) if self.claim.quantifier == "most" else all(signs)
@@ -133,7 +133,8 @@ class JudgedClaim:
     @property
     def against(self) -> list[Comparison]:
         """The comparisons that contradict the claim in the means, the largest difference first."""
-        return sorted((each for each in self.comparisons if each.difference < 0), key=lambda each: each.difference)
+        contradicting = [comparison for comparison in self.comparisons if comparison.difference < 0]
+        return sorted(contradicting, key=lambda comparison: comparison.difference)
 
 
 def as_entry(result: Result) -> Entry:
@@ -147,8 +148,8 @@ def as_entry(result: Result) -> Entry:
 
 def printed(claim: Claim) -> list[Entry]:
     """The values that the claim's tables print."""
-    found = [result for table in claim.tables for result in results_of(table) if result.metric in claim.metrics]
-    return [as_entry(result) for result in found if not math.isnan(result.value.mean)]
+    results = [result for table in claim.tables for result in results_of(table) if result.metric in claim.metrics]
+    return [as_entry(result) for result in results if not math.isnan(result.value.mean)]
 
 
 def measured(claim: Claim, cells: Sequence[Cell], scores: Scores) -> list[Entry]:
@@ -170,26 +171,26 @@ def judge(paper: str, claim: Claim, entries: Sequence[Entry]) -> JudgedClaim:
     sizes = {entry.sample.n for entry in entries}
     n = sizes.pop() if len(sizes) == 1 else None
     if claim.kind == "same order":
-        return JudgedClaim(paper, claim, agreements=_adjusted(_agreements(entries)), n=n)
-    return JudgedClaim(paper, claim, _adjusted(_comparisons(claim, entries)), n=n)
+        return JudgedClaim(paper, claim, agreements=_adjusted(list(_agreements(entries))), n=n)
+    return JudgedClaim(paper, claim, _adjusted(list(_comparisons(claim, entries))), n=n)
 
 
-def _adjusted(found: Iterable[Tested]) -> tuple[Tested, ...]:
+def _adjusted(tests: Sequence[Tested]) -> tuple[Tested, ...]:
     """The tests with their p adjusted for all of them."""
-    tests = list(found)
-    adjusted = holm([each.p for each in tests]).tolist()
-    return tuple(replace(each, holm=p) for each, p in zip(tests, adjusted, strict=True))
+    adjusted = holm([test.p for test in tests]).tolist()
+    return tuple(replace(test, holm=p) for test, p in zip(tests, adjusted, strict=True))
 
 
 def judged_by_print(names: Iterable[str]) -> list[JudgedClaim]:
     """All claims of these papers, held against their own tables."""
-    return [judge(own.paper, claim, printed(claim)) for own in map(reference.claims, names) for claim in own.claims]
+    papers = [reference.claims(name) for name in names]
+    return [judge(paper.paper, claim, printed(claim)) for paper in papers for claim in paper.claims]
 
 
 def judged_by_trials(names: Iterable[str], cells: Sequence[Cell], scores: Scores) -> list[JudgedClaim]:
     """All claims of these papers, held against finished trials."""
     papers = [reference.claims(name) for name in names]
-    return [judge(own.paper, claim, measured(claim, cells, scores)) for own in papers for claim in own.claims]
+    return [judge(paper.paper, claim, measured(claim, cells, scores)) for paper in papers for claim in paper.claims]
 
 
 def _comparisons(claim: Claim, entries: Sequence[Entry]) -> Iterable[Comparison]:

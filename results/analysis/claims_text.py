@@ -22,13 +22,13 @@ def document(sources: Sequence[tuple[str, Sequence[JudgedClaim]]], *, comparison
         comparisons: with a table of all comparisons.
     """
     sections = []
-    for found in zip(*(judged for _, judged in sources), strict=True):
-        claim = found[0].claim
+    for by_source in zip(*(claims for _, claims in sources), strict=True):
+        claim = by_source[0].claim
         parts: list[str | Sheet] = [f'"{claim.sentence}."']
-        for (source, _), own in zip(sources, found, strict=True):
-            parts.append(line(source, own))
-            parts += _sheets(source, own) if comparisons else []
-        sections.append(DocumentSection(f"{found[0].paper} {claim.where}: {claim.name}", tuple(parts)))
+        for (source, _), judged in zip(sources, by_source, strict=True):
+            parts.append(line(source, judged))
+            parts += _sheets(source, judged) if comparisons else []
+        sections.append(DocumentSection(f"{by_source[0].paper} {claim.where}: {claim.name}", tuple(parts)))
     return Document(tuple(sections), FOOTER)
 
 
@@ -39,18 +39,18 @@ def line(source: str, judged: JudgedClaim) -> str:
         return f"{source}: {ABSENT}{at_one}."
     if judged.agreements:
         agreements = judged.agreements
-        low = min(agreements, key=lambda each: each.tau)
-        said = f"{_verdicts(judged)} of {len(agreements)} pairs of blocks; least tau {written(low.tau, 2)}"
+        low = min(agreements, key=lambda agreement: agreement.tau)
+        counts = f"{_verdicts(judged)} of {len(agreements)} pairs of blocks; least tau {written(low.tau, 2)}"
         p = f" (p{GLUE}{p_text(low.holm)} after Holm)"
-        return f"{source}: {judged.verdict}; {said}{p}, {_pair(low.blocks)}, {low.metric}."
-    many, right = len(judged.comparisons), sum(each.difference > 0 for each in judged.comparisons)
+        return f"{source}: {judged.verdict}; {counts}{p}, {_pair(low.blocks)}, {low.metric}."
+    many, right = len(judged.comparisons), sum(comparison.difference > 0 for comparison in judged.comparisons)
     runs = f", n = {judged.n}" if judged.n else ""
     tests = f"{_verdicts(judged)} of {counted(many, 'comparison')}{runs}"
-    if all(math.isnan(each.p) for each in judged.comparisons):
+    if all(math.isnan(comparison.p) for comparison in judged.comparisons):
         tests = f"{counted(many, 'comparison')} without a spread to test by{runs}"
     against = "; ".join(
-        f"{_minus(each)}, {each.block}, {each.metric}: {written(each.difference, sign='+')}"
-        for each in judged.against[:MOST]
+        f"{_minus(comparison)}, {comparison.block}, {comparison.metric}: {written(comparison.difference, sign='+')}"
+        for comparison in judged.against[:MOST]
     )
     contradicted = f". Against it most: {against}" if against else ""
     return f"{source}: {judged.verdict}; {tests}. In the means it {judged.in_means}: {right} of {many}{contradicted}."
@@ -58,11 +58,12 @@ def line(source: str, judged: JudgedClaim) -> str:
 
 def for_programs(sources: Sequence[tuple[str, Sequence[JudgedClaim]]]) -> list[dict[str, Any]]:
     """The verdicts for JSON, unrounded."""
-    every = [(source, own) for source, judged in sources for own in judged]
-    told = [{"source": source, "verdict": own.verdict, "in_means": own.in_means} for source, own in every]
     return [
-        finite(asdict(own)) | {"claim": own.claim.model_dump()} | more
-        for (_, own), more in zip(every, told, strict=True)
+        finite(asdict(judged))
+        | {"claim": judged.claim.model_dump(), "source": source}
+        | {"verdict": judged.verdict, "in_means": judged.in_means}
+        for source, claims in sources
+        for judged in claims
     ]
 
 
@@ -87,16 +88,16 @@ def _sheets(source: str, judged: JudgedClaim) -> Iterator[Sheet]:
     if judged.comparisons:
         head = ("better minus worse", "block", "metric", "difference", "p", "Holm", "")
         rows = tuple(
-            (f"{each.better} minus {each.than}", each.block, each.metric, written(each.difference, sign="+"),
-             p_text(each.p), p_text(each.holm), each.verdict)
-            for each in judged.comparisons
+            (f"{test.better} minus {test.than}", test.block, test.metric, written(test.difference, sign="+"),
+             p_text(test.p), p_text(test.holm), test.verdict)
+            for test in judged.comparisons
         )  # fmt: skip
         yield Sheet.telling(source, head, rows)
     if judged.agreements:
         alike = tuple(
-            (_pair(each.blocks), each.metric, str(each.cells), written(each.tau, 2), p_text(each.p),
-             p_text(each.holm), each.verdict)
-            for each in judged.agreements
+            (_pair(test.blocks), test.metric, str(test.cells), written(test.tau, 2), p_text(test.p),
+             p_text(test.holm), test.verdict)
+            for test in judged.agreements
         )  # fmt: skip
         yield Sheet(source, ("blocks", "metric", "cells", "tau", "p", "Holm", ""), alike)
 

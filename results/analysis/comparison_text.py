@@ -30,41 +30,37 @@ SHOWN = 48
 """Characters of a value that differs; the JSON has all of them."""
 
 
-def document(found: GridComparison) -> Document:
+def document(comparison: GridComparison) -> Document:
     """What differs, then a section for every metric."""
-    metrics = dict.fromkeys(difference.metric for difference in found.differences)
-    what = DocumentSection(
-        f"{found.a} (A) and {found.b} (B): {counted(found.cells, 'cell')} compared", tuple(_what(found))
-    )
-    sections = (
-        DocumentSection(
-            metric_title(metric, found.noun), tuple(_metric([d for d in found.differences if d.metric == metric]))
-        )
-        for metric in metrics
-    )
-    return Document((what, *sections), tuple(_footer(found)))
+    metrics = dict.fromkeys(difference.metric for difference in comparison.differences)
+    title = f"{comparison.a} (A) and {comparison.b} (B): {counted(comparison.cells, 'cell')} compared"
+    sections = [DocumentSection(title, tuple(_what(comparison)))]
+    for metric in metrics:
+        differences = [difference for difference in comparison.differences if difference.metric == metric]
+        sections.append(DocumentSection(metric_title(metric, comparison.noun), tuple(_metric(differences))))
+    return Document(tuple(sections), tuple(_footer(comparison)))
 
 
-def for_programs(found: GridComparison) -> Any:
+def for_programs(comparison: GridComparison) -> Any:
     """The comparison for JSON, unrounded; null for a number that does not exist."""
-    return finite(asdict(found))
+    return finite(asdict(comparison))
 
 
-def write_out(found: GridComparison, kind: str) -> str:
+def write_out(comparison: GridComparison, kind: str) -> str:
     """The comparison in a text format of `FORMATS`."""
-    rows = for_programs(found)["differences"]
+    rows = for_programs(comparison)["differences"]
     if kind == "csv":
         return csv.written(list(_flat(rows[0])), [list(_flat(row).values()) for row in rows])
-    return TEXT[kind](document(found))
+    return TEXT[kind](document(comparison))
 
 
-def write_parquet(found: GridComparison, path: Path) -> None:
+def write_parquet(comparison: GridComparison, path: Path) -> None:
     """Write a row a cell and metric, unrounded.
 
     Raises:
         UserError: the disk is full or read-only.
     """
-    rows = [_flat(row) for row in for_programs(found)["differences"]]
+    rows = [_flat(row) for row in for_programs(comparison)["differences"]]
     with written_aside(path) as aside:
         pq.write_table(pa.Table.from_pylist(rows), aside)
 
@@ -76,20 +72,20 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _what(found: GridComparison) -> Iterator[str | Sheet]:
+def _what(comparison: GridComparison) -> Iterator[str | Sheet]:
     """The settings that differ, then code, data, versions and device."""
-    if found.settings:
-        yield Sheet("Settings that differ", ("setting", "A", "B", "cells"), tuple(map(_differing, found.settings)))
+    if comparison.settings:
+        yield Sheet("Settings that differ", ("setting", "A", "B", "cells"), tuple(map(_differing, comparison.settings)))
     else:
         yield "All settings are the same."
-    if found.sources:
+    if comparison.sources:
         head = ("of the finished trials", "A", "B")
-        yield Sheet("Beside the settings", head, tuple(_differing(source)[:3] for source in found.sources))
-    yield from found.alone
+        yield Sheet("Beside the settings", head, tuple(_differing(source)[:3] for source in comparison.sources))
+    yield from comparison.alone
 
 
-def _differing(found: Differing) -> tuple[str, str, str, str]:
-    return found.name, _short(found.a), _short(found.b), str(found.cells)
+def _differing(setting: Differing) -> tuple[str, str, str, str]:
+    return setting.name, _short(setting.a), _short(setting.b), str(setting.cells)
 
 
 def _short(text: str) -> str:
@@ -97,12 +93,12 @@ def _short(text: str) -> str:
 
 
 def _metric(differences: list[CellDifference]) -> Iterator[str | Sheet]:
-    tested = [found for found in differences if math.isfinite(found.holm)]
-    real = [found for found in tested if found.holm < LEVEL]
-    higher = sum(found.mean > 0 for found in real)
+    tested = [cell for cell in differences if math.isfinite(cell.holm)]
+    real = [cell for cell in tested if cell.holm < LEVEL]
+    higher = sum(cell.mean > 0 for cell in real)
     untested = len(differences) - len(tested)
     if not tested:
-        yield f"No cell is tested: {'; '.join(dict.fromkeys(found.how for found in differences))}."
+        yield f"No cell is tested: {'; '.join(dict.fromkeys(cell.how for cell in differences))}."
     words = f"B differs from A in {len(real)} of {counted(len(tested), 'cell')} tested at {100 * LEVEL:.0f} % (Holm): "
     words += f"higher in {higher}, lower in {len(real) - higher}."
     if tested:
@@ -120,8 +116,8 @@ def _seeds(d: CellDifference) -> str:
     return str(d.pairs) if d.pairs else f"{d.n_a} | {d.n_b}"
 
 
-def _footer(found: GridComparison) -> Iterator[str]:
-    how = {difference.how for difference in found.differences}
+def _footer(comparison: GridComparison) -> Iterator[str]:
+    how = {difference.how for difference in comparison.differences}
     yield "A, B: means over the seeds that are compared. Holm: adjusted for all cells of a metric."
     if "seed by seed" in how:
         yield (

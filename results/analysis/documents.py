@@ -31,8 +31,8 @@ class Sheet:
     def telling(cls, title: str, head: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> "Sheet":
         """The sheet without the columns, beside the first, that are empty or `NONE` in every row."""
         shown = [place for place in range(len(head)) if not place or {row[place] for row in rows} - {"", NONE}]
-        told, *others = (tuple(row[place] for place in shown) for row in (head, *rows))
-        return cls(title, told, tuple(others))
+        titles, *others = (tuple(row[place] for place in shown) for row in (head, *rows))
+        return cls(title, titles, tuple(others))
 
 
 @dataclass(frozen=True)

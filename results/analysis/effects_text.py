@@ -74,7 +74,7 @@ def metric_title(metric: str, noun: str) -> str:
     return f"{directions(noun)[direction].text}, {METRIC_NAMES[name]}" if direction else METRIC_NAMES[name]
 
 
-def found(analysis: Analysis) -> str:
+def finding(analysis: Analysis) -> str:
     """What was found in a block, in a sentence: the best cell, the cells that cannot be told from it, and n."""
     others, seeds = len(analysis.names) - 1, len(analysis.seeds)
     metric = analysis.metric if analysis.metric == "rsum" else metric_title(analysis.metric, analysis.noun)
@@ -87,8 +87,8 @@ def found(analysis: Analysis) -> str:
         return f"{best}; one seed cannot tell it from the others."
     alike = [name for name in analysis.like_best if name != analysis.best]
     if len(alike) in (0, others):
-        told = "it is told from every other cell" if not alike else "none of the other cells can be told from it"
-        return f"{best}; {told} at {_percent(LEVEL)}."
+        verdict = "it is told from every other cell" if not alike else "none of the other cells can be told from it"
+        return f"{best}; {verdict} at {_percent(LEVEL)}."
     more = f" and {len(alike) - NAMED} more" if len(alike) > NAMED else ""
     names = ", ".join(alike[:NAMED]) + more
     return f"{best}; {len(alike)} of the others cannot be told from it at {_percent(LEVEL)}: {names}."
@@ -181,9 +181,9 @@ def _cells(analysis: Analysis) -> Sheet:
     head = ("cell", "mean", "difference", "95 % interval", "p (t)", "Holm", "p (flips)", "Holm", "seeds for 0.5")
     by_seed = not all(math.isnan(difference.p_flip) for difference in analysis.differences)
     least = smallest_p(len(analysis.seeds))
-    told = [*[True] * 6, least <= LEVEL, least * len(differences) <= LEVEL, True] if by_seed else [True] * 6
+    shown = [*[True] * 6, least <= LEVEL, least * len(differences) <= LEVEL, True] if by_seed else [True] * 6
     title = f"Differences from {analysis.baseline}" + (", seed by seed" if by_seed else "")  # printed: not by seed
-    return Sheet(title, tuple(compress(head, told)), tuple(tuple(compress(row, told)) for row in rows))
+    return Sheet(title, tuple(compress(head, shown)), tuple(tuple(compress(row, shown)) for row in rows))
 
 
 def _difference(difference: BaselineDifference | None) -> tuple[str, ...]:

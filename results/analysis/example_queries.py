@@ -27,36 +27,37 @@ class ExampleQuery:
 
 
 def example_queries(
-    objective: str, own: Mapping[str, Ranks], others: Mapping[str, Mapping[str, Ranks]]
+    objective: str, ranks: Mapping[str, Ranks], others: Mapping[str, Mapping[str, Ranks]]
 ) -> list[ExampleQuery]:
     """At most five queries a direction: found, missed, and found by this objective alone or by another one alone.
 
     Args:
-        own: ranks of all finished seeds of the cell, by direction.
+        ranks: of all finished seeds of the cell, by direction.
         others: the same of cells that differ in their objective alone, by objective.
     """
-    return [query for direction in DIRECTIONS if direction in own for query in _of(direction, objective, own, others)]
+    directions = [direction for direction in DIRECTIONS if direction in ranks]
+    return [query for direction in directions for query in _of(direction, objective, ranks, others)]
 
 
 def _of(
-    direction: str, objective: str, own: Mapping[str, Ranks], others: Mapping[str, Mapping[str, Ranks]]
+    direction: str, objective: str, ranks: Mapping[str, Ranks], others: Mapping[str, Mapping[str, Ranks]]
 ) -> Iterator[ExampleQuery]:
-    mine = own[direction]
+    mine = ranks[direction]
     seeds = f"all {len(mine)} seeds" if len(mine) > 1 else "its seed"
-    found, missed = np.asarray((mine == 0).all(0)), np.asarray((mine >= SHOWN).all(0))
-    for row in np.flatnonzero(found)[:1].tolist():
+    hits, misses = np.asarray((mine == 0).all(0)), np.asarray((mine >= SHOWN).all(0))
+    for row in np.flatnonzero(hits)[:1].tolist():
         yield ExampleQuery(direction, row, f"found first by {seeds}")
     best = mine.min(0)
-    for row in _largest(best, missed)[:MISSED]:
+    for row in _largest(best, misses)[:MISSED]:
         yield ExampleQuery(direction, row, f"missed by {seeds}: the best rank is {best[row] + 1:g}")
-    for wanted, other_has in ((found, False), (missed, True)):
-        yield from _against(direction, objective, wanted, others, found_by_other=other_has)
+    for rows, other_has in ((hits, False), (misses, True)):
+        yield from _against(direction, objective, rows, others, found_by_other=other_has)
 
 
 def _against(
     direction: str,
     objective: str,
-    wanted: NDArray[np.bool_],
+    among: NDArray[np.bool_],
     others: Mapping[str, Mapping[str, Ranks]],
     *,
     found_by_other: bool,
@@ -65,7 +66,7 @@ def _against(
     candidates = []
     for other, ranks in others.items():
         theirs = ranks[direction]
-        differ = wanted & ((theirs == 0).all(0) if found_by_other else (theirs >= SHOWN).all(0))
+        differ = among & ((theirs == 0).all(0) if found_by_other else (theirs >= SHOWN).all(0))
         candidates += [(float(theirs[:, row].min()), -row, other) for row in _largest(theirs.min(0), differ)[:1]]
     if candidates:
         _, row, other = max(candidates)

@@ -78,7 +78,7 @@ class Side:
         scores = Scores.read(cells, home, protocol=protocol, usual=usual)
         for message in scores.unreadable:
             leave(message)
-        found = tuple(
+        compared = tuple(
             SideCell(
                 {axis: _text(value) for axis, value in cell.axes.items()},
                 dict(_dotted(cell.trials[0].settings.model_dump(mode="json", exclude=set(OF_A_TRIAL)))),
@@ -89,7 +89,7 @@ class Side:
         code = provenance.of_trials(cells, scores.rows, now.code) if now else {}
         done = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]
         rows = record_cache.read(home, done, list(provenance.COLUMNS)).to_pylist()
-        return cls(name, found, _sources(rows, code), noun_of(cells))
+        return cls(name, compared, _sources(rows, code), noun_of(cells))
 
 
 @dataclass(frozen=True)
@@ -158,8 +158,8 @@ def compare(a: Side, b: Side, metrics: Sequence[str]) -> GridComparison:
     differences = list[CellDifference]()
     for metric in metrics:
         of_metric = [difference(name, metric, one, other) for name, (one, other) in zip(names, pairs, strict=True)]
-        adjusted = holm([found.p for found in of_metric]).tolist()
-        differences += [replace(found, holm=p) for found, p in zip(of_metric, adjusted, strict=True)]
+        adjusted = holm([cell.p for cell in of_metric]).tolist()
+        differences += [replace(cell, holm=p) for cell, p in zip(of_metric, adjusted, strict=True)]
     sources = [
         Differing(name, a.sources.get(name, NOTHING), b.sources.get(name, NOTHING), len(pairs))
         for name in dict.fromkeys([*a.sources, *b.sources])
@@ -187,8 +187,8 @@ def difference(name: str, metric: str, one: SideCell, other: SideCell) -> CellDi
             how = "equal in every seed: no test"
         if set(a.trials) & set(b.trials) and not d.any():
             how = "the same trials"
-        found = float(d.mean()), t_interval(d), paired_t(d)
-        return CellDifference(name, metric, _mean(x), _mean(y), len(common), len(common), len(common), how, *found)
+        test = float(d.mean()), t_interval(d), paired_t(d)
+        return CellDifference(name, metric, _mean(x), _mean(y), len(common), len(common), len(common), how, *test)
     x, y = np.array(a.values), np.array(b.values)
     interval, p = welch(y, x)
     how = "unpaired (Welch)"
@@ -226,11 +226,11 @@ def _matched(a: Side, b: Side) -> list[tuple[SideCell, SideCell]]:
 
 def _once(pairs: Sequence[tuple[SideCell, SideCell]], metric: str) -> list[tuple[SideCell, SideCell]]:
     """The pairs without a second pair of the same trials: cells share them if a swept value changes nothing."""
-    kept: dict[tuple[object, object], tuple[SideCell, SideCell]] = {}
+    distinct: dict[tuple[object, object], tuple[SideCell, SideCell]] = {}
     for one, other in pairs:
         a, b = one.scores[metric].trials, other.scores[metric].trials
-        kept.setdefault((a, b) if a and b else (id(one), id(other)), (one, other))
-    return list(kept.values())
+        distinct.setdefault((a, b) if a and b else (id(one), id(other)), (one, other))
+    return list(distinct.values())
 
 
 def _names(pairs: Sequence[tuple[SideCell, SideCell]]) -> list[str]:
@@ -259,21 +259,21 @@ def _place(axis: str, one: str, other: str) -> str:
 
 def _settings(pairs: Sequence[tuple[SideCell, SideCell]]) -> Iterator[Differing]:
     """The settings that differ, each once with all its values."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    differing: dict[str, list[tuple[str, str]]] = {}
     for one, other in pairs:
         for name in dict.fromkeys([*one.settings, *other.settings]):
             values = one.settings.get(name, NOTHING), other.settings.get(name, NOTHING)
             if values[0] != values[1]:
-                found.setdefault(name, []).append(values)
-    for name, all_values in found.items():
+                differing.setdefault(name, []).append(values)
+    for name, all_values in differing.items():
         of_a, of_b = (", ".join(dict.fromkeys(values)) for values in zip(*all_values, strict=True))
         yield Differing(name, of_a, of_b, len(all_values))
 
 
 def _alone(side: Side, matched: Sequence[SideCell]) -> str:
     """The cells of a side without a partner."""
-    held = {id(cell) for cell in matched}
-    names = dict.fromkeys(_full_name(cell) for cell in side.cells if id(cell) not in held)
+    partners = {id(cell) for cell in matched}
+    names = dict.fromkeys(_full_name(cell) for cell in side.cells if id(cell) not in partners)
     if not names:
         return ""
     return f"Only {side.name} has {counted(len(names), 'cell')}: {'; '.join(names)}."
@@ -302,10 +302,10 @@ def _sources(rows: Sequence[Mapping[str, Any]], code: Mapping[str, str]) -> dict
         }
         for name, value in noted.items():
             values.setdefault(name, {})[value] = None
-    told = {name: ", ".join(sorted(map(str, found))) for name, found in values.items()}
+    sources = {name: ", ".join(sorted(map(str, texts))) for name, texts in values.items()}
     if code:
-        told = {"code": f"other than now in {len(other)} of {len(rows)} trials" if other else "of now", **told}
-    return told
+        sources = {"code": f"other than now in {len(other)} of {len(rows)} trials" if other else "of now", **sources}
+    return sources
 
 
 def _dotted(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

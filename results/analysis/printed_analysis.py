@@ -28,14 +28,17 @@ def printed_analyses(table: str) -> list[Analysis]:
             if result.objective and not math.isnan(result.value.std) and result.value.n:
                 key = (result.model, result.dataset, result.protocol, result.metric)
                 blocks.setdefault(key, []).append(result)
-    found = [_analysis(f"{model} on {dataset}", protocol, metric, list(map(as_entry, results)), catalog.noun(dataset))
-             for (model, dataset, protocol, metric), results in blocks.items() if len(results) > 1]  # fmt: skip
-    if not found:
+    analyses = [
+        _analysis(f"{model} on {dataset}", protocol, metric, list(map(as_entry, results)), catalog.noun(dataset))
+        for (model, dataset, protocol, metric), results in blocks.items()
+        if len(results) > 1
+    ]
+    if not analyses:
         raise UserError(
             f"table {table!r} prints no standard deviations of several objectives, so that nothing can be tested. "
             "GOAL's Tables 3 to 5 do: goal-table3-coco, goal-table4-coco, goal-table5-coco."
         )
-    return found
+    return analyses
 
 
 def _analysis(title: str, protocol: str, metric: str, entries: Sequence[Entry], noun: str) -> Analysis:

@@ -14,8 +14,8 @@ def marked(table: Table) -> Table:
     for block in table.blocks:
         marks: dict[Place, bool] = {}
         for contest in table.contests(block):
-            found, note = _marks(contest)
-            marks |= found
+            alike, note = _marks(contest)
+            marks |= alike
             notes |= {note: None} if note else {}
         rows = []
         for number, row in enumerate(block.rows):

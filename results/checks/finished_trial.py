@@ -92,8 +92,8 @@ class FinishedTrial:
         values = {f"val_{name}": value for name, value in self.validation.items()}
         if row.get("epoch", 0) != epoch or any(row.get(name, value) != value for name, value in values.items()):
             ours, theirs = row.get("val_rsum", math.nan), values.get("val_rsum", math.nan)
-            told = f"epoch {row.get('epoch', 0)} with val_rsum {ours:.2f}, not epoch {epoch} with {theirs:.2f}"
-            raise self._other(f"the best checkpoint {path}", f"it holds {told}")
+            epochs = f"epoch {row.get('epoch', 0)} with val_rsum {ours:.2f}, not epoch {epoch} with {theirs:.2f}"
+            raise self._other(f"the best checkpoint {path}", f"it holds {epochs}")
         words = content.get("vocabulary")
         if words is not None and words != self.noted.get("vocabulary", words):
             raise self._other(
@@ -103,34 +103,34 @@ class FinishedTrial:
     def check_numbers(
         self,
         recorded: Mapping[str, float],
-        found: Mapping[str, float],
+        metrics: Mapping[str, float],
         queries: int,
         others: Callable[[], Sequence[str]],
     ) -> None:
         """Check that the trial's model gives its recorded numbers again.
 
         Args:
-            recorded, found: metrics of one split by one protocol.
+            recorded, metrics: values of one split by one protocol.
             queries: of one direction.
             others: what was other in the training than here, as `provenance.elsewhere`: then a few queries may differ.
 
         Raises:
             UserError: it gives others.
         """
-        differ = {name: value for name, value in recorded.items() if found.get(name, value) != value}
+        differ = {name: value for name, value in recorded.items() if metrics.get(name, value) != value}
         if not differ:
             return
         reasons, room = others(), max(POINTS, 100 * QUERIES / queries)
-        recalls = [abs(found[name] - value) for name, value in differ.items() if name.partition("_")[2][:1] == "r"]
+        recalls = [abs(metrics[name] - value) for name, value in differ.items() if name.partition("_")[2][:1] == "r"]
         if reasons and all(distance < room + 1e-9 for distance in recalls):
             return
-        told = ", ".join(f"{name} {found[name]:.2f} for {value:.2f}" for name, value in differ.items())
+        numbers = ", ".join(f"{name} {metrics[name]:.2f} for {value:.2f}" for name, value in differ.items())
         why = (
             f"only a few queries may differ on account of {', '.join(reasons)}"
             if reasons
             else "it was trained on this machine, by this code and these versions"
         )
-        raise self._other(f"trial {self.folder.trial_id}", f"its files give {told}, and {why}")
+        raise self._other(f"trial {self.folder.trial_id}", f"its files give {numbers}, and {why}")
 
     def _other(self, what: str, how: str) -> UserError:
         return UserError(
@@ -141,11 +141,11 @@ class FinishedTrial:
 
 def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Dotted names of the settings that differ."""
-    found = list[str]()
+    names = list[str]()
     for name in dict.fromkeys([*ours, *theirs]):
-        own, other = ours.get(name), theirs.get(name)
-        if isinstance(own, Mapping) and isinstance(other, Mapping):
-            found += _differing(own, other, f"{prefix}{name}.")
-        elif own != other:
-            found.append(f"{prefix}{name}")
-    return found
+        value, other = ours.get(name), theirs.get(name)
+        if isinstance(value, Mapping) and isinstance(other, Mapping):
+            names += _differing(value, other, f"{prefix}{name}.")
+        elif value != other:
+            names.append(f"{prefix}{name}")
+    return names

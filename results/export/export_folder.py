@@ -117,7 +117,7 @@ def _tables(grid: Grid, cells: Sequence[Cell], scores: Scores) -> Iterator[tuple
         folder = Path("tables", *([protocol] if protocol else []))
         shown = replace(scores, protocol=protocol)
         requests = [TableRequest(grid.name, protocol=protocol)]
-        if reported(cells, shown, ["i2t_r1", "t2i_r1"]).found:
+        if reported(cells, shown, ["i2t_r1", "t2i_r1"]).results:
             requests.append(replace(requests[0], against="paper"))
         for request in requests:
             table = request.draw(cells, shown)

@@ -23,8 +23,8 @@ def readme(grid: Grid, cells: Sequence[Cell], tables: Mapping[Path, Table], envi
         environments: environments of the finished trials, as their records hold them.
     """
     machines = Counter(_machine(json.loads(environment)) for environment in environments)
-    wanted = len({trial.id for cell in cells for trial in cell.trials})
-    content = {"tables": tables, "machines": dict(machines.most_common()), "wanted": wanted}
+    count = len({trial.id for cell in cells for trial in cell.trials})
+    content = {"tables": tables, "machines": dict(machines.most_common()), "wanted": count}
     return page("export.md", name=grid.name, example=_train(cells[0]), **content)
 
 

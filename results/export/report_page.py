@@ -13,7 +13,7 @@ from goalgrid.grid.store.home import Home
 from goalgrid.results import figures
 from goalgrid.results.analysis.block_analysis import analyse, metrics_of
 from goalgrid.results.analysis.documents import Document
-from goalgrid.results.analysis.effects_text import document, found
+from goalgrid.results.analysis.effects_text import document, finding
 from goalgrid.results.analysis.query_bootstrap import QueryRanks
 from goalgrid.results.analysis.table_marks import marked
 from goalgrid.results.figures import Study
@@ -65,7 +65,7 @@ class Picture:
 class Measured:
     """The results of the finished trials. Reading them is costly, and they change only when another trial is done."""
 
-    found: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
     """A sentence for every block: the best cell, and the cells that cannot be told from it."""
     tables: tuple[Tables, ...] = ()
     against: Table | None = None
@@ -105,9 +105,9 @@ class Measured:
         analyses = analyse(cells, scores, QueryRanks.read(cells, home), recalls)
         protocols = [None, *scores.others(cells)]
         return cls(
-            tuple(map(found, analyse(cells, scores, None, ["rsum"]))),
+            tuple(map(finding, analyse(cells, scores, None, ["rsum"]))),
             tuple(_tables(cells, replace(scores, protocol=protocol)) for protocol in protocols),
-            arrange(cells, scores, against="paper") if reported(cells, scores, recalls).found else None,
+            arrange(cells, scores, against="paper") if reported(cells, scores, recalls).results else None,
             document(analyses, cells) if analyses else None,
             tuple(_pictures(Study.read(cells, scores, home))),
             rows,
@@ -181,26 +181,28 @@ def _tables(cells: Sequence[Cell], scores: Scores) -> Tables:
     """A table of all metrics, and for a grid in GOAL's matrix, before it, a matrix for every metric."""
     several = any(len(cell.trials) > 1 for cell in cells)
     names = {metric: SHORT_METRICS[metric] for metric in METRIC_NAMES if natural(cells) == "goal"}
-    drawn = {title: arrange(cells, scores, metric=metric) for metric, title in names.items()}
-    drawn["all metrics"] = arrange(cells, scores, layout="listing")
+    tables = {title: arrange(cells, scores, metric=metric) for metric, title in names.items()}
+    tables["all metrics"] = arrange(cells, scores, layout="listing")
     protocols = ", ".join(dict.fromkeys(scores.protocol_of(cell) for cell in cells))
-    return Tables(protocols, {title: marked(table) if several else table for title, table in drawn.items()})
+    return Tables(protocols, {title: marked(table) if several else table for title, table in tables.items()})
 
 
 def attention_pictures(maps: Iterable[AttentionMap]) -> tuple[Picture, ...]:
     """The maps as figures of the page."""
-    return tuple(_picture("Attention", f"{own.trial}, {own.image}: {own.caption}", own.draw()) for own in maps)
+    return tuple(
+        _picture("Attention", f"{shown.trial}, {shown.image}: {shown.caption}", shown.draw()) for shown in maps
+    )
 
 
-def examples_picture(own: RetrievalExamples) -> Picture:
+def examples_picture(examples: RetrievalExamples) -> Picture:
     """The examples as a figure of the page."""
-    return _picture("Examples", f"queries of {own.trial} with their first answers", own.draw())
+    return _picture("Examples", f"queries of {examples.trial} with their first answers", examples.draw())
 
 
 def _pictures(studies: Sequence[Study]) -> list[Picture]:
     return [
         _picture(figures.FIGURES[kind].title, f"{figures.FIGURES[kind].title}: {study.title}", figure)
-        for kind, study, figure in figures.drawn(studies)
+        for kind, study, figure in figures.draw_all(studies)
     ]
 
 

@@ -15,13 +15,13 @@ from goalgrid.results.figures.study import FigureKind, Study
 from goalgrid.results.figures.style import FORMATS, drawing, encoded
 from goalgrid.results.reference import curves
 
-__all__ = ["FIGURES", "FORMATS", "Study", "drawn", "encoded", "save", "write"]
+__all__ = ["FIGURES", "FORMATS", "Study", "draw_all", "encoded", "save", "write"]
 
 FIGURES = dict(sorted(members(__name__, "FIGURE_KIND", FigureKind).items(), key=lambda item: item[1].place))
 """Kinds of figures by name, in the order of a report."""
 
 
-def drawn(
+def draw_all(
     studies: Sequence[Study], kinds: Sequence[str] = (), quantities: Sequence[str] = (), reference: str = ""
 ) -> Iterator[tuple[str, Study, Figure]]:
     """Draw these kinds, or all kinds, of every block that has something to draw.
@@ -60,14 +60,14 @@ def write(
     quantities: Sequence[str] = (),
     reference: str = "",
 ) -> list[Path]:
-    """Draw into files, `matrix-cnn-bow-on-shapes.pdf`, as `drawn` does; the paths written.
+    """Draw into files, `matrix-cnn-bow-on-shapes.pdf`, as `draw_all` does; the paths written.
 
     Raises:
-        UserError: as `drawn`, or the disk is full or read-only.
+        UserError: as `draw_all`, or the disk is full or read-only.
     """
     return [
         save(figure, folder, f"{kind}-{study.title}", ending)
-        for kind, study, figure in drawn(studies, kinds, quantities, reference)
+        for kind, study, figure in draw_all(studies, kinds, quantities, reference)
         for ending in formats
     ]
 

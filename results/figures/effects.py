@@ -22,14 +22,14 @@ def draw(study: Study) -> Figure | None:
     None where fewer than two cells have trials.
     """
     rows = {direction: _analysed(study, direction) for direction in study.directions}
-    drawn = {direction: found for direction, found in rows.items() if found}
-    if not drawn:
+    analysed = {direction: parts for direction, parts in rows.items() if parts}
+    if not analysed:
         return None
-    factors = next(iter(drawn.values()))[0]
-    figure = blank(2.25 * len(drawn) + 0.4, study, NOTE)
+    factors = next(iter(analysed.values()))[0]
+    figure = blank(2.25 * len(analysed) + 0.4, study, NOTE)
     columns = len(factors) + (len(factors) == 2)
-    every = figure.subplots(len(drawn), columns, sharey="row", squeeze=False)
-    for line, (direction, (parts, means)) in zip(every, drawn.items(), strict=True):
+    every = figure.subplots(len(analysed), columns, sharey="row", squeeze=False)
+    for line, (direction, (parts, means)) in zip(every, analysed.items(), strict=True):
         for axes, factor in zip(line, parts, strict=False):
             _main(axes, factor)
         if len(parts) == 2:

@@ -42,11 +42,11 @@ def draw(study: Study) -> Figure | None:
 
 def pairs(study: Study, name: str, quantity: str) -> list[tuple[float, float]]:
     """The quantity and the validation rsum in every epoch of a cell's trials."""
-    found = []
+    points = []
     for trial in study.trials(name):
         values, rsums = study.histories[trial].get(quantity, {}), study.histories[trial].get("val_rsum", {})
-        found += [(value, rsums[epoch]) for epoch, value in values.items() if epoch in rsums]
-    return found
+        points += [(value, rsums[epoch]) for epoch, value in values.items() if epoch in rsums]
+    return points
 
 
 def rho(points: list[tuple[float, float]]) -> float:

@@ -19,18 +19,18 @@ NOTE = "bars: ± one standard deviation over seeds and runs; dashed: equal; pape
 
 def draw(study: Study) -> Figure | None:
     """Recall@1, a panel a direction; None where no paper reports what was trained."""
-    found = reported(
+    match = reported(
         list(study.part.cells.values()), study.scores, [f"{direction}_r1" for direction in study.directions]
     )
-    panels = {direction: _pairs(study, found, f"{direction}_r1") for direction in study.directions}
-    drawn = {direction: pairs for direction, pairs in panels.items() if pairs}
-    if not drawn:
+    panels = {direction: _pairs(study, match, f"{direction}_r1") for direction in study.directions}
+    shown = {direction: pairs for direction, pairs in panels.items() if pairs}
+    if not shown:
         return None
-    names = [name for name in study.part.cells if any(name in pairs for pairs in drawn.values())]
+    names = [name for name in study.part.cells if any(name in pairs for pairs in shown.values())]
     looks = point_looks(names)
-    figure = blank(4.2, study, f"{NOTE} {', '.join(found.sources)}")
-    every = figure.subplots(1, len(drawn), squeeze=False)[0]
-    for axes, (direction, pairs) in zip(every, drawn.items(), strict=True):
+    figure = blank(4.2, study, f"{NOTE} {', '.join(match.sources)}")
+    every = figure.subplots(1, len(shown), squeeze=False)[0]
+    for axes, (direction, pairs) in zip(every, shown.items(), strict=True):
         for name, pair in pairs.items():
             _point(axes, pair, looks[name])
         _square(axes)
@@ -42,11 +42,11 @@ def draw(study: Study) -> Figure | None:
     return figure
 
 
-def _pairs(study: Study, found: Match, metric: str) -> dict[str, Difference]:
+def _pairs(study: Study, match: Match, metric: str) -> dict[str, Difference]:
     """Our value and the paper's, by the name of the cell, for the cells that have both, the paper's beyond doubt."""
     pairs: dict[str, Difference] = {}
     for name, cell in study.part.cells.items():
-        ours, theirs = study.scores.of(cell, metric), found.of(cell, metric)
+        ours, theirs = study.scores.of(cell, metric), match.of(cell, metric)
         if ours.n and theirs and not theirs.doubt:
             pairs[name] = Difference(ours, theirs.value)
     return pairs
@@ -55,8 +55,8 @@ def _pairs(study: Study, found: Match, metric: str) -> dict[str, Difference]:
 def _point(axes: Axes, pair: Difference, look: Mapping[str, Any]) -> None:
     """Bars only where there is a spread."""
     across, along = (value if math.isfinite(value) else None for value in (pair.theirs.std, pair.ours.std))
-    drawn = {**look, **PLAIN, "markeredgecolor": "white", "markeredgewidth": 0.6, "elinewidth": 0.8}
-    axes.errorbar(pair.theirs.mean, pair.ours.mean, xerr=across, yerr=along, **drawn)
+    style = {**look, **PLAIN, "markeredgecolor": "white", "markeredgewidth": 0.6, "elinewidth": 0.8}
+    axes.errorbar(pair.theirs.mean, pair.ours.mean, xerr=across, yerr=along, **style)
 
 
 def _square(axes: Axes) -> None:

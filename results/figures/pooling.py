@@ -21,8 +21,8 @@ MODALITIES = {"image": "image regions", "text": "tokens of a caption"}
 def draw(study: Study) -> Figure | None:
     """A panel a modality with theta, and a panel with the balance; None where no trial kept what a pooling learnt."""
     trials = [trial for name in study.part.cells for trial in study.trials(name)]
-    kept = {trial: steps.read(study.home.trial(trial).pooling, "rank", study.scores.leave) for trial in trials}
-    study = replace(study, histories={trial: values for trial, values in kept.items() if values})
+    learnt = {trial: steps.read(study.home.trial(trial).pooling, "rank", study.scores.leave) for trial in trials}
+    study = replace(study, histories={trial: values for trial, values in learnt.items() if values})
     names = [name for name in study.part.cells if study.trials(name)]
     if not names:
         return None
@@ -51,12 +51,12 @@ def shares(study: Study, name: str, modality: str) -> np.ndarray:
 
 def _balances(axes: Axes, study: Study, names: Sequence[str], styles: dict[str, dict[str, Any]]) -> None:
     """A large mark a cell with its band, and a small mark a trial: the mean alone would hide seeds that disagree."""
-    found = {name: [shares(study, name, modality) for modality in MODALITIES] for name in names}
-    balanced = [name for name in names if any(map(len, found[name]))]
+    balances = {name: [shares(study, name, modality) for modality in MODALITIES] for name in names}
+    balanced = [name for name in names if any(map(len, balances[name]))]
     places = np.linspace(-0.2, 0.2, len(balanced)) if len(balanced) > 1 else [0.0]
     for name, shift in zip(balanced, places, strict=True):
         look = {"color": styles[name]["color"], "marker": styles[name]["marker"], "linestyle": "none"}
-        for place, values in enumerate(found[name]):
+        for place, values in enumerate(balances[name]):
             if len(values):
                 spread = values.std(ddof=1) if len(values) > 1 else None
                 axes.errorbar(place + shift, values.mean(), yerr=spread, capsize=3, markersize=5, **look)

@@ -42,23 +42,23 @@ def draw(study: Study) -> Figure | None:
     """A column for each numeric axis, a row for each metric; None where no swept setting has several numbers."""
     cells = [cell for cell in study.part.cells.values() if study.scores.of(cell, "rsum").n]
     columns = {axis: lines_over(axis, cells) for axis in numeric_axes(cells)}
-    drawn = {axis: lines for axis, lines in columns.items() if any(len(line.cells) > 1 for line in lines.values())}
-    if not drawn:
+    shown = {axis: lines for axis, lines in columns.items() if any(len(line.cells) > 1 for line in lines.values())}
+    if not shown:
         return None
-    styles = line_styles(list(dict.fromkeys(label for lines in drawn.values() for label in lines)))
+    styles = line_styles(list(dict.fromkeys(label for lines in shown.values() for label in lines)))
     metrics = {f"{name}_r1": f"{title}\n{METRIC_NAMES['r1']}" for name, title in study.directions.items()}
     metrics["rsum"] = "rsum (%)"
     figure = blank(1.75 * len(metrics) + 0.9, study, "mean and ± one sample standard deviation over seeds")
-    every = figure.subplots(len(metrics), len(drawn), sharex="col", sharey="row", squeeze=False)
+    every = figure.subplots(len(metrics), len(shown), sharex="col", sharey="row", squeeze=False)
     handles: dict[str, Any] = {}
     for row, (metric, title) in zip(every, metrics.items(), strict=True):
-        for axes, lines in zip(row, drawn.values(), strict=True):
+        for axes, lines in zip(row, shown.values(), strict=True):
             for label, line in lines.items():
                 handles[label] = _line(axes, study, line, metric, styles[label])
             axes.grid(visible=True)
             _scale(axes, sorted({value for line in lines.values() if not line.horizontal for value in line.cells}))
         row[0].set_ylabel(title)
-    for axes, axis in zip(every[-1], drawn, strict=True):
+    for axes, axis in zip(every[-1], shown, strict=True):
         axes.set_xlabel(axis)
     figure.align_ylabels()
     legend_below(figure, handles.values(), handles, most=3)
@@ -73,8 +73,8 @@ def numeric_axes(cells: Sequence[Cell]) -> list[str]:
             values.setdefault(axis, set()).add(value)
     return [
         axis
-        for axis, found in values.items()
-        if len(found) > 1 and all(isinstance(value, int | float) and not isinstance(value, bool) for value in found)
+        for axis, swept in values.items()
+        if len(swept) > 1 and all(isinstance(value, int | float) and not isinstance(value, bool) for value in swept)
     ]
 
 
@@ -95,8 +95,8 @@ def lines_over(axis: str, cells: Sequence[Cell]) -> dict[str, Line]:
             lines[key] = line
     lines = {key: lines[key] for key in grouped if key in lines}
     curved = {objective for (objective, _), line in lines.items() if len(line.cells) > 1}
-    kept = {key: line for key, line in lines.items() if not line.horizontal or key[0] not in curved}
-    return {_label(key, list(kept)): line for key, line in kept.items()}
+    shown = {key: line for key, line in lines.items() if not line.horizontal or key[0] not in curved}
+    return {_label(key, list(shown)): line for key, line in shown.items()}
 
 
 def _line_of(axis: str, cells: dict[float, Cell]) -> Line:
@@ -109,12 +109,12 @@ def _line_of(axis: str, cells: dict[float, Cell]) -> Line:
     return Line(dict(list(cells.items())[:1]) if horizontal else cells, horizontal)
 
 
-def _label(key: tuple[str, tuple[Any, ...]], kept: Sequence[tuple[str, tuple[Any, ...]]]) -> str:
+def _label(key: tuple[str, tuple[Any, ...]], shown: Sequence[tuple[str, tuple[Any, ...]]]) -> str:
     """The objective, with the values of the other axes where it has several lines."""
     objective, others = key
-    rivals = [other for name, other in kept if name == objective]
-    told = [pair for place, pair in enumerate(others) if len({rival[place] for rival in rivals}) > 1]
-    return ", ".join([objective, *(f"{axis.rpartition('.')[2]} = {value}" for axis, value in told)])
+    rivals = [other for name, other in shown if name == objective]
+    varying = [pair for place, pair in enumerate(others) if len({rival[place] for rival in rivals}) > 1]
+    return ", ".join([objective, *(f"{axis.rpartition('.')[2]} = {value}" for axis, value in varying)])
 
 
 def _line(axes: Axes, study: Study, line: Line, metric: str, style: dict[str, Any]) -> Any:

@@ -28,10 +28,10 @@ def draw(study: Study, quantities: Sequence[str] = ()) -> Figure | None:
     Args:
         quantities: names of what a step measures; none: `QUANTITIES`.
     """
-    kept = {trial: steps.read(study.home.trial(trial).trace, leave=study.scores.leave) for trial in study.histories}
-    traced = {trial: values for trial, values in kept.items() if values}
-    wanted = {name: QUANTITIES.get(name) or label(name) for name in quantities} or QUANTITIES
-    return over_epochs(replace(study, histories=traced), wanted, 1.5, along="step")
+    traces = {trial: steps.read(study.home.trial(trial).trace, leave=study.scores.leave) for trial in study.histories}
+    traced = {trial: values for trial, values in traces.items() if values}
+    labels = {name: QUANTITIES.get(name) or label(name) for name in quantities} or QUANTITIES
+    return over_epochs(replace(study, histories=traced), labels, 1.5, along="step")
 
 
 FIGURE_KIND = FigureKind(6, draw, "Training step by step", "trials with train.trace_every")

@@ -34,8 +34,8 @@ class Study:
         Raises:
             UserError: a record cannot be read.
         """
-        wanted = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]
-        rows = record.collect(wanted, ["trial_id", "history"]).to_pylist()
+        paths = [home.trial(trial.id).record for trial in trials_of(cells) if trial.id in scores.rows]
+        rows = record.collect(paths, ["trial_id", "history"]).to_pylist()
         histories = {row["trial_id"]: _by_name(row["history"]) for row in rows}
         studies = [cls(part, scores, histories, home) for part in parts_of(cells)]
         return [study for study in studies if any(map(study.trials, study.part.cells))]
@@ -47,8 +47,8 @@ class Study:
     @property
     def directions(self) -> dict[str, str]:
         """The titles of both directions, `Image → Text` or `Video → Text`."""
-        found = directions(noun_of(self.part.cells.values()))
-        return {direction: title.text for direction, title in found.items()}
+        titles = directions(noun_of(self.part.cells.values()))
+        return {direction: title.text for direction, title in titles.items()}
 
     def trials(self, name: str) -> list[str]:
         """The finished trials of a cell."""
@@ -60,10 +60,10 @@ class Study:
 
     def curve(self, name: str, quantity: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Epochs, and what a cell's trials logged in them: (epochs,), (trials, epochs)."""
-        found = [self.histories[trial].get(quantity, {}) for trial in self.trials(name)]
-        epochs = sorted(set.intersection(*map(set, found))) if found else []
-        values = np.array([[values[epoch] for epoch in epochs] for values in found], dtype=float)
-        return np.array(epochs, dtype=int), values.reshape(len(found), len(epochs))
+        logs = [self.histories[trial].get(quantity, {}) for trial in self.trials(name)]
+        epochs = sorted(set.intersection(*map(set, logs))) if logs else []
+        values = np.array([[values[epoch] for epoch in epochs] for values in logs], dtype=float)
+        return np.array(epochs, dtype=int), values.reshape(len(logs), len(epochs))
 
 
 @dataclass(frozen=True)

@@ -217,15 +217,15 @@ def _panel(
     reference: PrintedCurve | None,
 ) -> dict[str, Line2D]:
     """Draw the curves of a quantity in a panel, with those that a paper printed; returns them by label."""
-    drawn = dict[str, Line2D]()
+    handles = dict[str, Line2D]()
     for label, name in lines.items():
         if study.trials(name):
-            drawn[label] = curve(axes, study, name, quantity, styles[label])
+            handles[label] = curve(axes, study, name, quantity, styles[label])
         if reference and reference.quantity == quantity and name in reference.lines:
             look = {**styles[label], "linestyle": "none", "markersize": 3, "fillstyle": "none"}
-            (drawn[f"{label}, {reference.source}"],) = axes.plot(reference.epochs, reference.lines[name], **look)
+            (handles[f"{label}, {reference.source}"],) = axes.plot(reference.epochs, reference.lines[name], **look)
     axes.grid(visible=True)
-    return drawn
+    return handles
 
 
 WIDE = 30
@@ -237,12 +237,12 @@ So do values of both signs of which the largest is by this factor larger than th
 
 def _spread_out(axes: Axes) -> None:
     """Make the vertical axis of a row logarithmic where its lines would lie on one another."""
-    drawn = [value for other in axes.get_shared_y_axes().get_siblings(axes) for line in other.lines
+    heights = [value for other in axes.get_shared_y_axes().get_siblings(axes) for line in other.lines
              for value in np.asarray(line.get_ydata(), dtype=float)]  # fmt: skip
-    sizes = np.abs(drawn)
-    if drawn and min(drawn) > 0 and max(drawn) > WIDE * min(drawn):
+    sizes = np.abs(heights)
+    if heights and min(heights) > 0 and max(heights) > WIDE * min(heights):
         axes.set_yscale("log")
-    elif drawn and min(drawn) <= 0 and sizes.max() > WIDE * (middle := float(np.median(sizes))) > 0:
+    elif heights and min(heights) <= 0 and sizes.max() > WIDE * (middle := float(np.median(sizes))) > 0:
         axes.set_yscale("symlog", linthresh=10.0 ** np.ceil(np.log10(middle)), linscale=0.6)
 
 

@@ -35,8 +35,8 @@ def draw(study: Study, quantities: Sequence[str] = (), reference: PrintedCurve |
         quantities: names of the history; none: `QUANTITIES`, and the epochs below.
         reference: a paper's curve to show beside the same quantity, for the objectives of the same names.
     """
-    wanted = {name: QUANTITIES.get(name) or label(name) for name in quantities} or QUANTITIES
-    return over_epochs(study, wanted, 1.6, reference, None if quantities else _draw_epochs_until_near)
+    labels = {name: QUANTITIES.get(name) or label(name) for name in quantities} or QUANTITIES
+    return over_epochs(study, labels, 1.6, reference, None if quantities else _draw_epochs_until_near)
 
 
 def label(name: str) -> str:
@@ -47,13 +47,13 @@ def label(name: str) -> str:
 
 def epochs_until_near(study: Study, name: str) -> dict[int, int]:
     """First epoch whose validation rsum is at least 95 % of the last epoch's, by seed, of a cell's finished trials."""
-    found = {}
+    epochs = {}
     for trial in study.part.cells[name].trials:
         rsums = study.histories.get(trial.id, {}).get("val_rsum")
         if rsums:
             final = rsums[max(rsums)]
-            found[trial.settings.seed] = min(epoch for epoch, rsum in rsums.items() if rsum >= NEAR * final)
-    return found
+            epochs[trial.settings.seed] = min(epoch for epoch, rsum in rsums.items() if rsum >= NEAR * final)
+    return epochs
 
 
 def _draw_epochs_until_near(

@@ -25,19 +25,19 @@ def draw(study: Study) -> Figure | None:
 
     None where no trial kept its triplets (`train.trace_every`).
     """
-    kept = {name: steps.read_densities(study.home.trial(study.trials(name)[0]).triplets, study.scores.leave)
+    densities = {name: steps.read_densities(study.home.trial(study.trials(name)[0]).triplets, study.scores.leave)
             for name in study.part.cells if study.trials(name)}  # fmt: skip
-    kept = {name: found for name, found in list(kept.items())[:LINES] if found[0]}
-    if not kept:
+    densities = {name: density for name, density in list(densities.items())[:LINES] if density[0]}
+    if not densities:
         return None
-    columns = min(SHOWN, max(len(counts) for counts, _ in kept.values()))
+    columns = min(SHOWN, max(len(counts) for counts, _ in densities.values()))
     figure = blank(
-        WIDTH / SHOWN * len(kept) + 0.7,
+        WIDTH / SHOWN * len(densities) + 0.7,
         study,
         "grey: T, or the push of a loss; red: where the triplets of one seed lie",
     )
-    every = figure.subplots(len(kept), columns, sharex=True, sharey=True, squeeze=False)
-    for row, (name, (counts, weights)) in zip(every, kept.items(), strict=True):
+    every = figure.subplots(len(densities), columns, sharex=True, sharey=True, squeeze=False)
+    for row, (name, (counts, weights)) in zip(every, densities.items(), strict=True):
         epochs = sorted(counts)
         chosen = [epochs[place] for place in np.linspace(0, len(epochs) - 1, columns).round().astype(int)]
         for axes, epoch in zip(row, chosen, strict=True):

@@ -21,38 +21,38 @@ def layout(cells: Sequence[Cell], scores: Scores, metric: str) -> Table:
     """
     titles = by_direction(metric)
     metrics = list(titles)
-    found = reported(cells, scores, metrics)
-    if not found.found:
+    match = reported(cells, scores, metrics)
+    if not match.results:
         raise UserError(nothing_reported(cells, scores, metrics))
     groups = tuple(Group(title, COLUMNS) for title in titles.values())
-    notes = dict.fromkeys(filter(None, (found.notes(cell, name) for cell in cells for name in metrics)))
+    notes = dict.fromkeys(filter(None, (match.notes(cell, name) for cell in cells for name in metrics)))
     marks = {note: f"[{number}]" for number, note in enumerate(notes, 1)}
-    blocks = blocks_of(cells, lambda block: (_row(cell, scores, found, metrics, marks) for cell in block.values()))
-    summary = f"{caption(cells, scores, METRIC_NAMES[metric])} {_said(cells, found, metrics)}"
+    blocks = blocks_of(cells, lambda block: (_row(cell, scores, match, metrics, marks) for cell in block.values()))
+    summary = f"{caption(cells, scores, METRIC_NAMES[metric])} {_said(cells, match, metrics)}"
     summary += "".join(f" {mark}: {note}." for note, mark in marks.items())
     return Table("against", Label("objective"), groups, blocks, summary)
 
 
-def _row(cell: Cell, scores: Scores, found: Match, metrics: list[str], marks: Mapping[str, str]) -> Row:
+def _row(cell: Cell, scores: Scores, match: Match, metrics: list[str], marks: Mapping[str, str]) -> Row:
     entries: list[TableEntry | None] = []
     for metric in metrics:
-        ours, result = scores.of(cell, metric), found.of(cell, metric)
+        ours, result = scores.of(cell, metric), match.of(cell, metric)
         keys = {**scores.axes(cell), "metric": metric, **({"reported_in": result.name} if result else {})}
-        note = found.notes(cell, metric)
+        note = match.notes(cell, metric)
         theirs = [result.value, Difference(ours, result.value)] if result else [None, None]
-        for column, value, said in zip(COLUMNS, [ours, *theirs], ["", note, note], strict=True):
-            about = {**keys, "column": column.text, **({"note": said} if said else {})}
-            mark = marks[said] if said and column is COLUMNS[1] else ""
+        for column, value, remark in zip(COLUMNS, [ours, *theirs], ["", note, note], strict=True):
+            about = {**keys, "column": column.text, **({"note": remark} if remark else {})}
+            mark = marks[remark] if remark and column is COLUMNS[1] else ""
             entries.append(TableEntry(value, tuple(about.items()), mark=mark) if value else None)
     return Row(Label(cell.objective), tuple(entries))
 
 
-def _said(cells: Sequence[Cell], found: Match, metrics: list[str]) -> str:
+def _said(cells: Sequence[Cell], match: Match, metrics: list[str]) -> str:
     """Which tables the reported numbers stand in, how many cells have one, and what ± of a difference is."""
-    matched = [cell for cell in cells if any(found.of(cell, metric) for metric in metrics)]
+    matched = [cell for cell in cells if any(match.of(cell, metric) for metric in metrics)]
     changed = changes(matched)
     warning = f" Not the recipe's as published: {', '.join(changed)}." if changed else ""
     return (
-        f"Paper: as printed in {', '.join(found.sources)}, for {len(matched)} of {len(cells)} cells. "
+        f"Paper: as printed in {', '.join(match.sources)}, for {len(matched)} of {len(cells)} cells. "
         f"Difference: ours - paper ± Welch's standard error, where both have a spread.{warning}"
     )

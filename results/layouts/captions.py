@@ -82,7 +82,7 @@ def caption(cells: Sequence[Cell], scores: TableSource, what: str, views: Sequen
         _missing(cells, views),
         _imported(cells),
         *(f"{count} of {done} trials were {what}." for what, count in differing.items()),
-        scores.models.said() if OF_MODEL["kpps"] in what and scores.models else "",
+        scores.models.note() if OF_MODEL["kpps"] in what and scores.models else "",
     ]
     return " ".join(sentence for sentence in sentences if sentence)
 
@@ -113,13 +113,13 @@ def _imported(cells: Sequence[Cell]) -> str:
 
 
 def _missing(cells: Sequence[Cell], views: Sequence[Scores]) -> str:
-    found = [
+    scores = [
         view.of(cell, "rsum") for cell in cells for view in {view.protocol_of(cell): view for view in views}.values()
     ]
     counts = {
-        "are missing (--)": sum(score.n == 0 for score in found),
-        "lack seeds (n/expected)": sum(0 < score.n < score.expected for score in found),
+        "are missing (--)": sum(score.n == 0 for score in scores),
+        "lack seeds (n/expected)": sum(0 < score.n < score.expected for score in scores),
     }
-    parts = [f"{count} of {len(found)} cells {what}" for what, count in counts.items() if count]
-    why = dict(missing for score in found for missing in score.missing)  # cells may share a trial
+    parts = [f"{count} of {len(scores)} cells {what}" for what, count in counts.items() if count]
+    why = dict(missing for score in scores for missing in score.missing)  # cells may share a trial
     return f"{'; '.join(parts)}: {counted_reasons(why.values())}." if parts else ""

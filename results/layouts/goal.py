@@ -24,9 +24,9 @@ def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> 
 
 def matrix_of(cells: Sequence[Cell]) -> tuple[list[str], list[str]]:
     """The pair weights and the triplet weights: all of GOAL's, and added weights that a cell has."""
-    held = {(place, name) for cell in cells for place, name in enumerate(cell.objective.split("_"))}
-    pairs = [name for name in PAIR_WEIGHTS if name in GOAL_ROWS or (0, name) in held]
-    return pairs, [name for name in TRIPLET_WEIGHTS if name in GOAL_COLUMNS or (1, name) in held]
+    weights = {(place, name) for cell in cells for place, name in enumerate(cell.objective.split("_"))}
+    pairs = [name for name in PAIR_WEIGHTS if name in GOAL_ROWS or (0, name) in weights]
+    return pairs, [name for name in TRIPLET_WEIGHTS if name in GOAL_COLUMNS or (1, name) in weights]
 
 
 def triplet_columns(triplets: Sequence[str]) -> tuple[Label, ...]:

@@ -19,7 +19,7 @@ def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> 
         methods.setdefault((cell.recipe, cell.objective, cell.swept), {})[place] = cell
     shown = [(place, name) for place, (_, names) in groups.items() for name in names]
     rows = tuple(_row(method, scores, shown) for method in methods.values())
-    columns = tuple(group for found, _ in groups.values() for group in found)
+    columns = tuple(group for parts, _ in groups.values() for group in parts)
     block = Block(" and ".join(groups), rows)
     return Table("methods", Label("method"), columns, (block,), caption(cells, scores, beside("Recall (%)", asked)))
 

@@ -131,8 +131,8 @@ class PlacedEntries:
         """Places on these axes where entries are, the first axis varying slowest, each in the grid's order."""
         points = self.points if points is None else list(points)
         order = {name: list(_ORDER.get(name) or dict.fromkeys(point.values[name] for point in points)) for name in axes}
-        found = dict.fromkeys(point.on(axes) for point in points)
-        return sorted(found, key=lambda key: [order[name].index(value) for name, value in zip(axes, key, strict=True)])
+        places = dict.fromkeys(point.on(axes) for point in points)
+        return sorted(places, key=lambda key: [order[name].index(value) for name, value in zip(axes, key, strict=True)])
 
     def rows(self, axes: Axes, block: AxisValues) -> tuple[Row, ...]:
         """The rows of one block."""

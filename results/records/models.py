@@ -94,10 +94,10 @@ class Models:
 
         The parameters of an ensemble are those of its members together.
         """
-        found = (self._parameters if metric == "parameters" else self._kpps).get(_model(cell), {})
-        return (sum(found.values()) / len(found) if found else math.nan), tuple(found)
+        values = (self._parameters if metric == "parameters" else self._kpps).get(_model(cell), {})
+        return (sum(values.values()) / len(values) if values else math.nan), tuple(values)
 
-    def said(self) -> str:
+    def note(self) -> str:
         """On what speeds were measured; how to measure them where none was."""
         devices = self.devices
         how = "kpps is measured by goalgrid evaluate --trial ID --speed"
@@ -133,10 +133,10 @@ class Models:
 
     @cached_property
     def _kpps(self) -> dict[ModelKey, dict[str, float]]:
-        found: dict[ModelKey, dict[str, float]] = {}
+        speeds: dict[ModelKey, dict[str, float]] = {}
         for key, trial, speed in self._speeds:
-            found.setdefault(key, {})[trial] = speed.pairs / 1000
-        return found
+            speeds.setdefault(key, {})[trial] = speed.pairs / 1000
+        return speeds
 
     def _trials(self) -> Iterator[tuple[ModelKey, Trial]]:
         for cell in self.cells:

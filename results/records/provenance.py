@@ -87,7 +87,7 @@ def environment(device: str, name: str, threads: int) -> dict[str, Any]:
         name: what the device calls itself; empty: the processor's name.
     """
     return {
-        "versions": {package: found for package in PACKAGES if (found := _version(package))},
+        "versions": {package: number for package in PACKAGES if (number := _version(package))},
         "python": platform.python_version(),
         "platform": platform.platform(),
         "host": socket.gethostname(),
@@ -133,8 +133,8 @@ def program_fingerprint() -> str:
 def source() -> dict[str, Any] | None:
     """Commit of the source tree, and whether it was changed since; None where git does not hold it."""
     folder = Path(__file__).parent
-    held = _git(folder, "ls-files", "--error-unmatch", Path(__file__).name)
-    described = held and _git(folder, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    tracked = _git(folder, "ls-files", "--error-unmatch", Path(__file__).name)
+    described = tracked and _git(folder, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     if not described:
         return None
     return {"commit": described.removesuffix("-dirty"), "dirty": described.endswith("-dirty")}
@@ -152,17 +152,17 @@ def stale(
     """
     rows = list(rows)
     latest = _latest_data(row for row in rows if not of_other_data(row, data[row["trial_id"]]))
-    found = {row["trial_id"]: _reasons(row, code[row["trial_id"]], data[row["trial_id"]], latest) for row in rows}
-    return {trial_id: reasons for trial_id, reasons in found.items() if reasons}
+    by_trial = {row["trial_id"]: _reasons(row, code[row["trial_id"]], data[row["trial_id"]], latest) for row in rows}
+    return {trial_id: reasons for trial_id, reasons in by_trial.items() if reasons}
 
 
 def of_trials(cells: Iterable[Cell], done: Container[str], fingerprint: Callable[[Shared], str]) -> dict[str, str]:
     """Fingerprint of the code, or of the data, that would train the cells' finished trials now, by trial id."""
-    found: dict[str, str] = {}
+    fingerprints: dict[str, str] = {}
     for cell in cells:
         ids = [trial.id for trial in cell.trials if trial.id in done]
-        found |= dict.fromkeys(ids, fingerprint(cell.trials[0].shared) if ids else "")
-    return found
+        fingerprints |= dict.fromkeys(ids, fingerprint(cell.trials[0].shared) if ids else "")
+    return fingerprints
 
 
 def code_differs(then: str, now: str) -> str:

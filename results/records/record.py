@@ -139,13 +139,13 @@ class Trained:
 
     def values(self) -> dict[str, Any]:
         """The record's row, by column."""
-        settings, selected, own = self.settings, self.selected, self.settings.dataset.protocol
-        by_others = {protocol: metrics for protocol, metrics in self.metrics.items() if protocol != own}
+        settings, selected, usual = self.settings, self.selected, self.settings.dataset.protocol
+        by_others = {protocol: metrics for protocol, metrics in self.metrics.items() if protocol != usual}
         others = [(f"{protocol}/{name}", metrics[name]) for protocol, metrics in by_others.items() for name in metrics]
         return {
             "trial_id": self.trial_id,
             "dataset": settings.dataset.name,
-            "protocol": own,
+            "protocol": usual,
             "recipe": settings.recipe,
             "objective": settings.objective.name,
             "variant": settings.objective.variant,
@@ -157,7 +157,7 @@ class Trained:
             "epochs": self.rows[-1]["epoch"] if self.rows else 0,
             "steps": self.rows[-1]["step"] if self.rows else 0,
             **{f"val_{name}": selected[f"val_{name}"] for name in METRICS},
-            **{f"test_{name}": value for name, value in self.metrics[own].items()},
+            **{f"test_{name}": value for name, value in self.metrics[usual].items()},
             "other_metrics": others or None,
             **{f"diagnostic_{name}": selected.get(logged) for name, logged in DIAGNOSTICS.items()},
             "test_i2t_ranks": as_stored(self.ranks["i2t"]),

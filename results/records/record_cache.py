@@ -43,10 +43,10 @@ def read(
     """
     if len(paths) < FEW:
         return record.collect(paths, columns, unreadable)
-    wanted = {_mark(path): path for path in paths}
+    marked = {_mark(path): path for path in paths}
     cached = _cached(home.summaries)
     known = set(cached[MARK].to_pylist())
-    new = {mark: path for mark, path in wanted.items() if mark not in known}
+    new = {mark: path for mark, path in marked.items() if mark not in known}
     # The marks are older than what is read now. A record that is replaced in between stands with its new content under
     # its old mark, which nobody asks for again.
     read_now = record.collect(list(new.values()), COLUMNS, unreadable)
@@ -55,7 +55,7 @@ def read(
     if len(new) >= FEW:
         _write(home, summaries)
     rows = {mark: row for row, mark in enumerate(summaries[MARK].to_pylist())}
-    places = pa.array([rows[mark] for mark in wanted if mark in rows], pa.int64())  # an empty list would have no type
+    places = pa.array([rows[mark] for mark in marked if mark in rows], pa.int64())  # an empty list would have no type
     return summaries.select(columns).take(places)
 
 

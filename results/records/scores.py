@@ -272,9 +272,10 @@ class Scores:
             return Counter(), 0
         trained = [cell for cell in cells if not cell.published]
         now = provenance.of_trials(trained, self.rows, self.now.code)
-        said = Counter(provenance.code_differs(self.rows[own]["code_fingerprint"], code) for own, code in now.items())
-        said.pop("", None)
-        return said, len(now)
+        then = {trial_id: self.rows[trial_id]["code_fingerprint"] for trial_id in now}
+        remarks = Counter(provenance.code_differs(then[trial_id], code) for trial_id, code in now.items())
+        remarks.pop("", None)
+        return remarks, len(now)
 
     def protocol_of(self, cell: Cell) -> str:
         """The protocol by which this cell is shown."""

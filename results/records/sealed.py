@@ -49,12 +49,12 @@ def whole(path: Path, *, must: bool = False) -> bytes:
         OSError: the file cannot be read.
     """
     content = regular_bytes(path)
-    found = content.rfind(_KEY)
-    if found < 0:
+    start = content.rfind(_KEY)
+    if start < 0:
         if must:
             raise Damaged("it carries no checksum, so nobody can tell whether it was changed")
         return content
-    place = found + len(_KEY) + _HEADER
+    place = start + len(_KEY) + _HEADER
     digest = hashlib.sha256(content[:place])
     digest.update(_ZEROS)
     digest.update(memoryview(content)[place + len(_ZEROS) :])

@@ -80,15 +80,15 @@ class Definition:
     @cached_property
     def leads_to(self) -> "set[Definition]":
         """The definitions that it names, and what is run when its module is imported."""
-        found = {self.module.effects} | self.module.named_in(self._counted)
-        return found | self.module.run_on_import if self is self.module.effects else found
+        definitions = {self.module.effects} | self.module.named_in(self._counted)
+        return definitions | self.module.run_on_import if self is self.module.effects else definitions
 
     @cached_property
     def line(self) -> str:
         """Its own text, and what the names in it stand for: digests, or outside the project the names themselves."""
         resolve = self.module.sources.resolve
         meant = {
-            name: sorted(text for target in targets for text in [found.digest for found in resolve(target)] or [target])
+            name: sorted(text for target in targets for text in [place.digest for place in resolve(target)] or [target])
             for name, targets in self.module.meanings(self._counted).items()
         }
         return " ".join([self.digest, *(f"{name}={','.join(texts)}" for name, texts in meant.items())])
@@ -144,10 +144,10 @@ class Module:
         parts = [name.split(".") for name in (self.name, *self.imports)]
         names = {".".join(part[:end]) for part in parts for end in range(1, len(part) + 1)}
         decorators = {
-            definition: [found for node in definition.nodes for found in getattr(node, "decorator_list", ())]
+            definition: [decorator for node in definition.nodes for decorator in getattr(node, "decorator_list", ())]
             for definition in self.everything - set(self.effects.entries.values())
         }
-        registered = {definition for definition, found in decorators.items() if self.named_in(found)}
+        registered = {definition for definition, decorator in decorators.items() if self.named_in(decorator)}
         return registered | {other.effects for name in names if (other := self.sources.module(name))}
 
     def meanings(self, nodes: Iterable[ast.AST]) -> dict[str, list[str]]:
@@ -289,7 +289,7 @@ def _without_fields(node: ast.AST) -> ast.AST:
 
 def _checks(statement: ast.stmt) -> bool:
     """Whether it is a method that checks or fills in fields."""
-    names = {name for found in getattr(statement, "decorator_list", ()) for name in _names(found)}
+    names = {name for decorator in getattr(statement, "decorator_list", ()) for name in _names(decorator)}
     return not VALIDATORS.isdisjoint(names)
 
 

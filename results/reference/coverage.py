@@ -77,11 +77,11 @@ def gap(result: Result, cells: Sequence[Cell]) -> Gap | None:
         return Gap("no objective here is this loss")
     if result.metric not in record.METRICS:
         return Gap("not measured here:", result.metric)
-    wanted = {"dataset": result.dataset, "recipe": result.recipe, "objective": result.objective}
-    for what, name in wanted.items():
+    place = {"dataset": result.dataset, "recipe": result.recipe, "objective": result.objective}
+    for what, name in place.items():
         if not any(getattr(cell, what) == name for cell in cells):
             return Gap(f"the grid has no {what}", name)
-    if not any(all(getattr(cell, what) == name for what, name in wanted.items()) for cell in cells):
+    if not any(all(getattr(cell, what) == name for what, name in place.items()) for cell in cells):
         return Gap("the grid leaves out", f"{result.recipe} by {result.objective} on {result.dataset}")
     known = catalog.protocols(result.dataset)
     return None if result.protocol in known else Gap(f"{result.dataset} has no protocol", result.protocol)

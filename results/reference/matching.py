@@ -57,28 +57,28 @@ class Difference(TableValue):
 class Match:
     """The numbers that papers report for a grid's cells."""
 
-    found: dict[ResultKey, Result]
+    results: dict[ResultKey, Result]
     others: dict[ResultKey, list[Result]]
     """What other tables print for the same cell, where it is another value."""
     scores: Scores
 
     def of(self, cell: Cell, metric: str) -> Result | None:
         """The number that the paper has for this cell, if any."""
-        return self.found.get((*_names(cell, self.scores), metric))
+        return self.results.get((*_names(cell, self.scores), metric))
 
     def notes(self, cell: Cell, metric: str) -> str:
         """What a reader must know of the paper's number: a doubt, and other values of other tables; mostly nothing."""
         key = (*_names(cell, self.scores), metric)
-        said = [self.found[key].doubt] if key in self.found else []
+        remarks = [self.results[key].doubt] if key in self.results else []
         if others := self.others.get(key):
-            printed = [self.found[key], *others]
-            said.append("printed as " + ", ".join(f"{result.value.text} in {result.name}" for result in printed))
-        return "; ".join(filter(None, said))
+            printed = [self.results[key], *others]
+            remarks.append("printed as " + ", ".join(f"{result.value.text} in {result.name}" for result in printed))
+        return "; ".join(filter(None, remarks))
 
     @property
     def sources(self) -> list[str]:
         """Names of the tables, in the papers' order."""
-        used = {result.name for result in self.found.values()}
+        used = {result.name for result in self.results.values()}
         return [name for name in table_names() if name in used]
 
 
@@ -88,10 +88,10 @@ def reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> M
     Of several tables that print a number, a table without doubts comes first, then one of means, then the table with
     most numbers of these cells.
     """
-    wanted = {(*_names(cell, scores), metric) for cell in cells for metric in metrics}
-    candidates = [(key, result) for result in all_results() if (key := _key(result)) in wanted]
+    keys = {(*_names(cell, scores), metric) for cell in cells for metric in metrics}
+    candidates = [(key, result) for result in all_results() if (key := _key(result)) in keys]
     covered = Counter(result.name for _, result in candidates)
-    found: dict[ResultKey, Result] = {}
+    results: dict[ResultKey, Result] = {}
     others: dict[ResultKey, list[Result]] = {}
 
     def rank(candidate: tuple[ResultKey, Result]) -> tuple[bool, bool, int]:
@@ -99,10 +99,10 @@ def reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[str]) -> M
         return bool(result.doubt), math.isnan(result.value.std), -covered[result.name]
 
     for key, result in sorted(candidates, key=rank):
-        first = found.setdefault(key, result)
+        first = results.setdefault(key, result)
         if first.value.mean != result.value.mean and not result.doubt:
             others.setdefault(key, []).append(result)
-    return Match(found, others, scores)
+    return Match(results, others, scores)
 
 
 def changes(cells: Sequence[Cell]) -> list[str]:
@@ -146,7 +146,7 @@ def nothing_reported(cells: Sequence[Cell], scores: Scores, metrics: Sequence[st
     theirs: dict[str, dict[str, None]] = {}
     for dataset, protocol, recipe, objective, _ in near or keys:
         theirs.setdefault(f"{recipe} on {dataset} by {protocol}", {})[objective] = None
-    some = {name: ", ".join(found) if len(found) < 6 else f"{len(found)} objectives" for name, found in theirs.items()}
+    some = {name: ", ".join(names) if len(names) < 6 else f"{len(names)} objectives" for name, names in theirs.items()}
     known = "; ".join(f"{name} ({objectives})" for name, objectives in some.items())
     return (
         f"no paper reports {' or '.join(metrics)} of this grid's cells ({', '.join(ours)}). "

@@ -79,14 +79,14 @@ def _filling(
     results: Sequence[Result], grids: Sequence[tuple[Grid, Sequence[Cell]]]
 ) -> list[tuple[Grid, Sequence[Cell]]]:
     """The first grids that together fill all numbers of a row which are measured here."""
-    wanted = [result for result in results if not math.isnan(result.value.mean) and result.metric in record.METRICS]
+    missing = [result for result in results if not math.isnan(result.value.mean) and result.metric in record.METRICS]
     filling = list[tuple[Grid, Sequence[Cell]]]()
-    for grid, cells in grids if wanted else ():
-        left = [result for result in wanted if gap(result, cells)]
-        if len(left) < len(wanted):
+    for grid, cells in grids if missing else ():
+        rest = [result for result in missing if gap(result, cells)]
+        if len(rest) < len(missing):
             filling.append((grid, cells))
-        wanted = left
-        if not wanted:
+        missing = rest
+        if not missing:
             return filling
     return []
 
@@ -99,9 +99,9 @@ def _differences(line: Line, results: Sequence[Result], cells: Sequence[Cell]) -
     """
     recipes = dict.fromkeys(result.recipe for result in results if result.recipe)
     models = list(dict.fromkeys(model for recipe in recipes for model in catalog.lineage(recipe)))
-    said = dict.fromkeys(result.differs for result in results if result.differs)
-    yield from said
-    if line.quoted and not said:
+    remarks = dict.fromkeys(result.differs for result in results if result.differs)
+    yield from remarks
+    if line.quoted and not remarks:
         objectives = {result.objective for result in results}
         row = [cell for cell in cells if cell.recipe in models and cell.objective in objectives]
         if settings := other_settings(row):

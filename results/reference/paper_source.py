@@ -75,9 +75,9 @@ class Paper:
     def axes(self, cell: Cell) -> dict[str, str]:
         """What a row belongs to by the paper's words, and its recipe and objective here."""
         result = self._any(cell)
-        said = {"paper": self.content.paper, "table": self.content.table, "block": result.block}
+        place = {"paper": self.content.paper, "table": self.content.table, "block": result.block}
         names = {"dataset": result.dataset, "protocol": result.protocol, "model": result.model, "loss": result.loss}
-        return {**said, **names, "recipe": result.recipe or "", "objective": result.objective or ""}
+        return {**place, **names, "recipe": result.recipe or "", "objective": result.objective or ""}
 
     def _any(self, cell: Cell) -> Result:
         return next(iter(self.rows[cell].values()))

@@ -21,8 +21,8 @@ def format_of(path: Path) -> str | None:
 
 def text(table: Table, kind: str) -> str:
     """The table in a format that is text, after the command that prints it, where there is one."""
-    made = TEXT[kind].comment.format(f"{table.command} --format {kind}") if table.command else ""
-    return made + TEXT[kind].render(table)
+    comment = TEXT[kind].comment.format(f"{table.command} --format {kind}") if table.command else ""
+    return comment + TEXT[kind].render(table)
 
 
 def encoded(table: Table, kind: str) -> bytes:

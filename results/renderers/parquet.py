@@ -28,11 +28,11 @@ VALUES = {
 def tidy(table: Table) -> pa.Table:
     """One row an entry: its axes, its metric, and what its value knows, as n, mean, std and the trials' ids."""
     rows = [entry.tidy() for entry in table.entries()]
-    made = {"command": f"{table.command} --format parquet"} if table.command else {}
+    command = {"command": f"{table.command} --format parquet"} if table.command else {}
     names = dict.fromkeys(name for row in rows for name in row)
     schema = pa.schema(
         [(name, VALUES.get(name, pa.string())) for name in names],
-        metadata={"layout": table.name, "caption": table.caption, **made},
+        metadata={"layout": table.name, "caption": table.caption, **command},
     )
     return pa.Table.from_pylist(rows, schema=schema)
 

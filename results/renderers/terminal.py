@@ -37,7 +37,7 @@ def as_list(table: Table) -> Table:
         ]
         for block in table.blocks
     ]
-    blocks = tuple(replace(block, rows=tuple(kept)) for block, kept in zip(table.blocks, rows, strict=True))
+    blocks = tuple(replace(block, rows=tuple(listed)) for block, listed in zip(table.blocks, rows, strict=True))
     return replace(table, groups=tuple(replace(group, columns=(Label(""),)) for group in table.groups), blocks=blocks)
 
 
@@ -60,8 +60,8 @@ class _FittedBlock:
             yield self._drawn(part, padding=int(airy))
 
     def _fits(self, console: Console, options: ConsoleOptions, columns: Sequence[int], padding: int) -> bool:
-        drawn = self._drawn(columns, padding)
-        return console.measure(drawn, options=options.update(max_width=10_000)).maximum <= options.max_width
+        shown = self._drawn(columns, padding)
+        return console.measure(shown, options=options.update(max_width=10_000)).maximum <= options.max_width
 
     def _parts(self, console: Console, options: ConsoleOptions) -> list[list[int]]:
         """The columns of each part: whole groups side by side where they fit, else as many columns as fit."""
@@ -79,17 +79,17 @@ class _FittedBlock:
 
     def _drawn(self, columns: Sequence[int], padding: int) -> RichTable:
         title = self.block.title if 0 in columns else None
-        drawn = RichTable(title=title, title_justify="left", title_style="bold", box=HORIZONTALS, pad_edge=False)
-        drawn.padding = (0, padding)
-        drawn.add_column(self.table.corner.text, overflow="fold")
+        sheet = RichTable(title=title, title_justify="left", title_style="bold", box=HORIZONTALS, pad_edge=False)
+        sheet.padding = (0, padding)
+        sheet.add_column(self.table.corner.text, overflow="fold")
         heads = [(group.title.text, column.text) for group in self.table.groups for column in group.columns]
         starts = {sum(len(group.columns) for group in self.table.groups[:place]) for place in range(len(heads))}
         titled = any(heads[column][0] for column in columns)
         for column in columns:
             above, head = heads[column]
             above = above if column in starts or column == columns[0] else ""
-            drawn.add_column(f"{above}\n{head}".rstrip("\n") if titled else head, justify="right", overflow="fold")
+            sheet.add_column(f"{above}\n{head}".rstrip("\n") if titled else head, justify="right", overflow="fold")
         for label, entries in self.table.lines(self.block):
             shown = [entries[column] for column in columns]
-            drawn.add_row(label.text, *(Text(text, style="bold" if bold else "") for text, bold in shown))
-        return drawn
+            sheet.add_row(label.text, *(Text(text, style="bold" if bold else "") for text, bold in shown))
+        return sheet

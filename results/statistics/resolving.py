@@ -53,7 +53,7 @@ def resolve(values: Mapping[str, Sequence[float]], *, budget: int, difference: f
         difference: cells need not be told apart if they differ by less.
     """
     seeds, out = dict.fromkeys(values, FIRST), list[str]()
-    if any(len(own) < FIRST for own in values.values()):
+    if any(len(numbers) < FIRST for numbers in values.values()):
         return Resolution("open", seeds, ())
     looks = budget - FIRST + 1
     competing = list(values)

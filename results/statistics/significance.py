@@ -182,7 +182,7 @@ def power(difference: float, std: float, n: int) -> float:
     return 1.0 if math.isnan(missed) else 1.0 - float(missed)  # NaN: too large a shift to miss
 
 
-def seeds_needed(difference: float, std: float, *, wanted: float = 0.8, most: int = 1000) -> int | None:
+def seeds_needed(difference: float, std: float, *, least: float = 0.8, most: int = 1000) -> int | None:
     """The fewest seeds with which a paired t test finds the difference with this power; None: more than `most`.
 
     None as well for a standard deviation of 0 or NaN, which says nothing about the spread of further seeds.
@@ -190,7 +190,7 @@ def seeds_needed(difference: float, std: float, *, wanted: float = 0.8, most: in
     if not std > 0:
         return None
     seeds = range(2, most + 1)
-    place = bisect_left(seeds, wanted, key=lambda n: power(difference, std, n))
+    place = bisect_left(seeds, least, key=lambda n: power(difference, std, n))
     return seeds[place] if place < len(seeds) else None
 
 

@@ -23,7 +23,7 @@ class Average(TableValue):
 
     scores: tuple[Score, ...]
     """Scores of the cells that the grid has."""
-    wanted: int
+    size: int
     """How many cells the row or column has room for."""
     partial: bool = False
     """Whether cells may lack seeds, or have no value at all."""
@@ -37,7 +37,7 @@ class Average(TableValue):
     def mean(self) -> float:
         """NaN if there is no number to show."""
         means = [score.mean for score in self.scores if score.n]
-        return fmean(means) if means and (self.partial or self.whole == self.wanted) else math.nan
+        return fmean(means) if means and (self.partial or self.whole == self.size) else math.nan
 
     @property
     def text(self) -> str:
@@ -49,14 +49,14 @@ class Average(TableValue):
         """
         if math.isnan(self.mean):
             return "--"
-        lacking = f" ({self.whole}/{self.wanted})" if self.whole < self.wanted else ""
+        lacking = f" ({self.whole}/{self.size})" if self.whole < self.size else ""
         return f"{written(self.mean)}{lacking}"
 
     def tidy(self) -> dict[str, object]:
         """The mean, the number of cells, and the trials behind them."""
         trials = dict.fromkeys(trial for score in self.scores for trial in score.trials)
         mean = None if math.isnan(self.mean) else self.mean
-        return {"cells": self.wanted, "mean": mean, "text": self.text, "trials": list(trials)}
+        return {"cells": self.size, "mean": mean, "text": self.text, "trials": list(trials)}
 
 
 def averaged(table: Table, *, partial: bool = False) -> Table:
@@ -93,15 +93,15 @@ def averaged(table: Table, *, partial: bool = False) -> Table:
         below = Row(MEAN, tuple(_mean(column, partial=partial) for column in _columns(filled)))
         blocks.append(replace(block, rows=(*wide, below) if down else wide))
     means = [cast(Average, entry.score) for block in blocks for entry in _means(block)]
-    if all(math.isnan(mean.mean) and len(mean.scores) < mean.wanted for mean in means):
+    if all(math.isnan(mean.mean) and len(mean.scores) < mean.size for mean in means):
         raise UserError(
             "--averages: no row and no column of this table is whole, since the grid lacks cells of them. "
             "With --allow-partial the averages are over the cells that the grid has."
         )
     lines = " or ".join(["a row"] * bool(across) + ["a column"] * down)
     lacking = "also of those that lack seeds (whole/all cells)" if partial else "-- where one is missing or lacks seeds"
-    said = f"The averages ({MEAN.text}) are over the cells of {lines}, {lacking}."
-    return replace(table, groups=groups, blocks=tuple(blocks), caption=f"{table.caption} {said}")
+    note = f"The averages ({MEAN.text}) are over the cells of {lines}, {lacking}."
+    return replace(table, groups=groups, blocks=tuple(blocks), caption=f"{table.caption} {note}")
 
 
 def _means(block: Block) -> list[TableEntry]:
@@ -130,12 +130,12 @@ def _mean(entries: Sequence[TableEntry | None], *, partial: bool) -> TableEntry 
     values = [entry.score for entry in present]
     averages = [value if isinstance(value, Average) else Average((cast(Score, value),), 1) for value in values]
     scores = tuple(score for average in averages for score in average.scores)
-    wanted = sum(average.wanted for average in averages) + len(entries) - len(present)
+    room = sum(average.size for average in averages) + len(entries) - len(present)
     first, *others = [dict(entry.keys) for entry in present]
     agreed = {name: value for name, value in first.items() if all(keys.get(name) == value for keys in others)}
     over = [agreed.pop(OVER, ""), *(name for name in first if name not in {*agreed, OVER})]
     keys = {**agreed, OVER: ", ".join(filter(None, over))}
-    return TableEntry(Average(scores, wanted, partial), tuple(keys.items()))
+    return TableEntry(Average(scores, room, partial), tuple(keys.items()))
 
 
 def _alike(entries: Sequence[TableEntry | None]) -> bool:

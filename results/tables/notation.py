@@ -30,18 +30,18 @@ def mathematics(text: str, escape: Callable[[str], str]) -> str:
     BFAN* + $\mathcal{L}_{\mathrm{T\mathchar`-SelHN}}$ fc-bow, $P^{\mathrm{con}}\,T^{\mathrm{cir}}$; $T^{\mathrm{nca}}$
     """
     parts, end = [], 0
-    for found in _NAMED.finditer(text):
-        parts += [escape(text[end : found.start()]), f"${_symbol(found)}$"]
-        end = found.end()
+    for match in _NAMED.finditer(text):
+        parts += [escape(text[end : match.start()]), f"${_symbol(match)}$"]
+        end = match.end()
     return "".join([*parts, escape(text[end:])])
 
 
-def _symbol(found: re.Match[str]) -> str:
-    if found["loss"]:
-        return rf"\mathcal{{L}}_{{{_upright(found['loss'])}}}"
-    if found["weight"]:
-        return weight(found["letter"], found["weight"])
-    pair, triplet = found["cell"].split("_")
+def _symbol(match: re.Match[str]) -> str:
+    if match["loss"]:
+        return rf"\mathcal{{L}}_{{{_upright(match['loss'])}}}"
+    if match["weight"]:
+        return weight(match["letter"], match["weight"])
+    pair, triplet = match["cell"].split("_")
     return rf"{weight('P', pair)}\,{weight('T', triplet)}"
 
 

@@ -258,15 +258,15 @@ def test_a_sentence_says_what_was_found(matrix: list[Cell]) -> None:
     mean = f"{max(found.means):.1f}"
     named = [name for name in found.like_best if name != found.best]
     begin = f"{found.title}: {found.best} is the best of 15 cells (rsum {mean}, mean over {len(found.seeds)} seeds); "
-    said = effects_text.found(found)
+    said = effects_text.finding(found)
     assert said.startswith(f"{begin}{len(named)} of the others cannot be told from it at"), said
     assert all(name in said for name in named[: effects_text.NAMED])
     alone = replace(found, like_best=(found.best,))
-    assert effects_text.found(alone).startswith(f"{begin}it is told from every other cell at 5")
+    assert effects_text.finding(alone).startswith(f"{begin}it is told from every other cell at 5")
     alike = replace(found, like_best=found.names)
-    assert effects_text.found(alike).startswith(f"{begin}none of the other cells can be told from it at 5")
+    assert effects_text.finding(alike).startswith(f"{begin}none of the other cells can be told from it at 5")
     one_seed = replace(found, like_best=(), seeds=(0,))
-    assert effects_text.found(one_seed).endswith("one seed); one seed cannot tell it from the others.")
+    assert effects_text.finding(one_seed).endswith("one seed); one seed cannot tell it from the others.")
 
 
 @pytest.fixture(scope="module")
