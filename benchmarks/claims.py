@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from seeds import CELLS, EQUAL, kept, spreads
 
-from goalgrid.results.statistics.rank_correlation import kendall, kendall_p
 from goalgrid.results.statistics.resolving import half_widths
-from goalgrid.results.statistics.significance import LEVEL
+from goalgrid.results.statistics.significance import LEVEL, kendall, kendall_p
 
 Array = NDArray[np.float64]
 MEANS = np.linspace(0.0, 3.0, CELLS)

@@ -149,7 +149,7 @@ from collections.abc import Sequence
 from goalgrid.grid.expansion import Cell
 from goalgrid.results.layouts import listing
 from goalgrid.results.layouts.captions import TableSource
-from goalgrid.results.layouts.layout import Layout
+from goalgrid.results.layouts.captions import Layout
 from goalgrid.results.tables.table import Table
 
 
@@ -163,7 +163,7 @@ LAYOUT = Layout(layout)
 
 FORMAT = '''"""A table as tab-separated lines."""
 
-from goalgrid.results.renderers.text_format import TextFormat
+from goalgrid.results.tables.table import TextFormat
 from goalgrid.results.tables.table import Table
 
 

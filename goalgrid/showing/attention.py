@@ -9,7 +9,7 @@ from goalgrid.grid.store.home import State
 from goalgrid.planning.overview import Overview
 
 if TYPE_CHECKING:
-    from goalgrid.results.figures.of_trial.attention_map import AttentionMap
+    from goalgrid.results.figures.attention_map import AttentionMap
     from goalgrid.runners.trial.inspection.attending import TrialAttention
 
 EXAMPLES = 3

@@ -10,7 +10,7 @@ from goalgrid.planning.overview import Overview
 
 if TYPE_CHECKING:
     from goalgrid.results.analysis.example_queries import ExampleQuery, Ranks
-    from goalgrid.results.figures.of_trial.retrieval_examples import RetrievalExamples
+    from goalgrid.results.figures.retrieval_examples import RetrievalExamples
 
 
 def retrieved(overview: Overview, trial_id: str) -> "RetrievalExamples":

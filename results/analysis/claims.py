@@ -13,8 +13,7 @@ from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference import claims as reference
 from goalgrid.results.reference.claims import Claim
 from goalgrid.results.reference.reading import Result, results_of
-from goalgrid.results.statistics.rank_correlation import kendall, kendall_p
-from goalgrid.results.statistics.significance import LEVEL, Sample, holm, paired_t, welch_of
+from goalgrid.results.statistics.significance import LEVEL, Sample, holm, kendall, kendall_p, paired_t, welch_of
 
 HOLDS, FAILS, UNTOLD, ABSENT = "holds", "fails", "cannot be told", "no such cells"
 ROUNDING = 0.05

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import shlex
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +22,14 @@ from goalgrid.results import figures
 from goalgrid.results.analysis.block_analysis import analyse, metrics_of
 from goalgrid.results.analysis.effects_text import write_out
 from goalgrid.results.analysis.query_bootstrap import QueryRanks
-from goalgrid.results.export import export_readme
 from goalgrid.results.export.table_request import TableRequest
+from goalgrid.results.pages import page
 from goalgrid.results.records import record
 from goalgrid.results.records.provenance import Now
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.matching import reported
 from goalgrid.results.reference.usual_protocol import usual_protocol
-from goalgrid.results.renderers import write_all
+from goalgrid.results.renderers import csv, write_all
 from goalgrid.results.tables.table import Table
 
 UNFINISHED = ".unfinished"
@@ -90,8 +92,8 @@ def export(grid: Grid, cells: Sequence[Cell], home: Home, target: Path, *, repor
     write_text(target / "grid.toml", grid.to_toml())
     _write_trials(target)
     environments = pq.ParquetFile(target / "records.parquet").read(columns=["environment"])["environment"].to_pylist()
-    write_text(target / "README.md", export_readme.readme(grid, cells, tables, environments))
-    write_text(target / "trials.csv", export_readme.trials(cells, scores))
+    write_text(target / "README.md", readme(grid, cells, tables, environments))
+    write_text(target / "trials.csv", trial_list(cells, scores))
     files = sorted(path for path in target.rglob("*") if path.is_file() and path.name not in ("SHA256SUMS", UNFINISHED))
     sums = (f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(target)}\n" for path in files)
     write_text(target / "SHA256SUMS", "".join(sums))
@@ -122,3 +124,46 @@ def _tables(grid: Grid, cells: Sequence[Cell], scores: Scores) -> Iterator[tuple
         for request in requests:
             table = request.draw(cells, shown)
             yield folder / table.name, table
+
+
+def readme(grid: Grid, cells: Sequence[Cell], tables: Mapping[Path, Table], environments: Iterable[str]) -> str:
+    """What an export holds, how its tables and numbers are reproduced, and which machines trained the trials.
+
+    Args:
+        tables: tables by path below the export's folder, without the ending.
+        environments: environments of the finished trials, as their records hold them.
+    """
+    machines = Counter(_machine(json.loads(environment)) for environment in environments)
+    count = len({trial.id for cell in cells for trial in cell.trials})
+    content = {"tables": tables, "machines": dict(machines.most_common()), "wanted": count}
+    return page("export.md", name=grid.name, example=_train(cells[0]), **content)
+
+
+def trial_list(cells: Sequence[Cell], scores: Scores) -> str:
+    """A line for every cell and seed, as comma-separated values: id, axes, why it has no record, training command."""
+    rows = [
+        {
+            "trial_id": trial.id,
+            **cell.axes,
+            "seed": "" if cell.published else str(trial.settings.seed),
+            "missing": dict(scores.of(cell, "rsum").missing).get(trial.id, ""),
+            "command": _train(cell, trial.settings.seed),
+        }
+        for cell in cells
+        for trial in cell.trials
+    ]
+    return csv.written(list(rows[0]), [list(row.values()) for row in rows])
+
+
+def _train(cell: Cell, seed: int | None = None) -> str:
+    """The command that trains the trial of this seed; without a seed, all trials of the cell."""
+    if cell.published:
+        return "goalgrid evaluate FILE --into GRID"
+    words = [f"{name}={value}" for name, value in cell.axes.items()]
+    only = " ".join(words if seed is None else [*words, f"seed={seed}"])
+    return f"goalgrid run grid.toml --only {shlex.quote(only)}"
+
+
+def _machine(environment: Mapping[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in environment["versions"].items())
+    return f"Python {environment['python']}, {versions}; {environment['device']}, {environment['platform']}"

@@ -17,8 +17,8 @@ from goalgrid.results.analysis.effects_text import document, finding
 from goalgrid.results.analysis.query_bootstrap import QueryRanks
 from goalgrid.results.analysis.table_marks import marked
 from goalgrid.results.figures import Study
-from goalgrid.results.figures.of_trial.attention_map import AttentionMap
-from goalgrid.results.figures.of_trial.retrieval_examples import RetrievalExamples
+from goalgrid.results.figures.attention_map import AttentionMap
+from goalgrid.results.figures.retrieval_examples import RetrievalExamples
 from goalgrid.results.layouts import arrange, natural
 from goalgrid.results.layouts.captions import METRIC_NAMES
 from goalgrid.results.layouts.columns import noun_of

@@ -1,4 +1,7 @@
-"""Figures of a grid, a file a kind: the folder is the list. Only it and `objectives/diagrams.py` load Matplotlib."""
+"""Figures of a grid, a file a kind: the folder is the list; and two of a single trial: attention, retrieval examples.
+
+Only it and `objectives/diagrams.py` load Matplotlib.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Sequence

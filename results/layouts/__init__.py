@@ -9,9 +9,8 @@ from goalgrid.grid.listed import members
 from goalgrid.grid.objectives.goal_matrix import CELLS
 from goalgrid.results.layouts import against as beside
 from goalgrid.results.layouts import pivot
-from goalgrid.results.layouts.captions import COLUMN_NAMES, TableSource
+from goalgrid.results.layouts.captions import COLUMN_NAMES, Layout, TableSource
 from goalgrid.results.layouts.columns import by_direction, named, noun_of
-from goalgrid.results.layouts.layout import Layout
 from goalgrid.results.layouts.pivot import Axes
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.tables.table import Table

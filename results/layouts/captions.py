@@ -1,18 +1,32 @@
-"""Captions and block titles: what a reader must know to read the numbers, said once for all layouts."""
+"""What layouts share: blocks and their titles, and captions, with what a reader must know to read the numbers."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.protocols import shown
 from goalgrid.results.records.missing import counted_reasons
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.paper_source import Paper
-from goalgrid.results.tables.table import Block, Row, TableEntry
+from goalgrid.results.tables.table import Block, Row, Table, TableEntry
 
 TableSource = Scores | Paper
 """Where the values of a table come from: the records of a grid, or what a paper prints."""
 
 BlockKey = tuple[str, str, tuple[tuple[str, object], ...]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One way to arrange scores in a table."""
+
+    table: Callable[[Sequence[Cell], TableSource, Sequence[str]], Table]
+    """From cells, their values and the metrics that `--metric` asks for."""
+    of_the_matrix: bool = False
+    """Whether it has no place for objectives that are no cells of GOAL's matrix."""
+    metrics: int | None = None
+    """How many metrics it shows; None: all recalls, and any others that are asked for."""
+
 
 METRIC_NAMES = {
     "r1": "Recall@1 (%)",

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.objectives.goal_matrix import KNOWN_AS
-from goalgrid.results.layouts.captions import TableSource
+from goalgrid.results.layouts.captions import Layout, TableSource
 from goalgrid.results.layouts.goal import matrix_of, symbol, triplet_columns
-from goalgrid.results.layouts.layout import Layout
 from goalgrid.results.records.scores import Words
 from goalgrid.results.reference.paper_source import Paper
 from goalgrid.results.tables.table import Block, Group, Label, Row, Table, TableEntry

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from goalgrid.grid.expansion import Cell
-from goalgrid.results.layouts.captions import TableSource, beside, blocks_of, caption, entry
+from goalgrid.results.layouts.captions import Layout, TableSource, beside, blocks_of, caption, entry
 from goalgrid.results.layouts.columns import recalls_and_totals
-from goalgrid.results.layouts.layout import Layout
 from goalgrid.results.tables.table import Label, Row, Table
 
 WHAT = "Recall (%) and rsum, the sum of the six recalls,"

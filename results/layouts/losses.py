@@ -6,9 +6,8 @@ A block is a data set by one protocol, so that all its rows compare.
 from collections.abc import Sequence
 
 from goalgrid.grid.expansion import Cell, once
-from goalgrid.results.layouts.captions import TableSource, beside, caption, entry
+from goalgrid.results.layouts.captions import Layout, TableSource, beside, caption, entry
 from goalgrid.results.layouts.columns import recalls_and_totals
-from goalgrid.results.layouts.layout import Layout
 from goalgrid.results.layouts.listing import WHAT
 from goalgrid.results.tables.table import Block, Label, Row, Table
 

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 
 from goalgrid.grid.expansion import Cell, once
-from goalgrid.results.layouts.captions import TableSource, beside, caption, entry
+from goalgrid.results.layouts.captions import Layout, TableSource, beside, caption, entry
 from goalgrid.results.layouts.columns import recalls
-from goalgrid.results.layouts.layout import Layout
 from goalgrid.results.tables.table import Block, Group, Label, Row, Table, TableEntry
 
 

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from goalgrid.grid.errors.wording import counted
 from goalgrid.grid.expansion import Cell, Trial
-from goalgrid.grid.store.files import written_aside
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import record, sealed
 from goalgrid.results.records.steps import Leave, refuse
@@ -55,8 +54,7 @@ class Speed:
         Raises:
             UserError: the disk is full or read-only.
         """
-        with written_aside(path) as aside:
-            aside.write_bytes(sealed.dumped(pa.Table.from_pylist([asdict(self)])))
+        sealed.write(path, pa.Table.from_pylist([asdict(self)]))
 
     @classmethod
     def read(cls, path: Path, leave: Leave = refuse) -> "Speed | None":

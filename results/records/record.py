@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import TrialSettings
-from goalgrid.grid.store.files import make_durable, write_text, written_aside
+from goalgrid.grid.store.files import make_durable, write_text
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.results.records import sealed
 from goalgrid.results.records.history import LOGGED, unit_of
@@ -208,9 +208,7 @@ def write(path: Path, values: Mapping[str, Any]) -> None:
     """
     row = pa.RecordBatch.from_struct_array(pa.array([values], pa.struct(list(SCHEMA))))  # converts all columns at once
     options = {"compression": dict.fromkeys(_LONG, "zstd"), "use_dictionary": False, "write_statistics": False}
-    content = sealed.dumped(pa.Table.from_batches([row], SCHEMA), **options)
-    with written_aside(path, durable=False) as aside:
-        aside.write_bytes(content)
+    sealed.write(path, pa.Table.from_batches([row], SCHEMA), durable=False, **options)
 
 
 def finish(folder: TrialFolder, trained: Trained) -> None:

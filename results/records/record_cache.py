@@ -14,7 +14,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.store.files import written_aside
 from goalgrid.grid.store.home import Home
 from goalgrid.results.records import record, sealed
 
@@ -82,5 +81,5 @@ def _write(home: Home, summaries: pa.Table) -> None:
     standing = home.standing()
     latest = {mark.partition("/")[0]: row for row, mark in enumerate(summaries[MARK].to_pylist())}
     table = summaries.take(pa.array([row for trial_id, row in latest.items() if trial_id in standing], pa.int64()))
-    with suppress(UserError), written_aside(home.summaries) as aside:
-        aside.write_bytes(sealed.dumped(table, compression="zstd"))
+    with suppress(UserError):
+        sealed.write(home.summaries, table, compression="zstd")

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from goalgrid.grid.errors.regular_files import regular_bytes
+from goalgrid.grid.store.files import written_aside
 
 _KEY = b"goalgrid.sha256"
 _ZEROS = b"0" * 64
@@ -36,6 +37,20 @@ def dumped(table: pa.Table, **options: Any) -> bytes:
     content = buffer.getvalue().to_pybytes()
     place = content.rindex(_KEY) + len(_KEY) + _HEADER
     return content[:place] + hashlib.sha256(content).hexdigest().encode() + content[place + len(_ZEROS) :]
+
+
+def write(path: Path, table: pa.Table, *, durable: bool = True, **options: Any) -> None:
+    """Write a table as a sealed Parquet file.
+
+    Args:
+        durable: whether the file stands on the disk when this returns.
+        options: of `pq.ParquetWriter`.
+
+    Raises:
+        UserError: the disk is full or read-only.
+    """
+    with written_aside(path, durable=durable) as aside:
+        aside.write_bytes(dumped(table, **options))
 
 
 def whole(path: Path, *, must: bool = False) -> bytes:

@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.store.files import written_aside
 from goalgrid.results.records import sealed
 
 Leave = Callable[[str], None]
@@ -34,8 +33,7 @@ def write(path: Path, rows: Iterable[Mapping[str, float]]) -> None:
     names = dict.fromkeys(name for row in steps for name in row)
     kinds = {name: pa.int64() if name in ("epoch", "step", "rank") else pa.float64() for name in names}
     columns = {name: pa.array([row.get(name) for row in steps], kinds[name]) for name in names}
-    with written_aside(path, durable=False) as aside:
-        aside.write_bytes(sealed.dumped(pa.table(columns), compression="zstd"))
+    sealed.write(path, pa.table(columns), durable=False, compression="zstd")
 
 
 def write_densities(
@@ -58,8 +56,7 @@ def write_densities(
         "count": [count for counts in densities.values() for row in counts for count in row],
         "weight": [weight for _ in densities for row in weights for weight in row],
     }
-    with written_aside(path, durable=False) as aside:
-        aside.write_bytes(sealed.dumped(pa.table(columns), compression="zstd"))
+    sealed.write(path, pa.table(columns), durable=False, compression="zstd")
 
 
 def read_densities(path: Path, leave: Leave = refuse) -> tuple[dict[int, list[int]], list[float]]:

@@ -5,8 +5,7 @@ from pathlib import Path
 from goalgrid.grid.listed import members
 from goalgrid.grid.store.files import written_aside
 from goalgrid.results.renderers import parquet
-from goalgrid.results.renderers.text_format import TextFormat
-from goalgrid.results.tables.table import Table
+from goalgrid.results.tables.table import Table, TextFormat
 
 TEXT = members(__name__, "TEXT_FORMAT", TextFormat)
 

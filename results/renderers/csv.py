@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from goalgrid.results.renderers.parquet import tidy
-from goalgrid.results.renderers.text_format import TextFormat
-from goalgrid.results.tables.table import Table
+from goalgrid.results.tables.table import Table, TextFormat
 
 
 def render(table: Table) -> str:

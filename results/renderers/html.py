@@ -3,8 +3,7 @@
 from html.parser import HTMLParser
 
 from goalgrid.results.pages import page
-from goalgrid.results.renderers.text_format import TextFormat
-from goalgrid.results.tables.table import Table
+from goalgrid.results.tables.table import Table, TextFormat
 
 
 def render(table: Table) -> str:

@@ -2,9 +2,8 @@
 
 import re
 
-from goalgrid.results.renderers.text_format import TextFormat
 from goalgrid.results.tables.notation import mathematics
-from goalgrid.results.tables.table import Label, Table
+from goalgrid.results.tables.table import Label, Table, TextFormat
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",

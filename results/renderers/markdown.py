@@ -1,7 +1,6 @@
 """A table in GitHub's Markdown: group and column in one header line, since Markdown has but one."""
 
-from goalgrid.results.renderers.text_format import TextFormat
-from goalgrid.results.tables.table import Table
+from goalgrid.results.tables.table import Table, TextFormat
 
 
 def escape(text: str) -> str:

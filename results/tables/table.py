@@ -1,6 +1,6 @@
-"""The table that a layout makes of scores and that every renderer reads."""
+"""The table that a layout makes of scores and that every renderer reads, and what a format that is text is."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from goalgrid.results.records.scores import TableValue, best
@@ -133,3 +133,14 @@ class Table:
                 if entry is not None:
                     contests.setdefault(entry.contest, {})[number, column] = entry
         return list(contests.values())
+
+
+@dataclass(frozen=True)
+class TextFormat:
+    """One way to write a table as text."""
+
+    ending: str
+    """Of the names of its files."""
+    render: Callable[[Table], str]
+    comment: str = ""
+    """How the command that prints the table stands above it, `% {}`; empty in a format without comments."""

@@ -7,7 +7,7 @@ import torch
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import TrialFolder
-from goalgrid.results.figures.of_trial.attention_map import AttentionMap
+from goalgrid.results.figures.attention_map import AttentionMap
 from goalgrid.retrieval.data.photographs import Photograph
 from goalgrid.retrieval.encoders.text import features_of, text_network
 from goalgrid.retrieval.scorers.sets import Sets

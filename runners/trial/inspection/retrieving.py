@@ -6,7 +6,7 @@ import torch
 from goalgrid.grid.protocols import protocol
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.results.analysis.example_queries import SHOWN, ExampleQuery
-from goalgrid.results.figures.of_trial.retrieval_examples import RetrievalExamples, Retrieved, Shown
+from goalgrid.results.figures.retrieval_examples import RetrievalExamples, Retrieved, Shown
 from goalgrid.runners.training.embedding import embedded, scored
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.trial.loaded_model import LoadedModel

@@ -31,8 +31,7 @@ from goalgrid.results.analysis.documents import as_markdown
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.claims import Claim, claims
 from goalgrid.results.reference.reading import PAPERS
-from goalgrid.results.statistics.rank_correlation import kendall, kendall_p
-from goalgrid.results.statistics.significance import Sample, holm
+from goalgrid.results.statistics.significance import Sample, holm, kendall, kendall_p
 from goalgrid.showing.papers import claimed
 
 from ...conftest import ROOT, Goalgrid

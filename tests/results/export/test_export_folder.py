@@ -17,8 +17,7 @@ from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.store.home import Home
 from goalgrid.results import renderers
 from goalgrid.results.checks import table_check
-from goalgrid.results.export import export_readme
-from goalgrid.results.export.export_folder import _tables, begun, export
+from goalgrid.results.export.export_folder import _tables, begun, export, readme, trial_list
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.records.scores import Scores
 
@@ -105,14 +104,14 @@ def test_a_grid_that_a_paper_reports_is_put_beside_it() -> None:
     assert list(map(str, tables)) == ["tables/goal", "tables/against", "tables/coco-5x1k/goal"]
     assert tables[Path("tables/against")].command == "goalgrid table goal-table3-coco --against paper"
     assert tables[Path("tables/coco-5x1k/goal")].command == "goalgrid table goal-table3-coco --protocol coco-5x1k"
-    text = export_readme.readme(grid, cells, tables, [])
+    text = readme(grid, cells, tables, [])
     assert "- `tables/against.*`: `goalgrid table goal-table3-coco --against paper --format FORMAT`" in text
     assert "Nothing is done yet." in text
 
 
 def test_swept_values_are_part_of_a_trials_command() -> None:
     cells = expand(load("demo", ["sweep.train.lr=[1e-3, 5e-4]", 'objectives=["con_con"]', "seeds=[4]"]))
-    rows = list(csv.DictReader(export_readme.trials(cells, Scores({})).splitlines()))
+    rows = list(csv.DictReader(trial_list(cells, Scores({})).splitlines()))
     assert [row["train.lr"] for row in rows] == ["0.001", "0.0005"]
     assert all(
         [trial.id for trial in select(cells, shlex.split(row["command"])[-1])] == [row["trial_id"]] for row in rows

@@ -1,1 +1,0 @@
-"""Figures of a single trial, beside the kinds of figures of a whole grid."""
