@@ -9,14 +9,15 @@ from goalgrid.grid.errors import UserError, unknown, user_path
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.trusted_code import trust_everything
+from goalgrid.launching.training import train
 from goalgrid.outputs import EffectsOutput, FigureOutput, TableOutput, TextOutput
-from goalgrid.planning.decisions import Choice
-from goalgrid.planning.overview import Overview, named_tables_exist, recall
-from goalgrid.planning.plan import Plan
-from goalgrid.planning.training import train
-from goalgrid.showing import status
+from goalgrid.plan.decisions import Choice
+from goalgrid.plan.plan import Plan
+from goalgrid.reading import status
+from goalgrid.reading.named_grids import named_tables_exist, recall, start
+from goalgrid.reading.overview import Overview
 from goalgrid.showing.effects import analysed
-from goalgrid.showing.tables import draw, kept, measured, start
+from goalgrid.showing.tables import draw, kept, measured
 from goalgrid.terminal.options import all_known
 from goalgrid.terminal.views import say_left_out
 

@@ -29,7 +29,7 @@ from goalgrid.grid.store.imported import add, imported_cells
 from goalgrid.grid.store.saved_grid import read_grid, save_grid
 from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.housekeeping.prune import MERGED
-from goalgrid.planning.data_at_hand import DataAtHand, now
+from goalgrid.reading.data_at_hand import DataAtHand, now
 
 COPIED = (
     "settings", "environment", "imported", "vocabulary", "history", "trace", "triplets", "pooling", "speed",

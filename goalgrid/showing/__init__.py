@@ -1,1 +1,1 @@
-"""What is said of a grid: its status, its tables, its report."""
+"""What came out of a grid: its tables, effects, comparisons, claims and report, from the records."""

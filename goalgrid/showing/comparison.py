@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import BeforeReplacement, Home, State
-from goalgrid.planning.data_at_hand import DataAtHand, now
-from goalgrid.planning.overview import cells_of, named_tables_exist, recall
+from goalgrid.reading.data_at_hand import DataAtHand, now
+from goalgrid.reading.named_grids import named_tables_exist, recall
+from goalgrid.reading.overview import cells_of
 from goalgrid.terminal.options import all_known, runs_option
 from goalgrid.terminal.views import say_left_out
 

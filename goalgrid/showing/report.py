@@ -9,12 +9,12 @@ from pathlib import Path
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import State
-from goalgrid.planning.overview import ORDER, Overview, ranges
+from goalgrid.looking.attention import examples
+from goalgrid.looking.examples import retrieved
+from goalgrid.reading import status
+from goalgrid.reading.overview import ORDER, Overview, ranges
 from goalgrid.results.analysis.documents import Document
 from goalgrid.results.export.report_page import Measured, ReportPage, Standing, attention_pictures, examples_picture
-from goalgrid.showing import status
-from goalgrid.showing.attention import examples
-from goalgrid.showing.examples import retrieved
 from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.views import say_left_out
 

@@ -14,9 +14,10 @@ from goalgrid.grid.errors.wording import counted
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home, State
-from goalgrid.planning.data_at_hand import DataAtHand, now
-from goalgrid.planning.overview import Overview, cells_of, named_tables_exist, recall, variants
-from goalgrid.showing.status import seed_lines
+from goalgrid.reading.data_at_hand import DataAtHand, now
+from goalgrid.reading.named_grids import named_tables_exist, recall, start
+from goalgrid.reading.overview import Overview, cells_of
+from goalgrid.reading.status import seed_lines
 from goalgrid.terminal import DIFFERENT
 from goalgrid.terminal.options import all_known, runs_option
 from goalgrid.terminal.views import say, say_left_out, show, show_table
@@ -87,14 +88,6 @@ def measured(
             anew = f"Train them anew: goalgrid resume {grid.name} --stale{runs_option(home)}"
         raise NothingDone(f"grid {grid.name!r} under {home.path}: {done}. {anew}")
     return cells, scores
-
-
-def start(name: str, home: Home, overrides: Sequence[str] = ()) -> str:
-    """How to start a grid, and under which names it was run with overrides."""
-    words = [name, *(word for override in overrides for word in ("--set", override))]
-    known = variants(name, home)
-    before = f"It was run as {', '.join(known)}. " if known else ""
-    return f"{before}Start it: goalgrid run {shlex.join(words)}{runs_option(home)}"
 
 
 def scores_of(

@@ -8,10 +8,6 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from goalgrid.grid.errors import UserError
-from goalgrid.grid.objectives import CATALOGUE, unknown_objective
-from goalgrid.grid.objectives.goal_matrix import GOAL, of_a_loss
-from goalgrid.grid.settings import parts
 from goalgrid.terminal.characters import PlainConsole, plain
 
 if TYPE_CHECKING:
@@ -98,41 +94,6 @@ def show_table(table: "Table") -> None:
     from goalgrid.results.renderers import terminal
 
     PlainConsole(width=None if out.is_terminal else PIPED_WIDTH).print(terminal.render(table))
-
-
-def list_objectives() -> None:
-    """Print a line for each objective: name, family, known name, whether a loss has this gradient, source."""
-    for name, entry in CATALOGUE.items():
-        known_as = entry.known_as or ("new in GOAL" if entry.family == "GOAL" else "")
-        show(f"{name:17} {entry.family:12} {known_as:32} {_integral(name):10} {entry.source}")
-
-
-def _integral(name: str) -> str:
-    return ("of a loss" if of_a_loss(name) else "of no loss") if name in GOAL else ""
-
-
-def explain_objective(name: str) -> None:
-    """Print an objective's equation, source, and parameters under both variants.
-
-    Raises:
-        UserError: no objective has this name.
-    """
-    if name not in CATALOGUE:
-        raise UserError(unknown_objective(name))
-    entry = CATALOGUE[name]
-    show(
-        f"{name}{f': {entry.known_as}' if entry.known_as else ''}\n\n  {entry.formula.replace('; ', chr(10) + '  ')}\n"
-    )
-    integral = f"; the gradient {_integral(name)} (m+ and m- held, no hinge)" if name in GOAL else ""
-    show(f"family: {entry.family}; source: {entry.source}{integral}\n")
-    show(f"  {'parameter':18} {'paper':>9} {'released':>9}  meaning")
-    for key, parameter in entry.parameters.items():
-        values = list(map(setting_text, (parameter.paper, parameter.released)))
-        choices = f" ({', '.join(parameter.choices)})" if parameter.choices else ""
-        only = f" [only with {parameter.only_with[0]} = {parameter.only_with[1]}]" if parameter.only_with else ""
-        show(f"  {key:18} {values[0]:>9} {values[1]:>9}  {parameter.meaning}{choices}{only}")
-    for part in parts.of_objective(name):
-        show(f"\n{part.about}")
 
 
 def check_lines(found: "Mapping[str, Sequence[Verdict]]") -> list[str]:

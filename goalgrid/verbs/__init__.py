@@ -1,1 +1,1 @@
-"""Verbs, no logic: what a user says, by what it is about. Heavy packages are imported where a verb needs them."""
+"""The verbs, by what they are about: each parses, calls, prints. Heavy packages are imported where one needs them."""

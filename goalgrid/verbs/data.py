@@ -11,8 +11,9 @@ from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, unknown, user_path
 from goalgrid.grid.expansion import expand
 from goalgrid.grid.settings.base import check_name
-from goalgrid.planning.overview import wanted
-from goalgrid.showing import data_copy
+from goalgrid.reading import data_copy
+from goalgrid.reading.named_grids import wanted
+from goalgrid.shipped import data_guide
 from goalgrid.terminal import completion
 from goalgrid.terminal.options import RUNS, GridName, Json, Override, Root, Runs, WeightPlaces
 from goalgrid.terminal.views import err, say, show, show_for
@@ -48,12 +49,12 @@ def where(
     It needs no network. Without a name: how a folder with data of your own may look.
     """
     if name is None:
-        show("\n".join(data_copy.own_guide()))
+        show("\n".join(data_guide.own_guide()))
         return
     if name not in catalog.names("datasets"):
         hint = "Data of your own may have any other name; how they may look: goalgrid data where."
         raise UserError(unknown("data set", name, catalog.names("datasets"), hint=hint))
-    show("\n".join(data_copy.guide(name, catalog.dataset(name))))
+    show("\n".join(data_guide.guide(name, catalog.dataset(name))))
 
 
 @verbs.command()

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from goalgrid.grid.errors import UserError
-from goalgrid.showing import evaluated
+from goalgrid.looking import evaluated
 from goalgrid.terminal.options import RUNS, Json, Runs, WeightPlaces
 from goalgrid.terminal.views import say, show_for
 
@@ -105,7 +105,7 @@ def gradients(
     On its first training batch, with its best weights. The columns say how much of the gradient moves anchor, positive
     and negatives, how much normalisation takes away, and whether the gradients of the two texts cancel.
     """
-    from goalgrid.showing import gradients as measured
+    from goalgrid.looking import gradients as measured
 
     if not trial:
         raise UserError("of which trial? --trial ID names a finished trial; goalgrid plan GRID --trials lists the ids.")

@@ -13,10 +13,11 @@ from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import Home
-from goalgrid.planning.overview import Overview, recall
-from goalgrid.showing import attention, examples
+from goalgrid.looking import attention, examples
+from goalgrid.reading.named_grids import recall, start
+from goalgrid.reading.overview import Overview
 from goalgrid.showing.effects import analysed
-from goalgrid.showing.tables import NothingDone, deliver, draw, measured, start
+from goalgrid.showing.tables import NothingDone, deliver, draw, measured
 from goalgrid.showing.tables import check as hold_against
 from goalgrid.terminal import INCOMPLETE, completion
 from goalgrid.terminal.options import RUNS, GridName, Json, OtherRuns, Override, Runs, all_known
@@ -208,7 +209,7 @@ def claims(
     """
     from goalgrid.results.analysis import claims_text
     from goalgrid.results.analysis.documents import TEXT
-    from goalgrid.showing.papers import claimed
+    from goalgrid.showing import claimed
 
     all_known(("format", format_, TEXT))
     with _incomplete_without_trials():

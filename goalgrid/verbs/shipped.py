@@ -12,13 +12,11 @@ from goalgrid.grid.errors.wording import counted
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.files import cannot_write
 from goalgrid.grid.store.home import State
-from goalgrid.showing import settings_list, shipped
+from goalgrid.shipped import for_programs, objectives_list, settings_list
 from goalgrid.terminal import EXIT, completion
 from goalgrid.terminal.options import Json, Uses, all_known, objective_settings, use
 from goalgrid.terminal.views import (
     check_lines,
-    explain_objective,
-    list_objectives,
     say,
     setting_text,
     show,
@@ -35,11 +33,11 @@ PICTURES = ("png", "pdf", "svg")
 
 @verbs.command()
 def grids(
-    as_json: Annotated[bool, typer.Option("--json", help=shipped.JSON_GRIDS)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help=for_programs.JSON_GRIDS)] = False,
 ) -> None:
     """List the shipped grids with their axes."""
     if as_json:
-        show_json(shipped.grids())
+        show_json(for_programs.grids())
         return
     lines = {}
     for name in catalog.names("presets"):
@@ -63,7 +61,7 @@ def recipes(
             "--parameters", help="Show the number of weights instead; for all recipes, this takes half a minute."
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help=shipped.JSON_RECIPES)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help=for_programs.JSON_RECIPES)] = False,
 ) -> None:
     """List the shipped recipes; or show all settings of one.
 
@@ -75,7 +73,7 @@ def recipes(
         name = own.add(name)
         catalog.take_over(own.whole)
     if parameters:
-        from goalgrid.showing import recipe_sizes
+        from goalgrid.shipped import recipe_sizes
 
         sizes = recipe_sizes.sizes([name] if name else catalog.names("recipes"))
         show_for(
@@ -85,7 +83,7 @@ def recipes(
         )
         return
     if as_json:
-        show_json(shipped.recipe(name) if name else shipped.recipes())
+        show_json(for_programs.recipe(name) if name else for_programs.recipes())
         return
     if name is None:
         show_list({known: catalog.recipe(known).description for known in catalog.names("recipes")})
@@ -104,11 +102,11 @@ def recipes(
 
 @verbs.command()
 def datasets(
-    as_json: Annotated[bool, typer.Option("--json", help=shipped.JSON_DATASETS)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help=for_programs.JSON_DATASETS)] = False,
 ) -> None:
     """List the data sets that are known by name."""
     if as_json:
-        show_json(shipped.datasets())
+        show_json(for_programs.datasets())
         return
     for name in catalog.names("datasets"):
         dataset = catalog.dataset(name)
@@ -122,7 +120,7 @@ def objectives(
         str | None,
         typer.Argument(metavar="NAME", help="An objective to explain.", autocompletion=completion.objectives),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help=shipped.JSON_OBJECTIVES)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help=for_programs.JSON_OBJECTIVES)] = False,
     files: Uses = [],
 ) -> None:
     """List the objectives with their sources; or explain one.
@@ -131,12 +129,11 @@ def objectives(
     explanation of one has its equation, and its parameters under both variants.
     """
     use(files)
-    if as_json:
-        show_json(shipped.objective(name) if name else shipped.objectives())
-    elif name is None:
-        list_objectives()
-    else:
-        explain_objective(name)
+    show_for(
+        as_json,
+        lambda: for_programs.objective(name) if name else for_programs.objectives(),
+        lambda: objectives_list.explained(name) if name else objectives_list.lines(),
+    )
 
 
 @verbs.command()
@@ -177,14 +174,14 @@ def tables(
     format_: Annotated[
         str, typer.Option("--format", help="terminal, or markdown for the page docs/tables.md.")
     ] = "terminal",
-    as_json: Annotated[bool, typer.Option("--json", help=shipped.JSON_TABLES)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help=for_programs.JSON_TABLES)] = False,
 ) -> None:
     """List which rows of the papers' tables train here.
 
     Each with its grid, recipe and objective; or where the paper quotes it from; or why it is not possible.
     """
     all_known(("format", format_, settings_list.FORMATS))
-    from goalgrid.showing.papers import tables_page
+    from goalgrid.shipped import tables_page
 
     rows = tables_page.rows(name)
     if format_ == "markdown" and not as_json:
@@ -201,7 +198,7 @@ def equations(
     format_: Annotated[
         str, typer.Option("--format", help="terminal, or markdown for the page docs/equations.md.")
     ] = "terminal",
-    as_json: Annotated[bool, typer.Option("--json", help=shipped.JSON_EQUATIONS)] = False,
+    as_json: Annotated[bool, typer.Option("--json", help=for_programs.JSON_EQUATIONS)] = False,
 ) -> None:
     """List the papers' equations, and whether they hold.
 
@@ -209,7 +206,7 @@ def equations(
     """
     from goalgrid.results.reference.equations import of_papers
     from goalgrid.results.reference.reading import PAPERS
-    from goalgrid.showing.papers import equations_page
+    from goalgrid.shipped import equations_page
 
     all_known(("format", format_, settings_list.FORMATS), *([("paper", paper, PAPERS)] if paper else []))
     found = of_papers([paper] if paper else PAPERS)

@@ -16,17 +16,18 @@ from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.housekeeping import prune as pruning
-from goalgrid.planning import several
-from goalgrid.planning.costs import unmeasured
-from goalgrid.planning.decisions import Choice, decide, to_train
-from goalgrid.planning.overview import Overview, named_tables_exist, wanted
-from goalgrid.planning.plan import Plan
-from goalgrid.planning.slurm import BatchJob, option_words
-from goalgrid.planning.training import LaunchResult, train
+from goalgrid.launching.slurm import BatchJob, option_words
+from goalgrid.launching.training import LaunchResult, train
+from goalgrid.plan.costs import unmeasured
+from goalgrid.plan.decisions import Choice, decide, to_train
+from goalgrid.plan.plan import Plan
+from goalgrid.reading import named_grids
+from goalgrid.reading import status as standing
+from goalgrid.reading.named_grids import named_tables_exist, start, wanted
+from goalgrid.reading.overview import Overview
 from goalgrid.runners.gpu.cards import card
 from goalgrid.runners.watching.notify import Notify
-from goalgrid.showing import status as standing
-from goalgrid.showing.tables import kept, start
+from goalgrid.showing.tables import kept
 from goalgrid.terminal import EXIT, exit_state, options
 from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.streams import outlive_disks
@@ -79,12 +80,12 @@ def plan(
     if hourly is not None and not device:
         raise UserError("--hourly is the price of an hour on a GPU: say which, e.g. --device h100.")
     asked = card(device) if device else None
-    found = several.to_train(grids, home, set_, roots=root, weights=weights)
+    found = named_grids.to_train(grids, home, set_, roots=root, weights=weights)
     choice = Choice(only, force=force, stale=stale)
     for grid in found if probe else ():
         _probe(Overview.of(grid, home), choice)
     of = partial(Plan.of, choice=choice, jobs=jobs, card=asked, hourly=hourly, allow_leak=allow_leak)
-    found = several.of_filter(found, home, only, lambda reason: say(f"left out: {reason}"))
+    found = named_grids.of_filter(found, home, only)
     _show_plans(found, home, of, each=trials, program=as_json)
 
 
@@ -111,10 +112,10 @@ def run(
     The same command again goes on where it was cut off. Several grids are trained one after the other.
     """
     overrides = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])]
-    found = several.to_train(grids, home, overrides, roots=root, weights=weights)
+    found = named_grids.to_train(grids, home, overrides, roots=root, weights=weights)
     choice = Choice(only, force=force, stale=stale)
     if dry_run:
-        found = several.of_filter(found, home, only, lambda reason: say(f"left out: {reason}"))
+        found = named_grids.of_filter(found, home, only)
         _show_plans(found, home, partial(Plan.of, choice=choice, jobs=jobs, allow_leak=allow_leak))
     else:
         _train(
@@ -140,7 +141,7 @@ def resume(
 
     The grid stays as it was last run; --set names the overrides that it ran with.
     """
-    found = several.as_last_run(grids, home, set_, ran=True)
+    found = named_grids.as_last_run(grids, home, set_, ran=True)
     for grid in found:
         if not home.grid(grid.name).grid.exists():
             source = grids[0] if len(found) == 1 else grid.plain_name
@@ -202,7 +203,7 @@ def status(
     """
     contents, states, overviews = dict[str, Any](), list[State](), list[Overview]()
     try:
-        found = several.as_last_run(grids, home, set_)
+        found = named_grids.as_last_run(grids, home, set_)
     except Untrusted:
         show_lines([] if as_json else standing.by_ids(grids, home))
         raise
@@ -282,7 +283,7 @@ def _end(contents: dict[str, Any], overviews: Sequence[Overview]) -> None:
     if contents:
         show_json(next(iter(contents.values())) if len(contents) == 1 else contents)
     else:
-        show_lines(several.together(overviews))
+        show_lines(named_grids.together(overviews))
 
 
 def _probe(overview: Overview, choice: Choice) -> None:
@@ -311,7 +312,7 @@ def _train(
 ) -> None:
     """Train what is chosen, grid after grid, print their tables, and exit with what was reached."""
     outlive_disks()
-    grids = several.of_filter(grids, home, choice.only, lambda reason: say(f"left out: {reason}"))
+    grids = named_grids.of_filter(grids, home, choice.only)
     states = list[State]()
     for grid in grids:
         notified = Notify(notify, grid.name, lambda message: say(f"warning: {message}"))

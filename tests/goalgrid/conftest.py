@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from goalgrid.app import app
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import Home
-from goalgrid.planning.overview import Overview, recall
+from goalgrid.reading.named_grids import recall
+from goalgrid.reading.overview import Overview
 
 from ..conftest import SMALL, made_once
 from ..failing_disk.commands import Commands, unavailable

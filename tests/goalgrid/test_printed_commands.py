@@ -18,7 +18,7 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.store import processes
 from goalgrid.grid.store.failures import Failure
 from goalgrid.grid.store.home import Home
-from goalgrid.planning.overview import Overview
+from goalgrid.reading.overview import Overview
 from goalgrid.results.records import record
 from goalgrid.runners.trial.retries import POLICY
 from tests.program import FILES

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from goalgrid.grid.store.home import Home
-from goalgrid.planning.overview import Overview, recall
+from goalgrid.reading.named_grids import recall
+from goalgrid.reading.overview import Overview
 from goalgrid.results.analysis.query_bootstrap import QueryRanks
 from goalgrid.results.export.report_page import Measured
 from goalgrid.results.layouts.columns import noun_of

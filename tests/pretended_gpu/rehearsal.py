@@ -34,6 +34,7 @@ from goalgrid.grid.settings import TrialSettings  # noqa: E402
 from goalgrid.grid.settings.poolings import PoolingSettings  # noqa: E402
 from goalgrid.grid.store.home import Home, TrialFolder  # noqa: E402
 from goalgrid.grid.store.saved_grid import save_grid  # noqa: E402
+from goalgrid.looking import evaluated  # noqa: E402
 from goalgrid.results.records import record  # noqa: E402
 from goalgrid.retrieval.encoders.pooling import POOLING, pooling  # noqa: E402
 from goalgrid.runners.gpu import memory_probe  # noqa: E402
@@ -46,7 +47,6 @@ from goalgrid.runners.training.trainer import Trainer  # noqa: E402
 from goalgrid.runners.trial.loaded_model import LoadedModel  # noqa: E402
 from goalgrid.runners.trial.loaded_model import settings_of as settings_in  # noqa: E402
 from goalgrid.runners.trial.run import run_trial  # noqa: E402
-from goalgrid.showing import evaluated  # noqa: E402
 from tests.runners.training.interruptions import Killed, killed_after  # noqa: E402
 
 torch.set_num_threads(1)

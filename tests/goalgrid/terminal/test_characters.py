@@ -11,8 +11,8 @@ from rich.table import Table as RichTable
 
 from goalgrid.grid.store.failures import Failure
 from goalgrid.grid.store.home import Home
+from goalgrid.reading import status
 from goalgrid.results.renderers import csv
-from goalgrid.showing import status
 from goalgrid.terminal.characters import PlainConsole, plain, spell_out
 
 from ...conftest import ROOT

@@ -32,7 +32,7 @@ from goalgrid.results.records.scores import Scores
 from goalgrid.results.reference.claims import Claim, claims
 from goalgrid.results.reference.reading import PAPERS
 from goalgrid.results.statistics.significance import Sample, holm, kendall, kendall_p
-from goalgrid.showing.papers import claimed
+from goalgrid.showing import claimed
 
 from ...conftest import ROOT, Goalgrid
 

@@ -12,7 +12,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell, expand
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home, State
-from goalgrid.planning.overview import Overview
+from goalgrid.reading.overview import Overview
 from goalgrid.results.export.export_folder import export
 from goalgrid.results.export.report_page import Measured
 from goalgrid.results.layouts import LAYOUTS, arrange

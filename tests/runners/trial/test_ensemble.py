@@ -15,6 +15,7 @@ from goalgrid.grid.expansion import expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.looking.attention import EXAMPLES
 from goalgrid.results.records import record
 from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.runners.training import checkpoints
@@ -24,7 +25,6 @@ from goalgrid.runners.training.inputs import prepare
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.trial.ensemble import Ensemble
 from goalgrid.runners.trial.loaded_model import LoadedModel
-from goalgrid.showing.attention import EXAMPLES
 from tests.conftest import Goalgrid
 
 from ...conftest import swapped

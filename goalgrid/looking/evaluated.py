@@ -1,0 +1,412 @@
+"""A checkpoint evaluated again: which data it reads, what it reaches there, and what its record says."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError, unknown, user_path
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.expansion import expand, trials_of
+from goalgrid.grid.gridfile import Grid, make_known
+from goalgrid.grid.objectives import CATALOGUE, unknown_objective
+from goalgrid.grid.protocols import shown
+from goalgrid.grid.settings import TrialSettings
+from goalgrid.grid.store.files import read_json, written_aside
+from goalgrid.grid.store.home import Home, State, TrialFolder
+from goalgrid.grid.store.imported import add
+from goalgrid.grid.store.saved_grid import read_grid, save_grid
+from goalgrid.grid.trusted_code import Untrusted
+from goalgrid.reading.named_grids import recall
+from goalgrid.terminal.options import all_known, runs_option
+from goalgrid.terminal.views import say
+
+if TYPE_CHECKING:
+    from goalgrid.results.records.models import Speed
+    from goalgrid.retrieval.published.published_model import PublishedModel
+    from goalgrid.runners.training.machine import Machine
+    from goalgrid.runners.trial.loaded_model import Evaluation, LoadedModel
+
+SPLITS = ("val", "test")
+ECCV = "eccv"
+"""The protocol whose right answers are those that people judged right, on COCO's test split."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a user wants to know of a checkpoint.
+
+    Args:
+        protocol: None: the data set's default for the test split, the whole split for the validation split.
+        root: [DATASET=]DIR of the data; empty: the trial's own.
+        weights: NAME=DIR of pretrained networks.
+        speed: whether it is timed, too.
+    """
+
+    split: str = "test"
+    protocol: str | None = None
+    root: str = ""
+    weights: tuple[str, ...] = ()
+    speed: bool = False
+
+    def __post_init__(self) -> None:
+        all_known(("split", self.split, SPLITS))
+
+    def protocol_of(self, settings: TrialSettings) -> str | None:
+        """The protocol by which a split is ranked; None: as a whole.
+
+        Raises:
+            UserError: the data set has no such protocol.
+        """
+        if self.protocol is None:
+            return settings.dataset.protocol if self.split == "test" else None
+        known = catalog.protocols(settings.dataset.name)
+        if settings.dataset.name == "coco" and self.split == "test":
+            known = [*known, ECCV]
+        if self.protocol == ECCV and settings.model.fusion.ranked_anew:
+            raise UserError(
+                "--protocol eccv ranks all captions of an image, and a fusion encoder ranks the "
+                f"{settings.model.fusion.ranked_anew} best of each query alone: leave the option out."
+            )
+        if self.protocol not in known:
+            raise UserError(unknown("protocol", self.protocol, known, where=f"of data set {settings.dataset.name!r}"))
+        return settings.dataset.protocol if self.protocol == ECCV else self.protocol
+
+    @property
+    def data(self) -> tuple[str, str]:
+        """The data set that --root names, else empty, and the folder."""
+        name, named, folder = self.root.partition("=")
+        return (name, folder) if named else ("", self.root)
+
+    def moved(self, settings: TrialSettings) -> TrialSettings:
+        """The settings with the data set that --root names.
+
+        Raises:
+            UserError: this data set has no folder.
+        """
+        name, _ = self.data
+        if self.root:
+            catalog.has_folder(name or settings.dataset.name, f"--root {self.root}")
+        if name in ("", settings.dataset.name):
+            return settings
+        dataset = {"name": name, "protocol": catalog.protocols(name)[0], "vocabulary": None}
+        return settings.model_copy(update={"dataset": settings.dataset.model_copy(update=dataset)})
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Where an imported record is shown: in a grid, under an objective."""
+
+    grid: str
+    objective: str
+
+    def read(self, home: Home, dataset: str) -> Grid:
+        """The grid.
+
+        Raises:
+            UserError: no such grid or objective, or the grid has no such data set.
+        """
+        found = recall(self.grid, home)
+        if self.objective not in CATALOGUE:
+            raise UserError(unknown_objective(self.objective))
+        if dataset not in found.datasets:
+            raise UserError(unknown("data set", dataset, found.datasets, where=f"of grid {found.name!r}"))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """A checkpoint on a split.
+
+    Args:
+        subject: the trial's id, or the file.
+        said: what is known of the checkpoint, by name.
+        judged: metrics by ECCV Caption and CxC, where they are wanted.
+        recorded: the metrics that its record has for this split and protocol; empty: it has none.
+        speed: how fast the model is on the test split; None: not asked for.
+        noun: what a caption describes.
+    """
+
+    subject: str
+    dataset: str
+    split: str
+    protocol: str | None
+    found: "Evaluation"
+    said: Mapping[str, Any] = field(default_factory=dict)
+    judged: Mapping[str, float] = field(default_factory=dict)
+    recorded: Mapping[str, float] = field(default_factory=dict)
+    speed: "Speed | None" = None
+    noun: str = "image"
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        return self.found.ranks.metrics()
+
+    def to_dict(self) -> dict[str, Any]:
+        ranks = {"i2t": self.found.ranks.i2t.tolist(), "t2i": self.found.ranks.t2i.tolist()}
+        named = {"subject": self.subject, **self.said, "dataset": self.dataset, "split": self.split}
+        record = {"recorded": dict(self.recorded)} if self.recorded else {}
+        metrics, further = {**self.metrics, **self.judged}, self.found.ranks.of_video()
+        speed = {"speed": asdict(self.speed)} if self.speed else {}
+        told = {"protocol": self.protocol, "metrics": metrics, "further": further}
+        return {**named, **told, **record, **speed, "ranks": ranks}
+
+    def lines(self) -> list[str]:
+        """The metrics in percent, and whether the record has the same."""
+        metrics, ranks = self.metrics, self.found.ranks
+        by = f", protocol {shown(self.protocol)}" if self.protocol else ""
+        sizes = f"{counted(len(ranks.i2t), self.noun)}, {counted(len(ranks.t2i), 'caption')}"
+        told = "".join(f", {name} {value}" for name, value in self.said.items())
+        lines = [
+            f"{self.subject}{told}",
+            f"{self.split} split of {self.dataset}{by}: {sizes}",
+            f"      {'R@1':>6}  {'R@5':>6}  {'R@10':>6}  median rank  mean rank  geometric mean",
+        ]
+        further = ranks.of_video()
+        for direction in ("i2t", "t2i"):
+            row = "  ".join(f"{metrics[f'{direction}_r{k}']:6.2f}" for k in (1, 5, 10))
+            median, mean = metrics.get(f"{direction}_medr"), further.get(f"{direction}_meanr")
+            middle = "--" if median is None else f"{median:.1f}".removesuffix(".0")
+            average = "--" if mean is None else f"{mean:.1f}"
+            lines.append(f"  {direction} {row}  {middle:>11}  {average:>9}  {further[f'{direction}_gmean']:14.2f}")
+        lines.append(f"  rsum {metrics['rsum']:.2f}")
+        if ranks.listed is not None:
+            lines.append(f"  the fusion encoder ranked the {ranks.listed} best of each query anew")
+        if self.judged:
+            lines += ["ECCV Caption: mAP@R, R-Precision, R@1; CxC: R@1, R@5, R@10"]
+            for direction in ("i2t", "t2i"):
+                values = [value for name, value in self.judged.items() if name.startswith(direction)]
+                lines.append(f"  {direction} " + "  ".join(f"{value:6.2f}" for value in values))
+        if other := [name for name, value in self.recorded.items() if value != metrics.get(name)]:
+            differ = ", ".join(f"{name} {self.recorded[name]:.2f}" for name in other)
+            lines.append(f"the record of this trial has other numbers: {differ}")
+        elif self.recorded:
+            lines.append("the record of this trial has the same numbers")
+        return [*lines, *(self.speed.lines() if self.speed else [])]
+
+    def save(self, path: Path) -> None:
+        """Write embeddings and ranks as .npz.
+
+        Raises:
+            UserError: the path ends otherwise, or cannot be written.
+        """
+        import numpy as np
+
+        with written_aside(path) as aside, aside.open("wb") as file:
+            arrays: dict[str, Any] = self.found.arrays()
+            np.savez(file, **arrays)
+
+
+def own(trial_id: str, home: Home, wanted: Wanted) -> Evaluated:
+    """The best checkpoint of a finished trial on a split of its own data, or of other data of the same kind.
+
+    Raises:
+        UserError: there is no such trial, it is not done or an ensemble, or the data do not fit it.
+    """
+    folder, machine, trained = _trained(trial_id, home, wanted)
+    from goalgrid.runners.trial.loaded_model import LoadedModel
+
+    settings = wanted.moved(trained)
+    protocol = wanted.protocol_of(settings)
+    loaded = LoadedModel.of_trial(folder, machine, settings if wanted.root else None)
+    recorded = {} if wanted.root else _recorded(folder, trained, wanted.split, protocol)
+    said = {"recipe": trained.recipe, "objective": trained.objective.name, "seed": trained.seed}
+    return _evaluated(loaded, trial_id, wanted, protocol, said, recorded, None if wanted.root else folder)
+
+
+def loaded(trial_id: str, home: Home) -> "tuple[LoadedModel, int]":
+    """The best checkpoint of a finished trial on its own data, and the epoch that it is of.
+
+    Raises:
+        UserError: there is no such trial, it is not done or an ensemble, or its weights or data cannot be read.
+    """
+    folder, machine, _ = _trained(trial_id, home, Wanted())
+    from goalgrid.runners.training.progress import best_of
+    from goalgrid.runners.trial.loaded_model import LoadedModel
+
+    found = LoadedModel.of_trial(folder, machine)
+    return found, int(best_of(folder, found.inputs.device)["row"]["epoch"])
+
+
+def _trained(trial_id: str, home: Home, wanted: Wanted) -> "tuple[TrialFolder, Machine, TrialSettings]":
+    """A finished trial that has weights, the resources to load them with, and the settings of its training.
+
+    Raises:
+        UserError: there is no such trial, it is not done, or it has no weights.
+    """
+    folder = _finished(trial_id, home)
+    if folder.imported.exists():
+        file = read_json(folder.imported).get("file", "its file")
+        raise UserError(f"{trial_id} is the record of a published checkpoint. Evaluate {file} with --as FAMILY.")
+    machine = _machine(folder, home, wanted)
+    from goalgrid.runners.trial.loaded_model import settings_of
+
+    trained = settings_of(folder)
+    if trained.ensemble:
+        raise UserError(
+            f"{trial_id} is an ensemble: it has no weights. Evaluate its members: "
+            f"{', '.join(f'--trial {member}' for member in trained.ensemble)}."
+        )
+    return folder, machine, trained
+
+
+def published(
+    path: Path, family: str, vocabulary: Path | None, home: Home, wanted: Wanted, beside: Beside | None = None
+) -> Evaluated:
+    """A published checkpoint on a split of these data.
+
+    Args:
+        vocabulary: the words that it was trained with; None: it reads the pieces of a tokenizer.
+        beside: the grid that shows it from now on, as an imported record; None: no grid.
+
+    Raises:
+        UserError: the file, its family, its vocabulary and the data do not fit together.
+    """
+    from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
+    from goalgrid.retrieval.published.published_model import PublishedModel
+    from goalgrid.retrieval.words import vocabulary_files
+    from goalgrid.runners.trial.loaded_model import LoadedModel
+
+    file = CheckpointFile.read(path)
+    words = vocabulary_files.read(vocabulary) if vocabulary else []
+    places = {name: Path(folder) for name, folder in (_pair("--weights", entry) for entry in wanted.weights)}
+    model = PublishedModel.of(file, family, words, places)
+    name, folder = _data_of(model, wanted)
+    settings = model.trial(name, beside.objective) if beside else model.trial(name)
+    protocol = wanted.protocol_of(settings)
+    grid, imported = beside.read(home, name) if beside else None, None
+    machine = machine_of(home, [f"{name}={folder}"], wanted.weights)
+    loaded = LoadedModel.of_published(model, settings, machine)
+    if grid:
+        from goalgrid.runners.trial.imports import write_record
+
+        imported = write_record(loaded, model, home, machine)
+        if not home.grid(grid.name).grid.exists():
+            save_grid(grid, trials_of(expand(grid)), home)
+        add(grid, home, imported.trial_id)
+        say(f"{imported.trial_id} stands in grid {grid.name!r} from now on")
+    said = {"checkpoint of": model.map.description, **model.said}
+    return _evaluated(loaded, str(path), wanted, protocol, said, folder=imported)
+
+
+def _data_of(model: "PublishedModel", wanted: Wanted) -> tuple[str, str]:
+    """Name and folder of the data: the name that --root has, else what the checkpoint was trained on.
+
+    Raises:
+        UserError: no folder is given, nothing says which data set it is, or the data set has no folder.
+    """
+    name, folder = wanted.data
+    name = name or model.dataset
+    if not wanted.root or not name:
+        known = ", ".join(catalog.names("datasets"))
+        raise UserError(f"which data? --root DATASET=DIR, the data set as the protocols know it: {known}, or your own.")
+    catalog.has_folder(name, f"--root {wanted.root}")
+    return name, folder
+
+
+def _evaluated(
+    loaded: "LoadedModel",
+    subject: str,
+    wanted: Wanted,
+    protocol: str | None,
+    said: Mapping[str, Any],
+    recorded: Mapping[str, float] = {},
+    folder: TrialFolder | None = None,
+) -> Evaluated:
+    """Evaluate, and time it where that is wanted.
+
+    Args:
+        folder: of the trial beside whose record the speed is kept; None: it is not kept.
+    """
+    found = loaded.evaluate(wanted.split, protocol)
+    loaded.check_numbers(recorded, found.ranks)
+    judged = loaded.judged(found) if wanted.protocol == ECCV else {}
+    speed = loaded.speed(protocol) if wanted.speed else None
+    if speed and folder:
+        try:
+            speed.write(folder.speed)
+        except UserError as error:
+            say(f"warning: the speed is not kept: {error}")
+    name = loaded.settings.dataset.name
+    noun = catalog.noun(name, loaded.settings.model)
+    return Evaluated(subject, name, wanted.split, protocol, found, said, judged, recorded, speed, noun)
+
+
+def _finished(trial_id: str, home: Home) -> TrialFolder:
+    """The folder of a finished trial.
+
+    Raises:
+        UserError: no trial has this id, or it is not done.
+    """
+    standing = sorted(home.standing())
+    if not standing:
+        raise UserError(f"no trial has run under {home.path}. Name the runs folder by --runs or GOALGRID_RUNS.")
+    if trial_id not in standing:
+        raise UserError(unknown("trial", trial_id, standing, where=f"under {home.path}"))
+    folder = home.trial(trial_id)
+    state = folder.state()
+    if state is not State.DONE:
+        grids = [grid.path.name for grid in home.grids() if trial_id in grid.ids()]
+        again = f" Train it to its end: goalgrid resume {grids[0]}{runs_option(home)}." if grids else ""
+        raise UserError(f"trial {trial_id} is {state.value}, not done: its best checkpoint may still change.{again}")
+    return folder
+
+
+def _machine(folder: TrialFolder, home: Home, wanted: Wanted) -> "Machine":
+    """Where the trial's grid has its data and weights, after what the command line says of that."""
+    dataset = str(read_json(folder.settings).get("dataset", {}).get("name", ""))
+    name, folder_of_data = wanted.data
+    roots = [f"{name or dataset}={folder_of_data}"] if wanted.root else []
+    named = [grid.path.name for grid in home.grids() if folder.trial_id in grid.ids()]
+    grids, untrusted = list[Grid](), list[Untrusted]()
+    for name in named:
+        try:
+            grids.append(read_grid(name, home))
+        except Untrusted as error:
+            untrusted.append(error)
+        except UserError:  # a grid of an older version; another may name the trial, too
+            continue
+    if untrusted and not grids:
+        raise untrusted[0]
+    grid = next((grid for grid in grids if grid.root(dataset)), next(iter(grids), None))
+    if grid is not None:
+        make_known(grid)
+    return machine_of(home, roots, wanted.weights, grid)
+
+
+def machine_of(home: Home, roots: list[str], weights: tuple[str, ...], grid: Grid | None = None) -> "Machine":
+    """What an evaluation may use: a GPU where there is one, and the data and weights of a grid or of these options."""
+    from dataclasses import replace
+
+    import torch
+
+    from goalgrid.runners.launch.jobs import machine_for
+    from goalgrid.runners.training.machine import Machine
+
+    gpu = torch.cuda.is_available()
+    known = machine_for(grid, home, gpu=gpu) if grid else Machine(gpu=gpu, features=home.features, data=home.data)
+    found = dict(known.roots) | dict(_pair("--root", entry) for entry in roots)
+    places = dict(known.weights) | dict(_pair("--weights", entry) for entry in weights)
+    known.begin()
+    return replace(known, roots=tuple(found.items()), weights=tuple(places.items()))
+
+
+def _pair(option: str, entry: str) -> tuple[str, str]:
+    name, separator, folder = entry.partition("=")
+    if not separator:
+        raise UserError(f"{option} {entry!r} is not NAME=DIR.")
+    return name, str(user_path(folder).absolute())
+
+
+def _recorded(folder: TrialFolder, settings: TrialSettings, split: str, protocol: str | None) -> dict[str, float]:
+    """The metrics that the trial's record has for a split by a protocol; empty where it has none."""
+    from goalgrid.results.records import record
+    from goalgrid.results.records.scores import by_protocol
+
+    columns = ["protocol", "other_metrics", *(f"{part}_{name}" for part in SPLITS for name in record.METRICS)]
+    (row,) = record.collect([folder.record], columns).to_pylist()
+    if split == "val":
+        return {} if protocol else {name: row[f"val_{name}"] for name in record.METRICS}
+    values = {name: by_protocol(row, protocol or settings.dataset.protocol, name) for name in record.METRICS}
+    return {name: value for name, value in values.items() if value is not None}

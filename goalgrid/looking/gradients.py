@@ -1,0 +1,60 @@
+"""Gradients of finished trials on the unit sphere: a row a trial."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.home import Home
+from goalgrid.looking import evaluated
+
+COLUMNS = {
+    "delta_s": "delta_s",
+    "distance": "|y_neg-y_pos|",
+    "anchor": "anchor",
+    "selhn": "by SelHN (8)",
+    "positive": "positive",
+    "negatives": "negatives",
+    "radial": "radial",
+    "cosine": "cosine",
+}
+
+
+def of_trials(trials: Sequence[str], home: Home) -> list[dict[str, Any]]:
+    """What `runners.trial.inspection.sphere_gradients` measures of each trial, with its objective, seed and kept epoch.
+
+    Raises:
+        UserError: a trial is not done, has no weights here, or its objective or scorer has no gradient on the sphere.
+    """
+    found = []
+    for trial in trials:
+        loaded, epoch = evaluated.loaded(trial, home)
+        from goalgrid.runners.trial.inspection.sphere_gradients import measured
+
+        said = {"trial": trial, "objective": loaded.settings.objective.name, "seed": loaded.settings.seed}
+        try:
+            found.append(said | {"epoch": epoch} | measured(loaded))
+        except UserError as error:
+            raise UserError(f"trial {trial}: {error}") from error
+    return found
+
+
+def for_programs(rows: Sequence[dict[str, Any]]) -> Any:
+    """The rows for JSON; null for a mean over no anchor."""
+    from goalgrid.results.analysis.effects_text import finite
+
+    return finite(list(rows))
+
+
+def lines(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """A table for the terminal, and what its columns are."""
+    head = f"{'objective':16} {'seed':>4} {'epoch':>5} " + " ".join(f"{title:>13}" for title in COLUMNS.values())
+    body = [
+        f"{row['objective']:16} {row['seed']:4} {row['epoch']:5} " + " ".join(f"{row[name]:13.4g}" for name in COLUMNS)
+        for row in rows
+    ]
+    said = (
+        "Means over the anchors of the first training batch, both directions. anchor, positive, negatives: length of "
+        "the gradient along the sphere, equal to Unified Eq. (11) and (12). radial: share of the anchor's squared "
+        "gradient that normalisation takes away. cosine: of the gradients at the positive and the hardest negative."
+    )
+    return [head, *body, said]

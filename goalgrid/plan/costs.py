@@ -1,0 +1,262 @@
+"""What the rest of a grid will cost: CPU or GPU hours, time on the clock, disk; each as a range, with its source.
+
+A figure rests on the grid's finished trials of the same data set and recipe, or on a probe; never on a guess.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.expansion import Trial, chains
+from goalgrid.grid.resources import Resources
+from goalgrid.grid.store import gpu_needs, speed_probes
+from goalgrid.grid.store.files import bytes_below
+from goalgrid.grid.store.home import State
+from goalgrid.plan import gpu_costs
+from goalgrid.plan.gpu_costs import Key, alike
+from goalgrid.plan.work import reached
+from goalgrid.reading.overview import Overview
+
+RUNNING = 7
+"""A running trial needs so many times its best checkpoint: two checkpoints of weights and both moments of Adam."""
+
+CLOCK = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
+BYTES = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+
+
+@dataclass(frozen=True)
+class Span:
+    """From the least to the most."""
+
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Span":
+        known = list(values)
+        return cls(min(known, default=0.0), max(known, default=0.0))
+
+    def __add__(self, other: "Span") -> "Span":
+        return Span(self.least + other.least, self.most + other.most)
+
+    def __mul__(self, factor: float) -> "Span":
+        return Span(self.least * factor, self.most * factor)
+
+    def text(self, unit: str, factor: float = 1.0) -> str:
+        """`1.2 to 1.4 GB`; a single figure where both ends read the same."""
+        least, most = (_figure(value / factor) for value in (self.least, self.most))
+        return f"{least} {unit}" if least == most else f"{least} to {most} {unit}"
+
+    def scaled(self, units: Sequence[tuple[str, float]]) -> str:
+        """The text in the largest unit that does not exceed the span; units stand from large to small."""
+        return self.text(*next((unit for unit in units if self.most >= unit[1]), units[-1]))
+
+    def to_list(self) -> list[float]:
+        return [self.least, self.most]
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The cost of trials of a recipe on a data set.
+
+    Args:
+        step: seconds of a step, with its share of validation.
+        best: bytes of the best checkpoint.
+        kept: bytes of a finished trial's folder.
+        source: the measurements that these figures come from.
+    """
+
+    step: Span
+    epoch_steps: int
+    best: Span
+    kept: Span
+    gpu: bool
+    source: str
+    device: str = ""
+    """The GPU's name, where it is known."""
+
+
+@dataclass(frozen=True)
+class GridCost:
+    """The cost of the trials that a run would train.
+
+    Args:
+        hours: hours by device, "CPU" or "GPU".
+        wall: seconds on the clock.
+        disk: bytes that stay.
+        meanwhile: further bytes while trials run.
+        said: what sets the number of jobs.
+        unknown: data sets and recipes without any measurement.
+    """
+
+    hours: dict[str, Span]
+    wall: Span
+    disk: Span
+    meanwhile: Span
+    jobs: int
+    said: str
+    sources: dict[Key, str]
+    unknown: tuple[Key, ...]
+
+    def lines(self) -> list[str]:
+        hours = " and ".join(
+            span.scaled([(f"{device} {unit}", seconds / 3600) for unit, seconds in CLOCK[1:]])
+            for device, span in self.hours.items()
+        )
+        figures = [
+            f"{hours}; {self.wall.scaled(CLOCK)} on the clock with {self.jobs} at a time ({self.said})",
+            f"{self.disk.scaled(BYTES)} of disk, and {self.meanwhile.scaled(BYTES)} more while it runs",
+        ]
+        known = [f"{key}: from {source}" for key, source in self.sources.items()]
+        unknown = [f"{key}: not known, so not counted" for key in self.unknown]
+        ask = ["the same command with --probe measures what is not known"] if self.unknown else []
+        return [*(figures if self.sources else ()), *known, *unknown, *ask]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "hours": {what: span.to_list() for what, span in self.hours.items()},
+            "wall_seconds": self.wall.to_list(),
+            "disk_bytes": self.disk.to_list(),
+            "disk_bytes_while_running": self.meanwhile.to_list(),
+            "jobs": self.jobs,
+            "rests_on": {str(key): source for key, source in self.sources.items()},
+            "unknown": [str(key) for key in self.unknown],
+        }
+
+
+def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str] = (), *, jobs: int | None) -> GridCost:
+    """The cost of training these trials.
+
+    Args:
+        replaced: ids of the trials that begin anew.
+        jobs: trials at a time; None: as the grid says, else the number that fits here.
+    """
+    keys = dict.fromkeys(Key.of(trial) for trial in trials if trial.epochs)  # an ensemble costs an evaluation
+    bases = {key: basis for key in keys if (basis := basis_of(overview, key))}
+    anew = set(replaced)
+    known = [trial for trial in trials if Key.of(trial) in bases] if bases else []
+    seconds = dict[str, Span]()
+    for trial in known:
+        basis = bases[Key.of(trial)]
+        seconds[trial.id] = basis.step * steps_left(overview, trial, basis.epoch_steps, trial.id in anew)
+    shares = {key: share for key, share in gpu_costs.shares(overview, known).items() if bases[key].gpu}
+    asked, said = _jobs(overview.grid.resources, shares, jobs)
+    in_order = [span for chain in chains(trials) if (span := [trial for trial in chain if trial.id in seconds])]
+    together = max(1, min(asked, len(in_order)))
+    return GridCost(
+        _hours(in_order, seconds, shares, overview.grid.resources.cpus),
+        _wall([_total(seconds[trial.id] for trial in chain) for chain in in_order], together),
+        _total(bases[Key.of(trial)].kept for trial in known),
+        Span.of(end for basis in bases.values() for end in basis.best.to_list()) * (RUNNING * together),
+        together,
+        said if together == asked else "as many as there are",
+        {key: basis.source for key, basis in bases.items()},
+        tuple(key for key in keys if key not in bases),
+    )
+
+
+def unmeasured(overview: Overview, trials: Iterable[Trial]) -> list[Trial]:
+    """A trial of every data set and recipe that have no finished trial, from which the cost would be known."""
+    first = {Key.of(trial): trial for trial in reversed(list(trials)) if trial.epochs}
+    return [trial for key, trial in first.items() if not _from_records(overview, key)]
+
+
+def basis_of(overview: Overview, key: Key) -> Basis | None:
+    """What was measured of this data set and recipe: finished trials, else a probe; None where nothing was."""
+    return _from_records(overview, key) or _from_probe(overview, key)
+
+
+def _from_records(overview: Overview, key: Key) -> Basis | None:
+    rows = [row for row in overview.records if (row["dataset"], row["recipe"]) == key]
+    if not rows:
+        return None
+    folders = [overview.home.trial(row["trial_id"]) for row in rows]
+    environments = [json.loads(row["environment"]) for row in rows]
+    return Basis(
+        Span.of(row["train_seconds"] / row["steps"] for row in rows),
+        max(row["steps"] // row["epochs"] for row in rows),
+        Span.of(folder.best_checkpoint.stat().st_size for folder in folders if folder.best_checkpoint.exists()),
+        Span.of(bytes_below(folder.path) for folder in folders),
+        any(environment.get("device_type") == "cuda" for environment in environments),
+        counted(len(rows), "finished trial"),
+        environments[-1].get("device", ""),
+    )
+
+
+def _from_probe(overview: Overview, key: Key) -> Basis | None:
+    """From the last probe of this data set and recipe, if a trial of the grid has the settings that it measured."""
+    probes = speed_probes.read(overview.home.grid(overview.grid.plain_name))
+    probe = next((probe for probe in probes if (probe.dataset, probe.recipe) == key), None)
+    if probe is None:
+        return None
+    trials = alike(trial for trial in overview.trials if Key.of(trial) == key)
+    if all(speed_probes.speed_of(trial.settings) != probe.settings for trial in trials):
+        return None
+    validation = probe.evaluation / probe.epoch_steps
+    step = Span(probe.least + validation, probe.most + validation)
+    best, kept = Span(probe.best, probe.best), Span(probe.best + probe.rest, probe.best + probe.rest)
+    return Basis(step, probe.epoch_steps, best, kept, probe.gpu, f"a probe of {counted(probe.steps, 'step')}")
+
+
+def steps_left(overview: Overview, trial: Trial, known: int, anew: bool) -> int:
+    """Steps that a trial still has to make.
+
+    Args:
+        known: steps of an epoch, where the size of the data is not known.
+    """
+    steps = overview.data.epoch_steps(trial.shared) or known
+    unbegun = anew or overview.states[trial.id] in (State.PLANNED, State.UNREADABLE)
+    behind = 0 if unbegun else reached(overview.folder(trial))[1]
+    return max(0, steps * trial.shared.train.epochs - behind)
+
+
+def _wall(chains: Sequence[Span], together: int) -> Span:
+    """Seconds of all chains, so many at a time: at least the longest chain's, whose trials wait for one another."""
+    spans = [_total(chains) * (1 / together), *chains]
+    return Span(max(span.least for span in spans), max(span.most for span in spans))
+
+
+def _hours(
+    jobs: Iterable[Sequence[Trial]], seconds: dict[str, Span], shares: dict[Key, float], cpus: int
+) -> dict[str, Span]:
+    """Hours by device: an hour on half a GPU is half a GPU hour; trials without a share of a GPU train on CPUs."""
+    hours: dict[str, Span] = {}
+    for chain in jobs:
+        on_gpu = [shares[Key.of(trial)] for trial in chain if Key.of(trial) in shares]
+        device, share = ("GPU", max(on_gpu)) if on_gpu else ("CPU", cpus)
+        spent = _total(seconds[trial.id] for trial in chain) * (share / 3600)
+        hours[device] = hours.get(device, Span(0, 0)) + spent
+    return hours
+
+
+def _jobs(resources: Resources, shares: dict[Key, float], asked: int | None) -> tuple[int, str]:
+    """The number of jobs at a time, and what sets it."""
+    if asked:
+        return asked, "--jobs"
+    if resources.concurrency:
+        return resources.concurrency, "resources.concurrency"
+    share = max(shares.values(), default=0.0)
+    fitting = (os.cpu_count() or 1) // resources.cpus
+    gpus = _gpus()
+    return min(fitting, gpu_needs.jobs_at_once(share, gpus)) if share and gpus else fitting, "what fits here"
+
+
+def _gpus() -> int:
+    """GPUs of this machine, counted without torch."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return len([word for word in visible.split(",") if word.strip() not in ("", "-1")])
+    return len(list(Path("/proc/driver/nvidia/gpus").glob("*")))
+
+
+def _total(spans: Iterable[Span]) -> Span:
+    return sum(spans, Span(0, 0))
+
+
+def _figure(value: float) -> str:
+    """Two significant digits: 0.012, 1.2, 12; thousands in full."""
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"

@@ -1,0 +1,165 @@
+"""Why each trial of a grid would be trained now, or why not; and which trials are trained anew."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Trial
+from goalgrid.grid.store.home import State
+from goalgrid.plan.work import reached
+from goalgrid.reading.overview import Overview
+
+Why = Literal["new", "interrupted", "failed", "running", "done", "stale", "forced", "unreadable"]
+"""The kind of a reason."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The trials that a user wants to train.
+
+    Args:
+        failed: train only the trials that failed.
+        force: train from the beginning, whatever is there.
+        stale: train from the beginning where a run now might give other numbers.
+    """
+
+    only: str = ""
+    failed: bool = False
+    force: bool = False
+    stale: bool = False
+
+
+class TrialDecision(NamedTuple):
+    """Whether a trial is trained, and why.
+
+    Args:
+        alike: the reason, which trials may share: `failed: out-of-memory`.
+        detail: of this trial alone: `at epoch 3 of 30 (step 1,200)`.
+        trains: whether a driver gets it.
+    """
+
+    trial: Trial
+    why: Why
+    alike: str
+    detail: str
+    trains: bool
+
+    @property
+    def starts(self) -> bool:
+        """Whether a run begins to train it: a running trial is left to its process."""
+        return self.trains and self.why != "running"
+
+    @property
+    def text(self) -> str:
+        return " ".join(part for part in (self.alike, self.detail) if part)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"trial": self.trial.id, "why": self.why, "reason": self.text, "trains": self.starts}
+
+
+def decide(overview: Overview, choice: Choice = Choice()) -> list[TrialDecision]:
+    """The decisions on the trials that the filter names, their untrained parents, and the children of replaced trials.
+
+    Raises:
+        UserError: the filter names no trial, or a trial that starts from a replaced trial is running.
+    """
+    wanted = [trial for trial in overview.selected(choice.only) if not trial.shared.published]
+    anew = _anew(overview, choice, wanted)
+    asked = {trial.id for trial in wanted} if choice.only else overview.states.keys()
+    done = State.DONE  # looking a member up, or hashing it, is Python's own slow code
+    chosen = (State.FAILED,) if choice.failed else tuple(state for state in State if state is not done)
+    parents, decisions = set[str](), list[TrialDecision]()
+    for trial in reversed(overview.trials):  # children come before their parents
+        if trial.shared.published:
+            continue
+        state, forced, shown = overview.states[trial.id], anew.get(trial.id), trial.id in asked
+        needed = forced is not None or (shown and state in chosen) or trial.id in parents
+        if needed:
+            parents.update(trial.parents)
+        astray = needed and any(_astray(overview, parent, anew) for parent in trial.parents)
+        trains = needed and (forced is not None or (state is not done and not astray))
+        if trains or shown:
+            why = _reason(overview, trial, forced) if trains or state is done or not astray else _of_astray(trial)
+            decisions.append(TrialDecision(trial, *why, trains))
+    decisions.reverse()
+    return decisions
+
+
+def to_train(decisions: Iterable[TrialDecision]) -> list[Trial]:
+    """Trials for a driver, parents first. It finds out whether another process still trains a running trial."""
+    return [decision.trial for decision in decisions if decision.trains]
+
+
+def starting(decisions: Iterable[TrialDecision]) -> list[Trial]:
+    return [decision.trial for decision in decisions if decision.starts]
+
+
+def to_replace(decisions: Iterable[TrialDecision]) -> list[str]:
+    """Ids of trials that begin anew; their folders are moved aside."""
+    return [decision.trial.id for decision in decisions if decision.why == "forced"]
+
+
+def _anew(overview: Overview, choice: Choice, wanted: Sequence[Trial]) -> dict[str, str]:
+    """Trials that begin anew, with the reason: empty if the user says so, else why it is stale, or its parent."""
+    begun = {State.DONE, State.FAILED, State.INTERRUPTED}
+    anew: dict[str, str] = {}
+    if choice.force:
+        anew = {trial.id: "" for trial in wanted if overview.states[trial.id] in begun}
+    if choice.stale:
+        stale = [trial.id for trial in wanted if trial.id in overview.stale]
+        anew |= {trial_id: f"stale: {_causes(overview, trial_id)}" for trial_id in stale}
+    for trial in overview.trials:
+        replaced = [parent for parent in trial.parents if parent in anew]
+        if not replaced:
+            continue
+        if overview.states[trial.id] is State.RUNNING:
+            raise UserError(
+                f"cannot train {replaced[0]} anew: {trial.id}, which {_needs(trial)} it, is running on "
+                f"{_host(overview, trial)}. Wait for that, or leave it out with --only."
+            )
+        if overview.states[trial.id] in begun:
+            anew.setdefault(trial.id, f"what it {_needs(trial)} is trained anew")
+    return anew
+
+
+def _needs(trial: Trial) -> str:
+    return "averages" if trial.shared.members else "is ranked by" if trial.ranker else "starts from"
+
+
+def _of_astray(trial: Trial) -> tuple[Why, str, str]:
+    return "stale", f"what it {_needs(trial)} is done on other data; --stale trains both", ""
+
+
+def _astray(overview: Overview, parent: str, anew: dict[str, str]) -> bool:
+    """Whether a parent is done on other data than are here now, and stays so."""
+    return parent not in anew and overview.states.get(parent) is State.DONE and parent in overview.of_other_data
+
+
+def _causes(overview: Overview, trial_id: str) -> str:
+    """The causes of a stale trial: `code`, `code and data`; empty for any other trial."""
+    return " and ".join(reason.cause.value for reason in overview.stale.get(trial_id, ()))
+
+
+def _reason(overview: Overview, trial: Trial, anew: str | None) -> tuple[Why, str, str]:
+    if anew is not None:
+        return "forced", f"forced, {anew}" if anew else "forced", ""
+    state = overview.states[trial.id]
+    if state is State.PLANNED:
+        return "new", "new", ""
+    if state is State.DONE:
+        stale = _causes(overview, trial.id)
+        return ("stale", f"done, stale: {stale}", "") if stale else ("done", "done", "")
+    if state is State.RUNNING:
+        return "running", f"running on {_host(overview, trial)}", ""
+    if state is State.FAILED:
+        return "failed", f"failed: {overview.folder(trial).failure() or 'of unknown class'}", ""
+    if state is State.UNREADABLE:
+        return "unreadable", "its folder cannot be read", overview.folder(trial).unreadable()
+    epoch, step = reached(overview.folder(trial))
+    return "interrupted", "interrupted", f"at epoch {epoch} of {trial.epochs} (step {step:,})" if trial.epochs else ""
+
+
+def _host(overview: Overview, trial: Trial) -> str:
+    latest = overview.folder(trial).latest()
+    return str(latest.content().get("host", "another machine")) if latest else "another machine"

@@ -1,0 +1,151 @@
+"""What `goalgrid plan` says: axes, why each trial would be trained or not, tables that it fills, work left, cost."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.expansion import Trial, expand, trials_of
+from goalgrid.plan import gpu_costs, paper_coverage
+from goalgrid.plan.costs import GridCost, cost_of
+from goalgrid.plan.decisions import Choice, TrialDecision, decide, starting, to_replace, to_train
+from goalgrid.plan.device_costs import DeviceCost, device_cost
+from goalgrid.plan.work import work_of
+from goalgrid.reading.overview import Overview, ranges
+from goalgrid.runners.gpu.cards import Card
+
+LABEL = 11
+"""Width of the label before a group of lines."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Why each trial of a grid would be trained or not, and what that costs."""
+
+    overview: Overview
+    decisions: Sequence[TrialDecision]
+    cost: GridCost
+    device: DeviceCost | None = None
+    """What it takes of a GPU that the user asks about."""
+
+    @classmethod
+    def of(
+        cls,
+        overview: Overview,
+        choice: Choice = Choice(),  # noqa: B008
+        *,
+        jobs: int | None = None,
+        card: Card | None = None,
+        hourly: float | None = None,
+        allow_leak: bool = False,
+    ) -> "Plan":
+        """The plan for the chosen trials.
+
+        Args:
+            jobs: trials at a time; None: as the grid says, else the number that fits here.
+            card: a GPU that the user asks about.
+            hourly: the price of an hour on it.
+            allow_leak: whether test images may stand in the training split.
+
+        Raises:
+            UserError: the filter names no trial, or these trials cannot be trained on their data.
+        """
+        overview.data.check(overview.selected(choice.only))
+        decisions = decide(overview, choice)
+        overview.data.check_fit(to_train(decisions), allow_leak=allow_leak)
+        trials, anew = starting(decisions), to_replace(decisions)
+        device = device_cost(overview, trials, anew, card, hourly) if card else None
+        return cls(overview, decisions, cost_of(overview, trials, anew, jobs=jobs), device)
+
+    def to_dict(self) -> dict[str, Any]:
+        trials = starting(self.decisions)
+        return {
+            **self.overview.to_dict(),
+            "left": [trial.id for trial in to_train(self.decisions)],
+            "reasons": [decision.to_dict() for decision in self.decisions],
+            "work": [part.to_dict() for part in work_of(self.overview, trials)],
+            "cost": self.cost.to_dict(),
+            **({"most_trials": len(trials_of(expand(self.overview.grid)))} if self.overview.grid.budget else {}),
+            **({"device": self.device.to_dict()} if self.device else {}),
+            "gpu_shares": {str(key): share for key, share in gpu_costs.shares(self.overview, trials).items()},
+            "tables": [paper_coverage.to_dict(table) for table in paper_coverage.fills(self.overview)],
+        }
+
+    def lines(self, *, each: bool = False) -> list[str]:
+        """The plan for a reader; with `each`, a line for every trial, too."""
+        overview, decisions = self.overview, self.decisions
+        axes = overview.grid.axes().items()
+        width = max(LABEL, *(len(name) + 1 for name, _ in axes))
+        tables = [line for table in paper_coverage.fills(overview) for line in paper_coverage.lines(table)]
+        trials = starting(decisions)
+        work = _work(overview, trials)
+        return [
+            f"{overview.grid.name}: {overview.headline()}",
+            *(f"  {name:{width}}{len(values):3}  {', '.join(ranges(values))}" for name, values in axes),
+            *_labelled("budget", _budget(overview)),
+            *_labelled("trains", _grouped([decision for decision in decisions if decision.starts])),
+            *_labelled(
+                "leaves", [*_grouped([decision for decision in decisions if not decision.starts]), *_imported(overview)]
+            ),
+            *_labelled("from", list(overview.grid.checkpoints.values())),
+            *_labelled("tables", tables),
+            *_labelled("work", work),
+            *_labelled("costs", self.cost.lines() if work else [_nothing(overview)]),
+            *_labelled("GPU", [f"{key}: {need.text()}" for key, need in gpu_costs.measured(overview, trials).items()]),
+            *(_labelled(self.device.card.name, self.device.lines()) if self.device else ()),
+            *(_each(decisions) if each else ()),
+        ]
+
+
+def _imported(overview: Overview) -> list[str]:
+    """How many records are of published checkpoints, which nobody trains."""
+    return [f"{len(overview.imported):3} x imported"] if overview.imported else []
+
+
+def _budget(overview: Overview) -> list[str]:
+    """How many trials there are now and at most, and where each contest stands."""
+    if overview.grid.budget is None:
+        return []
+    from goalgrid.reading import seeds
+
+    most = len(trials_of(expand(overview.grid)))
+    now = f"{counted(len(overview.trials), 'trial')} now, at most {most:,}: seeds are added until resolved"
+    return [now, *seeds.lines(overview.contests, overview.grid.budget)]
+
+
+def _work(overview: Overview, trials: Sequence[Trial]) -> list[str]:
+    parts = work_of(overview, trials)
+    steps = [part.all_steps for part in parts if part.all_steps is not None]
+    together = [f"in all {sum(steps):,} steps"] if 1 < len(parts) == len(steps) else []
+    return [*(part.line() for part in parts), *together]
+
+
+def _nothing(overview: Overview) -> str:
+    other = len(overview.of_other_data)
+    if not other:
+        return "nothing: nothing is left to train"
+    return f"nothing without --stale: {counted(other, 'trial')} trained on other data than are here now"
+
+
+def _grouped(decisions: Sequence[TrialDecision]) -> list[str]:
+    """`  3 x interrupted`: trials by reason, the most frequent reason first."""
+    groups: dict[str, list[TrialDecision]] = {}
+    for decision in decisions:
+        groups.setdefault(decision.alike, []).append(decision)
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    return [f"{len(members):3} x {_reason(alike, members)}" for alike, members in ordered]
+
+
+def _reason(alike: str, members: Sequence[TrialDecision]) -> str:
+    """The common reason, with the detail if it is the same for all members."""
+    details = {decision.detail for decision in members}
+    return f"{alike} {details.pop()}".rstrip() if len(details) == 1 else alike
+
+
+def _labelled(label: str, told: Sequence[str]) -> list[str]:
+    return [f"  {label if place == 0 else '':{LABEL}}{line}" for place, line in enumerate(told)]
+
+
+def _each(decisions: Sequence[TrialDecision]) -> list[str]:
+    width = max((len(decision.trial.id) for decision in decisions), default=0)
+    return [f"  {decision.trial.id:{width}}  {decision.text}" for decision in decisions]

@@ -1,0 +1,138 @@
+"""The data of a grid on this machine: what they hold, and which finished trials were trained on other data."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from goalgrid.grid import catalog
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.expansion import Shared, Trial
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.settings import DataKey
+from goalgrid.grid.store.home import Home
+from goalgrid.runners.training.exchange.batch_sizes import batches_of_epoch, check_alone, check_replicas
+
+if TYPE_CHECKING:
+    from goalgrid.results.records.provenance import Now
+    from goalgrid.retrieval.data.content import Content
+
+
+class DataAtHand:
+    """What the data sets of a grid hold on this machine, each read at most once.
+
+    Data that are not on this machine, or that cannot be read, are not compared.
+    """
+
+    def __init__(self, grid: Grid, home: Home) -> None:
+        self.grid, self.home = grid, home
+        self.unreadable: dict[str, str] = {}
+        """Why data cannot be read, by data set."""
+        self._found: dict[DataKey, Content | None] = {}
+
+    def content(self, shared: Shared) -> "Content | None":
+        """What the data set of these settings holds; None where it cannot be compared."""
+        key = DataKey.of(shared.dataset, shared.model)
+        if key not in self._found:
+            try:
+                self._found[key] = self._read(key)
+            except UserError as error:
+                self.unreadable[key[0]] = str(error)
+                self._found[key] = None
+        return self._found[key]
+
+    def fingerprint(self, shared: Shared) -> str:
+        """Fingerprint of the data that these settings would train on now; empty where they cannot be compared."""
+        found = self.content(shared)
+        return found.fingerprint if found else ""
+
+    def sizes(self, shared: Shared) -> dict[str, tuple[int, int]]:
+        """Images and captions by split: of the data here, else the official sizes; empty where neither is known."""
+        if found := self.content(shared):
+            return {split: (images, captions) for split, images, captions in found.sizes}
+        return {name: (s.images, s.captions) for name, s in catalog.described(shared.dataset.name).splits.items()}
+
+    def epoch_steps(self, shared: Shared) -> int | None:
+        """Steps of an epoch on the data here, else on the official data; None where their size is not known."""
+        if not (sizes := self.sizes(shared)):
+            return None
+        learnt, _ = learnt_captions(shared, sizes["train"])
+        return batches_of_epoch(learnt, shared.train)
+
+    def check(self, trials: Iterable[Trial]) -> None:
+        """Check that the data of these trials can be read, where this machine has a root for them.
+
+        Raises:
+            UserError: they cannot; says why.
+        """
+        trials = list(trials)
+        for shared in {id(trial.shared): trial.shared for trial in trials if trial.shared.train.starts_from}.values():
+            self._check_start(shared)
+        for key in dict.fromkeys(DataKey.of(trial.shared.dataset, trial.shared.model) for trial in trials):
+            self._found[key] = self._read(key)
+
+    def check_fit(self, trials: Iterable[Trial], *, allow_leak: bool) -> None:
+        """Check that these trials can be trained on the data here, by the functions that a launch asks, too.
+
+        What a launch asks of its machine is left to it: data without a root here, weights, CPUs and GPUs.
+
+        Args:
+            allow_leak: whether test images may stand in the training split.
+
+        Raises:
+            UserError: they cannot; says why.
+        """
+        from goalgrid.retrieval.fit import check_fit
+
+        replicas = self.grid.resources.replicas
+        for trial in {id(trial.shared): trial for trial in trials}.values():
+            shared = trial.shared
+            check_alone(trial.settings, replicas)
+            if held := self.content(shared):
+                check_fit(
+                    shared.dataset, shared.model, self.grid.root(shared.dataset.name), held, allow_leak=allow_leak
+                )
+                captions, sure = learnt_captions(shared, self.sizes(shared)["train"])
+                check_replicas(shared.train, captions, replicas if sure else 1)
+
+    def _check_start(self, shared: Shared) -> None:
+        """Check that a published checkpoint fits what fine-tunes it.
+
+        Raises:
+            UserError: it does not, or is not on this machine.
+        """
+        from goalgrid.retrieval.published.checkpoint_files import CheckpointFile
+        from goalgrid.retrieval.published.published_model import check_start
+        from goalgrid.retrieval.words import vocabulary_files
+
+        vocabulary, root = shared.dataset.vocabulary, self.grid.root(shared.dataset.name)
+        words = vocabulary_files.read(root / vocabulary) if vocabulary and root else None
+        file = CheckpointFile.known(str(shared.train.starts_from), self.grid.checkpoints)
+        check_start(file, shared.model, words, self.grid.places())
+
+    def _read(self, key: DataKey) -> "Content | None":
+        name, features, vocabulary = key
+        root = self.grid.root(name)
+        if root is None and not catalog.described(name).embedded:
+            return None
+        from goalgrid.retrieval.data.content import content
+
+        return content(name, root, features=features, vocabulary=vocabulary, kept=self.home.data)
+
+
+def learnt_captions(shared: Shared, train: tuple[int, int]) -> tuple[int, bool]:
+    """How many captions train in an epoch, of images and captions of the split, and whether their number is sure.
+
+    The first `dataset.train_images` have their share of the captions if all images have equally many.
+    """
+    images, captions = train
+    few = min(images, shared.dataset.train_images or images)
+    if shared.train.captions != "all":
+        return few, True
+    return captions * few // images, few == images
+
+
+def now(data: DataAtHand) -> "Now":
+    """The code and the data that would train a grid's trials now, for comparison with what records hold."""
+    from goalgrid.results.records.provenance import Now
+    from goalgrid.runners.training.fingerprint import code_fingerprint
+
+    return Now(code_fingerprint, data.fingerprint)

@@ -1,0 +1,198 @@
+"""The grids that a command names: by name, file or pattern, as they are shipped or as they were last run."""
+
+import fnmatch
+import shlex
+from collections.abc import Collection, Iterable, Sequence
+from functools import cache, partial
+
+from goalgrid.grid import catalog
+from goalgrid.grid.content import content_of, read_text
+from goalgrid.grid.errors import UserError, unknown
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.gridfile import Grid, load
+from goalgrid.grid.overrides import changed, changed_name, key_and_value
+from goalgrid.grid.store.home import Home, State
+from goalgrid.grid.store.saved_grid import read_grid
+from goalgrid.grid.uses import Use
+from goalgrid.reading.overview import Overview
+from goalgrid.terminal.options import runs_option
+from goalgrid.terminal.views import say, say_left_out
+
+PATTERN = "*?["
+
+
+def wanted(
+    source: str, home: Home, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
+) -> Grid:
+    """A grid to train: by file or preset, else as it was last run under this name.
+
+    Raises:
+        UserError: no grid has this name.
+    """
+    if source.endswith(".toml") or source in catalog.names("presets"):
+        return load(source, overrides, roots=roots, weights=weights)
+    return recall(source, home, overrides, roots=roots, weights=weights)
+
+
+def recall(
+    source: str, home: Home, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
+) -> Grid:
+    """A grid by file, else as it was last run under this home, with these overrides or without, else the preset.
+
+    Raises:
+        UserError: no grid has this name.
+    """
+    run_before = [folder.path.name for folder in home.grids()]
+    known = sorted({*run_before, *catalog.names("presets")})
+    if not source.endswith(".toml"):
+        for name in (changed_name(source, map(key_and_value, overrides)), source):
+            if name in run_before:
+                grid = read_grid(name, home, overrides, roots=roots, weights=weights)
+                for use in filter(Use.gone, grid.uses):
+                    _say_gone(use.path, name)
+                return grid
+        if source not in known:
+            raise UserError(unknown("grid", source, known, hint="Or give the path of a grid file, ending in .toml."))
+    return load(source, overrides, roots=roots, weights=weights)
+
+
+@cache
+def _say_gone(path: str, grid: str) -> None:
+    """Say it once, however often a verb reads the grid."""
+    say(f"warning: {path}, which grid {grid!r} uses, is gone. Its text of the last run stands for it.")
+
+
+def variants(name: str, home: Home) -> list[str]:
+    """The names under which a grid was run with overrides."""
+    return [folder.path.name for folder in home.grids() if folder.path.name.startswith(f"{name}@")]
+
+
+def start(name: str, home: Home, overrides: Sequence[str] = ()) -> str:
+    """How to start a grid, and under which names it was run with overrides."""
+    words = [name, *(word for override in overrides for word in ("--set", override))]
+    known = variants(name, home)
+    before = f"It was run as {', '.join(known)}. " if known else ""
+    return f"{before}Start it: goalgrid run {shlex.join(words)}{runs_option(home)}"
+
+
+def named_tables_exist(grid: Grid) -> None:
+    """Check the names of the papers' tables in a grid.
+
+    Raises:
+        UserError: with every unknown name.
+    """
+    if grid.tables:
+        from goalgrid.results.reference.coverage import check_names
+
+        check_names(grid)
+
+
+def to_train(
+    sources: Sequence[str], home: Home, overrides: Sequence[str], *, roots: Sequence[str], weights: Sequence[str]
+) -> list[Grid]:
+    """The grids to plan or train, each once.
+
+    Args:
+        sources: names of shipped grids or of grids that ran, paths of grid files, or patterns of shipped names.
+        roots: DATASET=DIR; in several grids, each takes the folders of its own data sets.
+
+    Raises:
+        UserError: no grid has this name, two grids have one name, or a grid is wrong.
+    """
+    names = _spelled_out(sources, catalog.names("presets"), "shipped grid")
+    read = partial(wanted, home=home, overrides=overrides, weights=weights)
+    if len(names) == 1:
+        return _checked([read(names[0], roots=roots)])
+    datasets = [_datasets(name, home, overrides) for name in names]
+    every = list(dict.fromkeys(name for own in datasets for name in own))
+    for root in roots:
+        if (dataset := root.partition("=")[0]) not in every:
+            hint = "With several grids, say which data set lies there: --root DATASET=DIR."
+            raise UserError(unknown("data set", dataset, every, where=f"in --root {root}", hint=hint))
+    return _checked(
+        [
+            read(name, roots=[root for root in roots if root.partition("=")[0] in own])
+            for name, own in zip(names, datasets, strict=True)
+        ]
+    )
+
+
+def _datasets(name: str, home: Home, overrides: Sequence[str]) -> list[str]:
+    """The data sets of a grid to train, of which the user's own may have no root before the roots are given."""
+    if name.endswith(".toml") or name in catalog.names("presets"):
+        return changed(content_of(read_text(name)), overrides).names("datasets")
+    return recall(name, home, overrides).datasets
+
+
+def as_last_run(sources: Sequence[str], home: Home, overrides: Sequence[str], *, ran: bool = False) -> list[Grid]:
+    """The grids as they were last run, each once.
+
+    Args:
+        ran: whether a pattern is of the names of grids that ran, rather than of shipped grids.
+
+    Raises:
+        UserError: no grid has this name, or two grids have one name.
+    """
+    known = [folder.path.name for folder in home.grids()] if ran else catalog.names("presets")
+    names = _spelled_out(sources, known, "grid that ran" if ran else "shipped grid")
+    return _checked([recall(name, home, overrides) for name in names])
+
+
+def _spelled_out(sources: Iterable[str], known: Collection[str], what: str) -> list[str]:
+    """The names, with those of a pattern in its place; each once."""
+    names = list[str]()
+    for source in sources:
+        if source.endswith(".toml") or not set(PATTERN) & set(source):
+            names.append(source)
+        elif found := fnmatch.filter(known, source):
+            names += found
+        else:
+            raise UserError(unknown(what, source, known or ["none"], hint="It is a pattern: * stands for any letters."))
+    return list(dict.fromkeys(names))
+
+
+def _checked(grids: list[Grid]) -> list[Grid]:
+    """The grids, after a check that each has a name of its own, and of the tables that they name."""
+    by_name: dict[str, Grid] = {}
+    for grid in grids:
+        if by_name.setdefault(grid.name, grid) != grid:
+            raise UserError(f"two grids have the name {grid.name!r}, and would share a folder of results. Rename one.")
+        named_tables_exist(grid)
+    return list(by_name.values())
+
+
+def of_filter(grids: Sequence[Grid], home: Home, only: str) -> list[Grid]:
+    """The grids that have trials of this filter, looked at before the first grid is trained; says which are left out.
+
+    Raises:
+        UserError: no grid has such a trial; it gives the reason of each.
+    """
+    if len(grids) == 1:
+        return list(grids)
+    found, without = list[Grid](), dict[str, list[str]]()
+    for grid in grids:
+        overview = Overview.of(grid, home)
+        try:
+            overview.selected(only)
+            found.append(grid)
+        except UserError as error:
+            without.setdefault(str(error), []).append(repr(grid.name))
+    reasons = [f"grid{'s' * (len(names) > 1)} {', '.join(names)}: {reason}" for reason, names in without.items()]
+    if not found:
+        raise UserError("\n".join(reasons))
+    for reason in reasons:
+        say_left_out(reason)
+    return found
+
+
+def together(overviews: Sequence[Overview]) -> list[str]:
+    """A line about all trials of several grids, each counted once; none for a single grid."""
+    if len(overviews) < 2:
+        return []
+    states: dict[str, State] = {}
+    for overview in overviews:
+        states |= overview.states
+    shared = sum(len(overview.states) for overview in overviews) - len(states)
+    done = sum(state is State.DONE for state in states.values())
+    also = f"; {counted(shared, 'trial')} that another grid has, too" if shared else ""
+    return [f"together: {counted(len(states), 'trial')}, {done:,} done{also}"]

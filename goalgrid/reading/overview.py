@@ -1,0 +1,209 @@
+"""A grid as it stands on the disk: its cells, its trials, their states and their records."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.expansion import Cell, Trial, chains, expand, select, trials_of
+from goalgrid.grid.gridfile import Grid, make_known
+from goalgrid.grid.store.home import Home, State, TrialFolder
+from goalgrid.grid.store.imported import imported_cells
+from goalgrid.reading.data_at_hand import DataAtHand, now
+
+if TYPE_CHECKING:
+    from goalgrid.results.records.provenance import Now, Stale
+    from goalgrid.results.statistics.resolving import Resolution
+
+
+ORDER = (State.DONE, State.RUNNING, State.FAILED, State.INTERRUPTED, State.PLANNED, State.UNREADABLE)
+"""The order in which states are counted out."""
+WORDS = 40
+"""Values of an axis that are spelled out."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """A grid with the states of its trials, read once."""
+
+    grid: Grid
+    home: Home
+    cells: list[Cell]
+    trials: list[Trial]
+    states: dict[str, State]
+
+    @classmethod
+    def of(cls, grid: Grid, home: Home) -> "Overview":
+        """Expand the grid and look at the folder of every trial that has one."""
+        cells = cells_of(grid, home)
+        trials, standing = trials_of(cells), home.standing()
+        states = dict.fromkeys([trial.id for trial in trials], State.PLANNED)
+        states |= {trial_id: home.trial(trial_id).state() for trial_id in standing if trial_id in states}
+        return cls(grid, home, cells, trials, states)
+
+    def folder(self, trial: Trial) -> TrialFolder:
+        return self.home.trial(trial.id)
+
+    @cached_property
+    def counts(self) -> Counter[State]:
+        return Counter(self.states.values())
+
+    def having(self, state: State) -> list[Trial]:
+        return [trial for trial in self.trials if self.states[trial.id] is state]
+
+    def left(self) -> list[Trial]:
+        return [trial for trial in self.trials if self.states[trial.id] is not State.DONE]
+
+    def selected(self, only: str) -> list[Trial]:
+        """The trials that a filter names by the grid's axes, `state` or `failure`.
+
+        Raises:
+            UserError: the filter names no trial, or an unknown axis.
+        """
+        if not only:
+            return self.trials
+        failures = {trial.id: self.folder(trial).failure() for trial in self.having(State.FAILED)}
+        classes = {trial_id: failure.value for trial_id, failure in failures.items() if failure}
+        states = {trial_id: state.value for trial_id, state in self.states.items()}
+        return select(self.cells, only, {"state": states, "failure": classes})
+
+    @cached_property
+    def imported(self) -> list[Trial]:
+        """Records of published checkpoints, which nobody trains here."""
+        return [trial for trial in self.trials if trial.shared.published]
+
+    def headline(self) -> str:
+        """`45 trials: 40 done, 1 running, 1 failed, 3 planned`."""
+        counts = ", ".join(f"{self.counts[state]:,} {state}" for state in ORDER if self.counts[state])
+        together = len(chains(self.trials)) if any(trial.parents for trial in self.trials) else len(self.trials)
+        chained = f" in {counted(together, 'chain')}" if together < len(self.trials) else ""
+        return f"{counted(len(self.trials), 'trial')}{chained}: {counts}"
+
+    def sums(self) -> dict[str, int]:
+        """How many trials there are, and how many are done and failed."""
+        return {"trials": len(self.trials), "done": self.counts[State.DONE], "failed": self.counts[State.FAILED]}
+
+    def former(self) -> list[str]:
+        """Ids of trials that left the grid and still have a folder."""
+        standing = self.home.standing()
+        return [trial_id for trial_id in self.home.grid(self.grid.name).former_ids() if trial_id in standing]
+
+    @cached_property
+    def records(self) -> list[dict[str, Any]]:
+        """The provenance of every finished trial whose record can be read, with its steps, epochs and seconds."""
+        return self._records[0]
+
+    @property
+    def unreadable(self) -> dict[str, str]:
+        """Why the record of a finished trial cannot be read, by trial id."""
+        return self._records[1]
+
+    @cached_property
+    def _records(self) -> tuple[list[dict[str, Any]], dict[str, str]]:
+        done = self.having(State.DONE)
+        if not done:
+            return [], {}
+        from goalgrid.results.records import provenance, record_cache
+
+        columns, unreadable = [*provenance.COLUMNS, "steps", "epochs", "train_seconds"], dict[Path, str]()
+        paths = [self.folder(trial).record for trial in done]
+        rows: list[dict[str, Any]] = record_cache.read(self.home, paths, columns, unreadable).to_pylist()
+        return rows, {path.parent.name: why for path, why in unreadable.items()}
+
+    def reached(self, trial: Trial) -> State:
+        """The state that a command exits with: a trial of other data, or without a whole record, is not done."""
+        if trial.id in self.unreadable or trial.id in self.of_other_data:
+            return State.INTERRUPTED
+        state = self.states[trial.id]
+        return State.RUNNING if state not in (State.DONE, State.FAILED) and trial.id in self._held else state
+
+    @cached_property
+    def _held(self) -> set[str]:
+        """Ids of the trials that a process trains, and of the trials that come after them in their chains."""
+        held = set[str]()
+        for trial in self.trials:  # parents first
+            if self.states[trial.id] is State.RUNNING or not held.isdisjoint(trial.parents):
+                held.add(trial.id)
+        return held
+
+    @cached_property
+    def stale(self) -> "dict[str, list[Stale]]":
+        """Finished trials by id that a run now might not repeat, with the reasons."""
+        if not self.counts[State.DONE]:
+            return {}
+        from goalgrid.results.records import provenance
+
+        make_known(self.grid)
+        trained = [cell for cell in self.cells if not cell.published]
+        done = {trial.id for trial in trials_of(trained)} & {row["trial_id"] for row in self.records}
+        code, data = (provenance.of_trials(trained, done, now) for now in (self.now.code, self.now.data))
+        stale = provenance.stale([row for row in self.records if row["trial_id"] in done], code, data)
+        return stale | {own: [provenance.Stale(provenance.Cause.RECORD, why)] for own, why in self.unreadable.items()}
+
+    @cached_property
+    def contests(self) -> "dict[str, Resolution]":
+        """Where the contest for the best stands, by block; empty for a grid with fixed seeds."""
+        if self.grid.budget is None:
+            return {}
+        from goalgrid.reading import seeds
+
+        return seeds.contests(self.grid.budget, expand(self.grid), self.home)
+
+    @cached_property
+    def data(self) -> DataAtHand:
+        return DataAtHand(self.grid, self.home)
+
+    @cached_property
+    def now(self) -> "Now":
+        return now(self.data)
+
+    @cached_property
+    def of_other_data(self) -> set[str]:
+        """Ids of the trials that are done, but on other data than are here now: no table shows them."""
+        if not self.records:
+            return set()
+        from goalgrid.results.records import provenance
+
+        data = provenance.of_trials(self.cells, {row["trial_id"] for row in self.records}, self.now.data)
+        return {row["trial_id"] for row in self.records if provenance.of_other_data(row, data[row["trial_id"]])}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "grid": self.grid.name,
+            "trials": len(self.trials),
+            "states": {state.value: self.counts[state] for state in State},
+        }
+
+
+def cells_of(grid: Grid, home: Home) -> list[Cell]:
+    """The cells of a grid, imported ones last, with the trials that it has by now.
+
+    If seeds are added until resolved, these are a part of its trials.
+    """
+    cells = expand(grid)
+    if grid.budget is not None:
+        from goalgrid.reading import seeds
+
+        cells = seeds.so_far(grid.budget, cells, home)
+    return [*cells, *imported_cells(grid, home)]
+
+
+def ranges(values: Iterable[object]) -> list[str]:
+    """The values as words; four or more whole numbers in a row are a range, and of many words the first stand there.
+
+    >>> ranges([0, 1, 2]), ranges([0, 1, 2, 3, 7, 0.1, "con_con"])
+    (['0', '1', '2'], ['0-3', '7', '0.1', 'con_con'])
+    """
+    runs: list[list[object]] = []
+    for value in values:
+        last = runs[-1][-1] if runs else None
+        if type(value) is int and type(last) is int and value == last + 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    short = [[f"{run[0]}-{run[-1]}"] if len(run) > 3 else list(map(str, run)) for run in runs]
+    words = [word for run in short for word in run]
+    return words if len(words) <= WORDS else [*words[:WORDS], f"and {len(words) - WORDS:,} more"]

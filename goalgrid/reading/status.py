@@ -1,0 +1,291 @@
+"""What `goalgrid status` says: how far trials run, why they failed and what helps, which are stale or left the grid."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from goalgrid.grid.errors.wording import counted
+from goalgrid.grid.expansion import Trial
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.files import read_json
+from goalgrid.grid.store.home import Home, State
+from goalgrid.reading.named_grids import variants
+from goalgrid.reading.overview import ORDER, Overview
+from goalgrid.runners.trial.retries import POLICY
+from goalgrid.terminal.options import runs_option
+
+LISTED = 4
+"""Trials that are spelled out on a line; of more trials, the range or the first."""
+
+
+@dataclass(frozen=True)
+class FailureGroup:
+    """Trials that failed for the same reason: the same class, and messages that differ at most in numbers.
+
+    The log of the first trial's last attempt, and the command that runs this trial alone, stand for all of them.
+    """
+
+    failure: Failure
+    message: str
+    trials: tuple[str, ...]
+    attempts: int
+    log: Path
+    alone: str
+
+    @property
+    def advice(self) -> str:
+        return POLICY[self.failure].advice
+
+    def to_dict(self) -> dict[str, Any]:
+        content = {**asdict(self), "log": str(self.log), "advice": self.advice}
+        return {"class": content.pop("failure").value, **content}
+
+
+@dataclass(frozen=True)
+class RunningTrial:
+    """A trial that is being trained; the steps of the whole training are None where the data set's size is unknown."""
+
+    trial: str
+    host: str
+    step: int
+    steps: int | None
+    epoch: int
+    epochs: int
+
+
+def by_ids(names: Sequence[str], home: Home) -> list[str]:
+    """A line for each grid that ran: the states of the trials of its last run, without a look into the grid."""
+    lines = []
+    for name in names:
+        if ids := home.grid(name).ids():
+            counts = Counter(home.trial(trial_id).state() for trial_id in ids)
+            told = ", ".join(f"{counts[state]:,} {state}" for state in ORDER if counts[state])
+            lines.append(f"{name}: {counted(len(ids), 'trial')}: {told}")
+    return lines
+
+
+def failures(overview: Overview) -> list[FailureGroup]:
+    """Failed trials by class, then by message, the most frequent class first."""
+    groups: dict[tuple[Failure, str], list[Trial]] = {}
+    for trial in overview.having(State.FAILED):
+        failure = overview.folder(trial).failure() or Failure.BUG
+        groups.setdefault((failure, re.sub(r"\d+", "0", _message(overview, trial))), []).append(trial)
+    sizes = Counter(failure for (failure, _), trials in groups.items() for _ in trials)
+    ordered = sorted(groups.items(), key=lambda item: (-sizes[item[0][0]], item[0][0], -len(item[1])))
+    return [_group(overview, failure, trials) for (failure, _), trials in ordered]
+
+
+def waiting(overview: Overview) -> dict[str, list[str]]:
+    """The planned trials that come after trials that failed, with these."""
+    failed = {trial.id for trial in overview.having(State.FAILED)}
+    named = {trial.id: [parent for parent in trial.parents if parent in failed] for trial in overview.left()}
+    return {trial_id: parents for trial_id, parents in named.items() if parents}
+
+
+def running(overview: Overview) -> list[RunningTrial]:
+    trials = []
+    for trial in overview.having(State.RUNNING):
+        folder = overview.folder(trial)
+        latest = folder.latest()
+        lease = latest.content() if latest else {}
+        of_epoch = overview.data.epoch_steps(trial.shared)
+        steps, epoch = of_epoch and of_epoch * trial.epochs, len(list(folder.rows()))
+        host, step = str(lease.get("host", "?")), int(lease.get("step", 0))
+        trials.append(RunningTrial(trial.id, host, step, steps, epoch, trial.epochs))
+    return trials
+
+
+def collapsed(overview: Overview) -> list[Trial]:
+    """Trials whose validation recall, at their last epoch, was no better than chance."""
+    begun = [trial for trial in overview.trials if overview.states[trial.id] is not State.PLANNED]
+    last = [(trial, overview.folder(trial).last_row() or {}) for trial in begun]
+    told = [(trial, row) for trial, row in last if row.keys() >= {"val_rsum", "val_chance"}]
+    return [trial for trial, row in told if row["val_rsum"] <= row["val_chance"]]
+
+
+def stale(overview: Overview) -> dict[str, dict[str, list[str]]]:
+    """Stale trials' ids by cause, then by what exactly differs."""
+    grouped: dict[str, dict[str, list[str]]] = {}
+    for trial_id, reasons in overview.stale.items():
+        for reason in reasons:
+            grouped.setdefault(reason.cause.value, {}).setdefault(reason.what, []).append(trial_id)
+    return grouped
+
+
+def merged(overview: Overview) -> dict[str, str]:
+    """The runs folder that a finished trial was taken from, by trial id."""
+    done = overview.having(State.DONE)
+    origins = {trial.id: read_json(path) for trial in done if (path := overview.folder(trial).origin).exists()}
+    return {trial_id: str(origin.get("from", "?")) for trial_id, origin in origins.items()}
+
+
+def to_dict(overview: Overview) -> dict[str, Any]:
+    return {
+        **overview.to_dict(),
+        "running": [asdict(trial) for trial in running(overview)],
+        "unreadable": {trial.id: overview.folder(trial).unreadable() for trial in overview.having(State.UNREADABLE)},
+        "failed": [group.to_dict() for group in failures(overview)],
+        "waiting": waiting(overview),
+        "collapsed": [trial.id for trial in collapsed(overview)],
+        "stale": stale(overview),
+        "imported": [trial.id for trial in overview.imported],
+        "former": overview.former(),
+        "merged": merged(overview),
+        "seeds": {title: asdict(found) for title, found in overview.contests.items()},
+        "left": [trial.id for trial in overview.left()],
+    }
+
+
+def lines(overview: Overview) -> list[str]:
+    """A few lines, however many trials there are."""
+    return [
+        f"{overview.grid.name}: {overview.headline()}",
+        *unreadable_lines(overview),
+        *running_lines(overview),
+        *failure_lines(overview),
+        *note_lines(overview),
+    ]
+
+
+def seed_lines(overview: Overview) -> list[str]:
+    """Where seeds are added until resolved: what competes in each block, and what is out, with their seeds."""
+    if overview.grid.budget is None:
+        return []
+    from goalgrid.reading import seeds
+
+    return seeds.lines(overview.contests, overview.grid.budget)
+
+
+def ended(overview: Overview) -> list[str]:
+    """What a launch says at its end: the states, why trials failed, and which trials no table shows."""
+    headline = f"{overview.grid.name}: {overview.headline()}"
+    return [
+        headline,
+        *unreadable_lines(overview),
+        *seed_lines(overview),
+        *failure_lines(overview),
+        *other_data_lines(overview),
+    ]
+
+
+def note_lines(overview: Overview) -> list[str]:
+    """The trials that are collapsed or stale, the trials that left the grid, and its runs with overrides."""
+    others = variants(overview.grid.name, overview.home)
+    return [
+        *seed_lines(overview),
+        *(f"collapsed: {trial.id}: validation recall is at chance level" for trial in collapsed(overview)),
+        *(f"imported: {trial.id}: {trial.shared.published}" for trial in overview.imported),
+        *_stale_lines(overview),
+        *(
+            f"merged: {counted(count, 'trial')} from {place}"
+            for place, count in Counter(merged(overview).values()).items()
+        ),
+        *_former_lines(overview),
+        *([f"run with overrides, too: {listed(others)}"] if others else []),
+    ]
+
+
+def unreadable_lines(overview: Overview) -> list[str]:
+    """`unreadable: 2 (Permission denied: ...)`, with what helps."""
+    found = {trial.id: overview.folder(trial).unreadable() for trial in overview.having(State.UNREADABLE)}
+    helps = "have its owner open it to you (chmod -R g+rX), or look at the disk; the same command then goes on"
+    return [f"unreadable: {counted(len(found), 'trial')}: {listed(list(found.values()))}; {helps}"] if found else []
+
+
+def running_lines(overview: Overview) -> list[str]:
+    """`running: 2 (vm: step 120, 80 of 600)`, a line a host."""
+    hosts: dict[str, list[RunningTrial]] = {}
+    for trial in running(overview):
+        hosts.setdefault(trial.host, []).append(trial)
+    return [f"running: {len(trials)} ({host}: {_steps(trials)})" for host, trials in hosts.items()]
+
+
+def failure_lines(overview: Overview) -> list[str]:
+    """Failures by class with advice, then by message, with a log and the command that runs a trial alone.
+
+    Then the trials that wait for a trial that failed.
+    """
+    told: list[str] = []
+    for failure, members in groupby(failures(overview), key=lambda group: group.failure):
+        groups = list(members)
+        count, attempts = sum(len(group.trials) for group in groups), sum(group.attempts for group in groups)
+        advice = groups[0].advice[0].upper() + groups[0].advice[1:]
+        told.append(f"failed: {count} x {failure} ({counted(attempts, 'attempt')}). {advice}.")
+        for group in groups:
+            told += [f"  {len(group.trials)} x {group.message}", f"    log:   {group.log}", f"    alone: {group.alone}"]
+    waits = [f"{trial} ({', '.join(failed)})" for trial, failed in waiting(overview).items()]
+    return [*told, *([f"waiting for trials that failed: {listed(waits)}"] if waits else [])]
+
+
+def _stale_lines(overview: Overview) -> list[str]:
+    told = [
+        f"stale: {len(ids)} of {overview.counts[State.DONE]} done, {what if cause == 'code' else f'{cause}: {what}'}"
+        for cause, reasons in stale(overview).items()
+        for what, ids in reasons.items()
+    ]
+    anew = f"  train them anew: goalgrid resume {overview.grid.name} --stale{runs_option(overview.home)}"
+    unread = [f"data of {name} cannot be compared: {why}" for name, why in overview.data.unreadable.items()]
+    return [*told, anew, *unread] if told else unread
+
+
+def other_data_lines(overview: Overview) -> list[str]:
+    """The trials that no table shows, since they are done on other data; and the data that cannot be compared."""
+    lines = [f"data of {name} cannot be compared: {why}" for name, why in overview.data.unreadable.items()]
+    if other := overview.of_other_data:
+        anew = f"goalgrid resume {overview.grid.name} --stale{runs_option(overview.home)}"
+        lines += [f"{counted(len(other), 'trial')} done on other data than are here now, and not shown; anew: {anew}"]
+    return lines
+
+
+def _former_lines(overview: Overview) -> list[str]:
+    former = overview.former()
+    if not former:
+        return []
+    left = f"{counted(len(former), 'trial')} left the grid: {listed(former)}"
+    return [left, f"  move what no grid names to the trash: goalgrid prune --done{runs_option(overview.home)}"]
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(names[:LISTED]) + more
+
+
+def _group(overview: Overview, failure: Failure, trials: list[Trial]) -> FailureGroup:
+    first = overview.folder(trials[0])
+    latest = first.latest()
+    log = latest.log if latest else first.error
+    attempts = sum(len(overview.folder(trial).attempts()) for trial in trials)
+    only, runs = _only(trials[0], overview), runs_option(overview.home)
+    alone = f"goalgrid resume {overview.grid.name} --only {only} --here{runs}"
+    ids = tuple(trial.id for trial in trials)
+    return FailureGroup(failure, _message(overview, trials[0]), ids, attempts, log, alone)
+
+
+def _message(overview: Overview, trial: Trial) -> str:
+    """The message of the trial's last attempt, else the last line of its error."""
+    folder = overview.folder(trial)
+    latest = folder.latest()
+    return (latest.message() if latest else "") or folder.reason()
+
+
+def _steps(trials: list[RunningTrial]) -> str:
+    reached = [trial.step for trial in trials]
+    steps = ", ".join(f"{step:,}" for step in reached)
+    if len(trials) > LISTED:
+        steps = f"{min(reached):,} to {max(reached):,}"
+    totals = {trial.steps for trial in trials}
+    total = totals.pop() if len(totals) == 1 else None
+    return f"step {steps} of {total:,}" if total else f"step {steps}"
+
+
+def _only(trial: Trial, overview: Overview) -> str:
+    """The filter that names this trial, as a shell takes it."""
+    cell = next(cell for cell in overview.cells if trial in cell.trials)
+    others = [other.axes for other in overview.cells]
+    words = [f"{name}={value}" for name, value in cell.axes.items() if any(o[name] != value for o in others)]
+    return "'" + " ".join([*words, f"seed={trial.seed}"]) + "'"

@@ -1,1 +1,0 @@
-"""What users read of the papers beside their tables: equations and claims."""

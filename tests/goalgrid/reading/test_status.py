@@ -1,0 +1,212 @@
+"""Status: what failed and what helps, what runs and how far, what is stale, what left the grid."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.gridfile import load
+from goalgrid.grid.store.failures import Failure
+from goalgrid.grid.store.files import write_json_lines
+from goalgrid.grid.store.home import Home, TrialFolder
+from goalgrid.grid.store.saved_grid import save_grid
+from goalgrid.reading import status
+from goalgrid.reading.overview import Overview
+from goalgrid.results.records import record
+from goalgrid.results.records.provenance import versioned
+from goalgrid.runners.trial.retries import POLICY
+
+from ...conftest import SMALL
+from ...states import attempt, fail, interrupt
+from ..conftest import PAIR, Verb, overview
+
+SEEDS = [word for word in PAIR if word != "--set" and not word.startswith("seeds")]
+
+
+def planned(home: Home, seeds: int) -> Overview:
+    """The grid of the two trials with so many seeds, saved but not run."""
+    grid = load("demo", [*SEEDS, f"seeds={list(range(seeds))}"])
+    found = Overview.of(grid, home)
+    save_grid(grid, found.trials, home)
+    return Overview.of(grid, home)
+
+
+def test_failures_are_grouped_by_class_then_by_message(tmp_path: Path) -> None:
+    found = planned(Home(tmp_path), seeds=3)
+    messages = ["no memory for 400 bytes", "no memory for 512 bytes", "the GPU is full"]
+    for trial, message in zip(found.trials, messages, strict=False):
+        fail(found.folder(trial), Failure.OUT_OF_MEMORY, message)
+    fail(found.folder(found.trials[0]), Failure.OUT_OF_MEMORY, messages[0])
+    fail(found.folder(found.trials[3]), Failure.NON_FINITE, "the loss became nan")
+    lines = status.failure_lines(overview(Home(tmp_path)))
+    heads = [line for line in lines if line.startswith("failed: ")]
+    assert [head.split(". ")[0] for head in heads] == [
+        "failed: 3 x out-of-memory (4 attempts)",
+        "failed: 1 x non-finite (1 attempt)",
+    ]
+    assert POLICY[Failure.NON_FINITE].advice[1:] in heads[1]
+    assert [line.strip() for line in lines if " x " in line and line not in heads] == [
+        "2 x no memory for 400 bytes",
+        "1 x the GPU is full",
+        "1 x the loss became nan",
+    ]
+    logs = [Path(line.split()[1]) for line in lines if "log:" in line]
+    assert logs[0] == found.folder(found.trials[0]).attempts_folder / "002.log"
+    assert all(log.exists() for log in logs)
+
+
+def test_the_command_that_is_named_runs_one_failed_trial_alone(pair: Home, verb: Verb) -> None:
+    folder = pair.trials()[0]
+    fail(folder, Failure.KILLED, "its process is gone")
+    (alike,) = status.failures(overview(pair))
+    words = alike.alone.split("'")
+    assert words[0] == "goalgrid resume demo --only "
+    assert words[2] == f" --here --runs {pair.path}"
+    finished = verb("resume", "demo", "--only", words[1], "--here", "--mlflow-uri", "", runs=pair)
+    assert "training 1" in finished.stderr
+    assert folder.done.exists()
+
+
+def test_a_filter_selects_by_failure_and_by_state(tmp_path: Path) -> None:
+    found = planned(Home(tmp_path), seeds=3)
+    fail(found.folder(found.trials[0]), Failure.OUT_OF_MEMORY, "full")
+    fail(found.folder(found.trials[1]), Failure.BUG, "wrong")
+    interrupt(found.folder(found.trials[2]), epoch=0, step=3)
+    after = overview(Home(tmp_path))
+    assert after.selected("failure=out-of-memory") == [found.trials[0]]
+    assert after.selected("failure=*") == found.trials[:2]
+    assert after.selected("state=interrupted") == [found.trials[2]]
+    with pytest.raises(UserError, match="names none"):
+        after.selected("failure=killed")
+
+
+def test_running_trials_are_told_in_a_line_a_host(tmp_path: Path) -> None:
+    found = planned(Home(tmp_path), seeds=3)
+    for place, trial in enumerate(found.trials):
+        elsewhere = {"machine": "other", "host": "node-2"} if place > 3 else {"host": "node-1"}
+        attempt(found.folder(trial), step=10 * place, **elsewhere)
+    lines = status.running_lines(overview(Home(tmp_path)))
+    assert lines == ["running: 4 (node-1: step 0, 10, 20, 30 of 20)", "running: 2 (node-2: step 40, 50 of 20)"]
+    told = status.to_dict(overview(Home(tmp_path)))["running"]
+    assert told[1] == {
+        "trial": found.trials[1].id, "host": "node-1", "step": 10, "steps": 20, "epoch": 0, "epochs": 2,
+    }  # fmt: skip
+
+
+def test_many_running_trials_are_told_by_their_range(tmp_path: Path) -> None:
+    found = planned(Home(tmp_path), seeds=3)
+    for place, trial in enumerate(found.trials):
+        attempt(found.folder(trial), step=place, host="node")
+    assert status.running_lines(overview(Home(tmp_path))) == ["running: 6 (node: step 0 to 5 of 20)"]
+
+
+def test_json_carries_everything(pair: Home, verb: Verb) -> None:
+    fail(pair.trials()[0], Failure.BUG, "wrong")
+    finished = verb("status", "demo", "--json", runs=pair)
+    told = json.loads(finished.stdout)
+    assert finished.exit_code == 4
+    (failed,) = told["failed"]
+    assert (failed["class"], failed["message"], failed["attempts"]) == ("bug", "wrong", 2)
+    assert failed["trials"] == [pair.trials()[0].trial_id]
+    assert failed["alone"].startswith("goalgrid resume demo")
+    assert set(told) >= {"states", "running", "collapsed", "stale", "former", "left"}
+
+
+@pytest.mark.parametrize("damage", [b"", b"\0" * 40, b"\xff\xfe{}", b'{"epoch": 1, "st', b"[1]\n7\n{}"])
+def test_a_damaged_history_of_an_unfinished_trial_ends_no_command(damage: bytes, pair: Home, verb: Verb) -> None:
+    folder = pair.trials()[0]
+    interrupt(folder, epoch=1, step=25)
+    folder.history.write_bytes(damage)
+    assert verb("status", "demo", runs=pair).exit_code == 3
+    assert "1 x interrupted" in verb("plan", "demo", *PAIR, runs=pair).stdout
+
+
+def test_a_record_that_cannot_be_read_costs_its_own_trial(pair: Home, verb: Verb) -> None:
+    damaged, whole = pair.trials()[:2]
+    damaged.record.write_bytes(damaged.record.read_bytes()[:-100])
+    told = verb("status", "demo", runs=pair)
+    assert told.exit_code == 3
+    assert (
+        f"stale: 1 of 2 done, record: the record {damaged.record} cannot be read: its checksum is wrong" in told.stdout
+    )
+    assert "train them anew: goalgrid resume demo --stale" in told.stdout
+    shown = verb("table", "demo", runs=pair)
+    assert f"left out: the record {damaged.record} cannot be read" in shown.stderr
+    assert "1 of 2 cells are missing (--): 1 trial with a record" in shown.stdout
+    anew = verb("run", "demo", *PAIR, "--stale", "--here", "--mlflow-uri", "", runs=pair)
+    assert anew.exit_code == 0
+    assert "training 1, 1 of them anew" in anew.stderr
+    assert whole.done.exists()
+
+
+def last_epoch(folder: TrialFolder, **metrics: float) -> None:
+    """Write other values into the last row of a history."""
+    rows = list(folder.rows())
+    write_json_lines(folder.history, [*rows[:-1], {**rows[-1], **metrics}])
+
+
+def test_a_trial_at_chance_level_is_collapsed_and_a_trial_that_learns_is_not(pair: Home, verb: Verb) -> None:
+    first, second = pair.trials()
+    last_epoch(first, val_rsum=12.8, val_spread=0.2)  # 2 x (1 + 5 + 10) of 250 images, in percent: chance's own mean
+    last_epoch(second, val_i2t_r1=24.0, val_rsum=230.0, val_spread=1e-6)
+    told = verb("status", "demo", runs=pair).stdout
+    assert f"collapsed: {first.trial_id}: validation recall is at chance level" in told
+    assert told.count("collapsed") == 1
+
+
+def test_a_trial_that_has_learnt_nothing_is_collapsed(tmp_path: Path, verb: Verb) -> None:
+    home = Home(tmp_path)
+    still = ("--set", 'objectives=["con_con"]', "--set", "seeds=[0]", *SMALL, "--set", "train.lr=1e-12")
+    verb("run", "demo", *still, "--here", "--mlflow-uri", "", runs=home)
+    assert status.collapsed(overview(home)) == overview(home).trials
+
+
+def change(folder: TrialFolder, **columns: str) -> None:
+    """Write other values into a record."""
+    (row,) = pq.ParquetFile(folder.record).read().to_pylist()
+    record.write(folder.record, row | columns)
+
+
+def test_stale_trials_are_named_by_what_changed(pair: Home, verb: Verb) -> None:
+    first, second = pair.trials()
+    old = json.dumps({"versions": {"torch": "1.0"}, "python": "3.0"})
+    change(first, code_fingerprint=versioned("other"), environment=old)
+    change(second, data_fingerprint="2:other")
+    told = verb("status", "demo", runs=pair).stdout
+    assert "stale: 1 of 2 done, trained by other code than now" in told
+    assert "stale: 1 of 2 done, environment: python 3.0 -> " in told
+    assert "torch 1.0 -> " in told
+    assert "stale: 1 of 2 done, data: trained on other data than are here now: 2:other -> " in told
+    assert "train them anew: goalgrid resume demo --stale" in told
+    (ids,) = json.loads(verb("status", "demo", "--json", runs=pair).stdout)["stale"]["code"].values()
+    assert ids == [first.trial_id]
+
+
+def test_a_record_from_before_says_that_the_way_of_telling_changed(pair: Home, verb: Verb) -> None:
+    change(pair.trials()[0], code_fingerprint="0123456789abcdef")
+    told = verb("status", "demo", runs=pair).stdout
+    assert "stale: 1 of 2 done, recorded when code was compared in another way, so nobody can tell" in told
+
+
+def test_what_was_just_trained_is_not_stale(pair: Home) -> None:
+    assert overview(pair).stale == {}
+
+
+def test_trials_that_left_the_grid_are_remembered_until_they_come_back(pair: Home, verb: Verb) -> None:
+    ids = sorted(folder.trial_id for folder in pair.trials())
+    again = ("--here", "--mlflow-uri", "", *PAIR)
+    verb("run", "demo", *again, "--set", 'objectives=["con_nca"]', runs=pair)
+    told = verb("status", "demo", runs=pair).stdout
+    assert f"2 trials left the grid: {', '.join(ids)}" in told
+    assert "goalgrid prune" in told
+    verb("run", "demo", *again, "--set", 'objectives=["con_con"]', runs=pair)  # is done: nothing is trained
+    former = [trial_id.split("_")[2:-1] for trial_id in overview(pair).former()]
+    assert former == [["sig-ms", "cir"], ["con", "nca"]]
+
+
+def test_a_grid_that_only_grows_leaves_nobody(tmp_path: Path) -> None:
+    planned(Home(tmp_path), seeds=1)
+    planned(Home(tmp_path), seeds=2)
+    assert not Home(tmp_path).grid("demo").former.exists()
