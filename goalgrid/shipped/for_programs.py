@@ -20,7 +20,6 @@ JSON_TABLES = (
     "Print JSON, for programs: table, block, label, origin, grids, recipes, objectives, quoted, why and differs of "
     "each row."
 )
-JSON_EQUATIONS = "Print JSON, for programs: paper and equations, each with number, says, code, test, verdict and why."
 JSON_DATASETS = "Print JSON, for programs: name, description, protocols, embedded and splits of each data set."
 
 

@@ -191,32 +191,6 @@ def tables(
 
 
 @verbs.command()
-def equations(
-    paper: Annotated[
-        str | None, typer.Argument(metavar="PAPER", help="goal, selhn, unified or 2ad; default: all.")
-    ] = None,
-    format_: Annotated[
-        str, typer.Option("--format", help="terminal, or markdown for the page docs/equations.md.")
-    ] = "terminal",
-    as_json: Annotated[bool, typer.Option("--json", help=for_programs.JSON_EQUATIONS)] = False,
-) -> None:
-    """List the papers' equations, and whether they hold.
-
-    Each with the code that computes it and the test that checks it.
-    """
-    from goalgrid.results.reference.equations import of_papers
-    from goalgrid.results.reference.reading import PAPERS
-    from goalgrid.shipped import equations_page
-
-    all_known(("format", format_, settings_list.FORMATS), *([("paper", paper, PAPERS)] if paper else []))
-    found = of_papers([paper] if paper else PAPERS)
-    if format_ == "markdown" and not as_json:
-        show("\n".join(equations_page.markdown(found)))
-    else:
-        show_for(as_json, lambda: [each.model_dump() for each in found], lambda: equations_page.lines(found))
-
-
-@verbs.command()
 def diagrams(
     cells: Annotated[
         list[str],

@@ -1,27 +1,21 @@
-"""`goalgrid equations`: complete, of code and tests that exist, and docs/equations.md says the same."""
+"""The papers' equations: complete, of code and tests that exist, and docs/equations.md says the same."""
 
 import importlib
-import json
 import re
-from pathlib import Path
 
 import pytest
 
-from goalgrid.results.reference.equations import PaperEquations, of_papers
-from goalgrid.shipped import equations_page
+from ...conftest import ROOT
+from .equations_page import PaperEquations, lines, of_papers
 
-from ...conftest import ROOT, Goalgrid
-
-WRITE = "goalgrid equations --format markdown > docs/equations.md"
+WRITE = "python tests/results/reference/equations_page.py > docs/equations.md"
 LAST = {"GOAL": 13, "SelHN": 16, "Unified loss": 27, "VSE+2AD": 6}
 """The last numbered equation of each paper."""
 
 
 def test_the_page_is_the_list() -> None:
     page = (ROOT / "docs" / "equations.md").read_text(encoding="utf-8")
-    assert page == "\n".join(equations_page.markdown(of_papers())) + "\n", (
-        f"docs/equations.md is old; write it: {WRITE}"
-    )
+    assert page == "\n".join(lines()) + "\n", f"docs/equations.md is old; write it: {WRITE}"
 
 
 @pytest.mark.parametrize("paper", of_papers(), ids=lambda paper: paper.paper)
@@ -40,14 +34,3 @@ def test_every_equation_stands_once_with_code_and_test_that_exist(paper: PaperEq
         if file:
             assert re.search(rf"^def {function}\(", (ROOT / "tests" / file).read_text(encoding="utf-8"), re.M), function
         assert equation.why or equation.verdict == "holds"
-
-
-def test_a_paper_is_shown_alone(goalgrid: Goalgrid, tmp_path: Path) -> None:
-    shown = goalgrid("equations", "unified", runs=tmp_path).stdout
-    assert re.search(r"^  \(15\)  its gradient by a negative text\. Misprint: .*0\.450 as printed", shown, re.MULTILINE)
-    assert "27 equations and sentences, by verdict: holds 25, misprint 1, does not hold 1, cannot be tested 0." in shown
-    (found,) = json.loads(goalgrid("equations", "unified", "--json", runs=tmp_path).stdout)
-    assert found["equations"][14]["verdict"] == "misprint"
-    wrong = goalgrid("equations", "unifed", runs=tmp_path)
-    assert wrong.returncode == 2
-    assert "Did you mean 'unified'?" in wrong.stderr
