@@ -16,6 +16,7 @@ from goalgrid.plan.plan import Plan
 from goalgrid.reading import status
 from goalgrid.reading.named_grids import named_tables_exist, recall, start
 from goalgrid.reading.overview import Overview
+from goalgrid.runners.launch.launch_options import LaunchOptions
 from goalgrid.showing.effects import analysed
 from goalgrid.showing.tables import draw, kept, measured
 from goalgrid.terminal.options import all_known
@@ -161,7 +162,7 @@ class LoadedGrid:
             UserError: the filter names no trial, or data, runs folder or cluster cannot be used; nothing was trained.
         """
         choice = Choice(only, failed=failed, force=force, stale=stale)
-        train(self._overview(), choice, here=here, address=address, mlflow_uri=mlflow_uri, allow_leak=allow_leak)
+        train(self._overview(), choice, LaunchOptions(here, address, mlflow_uri, allow_leak=allow_leak))
         kept(self._overview())
         return self
 

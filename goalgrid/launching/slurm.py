@@ -12,6 +12,7 @@ from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import chains, expand, trials_of
 from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.store.home import Home
 
 LEFT_SECONDS = 35
 """Between the end of the grace time and the end of the job: Python ends, and the job is queued again."""
@@ -169,10 +170,17 @@ def _option(text: str) -> tuple[str, str]:
     return found[1], found[2] or ""
 
 
-def option_words(options: Mapping[str, Sequence[str]]) -> list[str]:
-    """Words of a command line.
+def command_words(source: str, grid: Grid, home: Home, only: str, options: Mapping[str, Sequence[str]]) -> list[str]:
+    """The words after `goalgrid run` that train this grid from any folder.
 
-    >>> option_words({"--set": ["train.epochs=2", "seeds=0"], "--root": []})
-    ['--set', 'train.epochs=2', '--set', 'seeds=0']
+    Args:
+        source: the name or file that the user gave.
+        options: values by the option that takes each.
     """
-    return [word for name, values in options.items() for value in values for word in (name, value)]
+    words = [str(Path(source).absolute()) if source.endswith(".toml") else source]
+    words += ["--runs", str(home.path.absolute())]
+    words += [word for name, values in options.items() for value in values for word in (name, value)]
+    words += ["--only", only] if only else []
+    if grid.uses and not source.endswith(".toml"):
+        words.append("--trust-code")  # where the job runs, this user may have another home
+    return words

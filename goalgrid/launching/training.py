@@ -1,19 +1,29 @@
-"""Training what is not done of a grid: decides which trials, and launches them."""
+"""Training what is not done of grids: decides which trials, launches them, and shows how each launch ended."""
 
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from goalgrid.grid.errors import UserError
 from goalgrid.grid.errors.wording import counted
-from goalgrid.grid.store.home import State
+from goalgrid.grid.gridfile import Grid
+from goalgrid.grid.store import speed_probes
+from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.store.saved_grid import save_grid
+from goalgrid.plan.costs import unmeasured
 from goalgrid.plan.decisions import Choice, TrialDecision, decide, to_replace, to_train
+from goalgrid.reading import status
+from goalgrid.reading.named_grids import of_filter
 from goalgrid.reading.overview import Overview
-from goalgrid.terminal.views import err, out, say
+from goalgrid.runners.launch.launch_options import LaunchOptions
+from goalgrid.runners.watching.notify import Notify
+from goalgrid.showing.tables import kept
+from goalgrid.terminal import exit_state
+from goalgrid.terminal.options import runs_option
+from goalgrid.terminal.views import err, out, say, show_table
 
 if TYPE_CHECKING:
     from goalgrid.runners.watching.mirror import Tracker
-    from goalgrid.runners.watching.notify import Notify
 
 
 class LaunchResult(NamedTuple):
@@ -23,41 +33,45 @@ class LaunchResult(NamedTuple):
     interrupted: bool
 
 
-def train(
-    overview: Overview,
-    choice: Choice,
-    *,
-    here: bool = False,
-    address: str | None = None,
-    mlflow_uri: str | None = None,
-    notify: "Notify | None" = None,
-    allow_leak: bool = False,
-) -> LaunchResult:
+def train_all(grids: Sequence[Grid], home: Home, choice: Choice, options: LaunchOptions) -> State:
+    """Train what is chosen, grid after grid, and show their tables; returns the state that all trials together reached.
+
+    Raises:
+        UserError: as `train`; grids before this one are trained.
+    """
+    grids, states = of_filter(grids, home, choice.only), list[State]()
+    for grid in grids:
+        notify = Notify(options.notify, grid.name, _warn)
+        try:
+            launched = train(Overview.of(grid, home), choice, options, notify)
+        except UserError as error:
+            notify.ended("error", str(error), Overview.of(grid, home).sums())
+            raise
+        states += _show_end(Overview.of(grid, home), launched, notify)
+        if launched.interrupted and grid is not grids[-1]:
+            rest = [other.name for other in grids[grids.index(grid) + 1 :]]
+            say(f"not begun: {', '.join(rest)}; the same command again goes on")
+            states.append(State.INTERRUPTED)
+            break
+    return exit_state(states)
+
+
+def train(overview: Overview, choice: Choice, options: LaunchOptions, notify: Notify | None = None) -> LaunchResult:
     """Train the chosen trials, and save the grid as it is run.
 
     Where seeds are added until resolved, the trials that these decide on are trained too, round by round, as long as
     every trial of a round ends.
 
     Args:
-        here: train in this process, without Ray.
-        address: of a Ray cluster; None: a Ray for this launch.
-        mlflow_uri: another MLflow than the file in the runs folder; empty: no MLflow.
         notify: is told of the first trial that fails.
-        allow_leak: train even if test images stand in the training split.
 
     Raises:
         UserError: the filter names no trial, or data, runs folder or cluster cannot be used; nothing was trained.
     """
     from goalgrid.runners.watching.trackers import trackers_of
 
-    launched = partial(
-        _round,
-        here=here,
-        address=address,
-        trackers=trackers_of(overview.grid, overview.home, mlflow_uri),
-        notify=notify,
-        allow_leak=allow_leak,
-    )
+    trackers = trackers_of(overview.grid, overview.home, options.mlflow_uri)
+    launched = partial(_round, options=options, trackers=trackers, notify=notify)
     trained, known = launched(overview, choice), set(overview.states)
     while overview.grid.budget and not choice.failed and not trained.interrupted:
         overview = Overview.of(overview.grid, overview.home)
@@ -71,15 +85,25 @@ def train(
     return LaunchResult(wanted, trained.interrupted)
 
 
+def measure(overview: Overview, choice: Choice) -> None:
+    """Measure what no finished trial tells, and what trials need of a GPU; keep it for later plans and runs."""
+    from goalgrid.runners.launch.speed_probe import probe, probe_memory
+
+    chosen = to_train(decide(overview, choice))
+    probe_memory(overview.grid, chosen, overview.home, err)
+    if trials := unmeasured(overview, chosen):
+        say(f"probing: {', '.join(trial.id for trial in trials)}")
+        speeds = probe(overview.grid, trials, overview.home, err)
+        speed_probes.remember(overview.home.grid(overview.grid.plain_name), speeds)
+
+
 def _round(
     overview: Overview,
     choice: Choice,
     *,
-    here: bool,
-    address: str | None,
+    options: LaunchOptions,
     trackers: "Sequence[Tracker]",
-    notify: "Notify | None",
-    allow_leak: bool,
+    notify: Notify | None,
 ) -> LaunchResult:
     """A launch of the chosen trials, if any is left to train."""
     overview.data.check(overview.selected(choice.only))
@@ -94,9 +118,23 @@ def _round(
     say(f"{overview.grid.name}: {overview.headline()}; training {len(todo)}{begun}")
     from goalgrid.runners.launch.launch import Launch  # takes seconds
 
-    live = out.is_terminal and err.is_terminal
-    launch = Launch(overview.home, err, here, address, trackers, live, allow_leak, notify)
+    launch = Launch(overview.home, err, options, trackers, live=out.is_terminal and err.is_terminal, notify=notify)
     return LaunchResult(decisions, launch.run(overview.grid, overview.cells, todo, anew, checked=save))
+
+
+def _show_end(after: Overview, launched: LaunchResult, notify: Notify) -> list[State]:
+    """Show how a grid's launch ended, as the disk tells; returns the states that its trials reached."""
+    if table := kept(after):
+        show_table(table)
+    say("\n".join(status.ended(after)))
+    trials = [decision.trial for decision in launched.decisions]
+    if any(after.states[trial.id] not in (State.DONE, State.FAILED) for trial in trials):
+        say(f"not complete; go on with: goalgrid resume {after.grid.name}{runs_option(after.home)}")
+    reached = [after.reached(trial) for trial in trials]
+    state = exit_state(reached)
+    word = state.value if state in (State.DONE, State.FAILED) else "incomplete"
+    notify.ended(word, f"{after.grid.name}: {after.headline()}", after.sums())
+    return reached
 
 
 def _copy_late(overview: Overview, trackers: "Sequence[Tracker]") -> None:
@@ -107,7 +145,11 @@ def _copy_late(overview: Overview, trackers: "Sequence[Tracker]") -> None:
     for tracker in trackers:
         if late := tracker.lacking(map(overview.folder, trained)):
             say(f"{overview.grid.name}: copying {counted(len(late), 'trial')} to {tracker.name}")
-            mirror = Mirror(tracker, lambda message: say(f"warning: {message}"))
+            mirror = Mirror(tracker, _warn)
             for folder in late:
                 mirror.sync(folder)
             mirror.close()
+
+
+def _warn(message: str) -> None:
+    say(f"warning: {message}")

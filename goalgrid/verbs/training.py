@@ -2,7 +2,7 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,29 +11,29 @@ import typer
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import Grid
-from goalgrid.grid.store import speed_probes
 from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import Home, State
 from goalgrid.grid.trusted_code import Untrusted
 from goalgrid.housekeeping import prune as pruning
-from goalgrid.launching.slurm import BatchJob, option_words
-from goalgrid.launching.training import LaunchResult, train
-from goalgrid.plan.costs import unmeasured
-from goalgrid.plan.decisions import Choice, decide, to_train
+from goalgrid.launching.slurm import BatchJob, command_words
+from goalgrid.launching.training import measure, train_all
+from goalgrid.plan.decisions import Choice
 from goalgrid.plan.plan import Plan
 from goalgrid.reading import named_grids
 from goalgrid.reading import status as standing
 from goalgrid.reading.named_grids import named_tables_exist, start, wanted
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.gpu.cards import card
-from goalgrid.runners.watching.notify import Notify
-from goalgrid.showing.tables import kept
+from goalgrid.runners.launch.launch_options import LaunchOptions
 from goalgrid.terminal import EXIT, exit_state, options
 from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.streams import outlive_disks
-from goalgrid.terminal.views import err, say, show, show_for, show_json, show_lines, show_table, show_verdicts
+from goalgrid.terminal.views import say, show, show_for, show_json, show_lines, show_verdicts
 
 verbs = typer.Typer()
+
+Content = tuple[Callable[[], Any], Callable[[], Iterable[str]]]
+"""What a program reads of a grid, and lines for a reader."""
 
 
 @verbs.command()
@@ -83,10 +83,10 @@ def plan(
     found = named_grids.to_train(grids, home, set_, roots=root, weights=weights)
     choice = Choice(only, force=force, stale=stale)
     for grid in found if probe else ():
-        _probe(Overview.of(grid, home), choice)
+        measure(Overview.of(grid, home), choice)
     of = partial(Plan.of, choice=choice, jobs=jobs, card=asked, hourly=hourly, allow_leak=allow_leak)
     found = named_grids.of_filter(found, home, only)
-    _show_plans(found, home, of, each=trials, program=as_json)
+    _show_plans(found, home, of, each=trials, as_json=as_json)
 
 
 @verbs.command()
@@ -118,9 +118,7 @@ def run(
         found = named_grids.of_filter(found, home, only)
         _show_plans(found, home, partial(Plan.of, choice=choice, jobs=jobs, allow_leak=allow_leak))
     else:
-        _train(
-            found, home, choice, here=here, address=address, mlflow_uri=mlflow_uri, notify=notify, allow_leak=allow_leak
-        )
+        _train(found, home, choice, LaunchOptions(here, address, mlflow_uri, notify, allow_leak))
 
 
 @verbs.command()
@@ -147,7 +145,7 @@ def resume(
             source = grids[0] if len(found) == 1 else grid.plain_name
             raise UserError(f"grid {grid.name!r} never ran under {home.path}. {start(source, home, set_)}")
     choice = Choice(only, failed=failed, stale=stale)
-    _train(found, home, choice, here=here, address=address, mlflow_uri=mlflow_uri, notify=notify, allow_leak=allow_leak)
+    _train(found, home, choice, LaunchOptions(here, address, mlflow_uri, notify, allow_leak))
 
 
 @verbs.command()
@@ -176,12 +174,7 @@ def slurm(
     """
     found = wanted(grid, home, set_, roots=root, weights=weights)
     named_tables_exist(found)
-    source = str(Path(grid).absolute()) if grid.endswith(".toml") else grid
-    runs = str(home.path.absolute())
-    words = [source, "--runs", runs, *option_words({"--set": set_, "--root": root, "--weights": weights})]
-    words += ["--only", only] if only else []
-    if found.uses and not grid.endswith(".toml"):
-        words.append("--trust-code")  # where the job runs, this user may have another home
+    words = command_words(grid, found, home, only, {"--set": set_, "--root": root, "--weights": weights})
     script = BatchJob(found, words, Path.cwd(), time, nodes, gpus, sbatch).script()
     if output is None:
         show(script.rstrip("\n"))
@@ -201,21 +194,18 @@ def status(
 
     Of failures it says why, and what helps.
     """
-    contents, states, overviews = dict[str, Any](), list[State](), list[Overview]()
+    states = list[State]()
+
+    def content(overview: Overview) -> Content:
+        states.extend(map(overview.reached, overview.trials))
+        return partial(standing.to_dict, overview), partial(standing.lines, overview)
+
     try:
         found = named_grids.as_last_run(grids, home, set_)
     except Untrusted:
         show_lines([] if as_json else standing.by_ids(grids, home))
         raise
-    for grid in found:
-        overview = Overview.of(grid, home)
-        if as_json:
-            contents[grid.name] = standing.to_dict(overview)
-        else:
-            show_lines(standing.lines(overview))
-        states += [overview.reached(trial) for trial in overview.trials]
-        overviews.append(overview)
-    _end(contents, overviews)
+    _show_each(found, home, content, as_json)
     raise typer.Exit(EXIT[exit_state(states)])
 
 
@@ -263,91 +253,37 @@ def selftest(home: options.Runs = options.RUNS, address: options.Address = None)
 
 
 def _show_plans(
-    grids: Sequence[Grid], home: Home, of: Callable[[Overview], Plan], *, each: bool = False, program: bool = False
+    grids: Sequence[Grid], home: Home, of: Callable[[Overview], Plan], *, each: bool = False, as_json: bool = False
 ) -> None:
-    """Show the plan of each grid, one after the other: the grids may use files of the user's own with equal names."""
+    def content(overview: Overview) -> Content:
+        made = of(overview)
+        return made.to_dict, partial(made.lines, each=each)
+
+    _show_each(grids, home, content, as_json)
+
+
+def _show_each(
+    grids: Sequence[Grid],
+    home: Home,
+    content: Callable[[Overview], Content],
+    as_json: bool,
+) -> None:
+    """Show one grid after the other: the grids may use files of the user's own with equal names."""
     contents, overviews = dict[str, Any](), list[Overview]()
     for grid in grids:
-        overview = Overview.of(grid, home)
-        found = of(overview)
-        if program:
-            contents[grid.name] = found.to_dict()
+        overviews.append(Overview.of(grid, home))
+        to_dict, lines = content(overviews[-1])
+        if as_json:
+            contents[grid.name] = to_dict()
         else:
-            show_lines(found.lines(each=each))
-        overviews.append(overview)
-    _end(contents, overviews)
-
-
-def _end(contents: dict[str, Any], overviews: Sequence[Overview]) -> None:
-    """Print the JSON of a single grid, or of several by name; or, for a reader, a line about several grids together."""
-    if contents:
+            show_lines(lines())
+    if as_json:
         show_json(next(iter(contents.values())) if len(contents) == 1 else contents)
     else:
         show_lines(named_grids.together(overviews))
 
 
-def _probe(overview: Overview, choice: Choice) -> None:
-    """Measure what no finished trial tells, and what trials need of a GPU; keep it for later plans and runs."""
-    from goalgrid.runners.launch.speed_probe import probe, probe_memory
-
-    wanted = to_train(decide(overview, choice))
-    probe_memory(overview.grid, wanted, overview.home, err)
-    trials = unmeasured(overview, wanted)
-    if trials:
-        say(f"probing: {', '.join(trial.id for trial in trials)}")
-        found = probe(overview.grid, trials, overview.home, err)
-        speed_probes.remember(overview.home.grid(overview.grid.plain_name), found)
-
-
-def _train(
-    grids: Sequence[Grid],
-    home: Home,
-    choice: Choice,
-    *,
-    here: bool,
-    address: str | None,
-    mlflow_uri: str | None,
-    notify: str,
-    allow_leak: bool,
-) -> None:
-    """Train what is chosen, grid after grid, print their tables, and exit with what was reached."""
+def _train(grids: Sequence[Grid], home: Home, choice: Choice, launch: LaunchOptions) -> None:
+    """Train what is chosen, and exit with what was reached."""
     outlive_disks()
-    grids = named_grids.of_filter(grids, home, choice.only)
-    states = list[State]()
-    for grid in grids:
-        notified = Notify(notify, grid.name, lambda message: say(f"warning: {message}"))
-        try:
-            launched = train(
-                Overview.of(grid, home),
-                choice,
-                here=here,
-                address=address,
-                mlflow_uri=mlflow_uri,
-                notify=notified,
-                allow_leak=allow_leak,
-            )
-        except UserError as error:
-            notified.ended("error", str(error), Overview.of(grid, home).sums())
-            raise
-        states += _ended(Overview.of(grid, home), launched, notified)
-        if launched.interrupted and grid is not grids[-1]:
-            rest = [other.name for other in grids[grids.index(grid) + 1 :]]
-            say(f"not begun: {', '.join(rest)}; the same command again goes on")
-            states.append(State.INTERRUPTED)
-            break
-    raise typer.Exit(EXIT[exit_state(states)])
-
-
-def _ended(after: Overview, launched: LaunchResult, notified: Notify) -> list[State]:
-    """Show how a grid's launch ended, as the disk tells; returns the states that its trials reached."""
-    if drawn := kept(after):
-        show_table(drawn)
-    say("\n".join(standing.ended(after)))
-    trials = [decision.trial for decision in launched.decisions]
-    if any(after.states[trial.id] not in (State.DONE, State.FAILED) for trial in trials):
-        say(f"not complete; go on with: goalgrid resume {after.grid.name}{runs_option(after.home)}")
-    reached = [after.reached(trial) for trial in trials]
-    word = exit_state(reached)
-    told = word.value if word in (State.DONE, State.FAILED) else "incomplete"
-    notified.ended(told, f"{after.grid.name}: {after.headline()}", after.sums())
-    return reached
+    raise typer.Exit(EXIT[train_all(grids, home, choice, launch)])
