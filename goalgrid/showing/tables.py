@@ -1,12 +1,10 @@
 """Tables: drawn from records or from a paper, printed or written, and checked against files."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import typer
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, unknown
@@ -18,9 +16,8 @@ from goalgrid.reading.data_at_hand import DataAtHand, now
 from goalgrid.reading.named_grids import named_tables_exist, recall, start
 from goalgrid.reading.overview import Overview, cells_of
 from goalgrid.reading.status import seed_lines
-from goalgrid.terminal import DIFFERENT
 from goalgrid.terminal.options import all_known, runs_option
-from goalgrid.terminal.views import say, say_left_out, show, show_table
+from goalgrid.terminal.views import say, say_left_out, show, show_lines, show_table
 
 if TYPE_CHECKING:
     from goalgrid.results.export.table_request import TableRequest
@@ -136,44 +133,61 @@ def kept(overview: Overview) -> "Table | None":
     return drawn
 
 
-def deliver(drawn: "Table", kind: str, output: Path | None, folder: Path) -> None:
-    """Print a table, or write it to `output`; a Parquet table without `output` goes into the folder.
+def deliver(request: "TableRequest", home: Home, kind: str, output: Path | None) -> None:
+    """Print the requested table, or write it; a Parquet table without `output` goes into the grid's folder.
 
     Args:
         kind: the format; "terminal": of a file, the format that its ending names.
+
+    Raises:
+        UserError: as `draw`, or the file's ending says no format.
+        NothingDone: no trial is done.
     """
     from goalgrid.results import renderers
 
+    grid = None if request.reference else recall(request.grid, home, request.set_)
+    folder = home.grid(grid.name).tables if grid else home.path / "reference"
+    table = draw(request, home, grid)
     if output and kind == "terminal":
         kind = renderers.format_of(output) or kind
     if kind == "terminal" and output is None:
-        show_table(drawn)
+        show_table(table)
     elif kind == "terminal":
         endings = ", ".join(f".{ending}" for ending in renderers.ENDINGS.values())
         raise UserError(f"--output {output}: its ending says no format. Known: {endings}; or give --format.")
     elif output or kind == "parquet":
-        path = output or folder / f"{drawn.name}.parquet"
-        renderers.write(drawn, kind, path)
+        path = output or folder / f"{table.name}.parquet"
+        renderers.write(table, kind, path)
         say(f"written: {path}")
     else:
-        show(renderers.text(drawn, kind).rstrip("\n"))
+        show(renderers.text(table, kind).rstrip("\n"))
 
 
-def check(request: "TableRequest", kind: str, path: Path, home: Home, *, trials: bool) -> None:
-    """Recompute the table of a file, and say whether it is the same; if it differs, the command ends here.
+def check(
+    request: "TableRequest",
+    kind: str,
+    path: Path,
+    home: Home,
+    *,
+    parse: "Callable[[str], tuple[TableRequest, str]]",
+    trials: bool,
+) -> bool:
+    """Render the table of a file anew, and say whether the file is the same.
 
     Args:
-        request: the options of the command line; without a grid, the options that stand in the file count.
+        request: the options of the command line; without a grid, the command that stands in the file counts.
         kind: the format; "terminal": the format that stands in the file, or that its ending names.
+        parse: reads a command.
         trials: whether to show for every number the trials that it comes from.
 
     Raises:
         UserError: neither the file nor the command line says how the table is made.
     """
     from goalgrid.results import renderers
-    from goalgrid.results.checks import table_check as checking
+    from goalgrid.results.checks import table_check
 
-    made = checking.made_by(path)
+    command = table_check.command_of(path)
+    made = parse(command) if command else None
     if not request.grid:
         if made is None:
             raise UserError(
@@ -187,23 +201,20 @@ def check(request: "TableRequest", kind: str, path: Path, home: Home, *, trials:
         kind = (made[1] if made else None) or renderers.format_of(path) or ""
         if not kind:
             raise UserError(f"in which format is {path}? Give --format.")
-    drawn = draw(request, home)
-    if trials:
-        for name, text, ids in checking.trials(drawn):
-            show(f"{name}: {text}  from {' '.join(ids) or 'no trial'}")
-    found = checking.compare(drawn, kind, path)
-    command = f"{drawn.command} --format {kind}"
-    if found.differences:
-        show(f"{path} differs from `{command}` now, file -> now:")
-        for line in found.differences:
-            show(f"  {line}")
-        raise typer.Exit(DIFFERENT)
-    numbers = [ids for _, _, ids in checking.trials(drawn)]
-    behind = {trial for ids in numbers for trial in ids}
-    note = f" ({found.note})" if found.note else ""
+    table = draw(request, home)
+    numbers = list(table_check.trials(table))
+    for name, text, ids in numbers if trials else ():
+        show(f"{name}: {text}  from {' '.join(ids) or 'no trial'}")
+    differences, note = table_check.compare(table, kind, path)
+    command = f"{table.command} --format {kind}"
+    if differences:
+        show_lines([f"{path} differs from `{command}` now, file -> now:", *(f"  {line}" for line in differences)])
+        return False
+    behind = {trial for _, _, ids in numbers for trial in ids}
     same = "holds the same" if note else "is the same, byte for byte,"
     sizes = f"{counted(len(numbers), 'number')} from {counted(len(behind), 'trial')}"
-    show(f"{path} {same} as `{command}` now{note}: {sizes}")
+    show(f"{path} {same} as `{command}` now{f' ({note})' if note else ''}: {sizes}")
+    return True
 
 
 def _printed(request: "TableRequest") -> "Table":

@@ -3,7 +3,9 @@
 import math
 import os
 import shlex
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import fields
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -180,3 +182,25 @@ def objective_settings(words: list[str], names: Collection[str]) -> dict[str, An
         if isinstance(value, float) and not math.isfinite(value):
             raise UserError(f"--set '{key}={value}': it should be finite.")
     return settings
+
+
+def options_of(model: type, *, before: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A decorator: a verb that takes `**options` gets an option for each field of a dataclass that says its help.
+
+    Args:
+        before: the parameter of the verb before which they stand in its help.
+    """
+    added = [
+        Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=Annotated[field.type, option])
+        for field in fields(model)
+        if field.metadata
+        for option in [typer.Option(f"--{field.name.replace('_', '-')}", **field.metadata)]
+    ]
+
+    def decorate(verb: Callable[..., None]) -> Callable[..., None]:
+        named = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in signature(verb).parameters.values()][:-1]
+        place = [p.name for p in named].index(before)
+        verb.__signature__ = Signature([*named[:place], *added, *named[place:]])  # type: ignore[attr-defined]
+        return verb
+
+    return decorate

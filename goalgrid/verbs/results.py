@@ -1,37 +1,37 @@
 """What came out: table, effects, figures, report, export."""
 
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.files import write_text
 from goalgrid.grid.store.home import Home
-from goalgrid.looking import attention, examples
 from goalgrid.reading.named_grids import recall, start
 from goalgrid.reading.overview import Overview
+from goalgrid.results.export.table_request import PROGRAM, TableRequest
 from goalgrid.showing.effects import analysed
-from goalgrid.showing.tables import NothingDone, deliver, draw, measured
+from goalgrid.showing.tables import NothingDone, deliver
 from goalgrid.showing.tables import check as hold_against
-from goalgrid.terminal import INCOMPLETE, completion
-from goalgrid.terminal.options import RUNS, GridName, Json, OtherRuns, Override, Runs, all_known
+from goalgrid.terminal import DIFFERENT, INCOMPLETE, completion
+from goalgrid.terminal.options import RUNS, GridName, Json, OtherRuns, Override, Runs, all_known, options_of
 from goalgrid.terminal.views import say, show_for, show_list
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from goalgrid.results.analysis.documents import Document
 
 verbs = typer.Typer()
 
-ATTENTION, EXAMPLES = "attention", "examples"
-"""Figures of one trial, beside those of a whole grid."""
+USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
+"""What the parser raises; the module that defines it has another name in other versions of Typer."""
 
 OtherProtocol = Annotated[
     str | None,
@@ -40,8 +40,8 @@ OtherProtocol = Annotated[
 
 
 @verbs.command()
+@options_of(TableRequest, before="format_")
 def table(
-    context: typer.Context,
     grid: Annotated[
         str | None,
         typer.Argument(
@@ -52,49 +52,6 @@ def table(
     ] = None,
     home: Runs = RUNS,
     set_: Override = [],
-    layout: Annotated[
-        str | None,
-        typer.Option(help="E.g. goal, listing or methods, a wrong name lists all; default: what suits the grid."),
-    ] = None,
-    rows: Annotated[
-        str | None,
-        typer.Option(
-            metavar="AXIS,...", help="Axes as rows, e.g. objective or pair; with seed, each seed stands for itself."
-        ),
-    ] = None,
-    columns: Annotated[
-        str | None, typer.Option(metavar="AXIS,...", help="Axes as columns, e.g. dataset,metric.")
-    ] = None,
-    blocks: Annotated[
-        str | None, typer.Option(metavar="AXIS,...", help="Axes as blocks; axes that no option names are blocks, too.")
-    ] = None,
-    metric: Annotated[
-        str,
-        typer.Option(help="r1, r5, r10, medr, rsum, parameters or kpps; several where a layout has room: medr,kpps."),
-    ] = "r1",
-    protocol: OtherProtocol = None,
-    reference: Annotated[
-        bool, typer.Option("--reference", help="Print a paper's own table; without GRID, list these tables.")
-    ] = False,
-    against: Annotated[
-        str | None, typer.Option(help="paper: show our number, the paper's, and the difference.")
-    ] = None,
-    marks: Annotated[
-        bool,
-        typer.Option("--marks", help="Mark cells that cannot be told from the best; the caption says by which test."),
-    ] = False,
-    interval: Annotated[
-        bool,
-        typer.Option(
-            "--interval", help="Print half the 95 % t interval of the mean after ±, not the standard deviation."
-        ),
-    ] = False,
-    averages: Annotated[
-        bool, typer.Option("--averages", help="Add a row and a column with means over cells, as the caption says.")
-    ] = False,
-    allow_partial: Annotated[
-        bool, typer.Option("--allow-partial", help="With --averages: over cells that lack seeds, too.")
-    ] = False,
     format_: Annotated[
         str, typer.Option("--format", help="E.g. latex or markdown, a wrong name lists all.")
     ] = "terminal",
@@ -110,32 +67,50 @@ def table(
         ),
     ] = None,
     trials: Annotated[bool, typer.Option("--trials", help="With --check: name the trials behind each number.")] = False,
+    **options: Any,
 ) -> None:
     """Print the paper's table of what is done so far.
 
     --against paper sets the paper's numbers beside it; --reference prints the paper's own table.
     """
     from goalgrid.results import renderers
-    from goalgrid.results.export.table_request import TableRequest
     from goalgrid.results.reference.paper_source import listing
     from goalgrid.results.reference.reading import PAPERS
 
     all_known(("format", format_, renderers.FORMATS))
-    options = {field.name: context.params[field.name] for field in fields(TableRequest)}
-    request = TableRequest(**options | {"grid": grid or "", "set_": tuple(set_)})
+    request = TableRequest(grid or "", set_=tuple(set_), **options)
     if check:
         with _incomplete_without_trials():
-            hold_against(request, format_, check, home, trials=trials)
-    elif trials:
+            same = hold_against(request, format_, check, home, parse=table_request, trials=trials)
+        raise typer.Exit(0 if same else DIFFERENT)
+    if trials:
         raise UserError("--trials says what is behind the numbers of a file; give --check FILE.")
-    elif reference and (grid is None or grid in PAPERS):
+    if request.reference and (grid is None or grid in PAPERS):
         show_list(listing(grid))
     elif grid is None:
         raise UserError(f"which grid? Known: {', '.join(catalog.names('presets'))}; or the path of a grid file.")
     else:
-        folder = home.path / "reference" if reference else home.grid(recall(grid, home, set_).name).tables
         with _incomplete_without_trials():
-            deliver(draw(request, home), format_, output, folder)
+            deliver(request, home, format_, output)
+
+
+def table_request(command: str) -> tuple[TableRequest, str]:
+    """The request and the format of a command line that a written table carries.
+
+    Raises:
+        UserError: this version does not understand the command line.
+    """
+    parser: Any = get_command(verbs)
+    try:
+        words = shlex.split(command.removeprefix(PROGRAM))
+        options = parser.commands["table"].make_context("table", words).params
+    except (ValueError, USAGE_ERROR) as error:
+        raise UserError(f"the command {command!r} cannot be read: {error}.") from error
+    names = {field.name for field in fields(TableRequest)}
+    request = TableRequest(**{name: options[name] for name in names} | {"set_": tuple(options["set_"])})
+    if not request.grid or (kind := options["format_"]) == "terminal":
+        raise UserError(f"the command {command!r} cannot be read: it names no grid or no format of a file.")
+    return request, kind
 
 
 @verbs.command()
@@ -258,47 +233,12 @@ def figures(
     which words of a caption look at which regions of an image, in a model of sets; and examples, queries with their
     first answers.
     """
-    from goalgrid.results import figures as draw
+    from goalgrid.showing.figures import FigureRequest, write
 
-    known = [*draw.FIGURES, ATTENTION, EXAMPLES]
-    all_known(("format", format_, draw.FORMATS), *(("figure", kind, known) for kind in kinds))
-    of_trial = [kind for kind in kinds if kind in (ATTENTION, EXAMPLES)]
-    if (trial and not of_trial) or (image and ATTENTION not in kinds):
-        raise UserError(
-            "--trial, --image and --caption belong to attention: goalgrid figures GRID attention --trial ID; "
-            "--trial also belongs to examples."
-        )
-    if (quantity and not {"training", "steps"} & {*kinds}) or (reference and "training" not in kinds):
-        raise UserError("--quantity and --reference belong to training: goalgrid figures GRID training --quantity NAME")
-    if of_trial:
-        overview = Overview.of(recall(grid, home, set_), home)
-        for name, picture in _figures_of_trial(overview, of_trial, trial, image, caption):
-            say(f"written: {draw.save(picture, output, name, format_)}")
-        kinds = [kind for kind in kinds if kind not in of_trial]
-        if not kinds:
-            return
+    request = FigureRequest(kinds, format_, trial, image, caption, quantity, reference)
     with _incomplete_without_trials():
-        cells, scores = measured(recall(grid, home, set_), home, anew=start(grid, home, set_))
-    studies = draw.Study.read(cells, scores, home)
-    written = {
-        kind: draw.write(studies, output, kinds=[kind], formats=[format_], quantities=quantity, reference=reference)
-        for kind in kinds or draw.FIGURES
-    }
-    for path in (path for paths in written.values() for path in paths):
-        say(f"written: {path}")
-    for kind in (kind for kind, paths in written.items() if not paths and (kinds or not any(written.values()))):
-        say(f"nothing to draw for {kind}: it needs {draw.FIGURES[kind].needs}")
-
-
-def _figures_of_trial(
-    overview: Overview, kinds: list[str], trial: str, image: str, caption: str
-) -> "Iterator[tuple[str, Figure]]":
-    """The examples and the attention of a trial, where they are asked for: the name of the file, and the picture."""
-    if EXAMPLES in kinds:
-        yield f"{EXAMPLES}-{trial}", examples.retrieved(overview, trial).draw()
-    if ATTENTION in kinds:
-        found = attention.drawn(overview, trial, image, caption)
-        yield f"{ATTENTION}-{found.name}", found.draw()
+        for line in write(request, grid, home, set_, output):
+            say(line)
 
 
 @verbs.command()

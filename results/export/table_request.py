@@ -1,46 +1,59 @@
 """A request to `goalgrid table`: its options, and the command line, which written tables carry."""
 
-import argparse
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import NoReturn
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid.errors import UserError
-from goalgrid.grid.expansion import Cell
-from goalgrid.results.layouts import arrange
-from goalgrid.results.layouts.captions import TableSource
-from goalgrid.results.layouts.pivot import Axes
-from goalgrid.results.tables.averages import averaged
-from goalgrid.results.tables.table import Table
+
+if TYPE_CHECKING:  # `goalgrid --help` reads the options, and loads no pyarrow
+    from goalgrid.grid.expansion import Cell
+    from goalgrid.results.layouts.captions import TableSource
+    from goalgrid.results.layouts.pivot import Axes
+    from goalgrid.results.tables.table import Table
 
 PROGRAM = "goalgrid table"
 
 
+def _option(default: Any, meaning: str, metavar: str | None = None) -> Any:
+    return field(default=default, metadata={"help": meaning, "metavar": metavar})
+
+
 @dataclass(frozen=True)
 class TableRequest:
-    """The options that decide what a table shows, named as on the command line."""
+    """What decides what a table shows: the options of `goalgrid table`, each with its default and meaning."""
 
     grid: str
     """A grid's name or file; with `reference`, the name of a paper's table."""
-    reference: bool = False
-    layout: str | None = None
-    rows: str | None = None
-    columns: str | None = None
-    blocks: str | None = None
-    metric: str = "r1"
-    protocol: str | None = None
-    against: str | None = None
-    marks: bool = False
-    interval: bool = False
-    averages: bool = False
-    allow_partial: bool = False
+    layout: str | None = _option(
+        None, "E.g. goal, listing or methods, a wrong name lists all; default: what suits the grid."
+    )
+    rows: str | None = _option(
+        None, "Axes as rows, e.g. objective or pair; with seed, each seed stands for itself.", "AXIS,..."
+    )
+    columns: str | None = _option(None, "Axes as columns, e.g. dataset,metric.", "AXIS,...")
+    blocks: str | None = _option(None, "Axes as blocks; axes that no option names are blocks, too.", "AXIS,...")
+    metric: str = _option(
+        "r1", "r1, r5, r10, medr, rsum, parameters or kpps; several where a layout has room: medr,kpps."
+    )
+    protocol: str | None = _option(
+        None, "A protocol of the data set, e.g. coco-5x1k; else that of the first table that the grid names."
+    )
+    reference: bool = _option(False, "Print a paper's own table; without GRID, list these tables.")
+    against: str | None = _option(None, "paper: show our number, the paper's, and the difference.")
+    marks: bool = _option(False, "Mark cells that cannot be told from the best; the caption says by which test.")
+    interval: bool = _option(False, "Print half the 95 % t interval of the mean after ±, not the standard deviation.")
+    averages: bool = _option(False, "Add a row and a column with means over cells, as the caption says.")
+    allow_partial: bool = _option(False, "With --averages: over cells that lack seeds, too.")
     set_: tuple[str, ...] = ()
     """What `--set` changes of the grid, KEY=VALUE each."""
 
     @property
-    def axes(self) -> Axes | None:
+    def axes(self) -> "Axes | None":
         """The axes that stand in rows, columns and blocks; None if the request names no axis."""
+        from goalgrid.results.layouts.pivot import Axes
+
         return Axes.parse(self.rows, self.columns, self.blocks)
 
     @property
@@ -51,47 +64,21 @@ class TableRequest:
         'goalgrid table goal-table3-coco --metric r5 --marks'
         """
         words = [PROGRAM, shlex.quote(self.grid)]
-        for field in fields(self)[1:]:
-            value = getattr(self, field.name)
-            values = value if isinstance(value, tuple) else (value,) if value != field.default else ()
-            words += [word for each in values for word in _words(field.name, each)]
+        for option in sorted(fields(self)[1:], key=lambda option: option.name != "reference"):
+            value = getattr(self, option.name)
+            values = value if isinstance(value, tuple) else (value,) if value != option.default else ()
+            words += [word for each in values for word in _words(option_name(option.name), each)]
         return " ".join(words)
 
-    @classmethod
-    def parse(cls, command: str) -> tuple["TableRequest", str]:
-        """The request and the format that a command line names.
-
-        >>> request, kind = TableRequest.parse("goalgrid table demo --metric r5 --format latex")
-        >>> request == TableRequest("demo", metric="r5"), kind
-        (True, 'latex')
-
-        Raises:
-            UserError: this version does not understand the command line.
-        """
-        parser = _Parser(add_help=False, allow_abbrev=False)
-        parser.add_argument("grid")
-        parser.add_argument("--format", required=True)
-        for field in fields(cls)[1:]:
-            option = _option(field.name)
-            if field.type is bool:
-                parser.add_argument(option, action="store_true", dest=field.name)
-            elif isinstance(field.default, tuple):
-                parser.add_argument(option, action="append", default=[], dest=field.name)
-            else:
-                parser.add_argument(option, default=field.default)
-        try:
-            options = vars(parser.parse_args(shlex.split(command.removeprefix(PROGRAM))))
-        except ValueError as error:
-            raise UserError(f"the command {command!r} cannot be read: {error}.") from error
-        kind = options.pop("format")
-        return cls(**options | {"set_": tuple(options["set_"])}), kind
-
-    def draw(self, cells: Sequence[Cell], source: TableSource) -> Table:
+    def draw(self, cells: "Sequence[Cell]", source: "TableSource") -> "Table":
         """The table of these cells.
 
         Raises:
             UserError: the options do not fit together, or do not fit the cells.
         """
+        from goalgrid.results.layouts import arrange
+        from goalgrid.results.tables.averages import averaged
+
         table = arrange(cells, source, layout=self.layout, metric=self.metric, against=self.against, axes=self.axes)
         if self.marks:
             from goalgrid.results.analysis.table_marks import marked  # imports scipy, which few tables need
@@ -104,16 +91,10 @@ class TableRequest:
         return replace(table, command=self.command)
 
 
-def _option(name: str) -> str:
+def option_name(name: str) -> str:
+    """The option of a field: `--allow-partial` of allow_partial, `--set` of set_."""
     return f"--{name.strip('_').replace('_', '-')}"
 
 
-def _words(name: str, value: str | bool) -> list[str]:
-    return [_option(name)] if isinstance(value, bool) else [_option(name), shlex.quote(value)]
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser that raises an error instead of ending the program."""
-
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(message)
+def _words(option: str, value: str | bool) -> list[str]:
+    return [option] if isinstance(value, bool) else [option, shlex.quote(value)]

@@ -1,17 +1,60 @@
 """The verb table: any axes, averages, and a written file held against the records."""
 
+import re
+from dataclasses import fields
+from inspect import signature
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from goalgrid import LoadedGrid
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.results import renderers
+from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.records import sealed
+from goalgrid.verbs.results import table_request
 
 from ..conftest import Verb
+
+WORDS = st.text("abc0.9_-*' |$&%", min_size=1).filter(lambda word: not word.startswith("-"))
+
+
+@given(
+    st.builds(
+        TableRequest,
+        WORDS,
+        *[st.none() | WORDS] * 4,
+        WORDS,
+        st.none() | WORDS,
+        st.booleans(),
+        st.none() | WORDS,
+        *[st.booleans()] * 4,
+        st.lists(WORDS).map(tuple),
+    )
+)
+def test_a_command_reads_back_as_what_was_asked_for(request: TableRequest) -> None:
+    assert table_request(f"{request.command} --format latex") == (request, "latex")
+
+
+@pytest.mark.parametrize(
+    "command", ["goalgrid table demo", "goalgrid table demo --format latex --colour red", "goalgrid table 'x"]
+)
+def test_a_command_that_is_not_understood_is_named(command: str) -> None:
+    with pytest.raises(UserError) as caught:
+        table_request(command)
+    assert command in str(caught.value)
+
+
+def test_python_has_the_options_of_the_command_line_with_their_defaults() -> None:
+    command = {field.name: field.default for field in fields(TableRequest) if field.metadata}
+    python = {name: parameter.default for name, parameter in signature(LoadedGrid.table).parameters.items()}
+    assert python.keys() - {"self"} == command.keys() - {"reference"}
+    assert all(python[name] == command[name] for name in python.keys() - {"self"})
 
 
 def change(folder: TrialFolder, metric: str, value: float) -> None:
@@ -37,7 +80,7 @@ def test_a_table_that_the_records_left_behind_exits_5_and_names_the_cells(pair: 
     change(folder, "i2t_r1", 99.0)
     finished = verb("table", "--check", str(path), "--trials", runs=pair)
     assert finished.exit_code == 5
-    assert "  P^con, Image → Text T^con: " in finished.stdout
+    assert re.search(r"^  line \d+, P\^con, Image → Text T\^con: ", finished.stdout, re.MULTILINE)
     assert " -> **99.0**" in finished.stdout
     assert f"con_con, i2t_r1: 99.0  from {folder.trial_id}\n" in finished.stdout
 

@@ -20,6 +20,7 @@ from goalgrid.results.checks import table_check
 from goalgrid.results.export.export_folder import _tables, begun, export, readme, trial_list
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.records.scores import Scores
+from goalgrid.verbs.results import table_request
 
 from ...conftest import SMALL, swapped
 from ..layouts.test_pivot import made
@@ -61,8 +62,9 @@ def test_settings_and_history_of_a_trial_are_those_of_its_record(trained: Home, 
 def test_every_table_is_what_its_command_prints(cells: list[Cell], trained: Home, folder: Path) -> None:
     scores = Scores.read(cells, trained)
     for path in (folder / "tables").iterdir():
-        request, kind = table_check.made_by(path) or (TableRequest("demo"), renderers.format_of(path) or "")
-        assert table_check.compare(request.draw(cells, scores), kind, path) == table_check.CheckOutcome(())
+        command = table_check.command_of(path)
+        request, kind = table_request(command) if command else (TableRequest("demo"), str(renderers.format_of(path)))
+        assert table_check.compare(request.draw(cells, scores), kind, path) == table_check.CheckOutcome()
 
 
 def test_the_readme_names_what_there_is(folder: Path) -> None:

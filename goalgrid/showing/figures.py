@@ -1,0 +1,102 @@
+"""What `goalgrid figures` draws: figures of a grid from its records, and of one trial by its weights."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from goalgrid.grid.errors import UserError
+from goalgrid.grid.store.home import Home
+from goalgrid.looking import attention, examples
+from goalgrid.reading.named_grids import recall, start
+from goalgrid.reading.overview import Overview
+from goalgrid.showing.tables import measured
+from goalgrid.terminal.options import all_known
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ATTENTION, EXAMPLES = "attention", "examples"
+"""Figures of one trial, beside those of a whole grid."""
+
+
+@dataclass(frozen=True)
+class FigureRequest:
+    """What is drawn, as the options of `goalgrid figures` say it; no kinds: all figures of the grid."""
+
+    kinds: Sequence[str]
+    format: str
+    trial: str = ""
+    image: str = ""
+    caption: str = "1"
+    quantities: Sequence[str] = ()
+    reference: str = ""
+
+    def check(self) -> None:
+        """Check the names of figures and of the format, and that the options fit the figures.
+
+        Raises:
+            UserError: an unknown name, or options that do not fit.
+        """
+        from goalgrid.results import figures
+
+        known = [*figures.FIGURES, ATTENTION, EXAMPLES]
+        all_known(("format", self.format, figures.FORMATS), *(("figure", kind, known) for kind in self.kinds))
+        if (self.trial and not self.of_trial) or (self.image and ATTENTION not in self.kinds):
+            raise UserError(
+                "--trial, --image and --caption belong to attention: goalgrid figures GRID attention --trial ID; "
+                "--trial also belongs to examples."
+            )
+        logged = {"training", "steps"} & {*self.kinds}
+        if (self.quantities and not logged) or (self.reference and "training" not in self.kinds):
+            raise UserError(
+                "--quantity and --reference belong to training: goalgrid figures GRID training --quantity NAME"
+            )
+
+    @property
+    def of_trial(self) -> list[str]:
+        return [kind for kind in self.kinds if kind in (ATTENTION, EXAMPLES)]
+
+
+def write(request: FigureRequest, grid: str, home: Home, overrides: Sequence[str], folder: Path) -> Iterator[str]:
+    """Write the figures; yields a line for each file, and for each figure that has nothing to draw.
+
+    Raises:
+        UserError: an unknown name, options that do not fit, or a figure that cannot be drawn or written.
+        NothingDone: no trial is done.
+    """
+    from goalgrid.results import figures
+
+    request.check()
+    if request.of_trial:
+        overview = Overview.of(recall(grid, home, overrides), home)
+        for name, picture in _of_trial(overview, request):
+            yield f"written: {figures.save(picture, folder, name, request.format)}"
+        if len(request.of_trial) == len(request.kinds):
+            return
+    kinds = [kind for kind in request.kinds if kind not in request.of_trial]
+    cells, scores = measured(recall(grid, home, overrides), home, anew=start(grid, home, overrides))
+    studies = figures.Study.read(cells, scores, home)
+    written = {
+        kind: figures.write(
+            studies,
+            folder,
+            kinds=[kind],
+            formats=[request.format],
+            quantities=request.quantities,
+            reference=request.reference,
+        )
+        for kind in kinds or figures.FIGURES
+    }
+    yield from (f"written: {path}" for paths in written.values() for path in paths)
+    for kind in (kind for kind, paths in written.items() if not paths and (kinds or not any(written.values()))):
+        yield f"nothing to draw for {kind}: it needs {figures.FIGURES[kind].needs}"
+
+
+def _of_trial(overview: Overview, request: FigureRequest) -> "Iterator[tuple[str, Figure]]":
+    """The examples and the attention of a trial, where they are asked for: the name of the file, and the picture."""
+    if EXAMPLES in request.kinds:
+        yield f"{EXAMPLES}-{request.trial}", examples.retrieved(overview, request.trial).draw()
+    if ATTENTION in request.kinds:
+        attended = attention.drawn(overview, request.trial, request.image, request.caption)
+        yield f"{ATTENTION}-{attended.name}", attended.draw()
