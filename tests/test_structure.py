@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from goalgrid.grid.store.home import Home
+from tests import rooms_page
 from tests.program import FILES, ROOT, module_of
 
 ARROWS = {
@@ -110,8 +111,13 @@ def test_matplotlib_is_loaded_where_figures_are_drawn() -> None:
 
 
 def test_every_file_says_first_what_it_is_for() -> None:
-    silent = [path for path in FILES if path.stat().st_size and not ast.get_docstring(ast.parse(path.read_text()))]
-    assert silent == []
+    assert [path for path in FILES if not ast.get_docstring(ast.parse(path.read_text()))] == []
+
+
+def test_the_page_of_the_rooms_is_made_from_their_first_lines() -> None:
+    page = (ROOT / "docs" / "rooms.md").read_text(encoding="utf-8")
+    write = "python -m tests.rooms_page > docs/rooms.md"
+    assert page == "\n".join(rooms_page.lines()) + "\n", f"docs/rooms.md is old; write it: {write}"
 
 
 HEAVY = {"torch", "ray", "mlflow", "pandas", "matplotlib", "scipy", "pyarrow", "numpy"}

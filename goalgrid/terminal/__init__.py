@@ -1,4 +1,4 @@
-"""The terminal: options that verbs share, what is printed where; and exit codes.
+"""The terminal: options that verbs share, what the shell completes, what is printed where, exit codes.
 
 Commands exit with 0 all done, 2 wrong usage, 3 incomplete, 4 trials failed, 5 a checked table differs,
 6 other processes train all trials that are left.

@@ -1,0 +1,1 @@
+"""The shipped grids: a TOML file a grid."""

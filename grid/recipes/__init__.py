@@ -1,0 +1,1 @@
+"""The shipped recipes, each a published setting: a TOML file a recipe, each number with its source."""
