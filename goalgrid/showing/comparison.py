@@ -12,6 +12,7 @@ from goalgrid.terminal.options import all_known, runs_option
 from goalgrid.terminal.views import say_left_out
 
 if TYPE_CHECKING:
+    from goalgrid.results.analysis.documents import Document
     from goalgrid.results.analysis.grid_comparison import GridComparison, Side
 
 
@@ -54,6 +55,15 @@ def compared(
     usual = usual_protocol(recall(a, first))  # of both sides, so that values of one protocol are compared
     one, another = (_side(name, side, metrics, protocol, usual) for name, side in ((a, first), (b or a, second)))
     return compare(*_told_apart(one, another, first, second), metrics)
+
+
+def section(beside: str | None, grid: str, home: Home, other: Home | None) -> "Document | None":
+    """A report's section: the grid minus another grid, or minus itself in another runs folder; None without either."""
+    if beside is None and other is None:
+        return None
+    from goalgrid.results.analysis.comparison_text import document
+
+    return document(compared(beside or grid, grid, other or home, other=home))
 
 
 def _side(name: str, home: Home, metrics: list[str], protocol: str | None, usual: str | None) -> "Side":

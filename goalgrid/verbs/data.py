@@ -9,8 +9,8 @@ from rich.progress import Progress as Bar
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, unknown, user_path
-from goalgrid.grid.expansion import expand
 from goalgrid.grid.settings.base import check_name
+from goalgrid.launching import ahead
 from goalgrid.reading import data_copy
 from goalgrid.reading.named_grids import wanted
 from goalgrid.shipped import data_guide
@@ -132,19 +132,8 @@ def features(
 
     Without it, the run of the grid does so.
     """
-    found = wanted(grid, home, set_, roots=root, weights=weights)
-    from goalgrid.runners.launch.feature_extraction import compute_features, feature_jobs, feature_sources
-
-    jobs = feature_jobs(found, expand(found), home)
-    if not feature_sources(jobs):
-        say(f"{found.name}: no recipe has a frozen network whose features could be kept")
-        return
-    compute_features(jobs, err)
-    for source, machine in feature_sources(jobs):
-        folder = source.folder(machine.features)
-        size = sum(file.stat().st_size for file in folder.glob("*.npy")) / 1e6
-        what = f"{source.views():,} {source.what} of {source.name} by {source.network.weights}"
-        show(f"{folder}  {what}, {size:,.1f} MB")
+    for line in ahead.features(wanted(grid, home, set_, roots=root, weights=weights), home):
+        show(line)
 
 
 @verbs.command()
@@ -181,25 +170,5 @@ def negatives(
 
     Without it, the run of a grid with train.ranker does so.
     """
-    found = wanted(grid, home, set_, roots=root, weights=weights)
-    if not home.trial(by).path.is_dir():
-        known = [path.name for path in (home.path / "trials").glob("*") if path.is_dir()]
-        raise UserError(unknown("trial", by, known, where="in --by"))
-    import torch
-
-    from goalgrid.retrieval.parts.aoq.companion import ranked_by
-    from goalgrid.retrieval.parts.companion import Around
-    from goalgrid.runners.launch.jobs import machine_for
-    from goalgrid.runners.training.inputs import prepare
-    from goalgrid.runners.trial.loaded_model import ranker, settings_of
-
-    settings = settings_of(home.trial(by))
-    if (name := settings.dataset.name) not in found.datasets:
-        on = ", ".join(found.datasets)
-        raise UserError(f"trial {by} in --by was trained on data set {name!r}; grid {found.name!r} is on {on}.")
-
-    machine = machine_for(found, home, gpu=torch.cuda.is_available())
-    around = Around(machine.root(name), machine.features, lambda name: ranker(home.trial(name).path, machine))
-    ranked = ranked_by(by, prepare(settings, machine).pairs, around)
-    for what, rows, array in (("captions", "images", ranked.captions), ("images", "captions", ranked.images)):
-        show(f"{array.filename}  {array.shape[1]:,} {what} for each of {len(array):,} {rows}")  # type: ignore[attr-defined]
+    for line in ahead.negatives(wanted(grid, home, set_, roots=root, weights=weights), home, by):
+        show(line)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
@@ -14,7 +14,6 @@ from typer.main import get_command
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.files import write_text
-from goalgrid.grid.store.home import Home
 from goalgrid.reading.named_grids import recall, start
 from goalgrid.reading.overview import Overview
 from goalgrid.results.export.table_request import PROGRAM, TableRequest
@@ -24,9 +23,6 @@ from goalgrid.showing.tables import check as hold_against
 from goalgrid.terminal import DIFFERENT, INCOMPLETE, completion
 from goalgrid.terminal.options import RUNS, GridName, Json, OtherRuns, Override, Runs, all_known, options_of
 from goalgrid.terminal.views import say, show_for, show_list
-
-if TYPE_CHECKING:
-    from goalgrid.results.analysis.documents import Document
 
 verbs = typer.Typer()
 
@@ -267,18 +263,19 @@ def report(
     Tables, effects, figures, failures and provenance; the page needs no network.
     """
     from goalgrid.showing import report as page
+    from goalgrid.showing.comparison import section
 
     overview = Overview.of(recall(grid, home, set_), home)
     if watch and examples_of:
         raise UserError("--examples loads a model and its data each time; leave it out with --watch.")
-    section = partial(_section, beside, grid, home, other)
+    compared = partial(section, beside, grid, home, other)
     path = output or home.grid(overview.grid.name).report
     if not watch:
-        write_text(path, page.render(overview, beside=section(), examples_of=examples_of))
+        write_text(path, page.render(overview, beside=compared(), examples_of=examples_of))
         say(f"written: {path}")
         return
     try:
-        for seen in page.watch(overview, path, every, section):
+        for seen in page.watch(overview, path, every, compared):
             say(f"written: {path} ({seen.headline()})")
     except KeyboardInterrupt:
         raise typer.Exit(INCOMPLETE) from None
@@ -303,16 +300,6 @@ def export(
     with begun(target):
         write(overview.grid, overview.cells, home, target, report=page.render(overview), now=overview.now)
     say(f"written: {target}")
-
-
-def _section(beside: str | None, grid: str, home: Home, other: Home | None) -> "Document | None":
-    """The report's section on the grid minus another grid, or minus itself in another runs folder."""
-    if beside is None and other is None:
-        return None
-    from goalgrid.results.analysis.comparison_text import document
-    from goalgrid.showing.comparison import compared
-
-    return document(compared(beside or grid, grid, other or home, other=home))
 
 
 @contextmanager
