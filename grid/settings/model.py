@@ -85,6 +85,8 @@ class ModelSettings(Settings):
 
     @model_validator(mode="after")
     def _fits_its_parts(self) -> Self:
+        if self.networks != "single" and self.networks not in parts.parts():
+            raise ValueError(f"networks = {self.networks}: {parts.missing(self.networks)}")
         for part in parts.of_model(self).values():
             if problem := part.fits(self):
                 raise ValueError(problem)

@@ -98,17 +98,19 @@ REPLICAS = Part("replicas", "a batch that they can share", "set resources.replic
 """Processes that each learn from a part of the batch."""
 
 
+def missing(name: str) -> str:
+    """That a part is not here."""
+    return f"the part {name!r} is not here, in {FOLDER.replace('.', '/')}. Install goalgrid whole, or leave it out."
+
+
 def of_objective(name: str) -> list[Part]:
     """The parts that an objective needs.
 
     Raises:
         UserError: one of them is not here.
     """
-    if missing := [part for part in needs(name) if part not in parts()]:
-        raise UserError(
-            f"objective {name!r} needs {missing[0]}, and this program has no part of that name in "
-            f"{FOLDER.replace('.', '/')}: install goalgrid whole, or choose another objective."
-        )
+    if lacking := [part for part in needs(name) if part not in parts()]:
+        raise UserError(f"objective {name!r}: {missing(lacking[0])}")
     return [parts()[part] for part in needs(name)]
 
 
