@@ -64,13 +64,15 @@ class Declaration:
         """
         if problems := [*self.problems, *_call(equation), *self._differences(equation)]:
             raise several(f"{self.kind} {self.name!r}", problems)
-        entry = replace(self.entry, equation=equation)
-        if not entry.source:
-            entry = replace(entry, source=str(equation.__module__).removeprefix(PREFIX))
-        if not entry.formula:
-            entry = replace(entry, formula=(inspect.getdoc(equation) or "no formula given").partition("\n")[0])
-        _offer(self.kind, self.name, equation, entry)
+        entry = self.described(inspect.getdoc(equation))
+        source = entry.source or str(equation.__module__).removeprefix(PREFIX)
+        _offer(self.kind, self.name, equation, replace(entry, source=source, equation=equation))
         return equation
+
+    def described(self, docstring: str | None) -> Any:
+        """The entry, whose formula is the first line of the docstring unless the declaration has another."""
+        first = (docstring or "no formula given").partition("\n")[0].removesuffix(".")
+        return replace(self.entry, formula=self.entry.formula or first)
 
     def _differences(self, equation: Callable[..., Any]) -> list[str]:
         """How the signature differs from the declared parameters.
@@ -117,7 +119,7 @@ def objective(
             "all": triplets with all negatives, -inf where there is none. Of both it returns the value of each triplet,
             or of each anchor.
             "scores": the matrix of scores, images by texts, pair k at (k, k). It returns the loss of the batch.
-        formula: one line; default: the first line of the docstring.
+        formula: one line; default: the first line of the docstring, without its full stop.
         source: where the equation stands; default: the file's name.
         known_as: another name of it.
         reductions: how values become a single number under the variants "paper" and "released", as
@@ -136,13 +138,13 @@ def objective(
     return Declaration("objective", name, entry, parameters, tuple(_problems(entry)))
 
 
-def triplet_weight(name: str, *, formula: str, source: str, **parameters: Parameter) -> Declaration:
+def triplet_weight(name: str, *, source: str, **parameters: Parameter) -> Declaration:
     """Offer a function of triplets as a triplet weight of GOAL's matrix, with every argument after the first."""
-    return Declaration("triplet weight", name, Weight(formula, source, parameters), parameters)
+    return Declaration("triplet weight", name, Weight("", source, parameters), parameters)
 
 
 def pair_weight(
-    name: str, *, formula: str, source: str, relative: Callable[..., Any] | None = None, **parameters: Parameter
+    name: str, *, source: str, relative: Callable[..., Any] | None = None, **parameters: Parameter
 ) -> Declaration:
     """Offer a function of triplets as a pair weight of GOAL's matrix.
 
@@ -150,7 +152,7 @@ def pair_weight(
         relative: gives the relative sets of a weight that reads m+ and m-.
         parameters: every argument after the first, and of `relative`.
     """
-    return Declaration("pair weight", name, Weight(formula, source, parameters, relative), parameters)
+    return Declaration("pair weight", name, Weight("", source, parameters, relative), parameters)
 
 
 def equations(module: str, kind: Kind) -> dict[str, Callable[..., Any]]:

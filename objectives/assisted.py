@@ -35,7 +35,6 @@ def row_margins(extra: Extra, *, margin: float, base: float) -> Float[Tensor, " 
 
 @objective(
     "ncr",
-    formula="[max s_neg - s_pos + m_i]+ with m_i = margin (base^y - 1) / (base - 1), y the pair's clean probability",
     source="Unified Eq. (27)",
     known_as="Noisy Correspondence Rectifier",
     needs=("clean-probabilities",),
@@ -54,10 +53,11 @@ def row_margins(extra: Extra, *, margin: float, base: float) -> Float[Tensor, " 
 def noisy_correspondence(
     t: Triplets, *, margin: float, base: float, threshold: float, margins: str
 ) -> Float[Tensor, "*a k"]:
-    """[s_neg - s_pos + m_i]+ with the pair's own margin. Unified Eq. (27): the loss of NCR.
+    """[max s_neg - s_pos + m_i]+ with m_i = margin (base^y - 1) / (base - 1), y the pair's clean probability.
 
-    NCR's code adds a column of margins to the matrix of scores in both directions. A text's negative thus brings the
-    margin of its own image's pair, by which the hardest is chosen, too: max over i of [s_ij + m_i - s_jj]+.
+    NCR's code adds a column of margins to the matrix of
+    scores in both directions. A text's negative thus brings the margin of its own image's pair, by which the hardest is
+    chosen, too: max over i of [s_ij + m_i - s_jj]+.
     """
     added = t.row_margin if margins == "row" and t.row_margin is not None else own_margin(t, margin, base)
     loss = torch.relu(t.s_neg - t.s_pos + added)
@@ -67,7 +67,6 @@ def noisy_correspondence(
 @objective(
     "aoq",
     remines=False,
-    formula="w [max s_neg - s_pos + margin]+ + sum of [s_off - s_pos]+ with w = even - (s_off - max s_neg) / gap",
     source="AOQ, Chen et al., ECCV 2020, and its code",
     known_as="Adaptive Offline Quintuplet loss",
     needs=("offline-negatives",),
@@ -82,10 +81,10 @@ def noisy_correspondence(
     ),
 )
 def offline_quintuplet(t: Triplets, *, margin: float, gap: float, even: float, weighting: str) -> Float[Tensor, "*a 1"]:
-    """w [s_neg - s_pos + margin]+ + sum of [s_off - s_pos]+, w = even - (s_off - s_neg) / gap. AOQ.
+    """w [max s_neg - s_pos + margin]+ + sum of [s_off - s_pos]+ with w = even - (s_off - max s_neg) / gap.
 
-    s_off are similarities of the anchor with an offline negative, and of that negative with another; the first is in w.
-    Without offline negatives this is Triplet-HN.
+    s_off are similarities of the anchor with an offline negative, and of that negative with another; the first is
+    in w. Without offline negatives this is Triplet-HN.
     """
     online = torch.relu(t.s_neg - t.s_pos + margin)
     if "offline" not in t.extra:
@@ -100,7 +99,6 @@ def offline_quintuplet(t: Triplets, *, margin: float, gap: float, even: float, w
 @objective(
     "meta-spn",
     remines=False,
-    formula="V- max s_neg - V+ s_pos where max s_neg - s_pos + margin > 0, V learnt on half of the validation split",
     source="our reading of Meta-SPN, Wei et al., ACM MM 2021",
     known_as="Meta-SPN, our reading",
     needs=("learnt-weights",),
@@ -109,7 +107,7 @@ def offline_quintuplet(t: Triplets, *, margin: float, gap: float, even: float, w
 def self_paced(
     t: Triplets, *, margin: float, weigh: Callable[[Triplets], tuple[Tensor, Tensor]] | None = None
 ) -> Float[Tensor, "*a k"]:
-    """V- s_neg - V+ s_pos where s_neg - s_pos + margin > 0, with learnt weights V. Our reading of Meta-SPN.
+    """V- max s_neg - V+ s_pos where max s_neg - s_pos + margin > 0, V learnt on half of the validation split.
 
     Args:
         weigh: gives V+ and V- of each triplet; none: 1.

@@ -25,34 +25,37 @@ def log_one_plus(exponents: Float[Tensor, "*a k"]) -> Float[Tensor, "*a 1"]:
 
 @objective(
     "nt-xent-hn",
-    formula="log(1 + exp(tau (max s_neg - s_pos)))",
     source="GOAL Eq. (6)",
     known_as="NT-Xent on the hardest negative",
     tau=parameter(10.0, "inverse temperature"),
 )
 def nt_xent(t: Triplets, *, tau: float) -> Float[Tensor, "*a k"]:
-    """-log(exp(tau s_pos) / (exp(tau s_pos) + exp(tau s_neg))): NT-Xent on the hardest negative. GOAL Eq. (6)."""
+    """log(1 + exp(tau (max s_neg - s_pos))).
+
+    -log(exp(tau s_pos) / (exp(tau s_pos) + exp(tau s_neg))): NT-Xent on the hardest negative.
+    """
     return softplus(tau * (t.s_neg - t.s_pos))
 
 
 @objective(
     "infonce",
     on="all",
-    formula="log(1 + sum of exp(gamma (s_neg - s_pos)))",
     source="Unified Eq. (3), (4); released: open_clip",
     known_as="VLC, CLIP's loss",
     reductions=("sum", "average"),
     gamma=parameter(50.0, "inverse temperature", released=1 / 0.07),
 )
 def infonce(t: Triplets, *, gamma: float) -> Float[Tensor, "*a 1"]:
-    """-log(exp(gamma s_pos) / sum of exp(gamma s)): the contrastive loss VLC of CLIP. Unified Eq. (3), (4)."""
+    """log(1 + sum of exp(gamma (s_neg - s_pos))).
+
+    -log(exp(gamma s_pos) / sum of exp(gamma s)): the contrastive loss VLC of CLIP.
+    """
     return log_one_plus(gamma * (t.s_neg - t.s_pos))
 
 
 @objective(
     "unified",
     on="all",
-    formula="1/gamma log(1 + sum of exp(gamma (s_neg - s_pos + margin)))",
     source="Unified Eq. (5)",
     known_as="Unified loss of pair similarity",
     reductions=("sum", "mean"),
@@ -61,7 +64,7 @@ def infonce(t: Triplets, *, gamma: float) -> Float[Tensor, "*a 1"]:
     scaled=SCALED,
 )
 def unified(t: Triplets, *, gamma: float, margin: float, scaled: bool) -> Float[Tensor, "*a 1"]:
-    """1/gamma log(1 + sum of exp(gamma (s_neg - s_pos + margin))). Unified Eq. (5).
+    """1/gamma log(1 + sum of exp(gamma (s_neg - s_pos + margin))).
 
     Triplet-HN as gamma grows (Eq. 6), VLC / gamma at margin 0 (Eq. 7). The closest public code is not `scaled`.
     """
@@ -71,7 +74,6 @@ def unified(t: Triplets, *, gamma: float, margin: float, scaled: bool) -> Float[
 @objective(
     "unified-weighted",
     on="all",
-    formula="1/gamma log(1 + sum of exp(gamma (w_neg s_neg - w_pos s_pos + margin)))",
     source="Unified Eq. (24)",
     reductions=("sum", "mean"),
     gamma=GAMMA,
@@ -80,9 +82,9 @@ def unified(t: Triplets, *, gamma: float, margin: float, scaled: bool) -> Float[
     weights=parameter("lin", "GOAL's pair weights as w, constant", choices=("con", "lin", "sig")),
 )
 def unified_weighted(t: Triplets, *, gamma: float, margin: float, scaled: bool, weights: str) -> Float[Tensor, "*a 1"]:
-    """1/gamma log(1 + sum of exp(gamma (w_neg s_neg - w_pos s_pos + margin))), the weights constant. Unified Eq. (24).
+    """1/gamma log(1 + sum of exp(gamma (w_neg s_neg - w_pos s_pos + margin))).
 
-    The paper leaves the weights open. Here they are GOAL's pair weights: con is Eq. (5) again.
+    The weights are constant. The paper leaves them open; here they are GOAL's pair weights: con is Eq. (5) again.
     """
     triplet = t.finite()
     w_pos, w_neg = as_published(weights)(triplet.detach())
@@ -93,7 +95,6 @@ def unified_weighted(t: Triplets, *, gamma: float, margin: float, scaled: bool, 
 @objective(
     "unified-adaptive",
     on="all",
-    formula="1/gamma log(1 + sum of exp(gamma (s_neg - s_pos + m_i))), m_i from the pair's clean probability",
     source="Unified Eq. (26)",
     reductions=("sum", "mean"),
     needs=("clean-probabilities",),
@@ -104,7 +105,7 @@ def unified_weighted(t: Triplets, *, gamma: float, margin: float, scaled: bool, 
     mixture=MIXTURE,
 )
 def unified_adaptive(t: Triplets, *, gamma: float, margin: float, scaled: bool, base: float) -> Float[Tensor, "*a 1"]:
-    """1/gamma log(1 + sum of exp(gamma (s_neg - s_pos + m_i))), with NCR's margin for each pair. Unified Eq. (26)."""
+    """1/gamma log(1 + sum of exp(gamma (s_neg - s_pos + m_i))), m_i from the pair's clean probability."""
     return log_one_plus(gamma * (t.s_neg - t.s_pos + own_margin(t, margin, base))) / _unit(gamma, scaled)
 
 
@@ -115,7 +116,6 @@ def _unit(gamma: float, scaled: bool) -> float:
 @objective(
     "adopt",
     on="all",
-    formula="log(sum over the K hardest of exp((s_neg + margin) / temperature)) - s_pos / temperature, K by maturity",
     source="VSE+2AD Eq. (6) and after",
     known_as="ADOPT",
     reductions=("mean", "average"),
@@ -128,11 +128,11 @@ def _unit(gamma: float, scaled: bool) -> float:
 def adopt(
     t: Triplets, *, temperature: float, margin: float, positive: bool, count: str, scale: float
 ) -> Float[Tensor, "*a 1"]:
-    """log(sum over the K hardest of exp((s_neg + margin) / temperature)) - s_pos / temperature. VSE+2AD, after Eq. (6).
+    """log(sum over the K hardest of exp((s_neg + margin) / temperature)) - s_pos / temperature, K by maturity.
 
-    K falls as the model matures, from alignment and uniformity of the batch: by Eq. (6), or as released. The
-    released loss has a margin, and the positive in the sum. (It also hides the positive as a similarity of 0, so that
-    a large K may pick it as a negative; here it is never one.)
+    K falls as the model matures, from alignment and uniformity of the batch: by Eq. (6), or as
+    released. The released loss has a margin, and the positive in the sum. (It also hides the positive as a similarity
+    of 0, so that a large K may pick it as a negative; here it is never one.)
     """
     k = COUNTS[count](t.detach(), scale)
     t.notes["k"] = k
@@ -171,17 +171,16 @@ COUNTS: dict[str, Callable[[Triplets, float], Tensor]] = {
 @objective(
     "itc",
     on="all",
-    formula="log(sum of exp(s / temperature)) - mean over texts of the same image of s / temperature, "
-    "temperature learnt",
     source="X-VLM §3.3, released code",
     known_as="ITC",
     reductions=("average", "average"),
     temperature=parameter(0.07, "divides the similarities; learnt from this value on"),
 )
 class ImageTextContrast(nn.Module):
-    """Mean over an anchor's positives of -log(exp(s / temperature) / sum of exp(s / temperature)): ITC of X-VLM.
+    """log(sum of exp(s / temperature)) - mean over texts of the same image of s / temperature, temperature learnt.
 
-    Other texts of the anchor's image in the batch are positives too, and share the label. The temperature is learnt.
+    The mean over an anchor's positives of -log(exp(s / temperature) / sum of exp(s / temperature)): ITC of X-VLM. Other
+    texts of the anchor's image in the batch are positives too, and share the label. The temperature is learnt.
     """
 
     def __init__(self, *, temperature: float) -> None:

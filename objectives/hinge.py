@@ -35,16 +35,9 @@ def triplet(t: Triplets, *, margin: float) -> Float[Tensor, "*a k"]:
     return torch.relu(t.s_neg - t.s_pos + margin)
 
 
-@objective(
-    "shn",
-    on="all",
-    formula="[s - s_pos + margin]+ with s the hardest negative below s_pos",
-    source="SelHN Eq. (13), (14)",
-    known_as="semi-hard negatives",
-    margin=MARGIN,
-)
+@objective("shn", on="all", source="SelHN Eq. (13), (14)", known_as="semi-hard negatives", margin=MARGIN)
 def semi_hard(t: Triplets, *, margin: float) -> Float[Tensor, "*a 1"]:
-    """[s_neg - s_pos + margin]+ of the hardest negative that is below the positive.
+    """[s - s_pos + margin]+ with s the hardest negative below s_pos.
 
     An anchor without such a negative learns nothing: its `branch`. SelHN Eq. (13), (14): the loss SHN.
     """
@@ -57,7 +50,6 @@ def semi_hard(t: Triplets, *, margin: float) -> Float[Tensor, "*a 1"]:
 @objective(
     "sct",
     remines=False,
-    formula="lam s_neg where s_neg >= s_pos, else [s_neg - s_pos + margin]+",
     source="SelHN Eq. (15), (16)",
     known_as="Selectively Contrastive Triplet",
     reductions=("sum", "average"),
@@ -70,10 +62,11 @@ def semi_hard(t: Triplets, *, margin: float) -> Float[Tensor, "*a 1"]:
 def selectively_contrastive(
     t: Triplets, *, margin: float, tau: float, lam: float, ceiling: float | None, easy: str
 ) -> Float[Tensor, "*a k"]:
-    """lam s_neg where s_neg >= s_pos, else [s_neg - s_pos + margin]+: pushes a hard negative without pulling.
+    """lam s_neg where s_neg >= s_pos, else [s_neg - s_pos + margin]+.
 
-    SelHN Eq. (15), (16): SCT across modalities. The code of SCT (one modality) has log(1 + exp(tau (s_neg - s_pos)))
-    on the easy ones, and calls a negative above 0.8 hard whatever its positive. The hard ones are its `branch`.
+    Pushes a hard negative without pulling. SelHN Eq. (15), (16): SCT across modalities. The code of SCT (one modality)
+    has log(1 + exp(tau (s_neg - s_pos))) on the easy ones, and calls a negative above 0.8 hard whatever its positive.
+    The hard ones are its `branch`.
     """
     s_neg, s_pos = t.s_neg.detach(), t.s_pos.detach()
     hard = s_neg >= s_pos if ceiling is None else (s_neg >= s_pos) | (s_neg > ceiling)
@@ -84,8 +77,6 @@ def selectively_contrastive(
 @objective(
     "selhn",
     on="all",
-    formula="[max s_neg - s_pos + margin]+ where |max s_neg - s_pos| > epsilon, "
-    "else 1/B sum of [s_neg - s_pos + margin]+",
     source="SelHN Eq. (9)-(12)",
     known_as="RVSE++",
     reductions=("sum", "average"),
@@ -101,8 +92,8 @@ def selectively_contrastive(
 def selectively_hard(t: Triplets, *, margin: float, epsilon: float, divisor: str) -> Float[Tensor, "*a 1"]:
     """[max s_neg - s_pos + margin]+ where |max s_neg - s_pos| > epsilon, else 1/B sum of [s_neg - s_pos + margin]+.
 
-    Where the hardest negative is as near as the positive, their gradients cancel, and the mean over all negatives
-    takes over: its `branch`. SelHN Eq. (9)-(12). As epsilon goes to 0, this is Triplet-HN.
+    Where the hardest negative is as near as the positive, their gradients cancel, and the mean over all negatives takes
+    over: its `branch`. SelHN Eq. (9)-(12). As epsilon goes to 0, this is Triplet-HN.
     """
     hardest = t.s_neg.max(-1, keepdim=True).values
     vanishing = (hardest - t.s_pos).detach().abs() <= epsilon

@@ -27,40 +27,33 @@ SETS = parameter(
 PairWeights = tuple[Float[Tensor, "*#a 1"], Float[Tensor, "*a k"]]
 
 
-@pair_weight("con", formula="P+ = P- = 1", source="GOAL Eq. (9)")
+@pair_weight("con", source="GOAL Eq. (9)")
 def constant(t: Triplets) -> PairWeights:
-    """P+ = P- = 1. GOAL Eq. (9)."""
+    """P+ = P- = 1."""
     return torch.ones_like(t.s_pos), torch.ones_like(t.s_neg)
 
 
-@pair_weight("lin", formula="P+ = 1 - s_pos, P- = s_neg", source="GOAL Eq. (10)")
+@pair_weight("lin", source="GOAL Eq. (10)")
 def linear(t: Triplets) -> PairWeights:
-    """P+ = 1 - s_pos, P- = s_neg: Circle loss's self-paced weights.
+    """P+ = 1 - s_pos, P- = s_neg.
 
-    A negative similarity gives a negative P-, which pulls; as published, it is not clamped. GOAL Eq. (10).
+    Circle loss's self-paced weights. A negative similarity gives a negative P-, which pulls; as published, it is not
+    clamped.
     """
     return 1 - t.s_pos, t.s_neg
 
 
-@pair_weight(
-    "sig",
-    formula="P+ = sigmoid(-alpha (s_pos - lam)), P- = sigmoid(beta (s_neg - lam))",
-    source="GOAL Eq. (11)",
-    alpha=ALPHA,
-    beta=BETA,
-    lam=LAM,
-)
+@pair_weight("sig", source="GOAL Eq. (11)", alpha=ALPHA, beta=BETA, lam=LAM)
 def sigmoid(t: Triplets, *, alpha: float, beta: float, lam: float) -> PairWeights:
-    """P+ = sigmoid(-alpha (s_pos - lam)), P- = sigmoid(beta (s_neg - lam)): binomial deviance's weights.
+    """P+ = sigmoid(-alpha (s_pos - lam)), P- = sigmoid(beta (s_neg - lam)).
 
-    P+ is nearly flat while P- is close to a switch at lam. GOAL Eq. (11).
+    Binomial deviance's weights. P+ is nearly flat while P- is close to a switch at lam. GOAL Eq. (11).
     """
     return torch.sigmoid(-alpha * (t.s_pos - lam)), torch.sigmoid(beta * (t.s_neg - lam))
 
 
 @pair_weight(
     "lin-ms",
-    formula="P+ = (1 - m+)(1 - s_pos), P- = (1 + m-) s_neg",
     source="GOAL Eq. (13)",
     relative=leads,
     eps=EPS,
@@ -68,9 +61,9 @@ def sigmoid(t: Triplets, *, alpha: float, beta: float, lam: float) -> PairWeight
     sets=SETS,
 )
 def linear_ms(t: Triplets) -> PairWeights:
-    """P+ = (1 - m+)(1 - s_pos), P- = (1 + m-) s_neg, with m the mean lead over the relative set.
+    """P+ = (1 - m+)(1 - s_pos), P- = (1 + m-) s_neg.
 
-    GOAL's parameter-free form of the Multi-Similarity weights. GOAL Eq. (13).
+    m is the mean lead over the relative set. GOAL's parameter-free form of the Multi-Similarity weights. GOAL Eq. (13).
     """
     assert t.m_pos is not None
     assert t.m_neg is not None
@@ -79,7 +72,6 @@ def linear_ms(t: Triplets) -> PairWeights:
 
 @pair_weight(
     "sig-ms",
-    formula="P+ = 1 / (m+ + exp(alpha (s_pos - lam))), P- = 1 / (m- + exp(-beta (s_neg - lam)))",
     source="GOAL Eq. (12)",
     relative=ratios,
     alpha=ALPHA,
@@ -90,11 +82,11 @@ def linear_ms(t: Triplets) -> PairWeights:
     sets=SETS,
 )
 def sigmoid_ms(t: Triplets, *, alpha: float, beta: float, lam: float) -> PairWeights:
-    """P+ = 1 / (m+ + exp(alpha (s_pos - lam))), P- = 1 / (m- + exp(-beta (s_neg - lam))): Multi-Similarity's weights.
+    """P+ = 1 / (m+ + exp(alpha (s_pos - lam))), P- = 1 / (m- + exp(-beta (s_neg - lam))).
 
-    m = 1 gives the sigmoid weights back, and an m- <= 1, as hardest mining has, only raises P-; the released code
-    has m = 0 for an empty set, an unbounded exponential. (The paper's prose on m- > 1 has it the wrong way round;
-    its formula is right.) GOAL Eq. (12).
+    Multi-Similarity's weights. m = 1 gives the sigmoid weights back, and an m- <= 1, as hardest mining has, only raises
+    P-; the released code has m = 0 for an empty set, an unbounded exponential. (The paper's prose on m- > 1 has it the
+    wrong way round; its formula is right.) GOAL Eq. (12).
     """
     assert t.m_pos is not None
     assert t.m_neg is not None

@@ -12,13 +12,7 @@ from goalgrid.objectives.triplets import Triplets
 
 
 @objective(
-    "binomial",
-    formula="1/alpha log(1 + exp(-alpha (s_pos - lam))) + 1/beta mean of log(1 + exp(beta (s_neg - lam)))",
-    source="GOAL Eq. (11), integrated",
-    known_as="Binomial deviance",
-    alpha=ALPHA,
-    beta=BETA,
-    lam=LAM,
+    "binomial", source="GOAL Eq. (11), integrated", known_as="Binomial deviance", alpha=ALPHA, beta=BETA, lam=LAM
 )
 def binomial(t: Triplets, *, alpha: float, beta: float, lam: float) -> Float[Tensor, "*a 1"]:
     """1/alpha log(1 + exp(-alpha (s_pos - lam))) + 1/beta mean of log(1 + exp(beta (s_neg - lam))).
@@ -33,7 +27,6 @@ def binomial(t: Triplets, *, alpha: float, beta: float, lam: float) -> Float[Ten
 @objective(
     "multi-similarity",
     on="all",
-    formula="1/alpha log(1 + exp(-alpha (s_pos - lam))) + 1/beta log(1 + sum of exp(beta (s_neg - lam)))",
     source="Multi-Similarity loss, with its miner",
     known_as="Multi-Similarity loss",
     reductions=("mean", "mean"),
@@ -43,11 +36,11 @@ def binomial(t: Triplets, *, alpha: float, beta: float, lam: float) -> Float[Ten
     eps=parameter(0.1, "slack of the miner, in similarity"),
 )
 def multi_similarity(t: Triplets, *, alpha: float, beta: float, lam: float, eps: float) -> Float[Tensor, "*a 1"]:
-    """1/alpha log(1 + exp(-alpha (s_pos - lam))) + 1/beta log(1 + sum of exp(beta (s_neg - lam))), of the mined pairs.
+    """1/alpha log(1 + exp(-alpha (s_pos - lam))) + 1/beta log(1 + sum of exp(beta (s_neg - lam))).
 
-    With its own miner, which sees one anchor at a time: negatives above s_pos - eps, and the positive if it is below
-    the hardest negative + eps; with one positive, neither set is empty without the other. (GOAL's -ms weights are
-    taken from this loss, with sets over the batch and means for sums: `objectives.relative`.)
+    Of the mined pairs. With its own miner, which sees one anchor at a time: negatives above s_pos - eps, and the
+    positive if it is below the hardest negative + eps; with one positive, neither set is empty without the other.
+    (GOAL's -ms weights are taken from this loss, with sets over the batch and means for sums: `objectives.relative`.)
     """
     s_neg, s_pos = t.s_neg.detach(), t.s_pos.detach()
     mined = s_neg + eps > s_pos
@@ -60,7 +53,6 @@ def multi_similarity(t: Triplets, *, alpha: float, beta: float, lam: float, eps:
     "circle",
     on="all",
     remines=True,
-    formula="log(1 + sum of exp(gamma (a_neg (s_neg - margin) - a_pos (s_pos - 1 + margin))))",
     source="Circle loss",
     known_as="Circle loss",
     reductions=("mean", "average"),
@@ -68,10 +60,10 @@ def multi_similarity(t: Triplets, *, alpha: float, beta: float, lam: float, eps:
     margin=parameter(0.4, "relaxation: optimum at s_pos = 1 + margin, s_neg = -margin"),
 )
 def circle(t: Triplets, *, gamma: float, margin: float) -> Float[Tensor, "*a 1"]:
-    """log(1 + sum of exp(gamma (a_neg (s_neg - margin) - a_pos (s_pos - 1 + margin)))), a constant.
+    """log(1 + sum of exp(gamma (a_neg (s_neg - margin) - a_pos (s_pos - 1 + margin)))).
 
-    a_neg = [s_neg + margin]+ and a_pos = [1 + margin - s_pos]+ are Circle loss's self-paced weights. At margin 0, on
-    the hardest negative, its gradient is gamma times that of lin_cir with tau = gamma and offset 1.
+    a is constant. a_neg = [s_neg + margin]+ and a_pos = [1 + margin - s_pos]+ are Circle loss's self-paced weights. At
+    margin 0, on the hardest negative, its gradient is gamma times that of lin_cir with tau = gamma and offset 1.
     """
     triplet = t.finite()
     s_pos, s_neg = triplet.s_pos, triplet.s_neg
@@ -83,7 +75,6 @@ def circle(t: Triplets, *, gamma: float, margin: float) -> Float[Tensor, "*a 1"]
 @objective(
     "siglip",
     on="all",
-    formula="log(1 + exp(-tau s_pos - bias)) + sum of log(1 + exp(tau s_neg + bias)), tau and bias learnt",
     source="SigLIP Eq. (1)",
     known_as="pairwise sigmoid",
     reductions=("average", "average"),
@@ -91,7 +82,7 @@ def circle(t: Triplets, *, gamma: float, margin: float) -> Float[Tensor, "*a 1"]
     bias=parameter(-10.0, "added to the scaled similarities; learnt from this value on"),
 )
 class PairwiseSigmoid(nn.Module):
-    """log(1 + exp(-(tau s_pos + bias))) + sum of log(1 + exp(tau s_neg + bias)); tau and bias are learnt.
+    """log(1 + exp(-tau s_pos - bias)) + sum of log(1 + exp(tau s_neg + bias)), tau and bias learnt.
 
     SigLIP's loss (Zhai et al. 2023, Eq. 1): each pair of the batch is classified by itself. Both directions hold every
     pair, so the mean over both is the published loss. tau is learnt by its logarithm, as there.

@@ -13,7 +13,6 @@ from goalgrid.objectives.triplets import Triplets
 
 @objective(
     "ssp",
-    formula="[a0 + a1 s_pos + a2 s_pos^2 + b0 + b1 s_neg + b2 s_neg^2]+",
     source="Universal Weighting, as in Unified §4",
     known_as="Self-Similarity Polynomial",
     reductions=("mean", "mean"),
@@ -27,23 +26,12 @@ from goalgrid.objectives.triplets import Triplets
     hinges=parameter("one", "one on the sum, or two on its parts", released="two", choices=("one", "two")),
 )
 def self_similarity(
-    t: Triplets,
-    *,
-    a0: float,
-    a1: float,
-    a2: float,
-    b0: float,
-    b1: float,
-    b2: float,
-    margin: float,
-    hinges: str,
+    t: Triplets, *, a0: float, a1: float, a2: float, b0: float, b1: float, b2: float, margin: float, hinges: str
 ) -> Float[Tensor, "*a k"]:
-    """[a0 + a1 s_pos + a2 s_pos² + b0 + b1 s_neg + b2 s_neg²]+: the loss SSP.
+    """[a0 + a1 s_pos + a2 s_pos^2 + b0 + b1 s_neg + b2 s_neg^2]+.
 
-    The released code has a hinge on each of the two polynomials, and only on triplets with s_neg + margin > s_pos.
-
-    Args:
-        hinges: "one" on the sum, or "two", a name in HINGES.
+    The loss SSP. The released code has a hinge on each of the two polynomials, and only on triplets with s_neg + margin
+    > s_pos.
     """
     triplet = t.finite()
     pull = a0 + a1 * triplet.s_pos + a2 * triplet.s_pos.square()
@@ -54,7 +42,6 @@ def self_similarity(
 
 @objective(
     "rsp",
-    formula="[(c0 + c1 r + c2 r^2) r + margin]+ with r = s_neg - s_pos and the polynomial constant",
     source="Unified Eq. (25)",
     known_as="Relative-Similarity Polynomial",
     c0=parameter(1.0, "constant coefficient of the weight"),
@@ -63,9 +50,10 @@ def self_similarity(
     margin=MARGIN,
 )
 def relative_similarity(t: Triplets, *, c0: float, c1: float, c2: float, margin: float) -> Float[Tensor, "*a k"]:
-    """[G r + margin]+, r = s_neg - s_pos, with the weight G = c0 + c1 r + c2 r² constant. Unified Eq. (25): RSP.
+    """[(c0 + c1 r + c2 r^2) r + margin]+ with r = s_neg - s_pos and the polynomial constant.
 
-    The Unified paper does not restate the coefficients; these make a triplet count by as much as its negative leads.
+    The loss RSP. Unified Eq. (25). The Unified paper does not restate the coefficients; these make a triplet count by
+    as much as its negative leads.
     """
     triplet = t.finite()
     r = triplet.s_neg - triplet.s_pos

@@ -15,43 +15,42 @@ TAU = parameter(10.0, "steepness of the triplet weight, per unit of similarity; 
 
 @triplet_weight(
     "con",
-    formula="T = [s_neg + margin > s_pos]",
     source="GOAL Eq. (5)",
     margin=parameter(
         0.2, "a triplet is active while s_neg + margin > s_pos; none: always", released=None, optional=True
     ),
 )
 def constant(t: Triplets, *, margin: float | None) -> Float[Tensor, "*a k"]:
-    """T = 1 while s_neg + margin > s_pos, else 0: the hinge of the triplet loss.
+    """T = [s_neg + margin > s_pos].
 
-    The released code has no hinge and always gives 1 (margin None). GOAL Eq. (5).
+    The hinge of the triplet loss. The released code has no hinge and always gives 1 (margin None).
     """
     if margin is None:
         return torch.ones_like(t.s_neg)
     return (margin + t.s_neg > t.s_pos).to(t.s_neg.dtype)
 
 
-@triplet_weight("nca", formula="T = sigmoid(tau (s_neg - s_pos))", source="GOAL Eq. (7)", tau=TAU)
+@triplet_weight("nca", source="GOAL Eq. (7)", tau=TAU)
 def nca(t: Triplets, *, tau: float) -> Float[Tensor, "*a k"]:
-    """T = sigmoid(tau (s_neg - s_pos)): the weight NT-Xent gives its one mined negative.
+    """T = sigmoid(tau (s_neg - s_pos)).
 
-    Small once the triplet is in order, near 1 when it is not. GOAL Eq. (7).
+    The weight NT-Xent gives its one mined negative. Small once the triplet is in order, near 1 when it is not.
     """
     return torch.sigmoid(tau * (t.s_neg - t.s_pos))
 
 
 @triplet_weight(
     "cir",
-    formula="T = sigmoid(tau (s_neg^2 - s_pos (2 - s_pos) + offset))",
     source="GOAL Eq. (8)",
     tau=TAU,
     offset=parameter(0.0, "moves the contour T = 1/2 to (1 - s_pos)^2 + s_neg^2 = 1 - offset", released=0.5),
 )
 def circle(t: Triplets, *, tau: float, offset: float) -> Float[Tensor, "*a k"]:
-    """T = sigmoid(tau (s_neg² - s_pos (2 - s_pos) + offset)): equal weight on circles around (1, 0).
+    """T = sigmoid(tau (s_neg^2 - s_pos (2 - s_pos) + offset)).
 
-    Looks harder than nca at triplets whose two similarities are both high or both low. GOAL Eq. (8), where the
-    offset is 0; the released code has 0.5, a Circle-loss margin m with 2 m² = 1 - offset.
+    Equal weight on circles around (1, 0). Looks harder than nca at triplets whose two similarities are both high or
+    both low. GOAL Eq. (8), where the offset is 0; the released code has 0.5, a Circle-loss margin m with 2 m² = 1 -
+    offset.
     """
     return torch.sigmoid(tau * (t.s_neg.square() - t.s_pos * (2 - t.s_pos) + offset))
 

@@ -57,7 +57,7 @@ def mean_hinge(t: Triplets, *, slack: float) -> Float[Tensor, "*a 1"]:
 
 '''
 
-TRIPLET_WEIGHT = '''@triplet_weight("half", formula="T = share", source="a test", share=parameter(0.5, "T itself"))
+TRIPLET_WEIGHT = '''@triplet_weight("half", source="a test", share=parameter(0.5, "T itself"))
 def half(t: Triplets, *, share: float) -> Float[Tensor, "*a k"]:
     """T = share, whatever the triplet."""
     return torch.full_like(t.s_neg, share)
@@ -65,7 +65,7 @@ def half(t: Triplets, *, share: float) -> Float[Tensor, "*a k"]:
 
 '''
 
-PAIR_WEIGHT = '''@pair_weight("square", formula="P", source="a test", power=parameter(2.0, "exponent"))
+PAIR_WEIGHT = '''@pair_weight("square", source="a test", power=parameter(2.0, "exponent"))
 def square(t: Triplets, *, power: float) -> PairWeights:
     """P+ = (1 - s_pos)^power, P- = |s_neg|^power."""
     return (1 - t.s_pos).abs() ** power, t.s_neg.abs() ** power

@@ -26,9 +26,9 @@ FAMILIES = {
 
 def _losses() -> dict[str, ObjectiveEntry]:
     return {
-        declaration.name: replace(declaration.entry, family=family)
+        name: replace(entry, family=family)
         for file, family in FAMILIES.items()
-        for declaration in declarations(f"objectives/{file}.py")
+        for name, entry in declarations(f"objectives/{file}.py")
     }
 
 

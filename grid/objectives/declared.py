@@ -35,8 +35,8 @@ class Declared(Mapping[str, Entry]):
         return len(self._entries)
 
 
-def declarations(file: str) -> Iterator[Any]:
-    """What the decorators of a file's functions and classes declare, as `goalgrid.grid.offers.Declaration`.
+def declarations(file: str) -> Iterator[tuple[str, Any]]:
+    """The names and entries that the decorators of a file's functions and classes declare.
 
     Args:
         file: its path in the program.
@@ -46,7 +46,8 @@ def declarations(file: str) -> Iterator[Any]:
         if isinstance(statement, ast.FunctionDef | ast.ClassDef):
             lists = (decorator for decorator in reversed(statement.decorator_list) if _names(decorator) <= known.keys())
             for decorator in lists:
-                yield eval(compile(ast.Expression(decorator), file, "eval"), known)
+                declaration = eval(compile(ast.Expression(decorator), file, "eval"), known)
+                yield declaration.name, declaration.described(ast.get_docstring(statement))
         elif isinstance(statement, ast.ImportFrom) and str(statement.module).startswith("goalgrid."):
             _import(statement, known)
         elif isinstance(statement, ast.Assign) and _names(statement.value) <= known.keys():

@@ -23,7 +23,7 @@ class Weight:
 
 
 def _weights(file: str) -> Declared[Weight]:
-    return Declared(lambda: {declaration.name: declaration.entry for declaration in declarations(file)})
+    return Declared(lambda: dict(declarations(file)))
 
 
 TRIPLET_WEIGHTS = _weights("objectives/triplet_weights.py")
