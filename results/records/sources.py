@@ -299,6 +299,8 @@ def _text(node: object, value_text: Callable[[object], str]) -> str:
         return ",".join(_text(part, value_text) for part in node)
     if not isinstance(node, ast.AST):
         return value_text(node)
+    if isinstance(node, ast.ImportFrom):  # where it imports from is in what the names stand for
+        return _text(node.names, value_text)
     fields = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
     parts = (f" {name}={_text(value, value_text)}" for name, value in fields)
     return f"({type(node).__name__}{''.join(parts)})"

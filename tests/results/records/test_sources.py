@@ -202,6 +202,12 @@ def test_moving_a_definition_to_another_module_changes_nothing(tmp_path: Path) -
     assert fingerprint(tmp_path, moved) == fingerprint(tmp_path)
 
 
+def test_moving_what_a_function_imports_changes_nothing(tmp_path: Path) -> None:
+    moved = edited("top/begin.py", "from low.late import late", "from low.later import late")
+    moved |= {"low/later.py": moved.pop("low/late.py")}
+    assert fingerprint(tmp_path, moved) == fingerprint(tmp_path)
+
+
 def test_splitting_a_module_changes_nothing(tmp_path: Path) -> None:
     whole = dict(PROJECT)
     last = whole["top/tools.py"][whole["top/tools.py"].index("def scaled") :]
