@@ -183,7 +183,10 @@ def _queries(
     against: dict[str, str | None],
 ) -> Queries | None:
     """Uncertainty of the best cell, and of its difference from its baseline; for the baseline, from the second best."""
-    used = {name: _trials(scores[name], observations.seeds) for name in observations.names}
+    used = {
+        name: [t for t, seed in zip(scores[name].trials, scores[name].seeds, strict=True) if seed in observations.seeds]
+        for name in observations.names
+    }
     interval = ranks.interval(used[best], metric)
     if interval is None:
         return None
@@ -192,7 +195,3 @@ def _queries(
     other = base if base in used and base != best else observations.names[others[0]] if others else ""
     difference = ranks.interval(used[best], metric, minus=used[other]) if other else None
     return Queries(len(ranks.by_trial[used[best][0]]["i2t"]), best, interval, other, difference)
-
-
-def _trials(score: Score, seeds: Sequence[int]) -> list[str]:
-    return [trial for trial, seed in zip(score.trials, score.seeds, strict=True) if seed in seeds]

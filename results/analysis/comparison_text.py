@@ -104,16 +104,12 @@ def _metric(differences: list[CellDifference]) -> Iterator[str | Sheet]:
     if tested:
         yield words + (f" {counted(untested, 'cell')} without a test." if untested else "")
     rows = tuple(
-        (d.name, number_text(d.a), number_text(d.b), _seeds(d), number_text(d.mean, sign="+"),
-         interval_text(d.interval, "+"), p_text(d.p), p_text(d.holm), d.how)
+        (d.name, number_text(d.a), number_text(d.b), str(d.pairs or f"{d.n_a} | {d.n_b}"),
+         number_text(d.mean, sign="+"), interval_text(d.interval, "+"), p_text(d.p), p_text(d.holm), d.how)
         for d in differences
     )  # fmt: skip
     head = ("cell", "A", "B", "seeds", "B - A", "95 % interval", "p", "Holm", "compared")
     yield Sheet.telling("", head, rows)
-
-
-def _seeds(d: CellDifference) -> str:
-    return str(d.pairs) if d.pairs else f"{d.n_a} | {d.n_b}"
 
 
 def _footer(comparison: GridComparison) -> Iterator[str]:

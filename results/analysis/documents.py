@@ -5,7 +5,7 @@ Scores over axes are a `results.tables.table.Table`. A `Sheet` is for an analysi
 
 import math
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from goalgrid.results.records.rounding import SHOWN_DIGITS, written
@@ -53,30 +53,31 @@ class Document:
 
 def text(document: Document) -> str:
     """The document as text, aligned for a terminal of 100 columns."""
-    parts = []
-    for section in document.sections:
-        parts += [f"{section.title}\n{'=' * len(section.title)}"]
-        parts += [_aligned(part) if isinstance(part, Sheet) else _wrapped(part) for part in section.parts]
+    parts = _parts(document, lambda title: f"{title}\n{'=' * len(title)}", _aligned, _wrapped)
     return "\n\n".join([*parts, "\n".join(_wrapped(line, "- ") for line in document.footer)]) + "\n"
 
 
 def as_markdown(document: Document) -> str:
     """The document in GitHub's Markdown: headings, sentences and tables."""
-    parts = []
-    for section in document.sections:
-        parts.append(f"## {markdown.escape(section.title)}")
-        parts += [_markdown(part) if isinstance(part, Sheet) else markdown.escape(part) for part in section.parts]
+    parts = _parts(document, lambda title: f"## {markdown.escape(title)}", _markdown, markdown.escape)
     return "\n\n".join([*parts, "\n".join(f"- {markdown.escape(line)}" for line in document.footer)]) + "\n"
 
 
 def as_latex(document: Document) -> str:
     r"""The document in LaTeX: paragraphs and `tabular`s; needs \usepackage{booktabs}."""
-    parts = ["% needs \\usepackage{booktabs}"]
-    for section in document.sections:
-        parts.append(f"\\subsection*{{{latex.escape(section.title)}}}")
-        parts += [_latex(part) if isinstance(part, Sheet) else latex.escape(part) for part in section.parts]
+    parts = _parts(document, lambda title: f"\\subsection*{{{latex.escape(title)}}}", _latex, latex.escape)
     notes = "\n".join(f"\\item {latex.escape(line)}" for line in document.footer)
-    return "\n\n".join([*parts, f"\\begin{{itemize}}\n{notes}\n\\end{{itemize}}"]) + "\n"
+    return (
+        "\n\n".join(["% needs \\usepackage{booktabs}", *parts, f"\\begin{{itemize}}\n{notes}\n\\end{{itemize}}"]) + "\n"
+    )
+
+
+def _parts(
+    document: Document, title: Callable[[str], str], sheet: Callable[[Sheet], str], sentence: Callable[[str], str]
+) -> Iterator[str]:
+    for section in document.sections:
+        yield title(section.title)
+        yield from (sheet(part) if isinstance(part, Sheet) else sentence(part) for part in section.parts)
 
 
 TEXT: dict[str, Callable[[Document], str]] = {"terminal": text, "markdown": as_markdown, "latex": as_latex}

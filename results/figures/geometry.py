@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from goalgrid.results.figures.study import FigureKind, Study
-from goalgrid.results.figures.style import PLAIN, blank, legend_below, point_legend, point_looks
+from goalgrid.results.figures.style import PLAIN, blank, point_legend, point_looks
 
 QUANTITIES = {
     "val_s_pos": "alignment: mean $s_{pos}$",
@@ -35,8 +35,7 @@ def draw(study: Study) -> Figure | None:
         axes.grid(visible=True)
         if axes.get_subplotspec().is_first_col():
             axes.set_ylabel("val. rsum (%)")
-    handles = point_legend(names, looks)
-    legend_below(figure, handles, [str(handle.get_label()) for handle in handles], most=8, handlelength=1.2)
+    point_legend(figure, names, looks)
     return figure
 
 

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from goalgrid.grid.palette import FAINT
 from goalgrid.results.figures.study import FigureKind, Study
-from goalgrid.results.figures.style import PLAIN, blank, legend_below, point_legend, point_looks
+from goalgrid.results.figures.style import PLAIN, blank, point_legend, point_looks
 from goalgrid.results.layouts.captions import METRIC_NAMES
 from goalgrid.results.reference.matching import Difference, Match, reported
 
@@ -37,8 +37,7 @@ def draw(study: Study) -> Figure | None:
         axes.set_title(study.directions[direction])
         axes.set_xlabel(f"paper's {METRIC_NAMES['r1']}")
         axes.set_ylabel(f"our {METRIC_NAMES['r1']}")
-    handles = point_legend(names, looks)
-    legend_below(figure, handles, [str(handle.get_label()) for handle in handles], most=8, handlelength=1.2)
+    point_legend(figure, names, looks)
     return figure
 
 

@@ -56,17 +56,13 @@ class RetrievalExamples:
             rows = np.atleast_1d(np.asarray(figure.subfigures(len(heights), 1, hspace=0.0, height_ratios=heights)))
             for row, query in zip(rows, self.queries, strict=True):
                 row.suptitle(query.why, fontsize=7.5, x=0.01, y=0.99, ha="left", va="top", color=INK, parse_math=False)
-                axes = row.subplots(1, 1 + len(query.answers), gridspec_kw={"width_ratios": _widths(query)})
+                axes = row.subplots(1, 1 + len(query.answers), width_ratios=[1.3, *[1.0] * len(query.answers)])
                 row.subplots_adjust(left=0.01, right=0.99, top=0.83, bottom=0.1, wspace=0.08)
                 _show(axes[0], query.query, INK, "")
                 for place, (answer, right) in enumerate(zip(query.answers, query.right, strict=True)):
                     _show(axes[place + 1], answer, RIGHT if right else WRONG, "✓" if right else "✗")
             figure.text(0.99, 1 - 0.01 / len(heights), self.trial, fontsize=6, ha="right", va="top", color="#666666")
             return figure
-
-
-def _widths(query: Retrieved) -> list[float]:
-    return [1.3, *[1.0] * len(query.answers)]
 
 
 def _show(axes: Axes, shown: Shown, colour: str, mark: str) -> None:

@@ -31,7 +31,8 @@ def draw(study: Study) -> Figure | None:
         label = names[name] if math.isnan(weights.value) else f"{names[name]}, {weights.text} M weights"
         axes.errorbar(kpps.value, rsum.mean, rsum.std if rsum.n > 1 else None, label=label, capsize=2.5, **look)
     axes.set_xscale("log")
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if _wide(axes.get_xlim()) else (1.0, 2.0, 5.0)))
+    low, high = axes.get_xlim()
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0,) if high > 100 * low else (1.0, 2.0, 5.0)))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     devices = "; ".join(study.scores.models.devices) if study.scores.models else ""
@@ -49,10 +50,6 @@ def measured(study: Study) -> dict[str, Cell]:
         for name, cell in study.part.cells.items()
         if study.scores.of(cell, "rsum").n and not math.isnan(study.scores.of_model(cell, "kpps").value)
     }
-
-
-def _wide(ends: tuple[float, float]) -> bool:
-    return ends[1] > 100 * ends[0]
 
 
 FIGURE_KIND = FigureKind(

@@ -43,11 +43,7 @@ _RC: dict[Any, Any] = {
     "svg.hashsalt": "goalgrid",
     "savefig.dpi": 200,
 }
-_NO_DATE: dict[str, dict[str, Any]] = {
-    "png": {"Software": None},
-    "pdf": {"CreationDate": None},
-    "svg": {"Date": None},
-}
+_NO_DATE: dict[str, dict[str, Any]] = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}
 FORMATS = tuple(_NO_DATE)
 
 
@@ -126,8 +122,13 @@ def legend_below(
         legend.remove()
 
 
-def point_legend(names: Sequence[str], looks: Mapping[str, Mapping[str, Any]]) -> list[Line2D]:
-    """The meaning of colours and marks for GOAL's cells; else the names."""
+def point_legend(figure: Figure, names: Sequence[str], looks: Mapping[str, Mapping[str, Any]]) -> None:
+    """Draw a legend with the meaning of colours and marks for GOAL's cells; else with the names."""
+    handles = _point_handles(names, looks)
+    legend_below(figure, handles, [str(handle.get_label()) for handle in handles], most=8, handlelength=1.2)
+
+
+def _point_handles(names: Sequence[str], looks: Mapping[str, Mapping[str, Any]]) -> list[Line2D]:
     if not set(names) <= set(GOAL):
         return [Line2D([], [], label=name, **{**looks[name], **PLAIN}) for name in names]
     colours = {name.split("_")[0]: looks[name]["color"] for name in names}

@@ -58,12 +58,7 @@ def arrange(
 
 
 def _arranged(
-    cells: Sequence[Cell],
-    scores: TableSource,
-    layout: str | None,
-    metric: str,
-    against: str | None,
-    axes: Axes | None,
+    cells: Sequence[Cell], scores: TableSource, layout: str | None, metric: str, against: str | None, axes: Axes | None
 ) -> Table:
     asked = metric.split(",")
     if axes and isinstance(scores, Scores):

@@ -42,10 +42,7 @@ OF_MODEL = {"parameters": "millions of weights", "kpps": "thousands of image-tex
 COLUMN_NAMES = METRIC_NAMES | OF_MODEL
 """What `--metric` of a table may name."""
 
-_SELECTION = {
-    "best-val-rsum": "checkpoint with the best validation rsum",
-    "last": "last checkpoint",
-}
+_SELECTION = {"best-val-rsum": "checkpoint with the best validation rsum", "last": "last checkpoint"}
 
 _SPREAD = {False: "sample standard deviation", True: "half the 95 % t interval of the mean"}
 

@@ -13,12 +13,13 @@ WHAT = "Recall (%) and rsum, the sum of the six recalls,"
 def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
     """All recalls of all objectives, and what else is asked for."""
     groups, metrics = recalls_and_totals(scores.metrics, asked)
-    blocks = blocks_of(cells, lambda block: (_row(cell, scores, metrics) for cell in block.values()))
+    blocks = blocks_of(cells, lambda block: (row(cell, cell.objective, scores, metrics) for cell in block.values()))
     return Table("listing", Label("objective"), tuple(groups), blocks, caption(cells, scores, beside(WHAT, asked)))
 
 
-def _row(cell: Cell, scores: TableSource, metrics: list[str]) -> Row:
-    return Row(Label(cell.objective or scores.label(cell)), tuple(entry(cell, scores, name) for name in metrics))
+def row(cell: Cell, name: str, scores: TableSource, metrics: list[str]) -> Row:
+    """The metrics of a cell; without a name, it is labelled as one method among others."""
+    return Row(Label(name or scores.label(cell)), tuple(entry(cell, scores, metric) for metric in metrics))
 
 
 LAYOUT = Layout(layout)

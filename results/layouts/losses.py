@@ -6,9 +6,9 @@ A block is a data set by one protocol, so that all its rows compare.
 from collections.abc import Sequence
 
 from goalgrid.grid.expansion import Cell, once
-from goalgrid.results.layouts.captions import Layout, TableSource, beside, caption, entry
+from goalgrid.results.layouts.captions import Layout, TableSource, beside, caption
 from goalgrid.results.layouts.columns import recalls_and_totals
-from goalgrid.results.layouts.listing import WHAT
+from goalgrid.results.layouts.listing import WHAT, row
 from goalgrid.results.tables.table import Block, Label, Row, Table
 
 
@@ -17,8 +17,7 @@ def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> 
     groups, metrics = recalls_and_totals(scores.metrics, asked)
     sections: dict[tuple[str, str], list[Row]] = {}
     for cell in once(cells):
-        row = Row(Label(scores.label(cell)), tuple(entry(cell, scores, name) for name in metrics))
-        sections.setdefault((cell.dataset, scores.section(cell)), []).append(row)
+        sections.setdefault((cell.dataset, scores.section(cell)), []).append(row(cell, "", scores, metrics))
     blocks = tuple(Block(f"{dataset}, {section}", tuple(rows)) for (dataset, section), rows in sections.items())
     return Table("losses", Label("model, loss"), tuple(groups), blocks, caption(cells, scores, beside(WHAT, asked)))
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from goalgrid.grid.expansion import Cell, once
 from goalgrid.results.layouts.captions import Layout, TableSource, beside, caption, entry
 from goalgrid.results.layouts.columns import recalls
-from goalgrid.results.tables.table import Block, Group, Label, Row, Table, TableEntry
+from goalgrid.results.tables.table import Block, Group, Label, Row, Table
 
 
 def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> Table:
@@ -17,17 +17,16 @@ def layout(cells: Sequence[Cell], scores: TableSource, asked: Sequence[str]) -> 
         groups.setdefault(place, recalls(scores.metrics, asked, place))
         methods.setdefault((cell.recipe, cell.objective, cell.swept), {})[place] = cell
     shown = [(place, name) for place, (_, names) in groups.items() for name in names]
-    rows = tuple(_row(method, scores, shown) for method in methods.values())
+    rows = tuple(
+        Row(
+            Label(scores.label(next(iter(method.values())))),
+            tuple(entry(method[place], scores, name) if place in method else None for place, name in shown),
+        )
+        for method in methods.values()
+    )
     columns = tuple(group for parts, _ in groups.values() for group in parts)
     block = Block(" and ".join(groups), rows)
     return Table("methods", Label("method"), columns, (block,), caption(cells, scores, beside("Recall (%)", asked)))
-
-
-def _row(method: dict[str, Cell], scores: TableSource, shown: list[tuple[str, str]]) -> Row:
-    entries: list[TableEntry | None] = [
-        entry(method[place], scores, name) if place in method else None for place, name in shown
-    ]
-    return Row(Label(scores.label(next(iter(method.values())))), tuple(entries))
 
 
 LAYOUT = Layout(layout)

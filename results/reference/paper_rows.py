@@ -51,7 +51,11 @@ def paper_rows(name: str, grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> Itera
     """
     paper = name.partition("-")[0]
     naming = [(grid, cells) for grid, cells in grids if name in grid.tables]
-    plain = [(grid, cells) for grid, cells in grids if name not in grid.tables and _plain(grid)]
+    plain = [
+        (grid, cells)
+        for grid, cells in grids
+        if name not in grid.tables and not grid.sweep and all(setting.startswith("dataset.") for setting in grid.set)
+    ]
     plain.sort(key=lambda pair: (not pair[0].name.startswith(f"{paper}-"), not pair[0].tables))
     for line, results in paper_table(name).rows(name):
         first, recipes = results[0], dict.fromkeys(result.recipe for result in results if result.recipe)
@@ -69,10 +73,6 @@ def paper_rows(name: str, grids: Sequence[tuple[Grid, Sequence[Cell]]]) -> Itera
             if filling
             else (),
         )
-
-
-def _plain(grid: Grid) -> bool:
-    return not grid.sweep and all(setting.startswith("dataset.") for setting in grid.set)
 
 
 def _filling(

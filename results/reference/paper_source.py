@@ -27,7 +27,9 @@ class Paper:
             raise UserError(unknown("table of a paper", name, table_names(), hint=hint))
         rows: dict[Cell, dict[str, Result]] = {}
         for result in results_of(name):
-            rows.setdefault(_cell(result), {})[result.metric] = result
+            marks = tuple(mark for mark in (("block", result.block), ("note", result.note)) if mark[1])
+            cell = Cell(result.dataset, result.model, result.loss, marks, trials=())
+            rows.setdefault(cell, {})[result.metric] = result
         return cls(name, rows)
 
     @property
@@ -86,8 +88,3 @@ class Paper:
 def listing(paper: str | None = None) -> dict[str, str]:
     """What a paper's tables show, by name; without a paper, the tables of all papers."""
     return {name: paper_table(name).heading for name in table_names() if paper is None or name.startswith(f"{paper}-")}
-
-
-def _cell(result: Result) -> Cell:
-    marks = (("block", result.block), ("note", result.note))
-    return Cell(result.dataset, result.model, result.loss, tuple(mark for mark in marks if mark[1]), trials=())

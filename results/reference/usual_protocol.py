@@ -19,9 +19,5 @@ def usual_protocol(grid: Grid) -> str | None:
     if _SET in grid.set or _SET in grid.sweep:
         return None
     parts = (part for name in grid.tables if name in table_names() for part in paper_table(name).parts)
-    open_to_choice = (part for part in parts if part.dataset in grid.datasets and _choice(part.dataset))
-    return next((part.protocol for part in open_to_choice), None)
-
-
-def _choice(dataset: str) -> bool:
-    return len(catalog.protocols(dataset)) > 1
+    several = [name for name in grid.datasets if len(catalog.protocols(name)) > 1]
+    return next((part.protocol for part in parts if part.dataset in several), None)

@@ -67,11 +67,7 @@ def render(table: Table) -> str:
         *_head(table),
     ]
     for block in table.blocks:
-        lines += [
-            "\\midrule",
-            f"\\multicolumn{{{width + 1}}}{{c}}{{{_prose(block.title)}}} \\\\",
-            "\\midrule",
-        ]
+        lines += ["\\midrule", f"\\multicolumn{{{width + 1}}}{{c}}{{{_prose(block.title)}}} \\\\", "\\midrule"]
         for label, entries in table.lines(block):
             texts = [_text(_set(text, tight), bold) for text, bold in entries]
             lines.append(" & ".join([_label(label), *texts]) + " \\\\")

@@ -92,8 +92,9 @@ def averaged(table: Table, *, partial: bool = False) -> Table:
         filled = [row for row in wide if any(row.entries)]
         below = Row(MEAN, tuple(_mean(column, partial=partial) for column in _columns(filled)))
         blocks.append(replace(block, rows=(*wide, below) if down else wide))
-    means = [cast(Average, entry.score) for block in blocks for entry in _means(block)]
-    if all(math.isnan(mean.mean) and len(mean.scores) < mean.size for mean in means):
+    means = replace(table, blocks=tuple(blocks))
+    scores = [entry.score for entry in means.entries() if isinstance(entry.score, Average)]
+    if all(math.isnan(score.mean) and len(score.scores) < score.size for score in scores):
         raise UserError(
             "--averages: no row and no column of this table is whole, since the grid lacks cells of them. "
             "With --allow-partial the averages are over the cells that the grid has."
@@ -101,11 +102,7 @@ def averaged(table: Table, *, partial: bool = False) -> Table:
     lines = " or ".join(["a row"] * bool(across) + ["a column"] * down)
     lacking = "also of those that lack seeds (whole/all cells)" if partial else "-- where one is missing or lacks seeds"
     note = f"The averages ({MEAN.text}) are over the cells of {lines}, {lacking}."
-    return replace(table, groups=groups, blocks=tuple(blocks), caption=f"{table.caption} {note}")
-
-
-def _means(block: Block) -> list[TableEntry]:
-    return [entry for row in block.rows for entry in row.entries if entry and isinstance(entry.score, Average)]
+    return replace(means, groups=groups, caption=f"{table.caption} {note}")
 
 
 def _widened(block: Block, spans: Sequence[slice], across: Sequence[slice], *, partial: bool) -> tuple[Row, ...]:
