@@ -18,7 +18,7 @@ from goalgrid.reading.named_grids import named_tables_exist, recall, start
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.launch.launch_options import LaunchOptions
 from goalgrid.showing.effects import analysed
-from goalgrid.showing.tables import draw, kept, measured
+from goalgrid.showing.tables import cells_and_scores, draw, keep_table
 from goalgrid.terminal.options import all_known
 from goalgrid.terminal.views import say_left_out
 
@@ -57,9 +57,9 @@ def load(
     places = [f"{name}={folder}" for name, folder in weights.items()]
     home = Home(user_path(runs))
     trust_everything(trust_code)
-    found = recall(str(grid), home, overrides, roots=filter(None, named), weights=places)
-    named_tables_exist(found)
-    return LoadedGrid(str(grid), overrides, found, home)
+    recalled = recall(str(grid), home, overrides, roots=filter(None, named), weights=places)
+    named_tables_exist(recalled)
+    return LoadedGrid(str(grid), overrides, recalled, home)
 
 
 class LoadedGrid:
@@ -101,7 +101,9 @@ class LoadedGrid:
         frame = data_frame(self._home, [row["trial_id"] for row in overview.records], unreadable)
         for message in [*overview.unreadable.values(), *unreadable.values()]:
             say_left_out(message)
-        reasons = {own: ", ".join(reason.what for reason in reasons) for own, reasons in overview.stale.items()}
+        reasons = {
+            trial_id: ", ".join(reason.what for reason in reasons) for trial_id, reasons in overview.stale.items()
+        }
         frame["stale"] = [reasons.get(str(trial_id), "") for trial_id in frame.index]
         return frame
 
@@ -163,7 +165,7 @@ class LoadedGrid:
         """
         choice = Choice(only, failed=failed, force=force, stale=stale)
         train(self._overview(), choice, LaunchOptions(here, address, mlflow_uri, allow_leak=allow_leak))
-        kept(self._overview())
+        keep_table(self._overview())
         return self
 
     def table(
@@ -216,11 +218,11 @@ class LoadedGrid:
         Raises:
             UserError: an unknown name, or no trial is done.
         """
-        found, cells = analysed(
+        analyses, cells = analysed(
             self._grid, self._home, metric=metric, direction=direction, protocol=protocol,
             baseline=baseline, across=across, anew=self._start(),
         )  # fmt: skip
-        return EffectsOutput(found, cells)
+        return EffectsOutput(analyses, cells)
 
     def figure(self, kind: str = "matrix", *, block: str | None = None, quantities: Sequence[str] = ()) -> FigureOutput:
         """A figure of what is done so far.
@@ -236,20 +238,22 @@ class LoadedGrid:
         from goalgrid.results import figures
 
         all_known(("figure", kind, figures.FIGURES))
-        cells, scores = measured(self._grid, self._home, anew=self._start())
-        drawn = {
+        cells, scores = cells_and_scores(self._grid, self._home, anew=self._start())
+        pictures = {
             study.title: figure
             for _, study, figure in figures.draw_all(figures.Study.read(cells, scores, self._home), [kind], quantities)
         }
-        if not drawn:
+        if not pictures:
             needs = figures.FIGURES[kind].needs
             raise UserError(f"the finished trials of {self.name!r} have nothing to draw as {kind!r}: it needs {needs}.")
-        if block is None and len(drawn) > 1:
-            raise UserError(f"{len(drawn)} blocks have a figure {kind!r}; say block=, one of: {'; '.join(drawn)}.")
-        title = block or next(iter(drawn))
-        if title not in drawn:
-            raise UserError(unknown("block", title, list(drawn), where=f"of grid {self.name!r}"))
-        return FigureOutput(kind, title, drawn[title])
+        if block is None and len(pictures) > 1:
+            raise UserError(
+                f"{len(pictures)} blocks have a figure {kind!r}; say block=, one of: {'; '.join(pictures)}."
+            )
+        title = block or next(iter(pictures))
+        if title not in pictures:
+            raise UserError(unknown("block", title, list(pictures), where=f"of grid {self.name!r}"))
+        return FigureOutput(kind, title, pictures[title])
 
     def __repr__(self) -> str:
         return repr(self.status())

@@ -161,13 +161,13 @@ class BatchJob:
 
 
 def _option(text: str) -> tuple[str, str]:
-    found = OPTION.fullmatch(text)
-    if not found or found[1] in ("signal", "requeue", "open-mode", "ntasks-per-node"):
-        why = "which the script sets itself" if found else "which is no NAME=VALUE, e.g. partition=gpu"
+    match = OPTION.fullmatch(text)
+    if not match or match[1] in ("signal", "requeue", "open-mode", "ntasks-per-node"):
+        why = "which the script sets itself" if match else "which is no NAME=VALUE, e.g. partition=gpu"
         raise UserError(f"--sbatch {text!r}, {why}. Known: the long options of sbatch, without their dashes.")
-    if found[1] in ("nodes", "time"):
+    if match[1] in ("nodes", "time"):
         raise UserError(f"--sbatch {text!r}: goalgrid slurm GRID has --nodes and --time for this.")
-    return found[1], found[2] or ""
+    return match[1], match[2] or ""
 
 
 def command_words(source: str, grid: Grid, home: Home, only: str, options: Mapping[str, Sequence[str]]) -> list[str]:

@@ -17,7 +17,7 @@ from goalgrid.reading.named_grids import of_filter
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.launch.launch_options import LaunchOptions
 from goalgrid.runners.watching.notify import Notify
-from goalgrid.showing.tables import kept
+from goalgrid.showing.tables import keep_table
 from goalgrid.terminal import exit_state
 from goalgrid.terminal.options import runs_option
 from goalgrid.terminal.views import err, out, say, show_table
@@ -75,14 +75,14 @@ def train(overview: Overview, choice: Choice, options: LaunchOptions, notify: No
     trained, known = launched(overview, choice), set(overview.states)
     while overview.grid.budget and not choice.failed and not trained.interrupted:
         overview = Overview.of(overview.grid, overview.home)
-        left = known & {trial.id for trial in overview.left() if overview.states[trial.id] is not State.FAILED}
-        if left or overview.states.keys() <= known:
+        unfinished = known & {trial.id for trial in overview.left() if overview.states[trial.id] is not State.FAILED}
+        if unfinished or overview.states.keys() <= known:
             break
         known |= set(overview.states)
         further = launched(overview, Choice(choice.only))
         trained = LaunchResult([*trained.decisions, *further.decisions], further.interrupted)
-    wanted = [decision for decision in trained.decisions if decision.trial.id in overview.states]
-    return LaunchResult(wanted, trained.interrupted)
+    decisions = [decision for decision in trained.decisions if decision.trial.id in overview.states]
+    return LaunchResult(decisions, trained.interrupted)
 
 
 def measure(overview: Overview, choice: Choice) -> None:
@@ -124,7 +124,7 @@ def _round(
 
 def _show_end(after: Overview, launched: LaunchResult, notify: Notify) -> list[State]:
     """Show how a grid's launch ended, as the disk tells; returns the states that its trials reached."""
-    if table := kept(after):
+    if table := keep_table(after):
         show_table(table)
     say("\n".join(status.ended(after)))
     trials = [decision.trial for decision in launched.decisions]

@@ -16,7 +16,7 @@ EXAMPLES = 3
 """The first test images whose attention a report shows, each with its first caption."""
 
 
-def drawn(overview: Overview, trial_id: str, image: str, caption: str) -> "AttentionMap":
+def attention_of(overview: Overview, trial_id: str, image: str, caption: str) -> "AttentionMap":
     """The attention of a trial between an image and a caption.
 
     Args:
@@ -42,8 +42,8 @@ def drawn(overview: Overview, trial_id: str, image: str, caption: str) -> "Atten
         raise UserError(f"{trial_id} scores single vectors, so that no word looks at a region. {which}")
     if state is not State.DONE:
         raise UserError(f"{trial_id} is {state.value}, and attention is drawn of a trial that is done. {which}")
-    found = _loaded(overview, trial)
-    return found.draw(found.photographs.find(image) if image else 0, caption)
+    attention = _loaded(overview, trial)
+    return attention.draw(attention.photographs.find(image) if image else 0, caption)
 
 
 def examples(overview: Overview) -> "tuple[AttentionMap, ...]":
@@ -55,8 +55,8 @@ def examples(overview: Overview) -> "tuple[AttentionMap, ...]":
     trials = able(overview)
     if not trials:
         return ()
-    found = _loaded(overview, trials[0])
-    return tuple(found.draw(row, "1") for row in range(min(EXAMPLES, len(found.photographs.split.images))))
+    attention = _loaded(overview, trials[0])
+    return tuple(attention.draw(row, "1") for row in range(min(EXAMPLES, len(attention.photographs.split.images))))
 
 
 def able(overview: Overview) -> list[Trial]:

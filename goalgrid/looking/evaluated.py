@@ -34,7 +34,7 @@ ECCV = "eccv"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class EvaluationRequest:
     """What a user wants to know of a checkpoint.
 
     Args:
@@ -107,12 +107,12 @@ class Beside:
         Raises:
             UserError: no such grid or objective, or the grid has no such data set.
         """
-        found = recall(self.grid, home)
+        grid = recall(self.grid, home)
         if self.objective not in CATALOGUE:
             raise UserError(unknown_objective(self.objective))
-        if dataset not in found.datasets:
-            raise UserError(unknown("data set", dataset, found.datasets, where=f"of grid {found.name!r}"))
-        return found
+        if dataset not in grid.datasets:
+            raise UserError(unknown("data set", dataset, grid.datasets, where=f"of grid {grid.name!r}"))
+        return grid
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +122,7 @@ class Evaluated:
     Args:
         subject: the trial's id, or the file.
         said: what is known of the checkpoint, by name.
-        judged: metrics by ECCV Caption and CxC, where they are wanted.
+        judged: metrics by ECCV Caption and CxC, where they are asked for.
         recorded: the metrics that its record has for this split and protocol; empty: it has none.
         speed: how fast the model is on the test split; None: not asked for.
         noun: what a caption describes.
@@ -149,17 +149,17 @@ class Evaluated:
         record = {"recorded": dict(self.recorded)} if self.recorded else {}
         metrics, further = {**self.metrics, **self.judged}, self.found.ranks.of_video()
         speed = {"speed": asdict(self.speed)} if self.speed else {}
-        told = {"protocol": self.protocol, "metrics": metrics, "further": further}
-        return {**named, **told, **record, **speed, "ranks": ranks}
+        content = {"protocol": self.protocol, "metrics": metrics, "further": further}
+        return {**named, **content, **record, **speed, "ranks": ranks}
 
     def lines(self) -> list[str]:
         """The metrics in percent, and whether the record has the same."""
         metrics, ranks = self.metrics, self.found.ranks
         by = f", protocol {shown(self.protocol)}" if self.protocol else ""
         sizes = f"{counted(len(ranks.i2t), self.noun)}, {counted(len(ranks.t2i), 'caption')}"
-        told = "".join(f", {name} {value}" for name, value in self.said.items())
+        facts = "".join(f", {name} {value}" for name, value in self.said.items())
         lines = [
-            f"{self.subject}{told}",
+            f"{self.subject}{facts}",
             f"{self.split} split of {self.dataset}{by}: {sizes}",
             f"      {'R@1':>6}  {'R@5':>6}  {'R@10':>6}  median rank  mean rank  geometric mean",
         ]
@@ -198,21 +198,21 @@ class Evaluated:
             np.savez(file, **arrays)
 
 
-def own(trial_id: str, home: Home, wanted: Wanted) -> Evaluated:
+def of_trial(trial_id: str, home: Home, request: EvaluationRequest) -> Evaluated:
     """The best checkpoint of a finished trial on a split of its own data, or of other data of the same kind.
 
     Raises:
         UserError: there is no such trial, it is not done or an ensemble, or the data do not fit it.
     """
-    folder, machine, trained = _trained(trial_id, home, wanted)
+    folder, machine, trained = _trained(trial_id, home, request)
     from goalgrid.runners.trial.loaded_model import LoadedModel
 
-    settings = wanted.moved(trained)
-    protocol = wanted.protocol_of(settings)
-    loaded = LoadedModel.of_trial(folder, machine, settings if wanted.root else None)
-    recorded = {} if wanted.root else _recorded(folder, trained, wanted.split, protocol)
-    said = {"recipe": trained.recipe, "objective": trained.objective.name, "seed": trained.seed}
-    return _evaluated(loaded, trial_id, wanted, protocol, said, recorded, None if wanted.root else folder)
+    settings = request.moved(trained)
+    protocol = request.protocol_of(settings)
+    loaded = LoadedModel.of_trial(folder, machine, settings if request.root else None)
+    recorded = {} if request.root else _recorded(folder, trained, request.split, protocol)
+    facts = {"recipe": trained.recipe, "objective": trained.objective.name, "seed": trained.seed}
+    return _evaluated(loaded, trial_id, request, protocol, facts, recorded, None if request.root else folder)
 
 
 def loaded(trial_id: str, home: Home) -> "tuple[LoadedModel, int]":
@@ -221,15 +221,15 @@ def loaded(trial_id: str, home: Home) -> "tuple[LoadedModel, int]":
     Raises:
         UserError: there is no such trial, it is not done or an ensemble, or its weights or data cannot be read.
     """
-    folder, machine, _ = _trained(trial_id, home, Wanted())
+    folder, machine, _ = _trained(trial_id, home, EvaluationRequest())
     from goalgrid.runners.training.progress import best_of
     from goalgrid.runners.trial.loaded_model import LoadedModel
 
-    found = LoadedModel.of_trial(folder, machine)
-    return found, int(best_of(folder, found.inputs.device)["row"]["epoch"])
+    model = LoadedModel.of_trial(folder, machine)
+    return model, int(best_of(folder, model.inputs.device)["row"]["epoch"])
 
 
-def _trained(trial_id: str, home: Home, wanted: Wanted) -> "tuple[TrialFolder, Machine, TrialSettings]":
+def _trained(trial_id: str, home: Home, request: EvaluationRequest) -> "tuple[TrialFolder, Machine, TrialSettings]":
     """A finished trial that has weights, the resources to load them with, and the settings of its training.
 
     Raises:
@@ -239,7 +239,7 @@ def _trained(trial_id: str, home: Home, wanted: Wanted) -> "tuple[TrialFolder, M
     if folder.imported.exists():
         file = read_json(folder.imported).get("file", "its file")
         raise UserError(f"{trial_id} is the record of a published checkpoint. Evaluate {file} with --as FAMILY.")
-    machine = _machine(folder, home, wanted)
+    machine = _machine(folder, home, request)
     from goalgrid.runners.trial.loaded_model import settings_of
 
     trained = settings_of(folder)
@@ -251,8 +251,13 @@ def _trained(trial_id: str, home: Home, wanted: Wanted) -> "tuple[TrialFolder, M
     return folder, machine, trained
 
 
-def published(
-    path: Path, family: str, vocabulary: Path | None, home: Home, wanted: Wanted, beside: Beside | None = None
+def of_file(
+    path: Path,
+    family: str,
+    vocabulary: Path | None,
+    home: Home,
+    request: EvaluationRequest,
+    beside: Beside | None = None,
 ) -> Evaluated:
     """A published checkpoint on a split of these data.
 
@@ -270,13 +275,13 @@ def published(
 
     file = CheckpointFile.read(path)
     words = vocabulary_files.read(vocabulary) if vocabulary else []
-    places = {name: Path(folder) for name, folder in (_pair("--weights", entry) for entry in wanted.weights)}
+    places = {name: Path(folder) for name, folder in (_pair("--weights", entry) for entry in request.weights)}
     model = PublishedModel.of(file, family, words, places)
-    name, folder = _data_of(model, wanted)
+    name, folder = _data_of(model, request)
     settings = model.trial(name, beside.objective) if beside else model.trial(name)
-    protocol = wanted.protocol_of(settings)
+    protocol = request.protocol_of(settings)
     grid, imported = beside.read(home, name) if beside else None, None
-    machine = machine_of(home, [f"{name}={folder}"], wanted.weights)
+    machine = machine_of(home, [f"{name}={folder}"], request.weights)
     loaded = LoadedModel.of_published(model, settings, machine)
     if grid:
         from goalgrid.runners.trial.imports import write_record
@@ -286,43 +291,43 @@ def published(
             save_grid(grid, trials_of(expand(grid)), home)
         add(grid, home, imported.trial_id)
         say(f"{imported.trial_id} stands in grid {grid.name!r} from now on")
-    said = {"checkpoint of": model.map.description, **model.said}
-    return _evaluated(loaded, str(path), wanted, protocol, said, folder=imported)
+    facts = {"checkpoint of": model.map.description, **model.said}
+    return _evaluated(loaded, str(path), request, protocol, facts, folder=imported)
 
 
-def _data_of(model: "PublishedModel", wanted: Wanted) -> tuple[str, str]:
+def _data_of(model: "PublishedModel", request: EvaluationRequest) -> tuple[str, str]:
     """Name and folder of the data: the name that --root has, else what the checkpoint was trained on.
 
     Raises:
         UserError: no folder is given, nothing says which data set it is, or the data set has no folder.
     """
-    name, folder = wanted.data
+    name, folder = request.data
     name = name or model.dataset
-    if not wanted.root or not name:
+    if not request.root or not name:
         known = ", ".join(catalog.names("datasets"))
         raise UserError(f"which data? --root DATASET=DIR, the data set as the protocols know it: {known}, or your own.")
-    catalog.has_folder(name, f"--root {wanted.root}")
+    catalog.has_folder(name, f"--root {request.root}")
     return name, folder
 
 
 def _evaluated(
     loaded: "LoadedModel",
     subject: str,
-    wanted: Wanted,
+    request: EvaluationRequest,
     protocol: str | None,
-    said: Mapping[str, Any],
+    facts: Mapping[str, Any],
     recorded: Mapping[str, float] = {},
     folder: TrialFolder | None = None,
 ) -> Evaluated:
-    """Evaluate, and time it where that is wanted.
+    """Evaluate, and time it where that is asked for.
 
     Args:
         folder: of the trial beside whose record the speed is kept; None: it is not kept.
     """
-    found = loaded.evaluate(wanted.split, protocol)
-    loaded.check_numbers(recorded, found.ranks)
-    judged = loaded.judged(found) if wanted.protocol == ECCV else {}
-    speed = loaded.speed(protocol) if wanted.speed else None
+    evaluation = loaded.evaluate(request.split, protocol)
+    loaded.check_numbers(recorded, evaluation.ranks)
+    judged = loaded.judged(evaluation) if request.protocol == ECCV else {}
+    speed = loaded.speed(protocol) if request.speed else None
     if speed and folder:
         try:
             speed.write(folder.speed)
@@ -330,7 +335,7 @@ def _evaluated(
             say(f"warning: the speed is not kept: {error}")
     name = loaded.settings.dataset.name
     noun = catalog.noun(name, loaded.settings.model)
-    return Evaluated(subject, name, wanted.split, protocol, found, said, judged, recorded, speed, noun)
+    return Evaluated(subject, name, request.split, protocol, evaluation, facts, judged, recorded, speed, noun)
 
 
 def _finished(trial_id: str, home: Home) -> TrialFolder:
@@ -353,11 +358,11 @@ def _finished(trial_id: str, home: Home) -> TrialFolder:
     return folder
 
 
-def _machine(folder: TrialFolder, home: Home, wanted: Wanted) -> "Machine":
+def _machine(folder: TrialFolder, home: Home, request: EvaluationRequest) -> "Machine":
     """Where the trial's grid has its data and weights, after what the command line says of that."""
     dataset = str(read_json(folder.settings).get("dataset", {}).get("name", ""))
-    name, folder_of_data = wanted.data
-    roots = [f"{name or dataset}={folder_of_data}"] if wanted.root else []
+    name, folder_of_data = request.data
+    roots = [f"{name or dataset}={folder_of_data}"] if request.root else []
     named = [grid.path.name for grid in home.grids() if folder.trial_id in grid.ids()]
     grids, untrusted = list[Grid](), list[Untrusted]()
     for name in named:
@@ -372,7 +377,7 @@ def _machine(folder: TrialFolder, home: Home, wanted: Wanted) -> "Machine":
     grid = next((grid for grid in grids if grid.root(dataset)), next(iter(grids), None))
     if grid is not None:
         make_known(grid)
-    return machine_of(home, roots, wanted.weights, grid)
+    return machine_of(home, roots, request.weights, grid)
 
 
 def machine_of(home: Home, roots: list[str], weights: tuple[str, ...], grid: Grid | None = None) -> "Machine":
@@ -386,10 +391,10 @@ def machine_of(home: Home, roots: list[str], weights: tuple[str, ...], grid: Gri
 
     gpu = torch.cuda.is_available()
     known = machine_for(grid, home, gpu=gpu) if grid else Machine(gpu=gpu, features=home.features, data=home.data)
-    found = dict(known.roots) | dict(_pair("--root", entry) for entry in roots)
+    folders = dict(known.roots) | dict(_pair("--root", entry) for entry in roots)
     places = dict(known.weights) | dict(_pair("--weights", entry) for entry in weights)
     known.begin()
-    return replace(known, roots=tuple(found.items()), weights=tuple(places.items()))
+    return replace(known, roots=tuple(folders.items()), weights=tuple(places.items()))
 
 
 def _pair(option: str, entry: str) -> tuple[str, str]:

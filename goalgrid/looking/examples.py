@@ -35,10 +35,10 @@ def retrieved(overview: Overview, trial_id: str) -> "RetrievalExamples":
     from goalgrid.runners.trial.inspection.retrieving import TrialRetrieval
 
     make_known(overview.grid)
-    found = TrialRetrieval(overview.folder(known[trial_id]), machine_for(overview.grid, overview.home, gpu=False))
+    retrieval = TrialRetrieval(overview.folder(known[trial_id]), machine_for(overview.grid, overview.home, gpu=False))
     if not (chosen := queries(overview, trial_id)):
         raise UserError(f"{trial_id} has no query to show: every seed finds no query first and misses none.")
-    return found.examples(chosen)
+    return retrieval.examples(chosen)
 
 
 def able(overview: Overview) -> list[Trial]:
@@ -56,11 +56,11 @@ def queries(overview: Overview, trial_id: str) -> "list[ExampleQuery]":
     from goalgrid.results.analysis.example_queries import example_queries
     from goalgrid.results.analysis.query_bootstrap import QueryRanks
 
-    own = next(cell for cell in overview.cells if trial_id in {trial.id for trial in cell.trials})
+    cell_of_trial = next(cell for cell in overview.cells if trial_id in {trial.id for trial in cell.trials})
     block = [
         cell
         for cell in overview.cells
-        if (cell.dataset, cell.recipe, cell.swept) == (own.dataset, own.recipe, own.swept)
+        if (cell.dataset, cell.recipe, cell.swept) == (cell_of_trial.dataset, cell_of_trial.recipe, cell_of_trial.swept)
     ]
     ranks = QueryRanks.read(block, overview.home)
     shown = ranks.by_trial.keys() - overview.of_other_data  # other data have other queries
@@ -69,7 +69,11 @@ def queries(overview: Overview, trial_id: str) -> "list[ExampleQuery]":
         import numpy as np
 
         done = [ranks.by_trial[trial.id] for trial in cell.trials if trial.id in shown]
-        return {direction: np.stack([each[direction] for each in done]) for direction in ("i2t", "t2i") if done}
+        return {
+            direction: np.stack([ranks_of_trial[direction] for ranks_of_trial in done])
+            for direction in ("i2t", "t2i")
+            if done
+        }
 
-    others = {cell.objective: found for cell in block if cell is not own and (found := of(cell))}
-    return example_queries(own.objective, of(own), others)
+    others = {cell.objective: ranked for cell in block if cell is not cell_of_trial and (ranked := of(cell))}
+    return example_queries(cell_of_trial.objective, of(cell_of_trial), others)

@@ -25,17 +25,17 @@ def of_trials(trials: Sequence[str], home: Home) -> list[dict[str, Any]]:
     Raises:
         UserError: a trial is not done, has no weights here, or its objective or scorer has no gradient on the sphere.
     """
-    found = []
+    rows = []
     for trial in trials:
         loaded, epoch = evaluated.loaded(trial, home)
         from goalgrid.runners.trial.inspection.sphere_gradients import measured
 
-        said = {"trial": trial, "objective": loaded.settings.objective.name, "seed": loaded.settings.seed}
+        facts = {"trial": trial, "objective": loaded.settings.objective.name, "seed": loaded.settings.seed}
         try:
-            found.append(said | {"epoch": epoch} | measured(loaded))
+            rows.append(facts | {"epoch": epoch} | measured(loaded))
         except UserError as error:
             raise UserError(f"trial {trial}: {error}") from error
-    return found
+    return rows
 
 
 def for_programs(rows: Sequence[dict[str, Any]]) -> Any:
@@ -52,9 +52,9 @@ def lines(rows: Sequence[dict[str, Any]]) -> list[str]:
         f"{row['objective']:16} {row['seed']:4} {row['epoch']:5} " + " ".join(f"{row[name]:13.4g}" for name in COLUMNS)
         for row in rows
     ]
-    said = (
+    meaning = (
         "Means over the anchors of the first training batch, both directions. anchor, positive, negatives: length of "
         "the gradient along the sphere, equal to Unified Eq. (11) and (12). radial: share of the anchor's squared "
         "gradient that normalisation takes away. cosine: of the gradients at the positive and the hardest negative."
     )
-    return [head, *body, said]
+    return [head, *body, meaning]

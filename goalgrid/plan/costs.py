@@ -144,7 +144,7 @@ def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str]
         basis = bases[Key.of(trial)]
         seconds[trial.id] = basis.step * steps_left(overview, trial, basis.epoch_steps, trial.id in anew)
     shares = {key: share for key, share in gpu_costs.shares(overview, known).items() if bases[key].gpu}
-    asked, said = _jobs(overview.grid.resources, shares, jobs)
+    asked, why = _jobs(overview.grid.resources, shares, jobs)
     in_order = [span for chain in chains(trials) if (span := [trial for trial in chain if trial.id in seconds])]
     together = max(1, min(asked, len(in_order)))
     return GridCost(
@@ -153,7 +153,7 @@ def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str]
         _total(bases[Key.of(trial)].kept for trial in known),
         Span.of(end for basis in bases.values() for end in basis.best.to_list()) * (RUNNING * together),
         together,
-        said if together == asked else "as many as there are",
+        why if together == asked else "as many as there are",
         {key: basis.source for key, basis in bases.items()},
         tuple(key for key in keys if key not in bases),
     )

@@ -64,9 +64,9 @@ def decide(overview: Overview, choice: Choice = Choice()) -> list[TrialDecision]
     Raises:
         UserError: the filter names no trial, or a trial that starts from a replaced trial is running.
     """
-    wanted = [trial for trial in overview.selected(choice.only) if not trial.shared.published]
-    anew = _anew(overview, choice, wanted)
-    asked = {trial.id for trial in wanted} if choice.only else overview.states.keys()
+    chosen_trials = [trial for trial in overview.selected(choice.only) if not trial.shared.published]
+    anew = _anew(overview, choice, chosen_trials)
+    asked = {trial.id for trial in chosen_trials} if choice.only else overview.states.keys()
     done = State.DONE  # looking a member up, or hashing it, is Python's own slow code
     chosen = (State.FAILED,) if choice.failed else tuple(state for state in State if state is not done)
     parents, decisions = set[str](), list[TrialDecision]()

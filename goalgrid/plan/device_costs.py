@@ -177,8 +177,8 @@ def device_cost(
     groups = dict[Key, list[Trial]]()
     for trial in trials:
         groups.setdefault(Key.of(trial), []).append(trial)
-    found = _OnCard(overview, card, frozenset(replaced), gpu_costs.measured(overview, trials))
-    return DeviceCost(card, hourly, {key: found.taken(key, members) for key, members in groups.items()})
+    costs = _OnCard(overview, card, frozenset(replaced), gpu_costs.needs_of(overview, trials))
+    return DeviceCost(card, hourly, {key: costs.taken(key, members) for key, members in groups.items()})
 
 
 class _OnCard:

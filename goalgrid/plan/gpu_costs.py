@@ -41,11 +41,11 @@ def shares(overview: Overview, trials: Sequence[Trial]) -> dict[Key, float]:
     resources, keys = overview.grid.resources, dict.fromkeys(map(Key.of, trials))
     if resources.gpu is not None or resources.replicas > 1:
         return dict.fromkeys(keys, resources.gpus(0.0))
-    largest = measured(overview, trials)
+    largest = needs_of(overview, trials)
     return {key: largest[key].share() if key in largest else catalog.recipe(key.recipe).gpu for key in keys}
 
 
-def measured(overview: Overview, trials: Sequence[Trial]) -> dict[Key, Need]:
+def needs_of(overview: Overview, trials: Sequence[Trial]) -> dict[Key, Need]:
     """The largest need for each data set and recipe, on the smallest GPU on which it was measured."""
     largest = dict[Key, Need]()
     for trial in alike(trials) if overview.home.memory.exists() else ():

@@ -24,28 +24,31 @@ def fills(overview: Overview) -> "list[Coverage]":
     return [coverage(name, overview.cells) for name in overview.grid.tables]
 
 
-def to_dict(found: "Coverage") -> dict[str, Any]:
+def to_dict(coverage: "Coverage") -> dict[str, Any]:
     """The coverage of a table, with every number of the table."""
-    numbers = [*((result, None) for result in found.filled), *((result, gap.text) for result, gap in found.lacking)]
+    numbers = [
+        *((result, None) for result in coverage.filled),
+        *((result, gap.text) for result, gap in coverage.lacking),
+    ]
     return {
-        "name": found.name,
-        "filled": len(found.filled),
+        "name": coverage.name,
+        "filled": len(coverage.filled),
         "numbers": [{name: getattr(result, name) for name in _NAMES} | {"missing": why} for result, why in numbers],
-        "changed": list(found.changed),
+        "changed": list(coverage.changed),
     }
 
 
-def lines(found: "Coverage") -> list[str]:
+def lines(coverage: "Coverage") -> list[str]:
     """The share of the table's numbers that the grid fills, and a line for each reason why numbers will be missing."""
-    total = len(found.filled) + len(found.lacking)
-    share = f"all {total}" if not found.lacking else f"{len(found.filled)} of {total}"
-    changed = f", by settings other than the recipes': {', '.join(found.changed)}" if found.changed else ""
+    total = len(coverage.filled) + len(coverage.lacking)
+    share = f"all {total}" if not coverage.lacking else f"{len(coverage.filled)} of {total}"
+    changed = f", by settings other than the recipes': {', '.join(coverage.changed)}" if coverage.changed else ""
     reasons: dict[str, list[tuple[Result, Gap]]] = {}
-    for result, gap in found.lacking:
+    for result, gap in coverage.lacking:
         reasons.setdefault(gap.why, []).append((result, gap))
     ordered = sorted(reasons.items(), key=lambda item: -len(item[1]))
     return [
-        f"{found.name}: the grid fills {share} numbers{changed}",
+        f"{coverage.name}: the grid fills {share} numbers{changed}",
         *(f"{len(members):4} not: {why} {_what(members)}" for why, members in ordered),
     ]
 

@@ -91,7 +91,7 @@ class Plan:
             *_labelled("tables", tables),
             *_labelled("work", work),
             *_labelled("costs", self.cost.lines() if work else [_nothing(overview)]),
-            *_labelled("GPU", [f"{key}: {need.text()}" for key, need in gpu_costs.measured(overview, trials).items()]),
+            *_labelled("GPU", [f"{key}: {need.text()}" for key, need in gpu_costs.needs_of(overview, trials).items()]),
             *(_labelled(self.device.card.name, self.device.lines()) if self.device else ()),
             *(_each(decisions) if each else ()),
         ]

@@ -41,13 +41,13 @@ class DataAtHand:
 
     def fingerprint(self, shared: Shared) -> str:
         """Fingerprint of the data that these settings would train on now; empty where they cannot be compared."""
-        found = self.content(shared)
-        return found.fingerprint if found else ""
+        content = self.content(shared)
+        return content.fingerprint if content else ""
 
     def sizes(self, shared: Shared) -> dict[str, tuple[int, int]]:
         """Images and captions by split: of the data here, else the official sizes; empty where neither is known."""
-        if found := self.content(shared):
-            return {split: (images, captions) for split, images, captions in found.sizes}
+        if content := self.content(shared):
+            return {split: (images, captions) for split, images, captions in content.sizes}
         return {name: (s.images, s.captions) for name, s in catalog.described(shared.dataset.name).splits.items()}
 
     def epoch_steps(self, shared: Shared) -> int | None:
@@ -86,9 +86,9 @@ class DataAtHand:
         for trial in {id(trial.shared): trial for trial in trials}.values():
             shared = trial.shared
             check_alone(trial.settings, replicas)
-            if held := self.content(shared):
+            if content := self.content(shared):
                 check_fit(
-                    shared.dataset, shared.model, self.grid.root(shared.dataset.name), held, allow_leak=allow_leak
+                    shared.dataset, shared.model, self.grid.root(shared.dataset.name), content, allow_leak=allow_leak
                 )
                 captions, sure = learnt_captions(shared, self.sizes(shared)["train"])
                 check_replicas(shared.train, captions, replicas if sure else 1)

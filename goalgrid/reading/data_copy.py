@@ -20,15 +20,15 @@ def lines(report: "DataReport") -> list[str]:
     place = f"{report.name} under {report.root}"
     if not report.problems:
         return [f"{place}: no problems", *parts]
-    told = [f"{place}: {counted(len(report.problems), 'problem')}", ""]
+    text = [f"{place}: {counted(len(report.problems), 'problem')}", ""]
     by_fix: dict[str, list[Problem]] = {}
     for problem in report.problems:
         by_fix.setdefault(problem.fix, []).append(problem)
     for fix, alike in by_fix.items():
-        told += [f"- {problem.place}: {problem.what}" for problem in alike[:ALIKE]]
-        told += [f"  and {len(alike) - ALIKE:,} more like it"] if len(alike) > ALIKE else []
-        told += [f"  fix: {fix}", ""]
-    return [*told, *parts]
+        text += [f"- {problem.place}: {problem.what}" for problem in alike[:ALIKE]]
+        text += [f"  and {len(alike) - ALIKE:,} more like it"] if len(alike) > ALIKE else []
+        text += [f"  fix: {fix}", ""]
+    return [*text, *parts]
 
 
 def _part(part: "Part") -> list[str]:

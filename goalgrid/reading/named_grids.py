@@ -21,7 +21,7 @@ from goalgrid.terminal.views import say, say_left_out
 PATTERN = "*?["
 
 
-def wanted(
+def grid_to_train(
     source: str, home: Home, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
 ) -> Grid:
     """A grid to train: by file or preset, else as it was last run under this name.
@@ -87,7 +87,7 @@ def named_tables_exist(grid: Grid) -> None:
         check_names(grid)
 
 
-def to_train(
+def grids_to_train(
     sources: Sequence[str], home: Home, overrides: Sequence[str], *, roots: Sequence[str], weights: Sequence[str]
 ) -> list[Grid]:
     """The grids to plan or train, each once.
@@ -100,19 +100,19 @@ def to_train(
         UserError: no grid has this name, two grids have one name, or a grid is wrong.
     """
     names = _spelled_out(sources, catalog.names("presets"), "shipped grid")
-    read = partial(wanted, home=home, overrides=overrides, weights=weights)
+    read = partial(grid_to_train, home=home, overrides=overrides, weights=weights)
     if len(names) == 1:
         return _checked([read(names[0], roots=roots)])
     datasets = [_datasets(name, home, overrides) for name in names]
-    every = list(dict.fromkeys(name for own in datasets for name in own))
+    every = list(dict.fromkeys(name for of_grid in datasets for name in of_grid))
     for root in roots:
         if (dataset := root.partition("=")[0]) not in every:
             hint = "With several grids, say which data set lies there: --root DATASET=DIR."
             raise UserError(unknown("data set", dataset, every, where=f"in --root {root}", hint=hint))
     return _checked(
         [
-            read(name, roots=[root for root in roots if root.partition("=")[0] in own])
-            for name, own in zip(names, datasets, strict=True)
+            read(name, roots=[root for root in roots if root.partition("=")[0] in of_grid])
+            for name, of_grid in zip(names, datasets, strict=True)
         ]
     )
 
@@ -144,8 +144,8 @@ def _spelled_out(sources: Iterable[str], known: Collection[str], what: str) -> l
     for source in sources:
         if source.endswith(".toml") or not set(PATTERN) & set(source):
             names.append(source)
-        elif found := fnmatch.filter(known, source):
-            names += found
+        elif matches := fnmatch.filter(known, source):
+            names += matches
         else:
             raise UserError(unknown(what, source, known or ["none"], hint="It is a pattern: * stands for any letters."))
     return list(dict.fromkeys(names))
@@ -169,20 +169,20 @@ def of_filter(grids: Sequence[Grid], home: Home, only: str) -> list[Grid]:
     """
     if len(grids) == 1:
         return list(grids)
-    found, without = list[Grid](), dict[str, list[str]]()
+    chosen, without = list[Grid](), dict[str, list[str]]()
     for grid in grids:
         overview = Overview.of(grid, home)
         try:
             overview.selected(only)
-            found.append(grid)
+            chosen.append(grid)
         except UserError as error:
             without.setdefault(str(error), []).append(repr(grid.name))
     reasons = [f"grid{'s' * (len(names) > 1)} {', '.join(names)}: {reason}" for reason, names in without.items()]
-    if not found:
+    if not chosen:
         raise UserError("\n".join(reasons))
     for reason in reasons:
         say_left_out(reason)
-    return found
+    return chosen
 
 
 def together(overviews: Sequence[Overview]) -> list[str]:

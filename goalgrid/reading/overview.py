@@ -123,11 +123,11 @@ class Overview:
     @cached_property
     def _held(self) -> set[str]:
         """Ids of the trials that a process trains, and of the trials that come after them in their chains."""
-        held = set[str]()
+        busy = set[str]()
         for trial in self.trials:  # parents first
-            if self.states[trial.id] is State.RUNNING or not held.isdisjoint(trial.parents):
-                held.add(trial.id)
-        return held
+            if self.states[trial.id] is State.RUNNING or not busy.isdisjoint(trial.parents):
+                busy.add(trial.id)
+        return busy
 
     @cached_property
     def stale(self) -> "dict[str, list[Stale]]":

@@ -24,25 +24,25 @@ def contests(budget: Budget, cells: Sequence[Cell], home: Home) -> dict[str, Res
     Args:
         cells: with all trials that the budget allows.
     """
-    return {part.title: found for part, found in _contests(budget, cells, home)}
+    return {part.title: resolution for part, resolution in _contests(budget, cells, home)}
 
 
 def so_far(budget: Budget, cells: Sequence[Cell], home: Home) -> list[Cell]:
     """The cells with the trials that they are to have by now, and with those that other trials come from."""
-    wanted = {cell.trials[-1].id: FIRST for cell in cells}
-    for part, found in _contests(budget, cells, home):
-        for name, number in found.seeds.items():
-            own = part.cells[name].trials[-1].id
-            wanted[own] = max(wanted[own], number)
+    numbers = {cell.trials[-1].id: FIRST for cell in cells}
+    for part, resolution in _contests(budget, cells, home):
+        for name, number in resolution.seeds.items():
+            cell_id = part.cells[name].trials[-1].id
+            numbers[cell_id] = max(numbers[cell_id], number)
     holder = {trial.id: cell.trials[-1].id for cell in cells for trial in cell.trials}
     for cell in reversed(cells):  # parents come before
-        number = wanted[cell.trials[-1].id]
+        number = numbers[cell.trials[-1].id]
         for parent in cell.trials[number - 1].parents:
-            wanted[holder[parent]] = max(wanted[holder[parent]], number)
-    return [replace(cell, trials=cell.trials[: wanted[cell.trials[-1].id]]) for cell in cells]
+            numbers[holder[parent]] = max(numbers[holder[parent]], number)
+    return [replace(cell, trials=cell.trials[: numbers[cell.trials[-1].id]]) for cell in cells]
 
 
-def lines(found: Mapping[str, Resolution], budget: Budget) -> list[str]:
+def lines(blocks: Mapping[str, Resolution], budget: Budget) -> list[str]:
     """A line for each block: what competes, with how many seeds, and what is out, with how many."""
     words = {
         "open": f"open, at most {budget.seeds} seeds",
@@ -53,7 +53,7 @@ def lines(found: Mapping[str, Resolution], budget: Budget) -> list[str]:
         f"seeds of {title}: {words[block.state]}; competing: {_counted(block, block.competing)}"
         + (f"; out: {_counted(block, block.out)}" if block.out else "")
         + (f"; left out until its failed trial is done: {', '.join(block.failed)}" if block.failed else "")
-        for title, block in found.items()
+        for title, block in blocks.items()
     ]
 
 
@@ -70,7 +70,7 @@ def _contests(budget: Budget, cells: Sequence[Cell], home: Home) -> list[tuple[G
     ids = [trial.id for cell in cells for trial in cell.trials]
     states = missing.states(ids, home)
     values = _values(budget, [own for own, state in states.items() if state is State.DONE], home)
-    found = []
+    contests = []
     for part in parts_of(cells):
         known = {name: _known(cell, values) for name, cell in part.cells.items()}
         playing = {
@@ -80,8 +80,8 @@ def _contests(budget: Budget, cells: Sequence[Cell], home: Home) -> list[tuple[G
         }
         resolution = resolve(playing, budget=budget.seeds, difference=budget.difference)
         failed = {name: max(len(known[name]) + 1, FIRST) for name in known if name not in playing}
-        found.append((part, replace(resolution, seeds={**resolution.seeds, **failed}, failed=tuple(failed))))
-    return found
+        contests.append((part, replace(resolution, seeds={**resolution.seeds, **failed}, failed=tuple(failed))))
+    return contests
 
 
 def _known(cell: Cell, values: Mapping[str, float]) -> list[float]:

@@ -63,8 +63,8 @@ def by_ids(names: Sequence[str], home: Home) -> list[str]:
     for name in names:
         if ids := home.grid(name).ids():
             counts = Counter(home.trial(trial_id).state() for trial_id in ids)
-            told = ", ".join(f"{counts[state]:,} {state}" for state in ORDER if counts[state])
-            lines.append(f"{name}: {counted(len(ids), 'trial')}: {told}")
+            states = ", ".join(f"{counts[state]:,} {state}" for state in ORDER if counts[state])
+            lines.append(f"{name}: {counted(len(ids), 'trial')}: {states}")
     return lines
 
 
@@ -103,8 +103,8 @@ def collapsed(overview: Overview) -> list[Trial]:
     """Trials whose validation recall, at their last epoch, was no better than chance."""
     begun = [trial for trial in overview.trials if overview.states[trial.id] is not State.PLANNED]
     last = [(trial, overview.folder(trial).last_row() or {}) for trial in begun]
-    told = [(trial, row) for trial, row in last if row.keys() >= {"val_rsum", "val_chance"}]
-    return [trial for trial, row in told if row["val_rsum"] <= row["val_chance"]]
+    judged = [(trial, row) for trial, row in last if row.keys() >= {"val_rsum", "val_chance"}]
+    return [trial for trial, row in judged if row["val_rsum"] <= row["val_chance"]]
 
 
 def stale(overview: Overview) -> dict[str, dict[str, list[str]]]:
@@ -191,9 +191,11 @@ def note_lines(overview: Overview) -> list[str]:
 
 def unreadable_lines(overview: Overview) -> list[str]:
     """`unreadable: 2 (Permission denied: ...)`, with what helps."""
-    found = {trial.id: overview.folder(trial).unreadable() for trial in overview.having(State.UNREADABLE)}
+    reasons = {trial.id: overview.folder(trial).unreadable() for trial in overview.having(State.UNREADABLE)}
     helps = "have its owner open it to you (chmod -R g+rX), or look at the disk; the same command then goes on"
-    return [f"unreadable: {counted(len(found), 'trial')}: {listed(list(found.values()))}; {helps}"] if found else []
+    return (
+        [f"unreadable: {counted(len(reasons), 'trial')}: {listed(list(reasons.values()))}; {helps}"] if reasons else []
+    )
 
 
 def running_lines(overview: Overview) -> list[str]:
@@ -209,27 +211,27 @@ def failure_lines(overview: Overview) -> list[str]:
 
     Then the trials that wait for a trial that failed.
     """
-    told: list[str] = []
+    text: list[str] = []
     for failure, members in groupby(failures(overview), key=lambda group: group.failure):
         groups = list(members)
         count, attempts = sum(len(group.trials) for group in groups), sum(group.attempts for group in groups)
         advice = groups[0].advice[0].upper() + groups[0].advice[1:]
-        told.append(f"failed: {count} x {failure} ({counted(attempts, 'attempt')}). {advice}.")
+        text.append(f"failed: {count} x {failure} ({counted(attempts, 'attempt')}). {advice}.")
         for group in groups:
-            told += [f"  {len(group.trials)} x {group.message}", f"    log:   {group.log}", f"    alone: {group.alone}"]
+            text += [f"  {len(group.trials)} x {group.message}", f"    log:   {group.log}", f"    alone: {group.alone}"]
     waits = [f"{trial} ({', '.join(failed)})" for trial, failed in waiting(overview).items()]
-    return [*told, *([f"waiting for trials that failed: {listed(waits)}"] if waits else [])]
+    return [*text, *([f"waiting for trials that failed: {listed(waits)}"] if waits else [])]
 
 
 def _stale_lines(overview: Overview) -> list[str]:
-    told = [
+    text = [
         f"stale: {len(ids)} of {overview.counts[State.DONE]} done, {what if cause == 'code' else f'{cause}: {what}'}"
         for cause, reasons in stale(overview).items()
         for what, ids in reasons.items()
     ]
     anew = f"  train them anew: goalgrid resume {overview.grid.name} --stale{runs_option(overview.home)}"
     unread = [f"data of {name} cannot be compared: {why}" for name, why in overview.data.unreadable.items()]
-    return [*told, anew, *unread] if told else unread
+    return [*text, anew, *unread] if text else unread
 
 
 def other_data_lines(overview: Overview) -> list[str]:
@@ -245,8 +247,8 @@ def _former_lines(overview: Overview) -> list[str]:
     former = overview.former()
     if not former:
         return []
-    left = f"{counted(len(former), 'trial')} left the grid: {listed(former)}"
-    return [left, f"  move what no grid names to the trash: goalgrid prune --done{runs_option(overview.home)}"]
+    headline = f"{counted(len(former), 'trial')} left the grid: {listed(former)}"
+    return [headline, f"  move what no grid names to the trash: goalgrid prune --done{runs_option(overview.home)}"]
 
 
 def listed(names: Sequence[str]) -> str:

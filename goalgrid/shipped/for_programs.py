@@ -36,8 +36,8 @@ def recipes() -> list[dict[str, Any]]:
 
 def recipe(name: str) -> dict[str, Any]:
     """A recipe with its settings by dotted name."""
-    own = catalog.recipe(name)
-    return {**_recipe(name), "words": own.words, "reading": own.reading, "settings": catalog.settings(name)}
+    entry = catalog.recipe(name)
+    return {**_recipe(name), "words": entry.words, "reading": entry.reading, "settings": catalog.settings(name)}
 
 
 def objectives() -> list[dict[str, Any]]:
@@ -55,8 +55,8 @@ def objective(name: str) -> dict[str, Any]:
         raise UserError(unknown_objective(name))
     keys = ("meaning", "paper", "released", "choices", "only_with")
     parameters = {key: asdict(parameter) for key, parameter in CATALOGUE[name].parameters.items()}
-    told = {key: {each: parameter[each] for each in keys} for key, parameter in parameters.items()}
-    return {**_objective(name), "formula": CATALOGUE[name].formula, "parameters": told}
+    shown = {key: {each: parameter[each] for each in keys} for key, parameter in parameters.items()}
+    return {**_objective(name), "formula": CATALOGUE[name].formula, "parameters": shown}
 
 
 def datasets() -> list[dict[str, Any]]:
@@ -71,5 +71,5 @@ def _recipe(name: str) -> dict[str, Any]:
 
 def _objective(name: str) -> dict[str, Any]:
     entry = CATALOGUE[name]
-    told = {"family": entry.family, "known_as": entry.known_as, "source": entry.source}
-    return {"name": name, **told, "of_a_loss": of_a_loss(name) if name in GOAL else None}
+    facts = {"family": entry.family, "known_as": entry.known_as, "source": entry.source}
+    return {"name": name, **facts, "of_a_loss": of_a_loss(name) if name in GOAL else None}

@@ -29,16 +29,16 @@ def _size(name: str) -> "ModelSize":
     if recipe.ensemble:
         return sum(map(_size, recipe.ensemble), ModelSize(0, 0))
     shape = REGIONS if reads_regions(recipe.model) else VECTOR
-    found = size_of(recipe.model, shape, VOCABULARY)
-    return found if recipe.train.epochs else replace(found, learning=0)
+    size = size_of(recipe.model, shape, VOCABULARY)
+    return size if recipe.train.epochs else replace(size, learning=0)
 
 
-def lines(found: "Mapping[str, ModelSize]") -> Iterator[str]:
+def lines(sizes: "Mapping[str, ModelSize]") -> Iterator[str]:
     """A line for each recipe, in millions of weights, and what the columns are."""
-    width = max(map(len, found))
+    width = max(map(len, sizes))
     titles = {"parameters": "weights (M)", "learning": "learning (M)", "frozen": "frozen (M)"}
     yield f"{'':{width}}  " + "  ".join(f"{title:>12}" for title in titles.values())
-    for name, size in found.items():
+    for name, size in sizes.items():
         numbers = asdict(size)
         yield f"{name:{width}}  " + "  ".join(f"{numbers[column] / 1e6:12.2f}" for column in titles)
     yield (

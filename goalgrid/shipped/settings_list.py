@@ -71,13 +71,13 @@ class Setting:
 
 def settings() -> list[Setting]:
     """Every setting, in the order of the models."""
-    found = [setting for section, model in SECTIONS.items() for setting in _of_model(section, model, SWEEPABLE)]
-    found = [setting for setting in found if setting.name != "dataset.name"]
-    found += [s for s in _of_model("objective", ObjectiveSettings, SWEEPABLE) if s.name == "objective.variant"]
-    found += _of_objectives()
+    every = [setting for section, model in SECTIONS.items() for setting in _of_model(section, model, SWEEPABLE)]
+    every = [setting for setting in every if setting.name != "dataset.name"]
+    every += [s for s in _of_model("objective", ObjectiveSettings, SWEEPABLE) if s.name == "objective.variant"]
+    every += _of_objectives()
     for table, model in TABLES.items():
-        found += _of_model(table, model, f"[{table}]")
-    return _together(found)
+        every += _of_model(table, model, f"[{table}]")
+    return _together(every)
 
 
 def named(name: str) -> list[Setting]:

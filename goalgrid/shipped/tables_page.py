@@ -35,10 +35,10 @@ def _shipped() -> list[tuple[Grid, list[Cell]]]:
     return [(grid, expand(grid)) for grid in map(load, catalog.names("presets"))]
 
 
-def lines(found: Sequence[PaperRow]) -> Iterator[str]:
+def lines(rows: Sequence[PaperRow]) -> Iterator[str]:
     """A line for each row below the name of its table, and the count."""
-    width = max(len(row.label) for row in found)
-    for table, members in _by_table(found):
+    width = max(len(row.label) for row in rows)
+    for table, members in _by_table(rows):
         yield f"{table}: {paper_table(table).title}"
         block = ""
         for row in members:
@@ -47,18 +47,18 @@ def lines(found: Sequence[PaperRow]) -> Iterator[str]:
             block = row.block
             yield f"  {row.label:{width}}  {'; differs: '.join(filter(None, [_here(row), '; '.join(row.differs)]))}"
         yield ""
-    yield count(found)
+    yield count(rows)
 
 
-def count(found: Sequence[PaperRow]) -> str:
+def count(rows: Sequence[PaperRow]) -> str:
     """How many rows have which origin, and how many of the rows that the papers trained themselves can be trained."""
-    counts = Counter(row.origin for row in found)
-    own = [row for row in found if not row.quoted]
-    trained = sum(row.origin == TRAINED for row in own)
+    counts = Counter(row.origin for row in rows)
+    trained_by_papers = [row for row in rows if not row.quoted]
+    trained = sum(row.origin == TRAINED for row in trained_by_papers)
     return (
-        f"{len(found)} rows: {', '.join(f'{counts[origin]} {origin}' for origin in ORIGINS)}; "
-        f"of the {len(own)} rows that the papers trained themselves, {trained} are {TRAINED}. "
-        f"Of the {counts[TRAINED]} rows that are {TRAINED}, {sum(bool(row.differs) for row in found)} differ from "
+        f"{len(rows)} rows: {', '.join(f'{counts[origin]} {origin}' for origin in ORIGINS)}; "
+        f"of the {len(trained_by_papers)} rows that the papers trained themselves, {trained} are {TRAINED}. "
+        f"Of the {counts[TRAINED]} rows that are {TRAINED}, {sum(bool(row.differs) for row in rows)} differ from "
         "their source in something that we know of."
     )
 
@@ -68,21 +68,21 @@ def to_dict(row: PaperRow) -> dict[str, Any]:
     return asdict(row) | {"origin": row.origin}
 
 
-def markdown(found: Sequence[PaperRow]) -> Iterator[str]:
+def markdown(rows: Sequence[PaperRow]) -> Iterator[str]:
     """The page docs/tables.md, with these rows."""
     yield from PAGE.splitlines()
     yield from (
         "",
-        count(found),
+        count(rows),
         "",
         f"| table | rows | {' | '.join(ORIGINS)} |",
         "|---|---|---|---|---|",
     )
-    for table, members in _by_table(found):
+    for table, members in _by_table(rows):
         counts = Counter(row.origin for row in members)
         numbers = (len(members), *(counts[origin] for origin in ORIGINS))
         yield f"| [{table}](#{table.lower()}) | {' | '.join(map(str, numbers))} |"
-    for table, members in _by_table(found):
+    for table, members in _by_table(rows):
         yield from (
             "",
             f"## {table}",
@@ -94,8 +94,8 @@ def markdown(found: Sequence[PaperRow]) -> Iterator[str]:
         )
         for row in members:
             title = f"{row.block}: " if row.block else ""
-            told = title + row.label, _here(row, mark="`"), "; ".join(row.differs)
-            yield f"| {' | '.join(map(_plain, told))} |"
+            cells = title + row.label, _here(row, mark="`"), "; ".join(row.differs)
+            yield f"| {' | '.join(map(_plain, cells))} |"
 
 
 def _here(row: PaperRow, mark: str = "") -> str:
@@ -121,9 +121,9 @@ def _plain(text: str) -> str:
     return text.replace("|", "\\|").replace("*", "\\*") if "`" not in text else text.replace("|", "\\|")
 
 
-def _by_table(found: Iterable[PaperRow]) -> list[tuple[str, list[PaperRow]]]:
+def _by_table(rows: Iterable[PaperRow]) -> list[tuple[str, list[PaperRow]]]:
     tables: dict[str, list[PaperRow]] = {}
-    for row in found:
+    for row in rows:
         tables.setdefault(row.table, []).append(row)
     return list(tables.items())
 

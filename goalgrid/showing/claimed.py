@@ -8,7 +8,7 @@ from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.store.home import Home
 from goalgrid.reading.named_grids import recall, start
 from goalgrid.results.reference.reading import PAPERS
-from goalgrid.showing.tables import measured
+from goalgrid.showing.tables import cells_and_scores
 from goalgrid.terminal.options import all_known
 
 if TYPE_CHECKING:
@@ -37,12 +37,12 @@ def sources(
             raise UserError(unknown("paper or grid", given, sorted(names), hint=hint))
     all_known(*([("paper", paper, PAPERS)] if paper else []))
     papers = [paper] if paper else list(PAPERS)
-    found = [("printed", judged_by_print(papers))]
+    judged = [("printed", judged_by_print(papers))]
     if grid is not None:
-        own = recall(grid, home, overrides)
-        cells, scores = measured(own, home, anew=start(grid, home, overrides))
-        found.append((own.name, judged_by_trials(papers, cells, scores)))
-    return found
+        recalled = recall(grid, home, overrides)
+        cells, scores = cells_and_scores(recalled, home, anew=start(grid, home, overrides))
+        judged.append((recalled.name, judged_by_trials(papers, cells, scores)))
+    return judged
 
 
 PAGE = """# The papers' claims

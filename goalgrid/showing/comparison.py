@@ -54,7 +54,7 @@ def compared(
     first, second = BeforeReplacement(home.path) if replaced else home, other or home
     usual = usual_protocol(recall(a, first))  # of both sides, so that values of one protocol are compared
     one, another = (_side(name, side, metrics, protocol, usual) for name, side in ((a, first), (b or a, second)))
-    return compare(*_told_apart(one, another, first, second), metrics)
+    return compare(*_named_apart(one, another, first, second), metrics)
 
 
 def section(beside: str | None, grid: str, home: Home, other: Home | None) -> "Document | None":
@@ -89,7 +89,7 @@ def _side(name: str, home: Home, metrics: list[str], protocol: str | None, usual
     return Side.read(grid.name, cells, home, metrics, protocol=protocol, usual=usual, now=data, leave=say_left_out)
 
 
-def _told_apart(a: "Side", b: "Side", of_a: Home, of_b: Home) -> "tuple[Side, Side]":
+def _named_apart(a: "Side", b: "Side", of_a: Home, of_b: Home) -> "tuple[Side, Side]":
     """The sides under names that differ."""
     if a.name != b.name:
         return a, b

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from goalgrid.grid.expansion import Cell
 from goalgrid.grid.gridfile import Grid
 from goalgrid.grid.store.home import Home
-from goalgrid.showing.tables import measured
+from goalgrid.showing.tables import cells_and_scores
 from goalgrid.terminal.options import all_known
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def analysed(
     from goalgrid.results.layouts.captions import METRIC_NAMES
 
     all_known(("metric", metric, METRIC_NAMES), ("direction", direction, DIRECTION_NAMES))
-    cells, scores = measured(grid, home, protocol, anew)
+    cells, scores = cells_and_scores(grid, home, protocol, anew)
     ranks = QueryRanks.read(cells, home)
-    found = analyse(cells, scores, ranks, metrics_of(metric, direction), baseline=baseline, across=across)
-    return found, cells
+    analyses = analyse(cells, scores, ranks, metrics_of(metric, direction), baseline=baseline, across=across)
+    return analyses, cells

@@ -10,7 +10,7 @@ from goalgrid.grid.store.home import Home
 from goalgrid.looking import attention, examples
 from goalgrid.reading.named_grids import recall, start
 from goalgrid.reading.overview import Overview
-from goalgrid.showing.tables import measured
+from goalgrid.showing.tables import cells_and_scores
 from goalgrid.terminal.options import all_known
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def write(request: FigureRequest, grid: str, home: Home, overrides: Sequence[str
         if len(request.of_trial) == len(request.kinds):
             return
     kinds = [kind for kind in request.kinds if kind not in request.of_trial]
-    cells, scores = measured(recall(grid, home, overrides), home, anew=start(grid, home, overrides))
+    cells, scores = cells_and_scores(recall(grid, home, overrides), home, anew=start(grid, home, overrides))
     studies = figures.Study.read(cells, scores, home)
     written = {
         kind: figures.write(
@@ -98,5 +98,5 @@ def _of_trial(overview: Overview, request: FigureRequest) -> "Iterator[tuple[str
     if EXAMPLES in request.kinds:
         yield f"{EXAMPLES}-{request.trial}", examples.retrieved(overview, request.trial).draw()
     if ATTENTION in request.kinds:
-        attended = attention.drawn(overview, request.trial, request.image, request.caption)
+        attended = attention.attention_of(overview, request.trial, request.image, request.caption)
         yield f"{ATTENTION}-{attended.name}", attended.draw()

@@ -71,13 +71,13 @@ def read(overview: Overview) -> Measured:
     Raises:
         UserError: records cannot be read.
     """
-    found = Measured.read(overview.grid, overview.cells, overview.home, overview.now)
-    for message in found.left_out:
+    results = Measured.read(overview.grid, overview.cells, overview.home, overview.now)
+    for message in results.left_out:
         say_left_out(message)
     try:
-        return replace(found, attention=attention_pictures(examples(overview)))
+        return replace(results, attention=attention_pictures(examples(overview)))
     except UserError as error:
-        return replace(found, no_attention=str(error))
+        return replace(results, no_attention=str(error))
 
 
 def watch(

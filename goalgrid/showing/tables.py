@@ -51,17 +51,17 @@ def draw(request: "TableRequest", home: Home, grid: Grid | None = None) -> "Tabl
         return _printed(request)
     grid = grid or recall(request.grid, home, request.set_)
     anew = start(request.grid, home, request.set_)
-    drawn = request.draw(*measured(grid, home, request.protocol, anew, interval=request.interval))
-    return with_seeds(drawn, Overview.of(grid, home)) if grid.budget else drawn
+    table = request.draw(*cells_and_scores(grid, home, request.protocol, anew, interval=request.interval))
+    return with_seeds(table, Overview.of(grid, home)) if grid.budget else table
 
 
-def with_seeds(drawn: "Table", overview: Overview) -> "Table":
+def with_seeds(table: "Table", overview: Overview) -> "Table":
     """The table, with a caption that says how many seeds each cell has, and which cells are out."""
-    told = [f"{line[0].upper()}{line[1:]}." for line in seed_lines(overview)]
-    return replace(drawn, caption=" ".join([drawn.caption, *told]))
+    contests = [f"{line[0].upper()}{line[1:]}." for line in seed_lines(overview)]
+    return replace(table, caption=" ".join([table.caption, *contests]))
 
 
-def measured(
+def cells_and_scores(
     grid: Grid, home: Home, protocol: str | None = None, anew: str = "", *, interval: bool = False
 ) -> "tuple[list[Cell], Scores]":
     """The cells of a grid and what its finished trials measured.
@@ -109,7 +109,7 @@ def scores_of(
     return scores
 
 
-def kept(overview: Overview) -> "Table | None":
+def keep_table(overview: Overview) -> "Table | None":
     """The grid's table, after writing it and the records into the grid's folder; None where no trial is done.
 
     A disk that takes none of it costs a warning.
@@ -123,14 +123,14 @@ def kept(overview: Overview) -> "Table | None":
     from goalgrid.results.export.table_request import TableRequest
     from goalgrid.results.renderers import write_all
 
-    drawn = with_seeds(TableRequest(overview.grid.name).draw(overview.cells, scores), overview)
+    table = with_seeds(TableRequest(overview.grid.name).draw(overview.cells, scores), overview)
     folder = overview.home.grid(overview.grid.name)
     try:
         write_records(scores.rows, overview.home, folder.results)
-        write_all(drawn, folder.tables)
+        write_all(table, folder.tables)
     except UserError as error:
         say(f"warning: the table is not kept: {error}")
-    return drawn
+    return table
 
 
 def deliver(request: "TableRequest", home: Home, kind: str, output: Path | None) -> None:
@@ -187,18 +187,18 @@ def check(
     from goalgrid.results.checks import table_check
 
     command = table_check.command_of(path)
-    made = parse(command) if command else None
+    request_of_file = parse(command) if command else None
     if not request.grid:
-        if made is None:
+        if request_of_file is None:
             raise UserError(
                 f"{path} does not say by which command it was made. Say it: goalgrid table GRID --check "
                 f"{shlex.quote(str(path))}."
             )
         if request != type(request)(""):
             raise UserError(f"{path} says its own options; to check it by others, give the grid, too.")
-        request, kind = made
+        request, kind = request_of_file
     elif kind == "terminal":
-        kind = (made[1] if made else None) or renderers.format_of(path) or ""
+        kind = (request_of_file[1] if request_of_file else None) or renderers.format_of(path) or ""
         if not kind:
             raise UserError(f"in which format is {path}? Give --format.")
     table = draw(request, home)

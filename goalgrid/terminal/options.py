@@ -172,8 +172,8 @@ def objective_settings(words: list[str], names: Collection[str]) -> dict[str, An
     settings = dict(map(key_and_value, words))
     if strange := [name for name in names if name not in CATALOGUE]:
         raise UserError(unknown_objective(strange[0]))
-    own = {key for name in names for key in CATALOGUE[name].parameters}
-    known = ["variant", *sorted(own or known_parameters())]
+    names_of_parameters = {key for name in names for key in CATALOGUE[name].parameters}
+    known = ["variant", *sorted(names_of_parameters or known_parameters())]
     for key, value in settings.items():
         where = f"in --set '{key}={value}'"
         if key not in known:

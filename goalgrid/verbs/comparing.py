@@ -53,16 +53,18 @@ def compare(
     all_known(("format", format_, comparison_text.FORMATS))
     if format_ == "parquet" and output is None:
         raise UserError("--format parquet writes a file: name it by --output FILE.")
-    found = compared(a, b, home, other=other, replaced=replaced, metric=metric, direction=direction, protocol=protocol)
+    comparison = compared(
+        a, b, home, other=other, replaced=replaced, metric=metric, direction=direction, protocol=protocol
+    )
     if as_json:
-        show_json(comparison_text.for_programs(found))
+        show_json(comparison_text.for_programs(comparison))
     elif output is None:
-        show(comparison_text.write_out(found, format_).rstrip("\n"))
+        show(comparison_text.write_out(comparison, format_).rstrip("\n"))
     else:
         if format_ == "parquet":
-            comparison_text.write_parquet(found, output)
+            comparison_text.write_parquet(comparison, output)
         else:
-            write_text(output, comparison_text.write_out(found, format_))
+            write_text(output, comparison_text.write_out(comparison, format_))
         say(f"written: {output}")
 
 
@@ -85,13 +87,13 @@ def merge(
     Each is verified; trials of other data or code are refused, and no trial that is done here is replaced. A grid with
     `uses` is a program: it is left out unless you named its files yourself, or --trust-code is given.
     """
-    there, outcomes, told, left = Home(user_path(other)), [], [], list[str]()
-    for found in merging.grids_of(there, home, grid, root, left.append):
-        merged = merging.merge(found, there, home, stale=stale, take=not dry_run)
+    there, outcomes, lines, reasons = Home(user_path(other)), [], [], list[str]()
+    for grid_there in merging.grids_of(there, home, grid, root, reasons.append):
+        merged = merging.merge(grid_there, there, home, stale=stale, take=not dry_run)
         outcomes += merged
-        told += merging.lines(found, merged, there, home, took=not dry_run)
-    show_for(as_json, lambda: [asdict(entry) for entry in outcomes], lambda: told)
-    for reason in left:
+        lines += merging.lines(grid_there, merged, there, home, took=not dry_run)
+    show_for(as_json, lambda: [asdict(entry) for entry in outcomes], lambda: lines)
+    for reason in reasons:
         say_left_out(reason)
-    if left or any(entry.outcome in ("refused", "kept") for entry in outcomes):
+    if reasons or any(entry.outcome in ("refused", "kept") for entry in outcomes):
         raise typer.Exit(INCOMPLETE)

@@ -12,7 +12,7 @@ from goalgrid.grid.errors import UserError, unknown, user_path
 from goalgrid.grid.settings.base import check_name
 from goalgrid.launching import ahead
 from goalgrid.reading import data_copy
-from goalgrid.reading.named_grids import wanted
+from goalgrid.reading.named_grids import grid_to_train
 from goalgrid.shipped import data_guide
 from goalgrid.terminal import completion
 from goalgrid.terminal.options import RUNS, GridName, Json, Override, Root, Runs, WeightPlaces
@@ -132,7 +132,7 @@ def features(
 
     Without it, the run of the grid does so.
     """
-    for line in ahead.features(wanted(grid, home, set_, roots=root, weights=weights), home):
+    for line in ahead.features(grid_to_train(grid, home, set_, roots=root, weights=weights), home):
         show(line)
 
 
@@ -170,5 +170,5 @@ def negatives(
 
     Without it, the run of a grid with train.ranker does so.
     """
-    for line in ahead.negatives(wanted(grid, home, set_, roots=root, weights=weights), home, by):
+    for line in ahead.negatives(grid_to_train(grid, home, set_, roots=root, weights=weights), home, by):
         show(line)

@@ -55,15 +55,15 @@ def evaluate(
     _check_options(file, trial, of_file=bool(as_ or vocabulary or into), into=into, as_objective=as_objective)
     if embeddings is not None and embeddings.suffix != ".npz":
         raise UserError(f"--embeddings {embeddings}: the file must end in .npz.")
-    wanted = evaluated.Wanted(split, protocol, root, tuple(weights), speed)
+    request = evaluated.EvaluationRequest(split, protocol, root, tuple(weights), speed)
     beside = evaluated.Beside(into, as_objective) if into else None
     if file is None:
-        found = evaluated.own(trial, home, wanted)
+        result = evaluated.of_trial(trial, home, request)
     else:
-        found = evaluated.published(file, as_, vocabulary, home, wanted, beside)
-    show_for(as_json, found.to_dict, found.lines)
+        result = evaluated.of_file(file, as_, vocabulary, home, request, beside)
+    show_for(as_json, result.to_dict, result.lines)
     if embeddings is not None:
-        found.save(embeddings)
+        result.save(embeddings)
         say(f"written: {embeddings}")
 
 

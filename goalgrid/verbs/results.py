@@ -147,12 +147,12 @@ def effects(
         show_for(as_json, lambda: effects_text.for_programs(printed), text.splitlines)
         return
     with _incomplete_without_trials():
-        found, cells = analysed(
+        analyses, cells = analysed(
             recall(grid, home, set_), home, metric=metric, direction=direction, protocol=protocol,
             baseline=baseline, across=across, anew=start(grid, home, set_),
         )  # fmt: skip
-    text = effects_text.write_out(found, cells, format_).rstrip("\n")
-    show_for(as_json, lambda: effects_text.for_programs(found), text.splitlines)
+    text = effects_text.write_out(analyses, cells, format_).rstrip("\n")
+    show_for(as_json, lambda: effects_text.for_programs(analyses), text.splitlines)
 
 
 @verbs.command()
@@ -184,11 +184,11 @@ def claims(
 
     all_known(("format", format_, TEXT))
     with _incomplete_without_trials():
-        found = claimed.sources(paper, grid, home, set_)
-    document = claims_text.document(found, comparisons=comparisons)
+        judged = claimed.sources(paper, grid, home, set_)
+    document = claims_text.document(judged, comparisons=comparisons)
     page = claimed.PAGE + "\n" if format_ == "markdown" and (paper, grid) == (None, None) else ""
     text = page + TEXT[format_](document).rstrip("\n")
-    show_for(as_json, lambda: claims_text.for_programs(found), text.splitlines)
+    show_for(as_json, lambda: claims_text.for_programs(judged), text.splitlines)
 
 
 @verbs.command()

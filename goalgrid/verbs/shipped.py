@@ -69,9 +69,9 @@ def recipes(
     these learn.
     """
     if name is not None and name.endswith(".toml"):
-        own = catalog.OwnRecipes({}, Path())
-        name = own.add(name)
-        catalog.take_over(own.whole)
+        recipes_of_file = catalog.OwnRecipes({}, Path())
+        name = recipes_of_file.add(name)
+        catalog.take_over(recipes_of_file.whole)
     if parameters:
         from goalgrid.shipped import recipe_sizes
 
@@ -244,7 +244,11 @@ def check(
     use([file])
     from goalgrid.runners.selftest.own_check import verdicts
 
-    found = {name: list(verdicts(name)) for name in uses.names()}
-    show_for(as_json, lambda: {name: list(map(asdict, own)) for name, own in found.items()}, lambda: check_lines(found))
-    if any(not verdict.holds for own in found.values() for verdict in own):
+    verdicts_of = {name: list(verdicts(name)) for name in uses.names()}
+    show_for(
+        as_json,
+        lambda: {name: list(map(asdict, own)) for name, own in verdicts_of.items()},
+        lambda: check_lines(verdicts_of),
+    )
+    if any(not verdict.holds for own in verdicts_of.values() for verdict in own):
         raise typer.Exit(EXIT[State.FAILED])

@@ -21,7 +21,7 @@ from goalgrid.plan.decisions import Choice
 from goalgrid.plan.plan import Plan
 from goalgrid.reading import named_grids
 from goalgrid.reading import status as standing
-from goalgrid.reading.named_grids import named_tables_exist, start, wanted
+from goalgrid.reading.named_grids import grid_to_train, named_tables_exist, start
 from goalgrid.reading.overview import Overview
 from goalgrid.runners.gpu.cards import card
 from goalgrid.runners.launch.launch_options import LaunchOptions
@@ -80,13 +80,13 @@ def plan(
     if hourly is not None and not device:
         raise UserError("--hourly is the price of an hour on a GPU: say which, e.g. --device h100.")
     asked = card(device) if device else None
-    found = named_grids.to_train(grids, home, set_, roots=root, weights=weights)
+    chosen = named_grids.grids_to_train(grids, home, set_, roots=root, weights=weights)
     choice = Choice(only, force=force, stale=stale)
-    for grid in found if probe else ():
+    for grid in chosen if probe else ():
         measure(Overview.of(grid, home), choice)
     of = partial(Plan.of, choice=choice, jobs=jobs, card=asked, hourly=hourly, allow_leak=allow_leak)
-    found = named_grids.of_filter(found, home, only)
-    _show_plans(found, home, of, each=trials, as_json=as_json)
+    chosen = named_grids.of_filter(chosen, home, only)
+    _show_plans(chosen, home, of, each=trials, as_json=as_json)
 
 
 @verbs.command()
@@ -112,13 +112,13 @@ def run(
     The same command again goes on where it was cut off. Several grids are trained one after the other.
     """
     overrides = [*set_, *([f"resources.concurrency={jobs}"] if jobs else [])]
-    found = named_grids.to_train(grids, home, overrides, roots=root, weights=weights)
+    chosen = named_grids.grids_to_train(grids, home, overrides, roots=root, weights=weights)
     choice = Choice(only, force=force, stale=stale)
     if dry_run:
-        found = named_grids.of_filter(found, home, only)
-        _show_plans(found, home, partial(Plan.of, choice=choice, jobs=jobs, allow_leak=allow_leak))
+        chosen = named_grids.of_filter(chosen, home, only)
+        _show_plans(chosen, home, partial(Plan.of, choice=choice, jobs=jobs, allow_leak=allow_leak))
     else:
-        _train(found, home, choice, LaunchOptions(here, address, mlflow_uri, notify, allow_leak))
+        _train(chosen, home, choice, LaunchOptions(here, address, mlflow_uri, notify, allow_leak))
 
 
 @verbs.command()
@@ -139,13 +139,13 @@ def resume(
 
     The grid stays as it was last run; --set names the overrides that it ran with.
     """
-    found = named_grids.as_last_run(grids, home, set_, ran=True)
-    for grid in found:
+    chosen = named_grids.as_last_run(grids, home, set_, ran=True)
+    for grid in chosen:
         if not home.grid(grid.name).grid.exists():
-            source = grids[0] if len(found) == 1 else grid.plain_name
+            source = grids[0] if len(chosen) == 1 else grid.plain_name
             raise UserError(f"grid {grid.name!r} never ran under {home.path}. {start(source, home, set_)}")
     choice = Choice(only, failed=failed, stale=stale)
-    _train(found, home, choice, LaunchOptions(here, address, mlflow_uri, notify, allow_leak))
+    _train(chosen, home, choice, LaunchOptions(here, address, mlflow_uri, notify, allow_leak))
 
 
 @verbs.command()
@@ -172,10 +172,10 @@ def slurm(
 
     The job queues itself again until the grid is done.
     """
-    found = wanted(grid, home, set_, roots=root, weights=weights)
-    named_tables_exist(found)
-    words = command_words(grid, found, home, only, {"--set": set_, "--root": root, "--weights": weights})
-    script = BatchJob(found, words, Path.cwd(), time, nodes, gpus, sbatch).script()
+    loaded = grid_to_train(grid, home, set_, roots=root, weights=weights)
+    named_tables_exist(loaded)
+    words = command_words(grid, loaded, home, only, {"--set": set_, "--root": root, "--weights": weights})
+    script = BatchJob(loaded, words, Path.cwd(), time, nodes, gpus, sbatch).script()
     if output is None:
         show(script.rstrip("\n"))
     else:
@@ -201,11 +201,11 @@ def status(
         return partial(standing.to_dict, overview), partial(standing.lines, overview)
 
     try:
-        found = named_grids.as_last_run(grids, home, set_)
+        chosen = named_grids.as_last_run(grids, home, set_)
     except Untrusted:
         show_lines([] if as_json else standing.by_ids(grids, home))
         raise
-    _show_each(found, home, content, as_json)
+    _show_each(chosen, home, content, as_json)
     raise typer.Exit(EXIT[exit_state(states)])
 
 
@@ -225,16 +225,16 @@ def prune(
         raise UserError(
             "--done says what goes to the trash, --empty deletes what is there; give them one after the other."
         )
-    found = pruning.trash(home) if empty else pruning.rubbish(home, done=done)
-    show_for(as_json, found.to_dict, lambda: found.lines(home))
-    if not found.items or (as_json and not yes):
+    rubbish = pruning.trash(home) if empty else pruning.rubbish(home, done=done)
+    show_for(as_json, rubbish.to_dict, lambda: rubbish.lines(home))
+    if not rubbish.items or (as_json and not yes):
         return
     if not yes and not sys.stdin.isatty():
         which = f"{' --done' * done}{' --empty' * empty}"
         raise UserError(f"nobody to ask. Look at it, then: goalgrid prune{which} --yes{runs_option(home)}")
     if yes or typer.confirm("Delete all this for good?" if empty else "Remove all this?", err=True):
-        removed = pruning.remove(found, home)
-        say(f"removed: {len(removed.items)} of {len(found.items)}, {pruning.size(removed.bytes)}")
+        removed = pruning.remove(rubbish, home)
+        say(f"removed: {len(removed.items)} of {len(rubbish.items)}, {pruning.size(removed.bytes)}")
         if home.trash.exists():
             say(f"trials are kept in {home.trash}; to free the disk: goalgrid prune --empty{runs_option(home)}")
 

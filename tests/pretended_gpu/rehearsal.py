@@ -263,7 +263,7 @@ def trial(name: str, folder: str = "") -> dict[str, Any]:
             state = run_trial(planned.settings, it, lambda event: None, machine)
             if not it.record.exists():
                 return {"state": state, "why": it.reason()}
-            again = evaluated.own(planned.id, home, evaluated.Wanted())
+            again = evaluated.of_trial(planned.id, home, evaluated.EvaluationRequest())
             again.save(home.path / "there.npz")
         noted = json.loads(it.environment.read_text())
         here = (

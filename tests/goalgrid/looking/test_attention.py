@@ -9,7 +9,7 @@ import pytest
 
 from goalgrid.grid.settings.image_views import View
 from goalgrid.grid.store.home import Home
-from goalgrid.looking.attention import drawn
+from goalgrid.looking.attention import attention_of
 from goalgrid.reading.named_grids import recall
 from goalgrid.reading.overview import Overview
 from goalgrid.retrieval.data import shapes
@@ -66,10 +66,10 @@ def trial_of(runs: Path, recipe: str, seed: int = 0) -> str:
 def test_a_figure_shows_the_photograph_its_boxes_and_the_weights_of_the_words(runs: Path, goalgrid: Goalgrid) -> None:
     trial = trial_of(runs, "scan-t2i")
     overview = Overview.of(recall("looking", Home(runs)), Home(runs))
-    found = drawn(overview, trial, "", "2")
+    found = attention_of(overview, trial, "", "2")
     names = sorted(path.name for path in (runs / "few" / "images").iterdir())
     assert found.image in names
-    assert drawn(overview, trial_of(runs, "read"), "", "2").words[1:4] == ("the", "picture", "shows")
+    assert attention_of(overview, trial_of(runs, "read"), "", "2").words[1:4] == ("the", "picture", "shows")
     assert (found.words[0], found.words[-1]) == ("<start>", "<end>")
     assert found.weights["t2i"].shape == (len(found.words), 9)
     assert found.weights["t2i"].sum(1) == pytest.approx(1, abs=1e-5)

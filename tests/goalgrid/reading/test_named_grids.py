@@ -56,12 +56,12 @@ def test_shared_trials_are_trained_once_and_each_grid_has_its_folder(goalgrid: G
 
 def test_a_pattern_stands_for_shipped_grids_and_each_takes_its_own_data(tmp_path: Path) -> None:
     home, roots = Home(tmp_path), ["coco=/c", "flickr30k=/f"]
-    found = named_grids.to_train(["goal-table3*", "goal-table3-coco"], home, [], roots=roots, weights=[])
+    found = named_grids.grids_to_train(["goal-table3*", "goal-table3-coco"], home, [], roots=roots, weights=[])
     assert {grid.name: [place.root for place in grid.data.values()] for grid in found} == {
         "goal-table3-coco": ["/c"],
         "goal-table3-f30k": ["/f"],
     }
-    own = named_grids.to_train(["goal-table3*"], home, ["datasets=mine"], roots=["mine=/m"], weights=[])
+    own = named_grids.grids_to_train(["goal-table3*"], home, ["datasets=mine"], roots=["mine=/m"], weights=[])
     assert [grid.data["mine"].root for grid in own] == ["/m", "/m"]
 
 
@@ -86,7 +86,7 @@ def test_grids_that_cannot_be_meant_are_one_message(
     (folder / "other" / "one.toml").write_text(changed, encoding="utf-8")
     monkeypatch.chdir(folder)
     with pytest.raises(UserError) as caught:
-        named_grids.to_train(sources, Home(folder / "runs"), [], roots=roots, weights=[])
+        named_grids.grids_to_train(sources, Home(folder / "runs"), [], roots=roots, weights=[])
     assert said in str(caught.value)
 
 

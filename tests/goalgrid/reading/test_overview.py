@@ -11,7 +11,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.overrides import changed_name
 from goalgrid.grid.store.home import Home, State
-from goalgrid.reading.named_grids import recall, wanted
+from goalgrid.reading.named_grids import grid_to_train, recall
 from goalgrid.reading.overview import Overview
 
 from ...conftest import SMALL
@@ -76,7 +76,7 @@ def test_a_grid_that_has_only_a_name_is_taken_by_every_verb(pair: Home, verb: Ve
     pair.grid("demo").path.rename(pair.grid("mine").path)
     text = pair.grid("mine").grid.read_text()
     pair.grid("mine").grid.write_text(text.replace('name = "demo"', 'name = "mine"'))
-    assert wanted("mine", pair).name == recall("mine", pair).name == "mine"
+    assert grid_to_train("mine", pair).name == recall("mine", pair).name == "mine"
     assert "mine: 2 trials: 2 done" in verb("plan", "mine", runs=pair).stdout
     assert "mine@seeds=1: 2 trials: 2 planned" in verb("plan", "mine", "--set", "seeds=1", runs=pair).stdout
     with pytest.raises(UserError, match=r"unknown grid 'mien'\. Did you mean 'mine'"):

@@ -22,7 +22,7 @@ from goalgrid.results.renderers import parquet
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.trial.run import run_trial
 from goalgrid.showing.comparison import compared
-from goalgrid.showing.tables import kept, scores_of
+from goalgrid.showing.tables import keep_table, scores_of
 
 from ...conftest import Goalgrid, checked
 
@@ -140,7 +140,7 @@ def test_a_grid_that_names_a_table_is_shown_by_its_protocol_everywhere(
     assert FIVE in (tmp_path / "tables" / "goal.md").read_text()
     assert FIVE not in (tmp_path / "tables" / "coco-5k" / "goal.md").read_text()
     assert [shown.protocol for shown in Measured.read(grid, cells, home).tables] == ["coco-5x1k", "coco-5k"]
-    drawn = kept(Overview.of(grid, home))
+    drawn = keep_table(Overview.of(grid, home))
     assert drawn is not None
     assert FIVE in drawn.caption
     (tmp_path / "named.toml").write_text(grid.to_toml())
