@@ -65,9 +65,9 @@ class TableRequest:
         """
         words = [PROGRAM, shlex.quote(self.grid)]
         for option in sorted(fields(self)[1:], key=lambda option: option.name != "reference"):
-            value = getattr(self, option.name)
+            name, value = f"--{option.name.strip('_').replace('_', '-')}", getattr(self, option.name)
             values = value if isinstance(value, tuple) else (value,) if value != option.default else ()
-            words += [word for each in values for word in _words(option_name(option.name), each)]
+            words += [word for each in values for word in ([name] if each is True else [name, shlex.quote(each)])]
         return " ".join(words)
 
     def draw(self, cells: "Sequence[Cell]", source: "TableSource") -> "Table":
@@ -89,12 +89,3 @@ class TableRequest:
         if self.averages:
             table = averaged(table, partial=self.allow_partial)
         return replace(table, command=self.command)
-
-
-def option_name(name: str) -> str:
-    """The option of a field: `--allow-partial` of allow_partial, `--set` of set_."""
-    return f"--{name.strip('_').replace('_', '-')}"
-
-
-def _words(option: str, value: str | bool) -> list[str]:
-    return [option] if isinstance(value, bool) else [option, shlex.quote(value)]
