@@ -6,10 +6,9 @@ Commands exit with 0 all done, 2 wrong usage, 3 incomplete, 4 trials failed, 5 a
 
 from goalgrid.grid.store.home import State
 from goalgrid.runners.trial.stopping import INCOMPLETE as INCOMPLETE
-from goalgrid.runners.trial.stopping import OTHERS_TRAIN
 
 WRONG_USAGE, DIFFERENT = 2, 5
-EXIT = {State.DONE: 0, State.INTERRUPTED: INCOMPLETE, State.FAILED: 4, State.RUNNING: OTHERS_TRAIN}
+EXIT = {State.DONE: 0, State.INTERRUPTED: INCOMPLETE, State.FAILED: 4, State.RUNNING: 6}
 
 
 def exit_state(states: list[State]) -> State:

@@ -247,7 +247,7 @@ def selftest(home: options.Runs = options.RUNS, address: options.Address = None)
     """
     from goalgrid.runners.selftest.story import selftest as put_to_the_test
 
-    say(f"takes about two minutes, in a folder of its own below {home.path}")
+    say(f"takes about a minute, in a folder of its own below {home.path}")
     if not show_verdicts(put_to_the_test(home.path, address), home.path):
         raise typer.Exit(EXIT[State.FAILED])
 

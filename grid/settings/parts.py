@@ -100,7 +100,8 @@ REPLICAS = Part("replicas", "a batch that they can share", "set resources.replic
 
 def missing(name: str) -> str:
     """That a part is not here."""
-    return f"the part {name!r} is not here, in {FOLDER.replace('.', '/')}. Install all of goalgrid, or leave that part out."
+    folder = FOLDER.replace(".", "/")
+    return f"the part {name!r} is not here, in {folder}. Install all of goalgrid, or leave that part out."
 
 
 def of_objective(name: str) -> list[Part]:

@@ -1,45 +1,39 @@
-"""The self-test: kills and damages a tiny grid on the user's machine or cluster, and checks that nothing is lost."""
+"""The self-test: checks the runs folder, kills a worker of a tiny grid here or on a cluster, and looks for losses."""
 
 import json
 import math
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-import torch
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell, expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.attempts import Attempt
-from goalgrid.grid.store.failures import Failure
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.results.checks.run_comparison import differences
 from goalgrid.results.records import record
 from goalgrid.runners.selftest import shared_folder_check
-from goalgrid.runners.selftest.faults import Command, Unmet, live, strike, trained_after_done, wait_for
-from goalgrid.runners.training import checkpoints
-from goalgrid.runners.trial.stopping import INCOMPLETE, OTHERS_TRAIN, Stop
+from goalgrid.runners.selftest.faults import Command, Unmet, live, strike, wait_for
+from goalgrid.runners.trial.stopping import Stop
 
 if TYPE_CHECKING:
     from goalgrid.runners.launch.ray_tune import RayTune
 
 SETTINGS = (
+    'objectives=["con_con","sig-ms_cir"]',
     'recipes=["cnn-bow"]',
     "train.batch_size=250",
     "model.image.size=16",
     "seeds=[0]",
     "reliability.checkpoint_steps=5",
 )
-TWO, THREE = 'objectives=["con_con","sig-ms_cir"]', 'objectives=["con_con","sig-ms_cir","sig_cir"]'
-"""Trials of the embedded data, of a few seconds each; the third joins when two drivers share the work."""
+"""Two trials of the embedded data, of a few seconds each."""
 
 EPOCHS, SECONDS = 6, 3.0
 """Epochs of a trial, and its least duration: a fast machine trains more epochs, so that kills meet running trials."""
@@ -115,7 +109,7 @@ class Nodes:
 
     def look(self, folder: Path) -> list[shared_folder_check.Sighting]:
         """Have processes of this machine, and one on every node, check the folder together."""
-        script = "import goalgrid; from goalgrid.runners.selftest import shared_folder_check as it; it.main()"
+        script = "from goalgrid.runners.selftest import shared_folder_check as it; it.main()"
         command = [sys.executable, "-c", script, str(folder), str(self.onlookers)]
         here = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(ONLOOKERS)]
         there = self._driver().everywhere(shared_folder_check.look, str(folder), self.onlookers) if self.address else []
@@ -139,7 +133,7 @@ class Story:
     def __init__(self, place: Path, nodes: Nodes) -> None:
         self.place, self.nodes, self.epochs = place, nodes, EPOCHS
         self.home, self.undisturbed = Home(place / "disturbed"), Home(place / "undisturbed")
-        self.command = self._command(TWO)
+        self.command = self._command()
         self.started: list[subprocess.Popen[bytes]] = []
 
     def stages(self) -> dict[str, Callable[[], str]]:
@@ -147,10 +141,6 @@ class Story:
         return {
             "a tiny grid trains here": self.trains,
             "a worker killed with -9 is replaced, and its trial goes on": self.worker_killed,
-            "a driver killed with -9 costs nothing: the same command goes on": self.driver_killed,
-            "SIGTERM leaves a checkpoint of the very last step": self.terminated,
-            "a damaged checkpoint is set aside, and the one before is used": self.damaged,
-            "two drivers share the work, and nothing is trained twice": self.shared,
             "all results equal those of an undisturbed run, to the bit": self.equal,
         }
 
@@ -161,57 +151,14 @@ class Story:
         return "" if self.started[-1].returncode == 0 else self.command.said()
 
     def worker_killed(self) -> str:
-        self.command = self._command(TWO)
-        self._start()
-        victim = self._moving({})
+        self.command = self._command()
+        driver = self._start()
+        victim = self._moving()
         self.nodes.strike(victim)
-        after = self._moving({}, lambda attempt: attempt.folder == victim.folder and attempt.number > victim.number)
-        return "" if "goes on from step" in _log(after) else f"it started anew: {after.log}"
-
-    def driver_killed(self) -> str:
-        before = {attempt.content().get("launch") for attempt in live(self.home)}
-        self.started[-1].kill()
-        self.started[-1].wait()
-        self._start()
-        after = self._moving(self._checkpoints(), lambda attempt: attempt.content().get("launch") not in before)
-        return "" if "goes on from step" in _log(after) else f"it started anew: {after.log}"
-
-    def terminated(self) -> str:
-        self.started[-1].send_signal(signal.SIGTERM)
-        code = self.started[-1].wait(PATIENCE)
-        if code != INCOMPLETE:
-            return f"the driver ended with exit code {code}, not {INCOMPLETE}: {self.command.said()}"
-        for folder in self._stopped():
-            stands, ended = _step(folder.last_checkpoint), folder.attempts()[-1].ended_after()
-            if stands != ended:
-                return f"{folder.path}: it ended after step {ended}, its checkpoint is of step {stands}"
-        return "" if self._stopped() else "no trial wrote a checkpoint in time; reliability.grace_seconds gives more"
-
-    def damaged(self) -> str:
-        folder = self._stopped()[0]
-        content = bytearray(folder.last_checkpoint.read_bytes())
-        content[len(content) // 2] ^= 1
-        folder.last_checkpoint.write_bytes(content)
-        number, expected = len(folder.attempts()), _step(folder.previous_checkpoint)
-        self.command = self._command(THREE)
-        drivers = [self._start(), self._start()]
-        for driver in drivers:
-            driver.wait(PATIENCE)
-        log = _log(folder.attempts()[number])
-        wanted = ("set aside as last.corrupt", f"goes on from step {expected:,}")
-        return (
-            "" if all(words in log for words in wanted) else f"its log says otherwise: {folder.attempts()[number].log}"
-        )
-
-    def shared(self) -> str:
-        twice = trained_after_done(self.home)
-        if twice:
-            return f"trained again after it was done: {', '.join(twice)}"
-        left = [folder.trial_id for folder in self.home.trials() if not folder.is_done()]
-        codes = [driver.returncode for driver in self.started[-2:]]
-        if left or not set(codes) <= {0, INCOMPLETE, OTHERS_TRAIN}:
-            return f"exit codes {codes}, not done: {', '.join(left) or 'none'}: {self.command.said()}"
-        return ""
+        if code := driver.wait(PATIENCE):
+            return f"the driver ended with exit code {code}: {self.command.said()}"
+        after = TrialFolder(victim.folder.parent).attempts()[victim.number :]
+        return "" if after and "goes on from step" in _log(after[0]) else f"it started anew: {victim.folder.parent}"
 
     def equal(self) -> str:
         return "; ".join(differences(self._cells(), self.undisturbed, self.home))
@@ -224,7 +171,7 @@ class Story:
 
     def _alone(self) -> int:
         """Train everything undisturbed and without Ray; returns the exit code."""
-        self.command = self._command(THREE, "--here", home=self.undisturbed)
+        self.command = self._command("--here", home=self.undisturbed)
         return self._start().wait(PATIENCE)
 
     def _shortest(self) -> float:
@@ -232,15 +179,14 @@ class Story:
         done = [self.undisturbed.trial(trial.id).record for trial in trials_of(self._cells())]
         return float(min(record.collect(done, ["train_seconds"]).column(0).to_pylist()))
 
-    def _settings(self, objectives: str) -> list[str]:
-        return [*SETTINGS, f"train.epochs={self.epochs}", objectives]
+    def _settings(self) -> list[str]:
+        return [*SETTINGS, f"train.epochs={self.epochs}"]
 
     def _cells(self) -> list[Cell]:
-        return expand(load("demo", self._settings(THREE)))
+        return expand(load("demo", self._settings()))
 
-    def _command(self, *words: str, home: Home | None = None) -> Command:
-        objectives, *options = words
-        settings = [word for setting in self._settings(objectives) for word in ("--set", setting)]
+    def _command(self, *options: str, home: Home | None = None) -> Command:
+        settings = [word for setting in self._settings() for word in ("--set", setting)]
         cluster = ["--address", self.nodes.address] if self.nodes.address and not options else []
         return Command(("demo", *settings, *options, *cluster), home or self.home, self.place / "log.txt")
 
@@ -248,41 +194,17 @@ class Story:
         self.started.append(self.command.start())
         return self.started[-1]
 
-    def _moving(self, before: dict[str, int], wanted: Callable[[Attempt], bool] = lambda attempt: True) -> Attempt:
-        """Wait for a wanted live attempt that has begun, at a trial with a newer checkpoint than in `before`."""
+    def _moving(self) -> Attempt:
+        """Wait for a live attempt that has begun, at a trial with a checkpoint."""
 
         def look() -> Attempt | None:
             if self.started[-1].poll() is not None:
                 raise Unmet(f"the driver ended with exit code {self.started[-1].returncode}")
-            now = self._checkpoints()
-            for attempt in live(self.home):
-                trial = attempt.folder.parent.name
-                begun = " from " in _log(attempt)
-                if begun and trial in now and now[trial] != before.get(trial) and wanted(attempt):
-                    return attempt
-            return None
+            begun = (attempt for attempt in live(self.home) if " from " in _log(attempt))
+            return next((one for one in begun if TrialFolder(one.folder.parent).last_checkpoint.exists()), None)
 
         return wait_for(look, "a trial that moves on", PATIENCE)
-
-    def _checkpoints(self) -> dict[str, int]:
-        """Time of the last checkpoint of each trial."""
-        found = {}
-        for folder in self.home.trials():
-            with suppress(FileNotFoundError):  # while a checkpoint is replaced there is none for a moment
-                found[folder.trial_id] = folder.last_checkpoint.stat().st_mtime_ns
-        return found
-
-    def _stopped(self) -> list[TrialFolder]:
-        """Trials whose last attempt ended on request."""
-        found = [(folder, folder.latest()) for folder in self.home.trials()]
-        return [folder for folder, latest in found if latest and latest.outcome() == Failure.PREEMPTED]
 
 
 def _log(attempt: Attempt) -> str:
     return attempt.log.read_text(encoding="utf-8") if attempt.log.exists() else ""
-
-
-def _step(checkpoint: Path) -> int | None:
-    """The step of a checkpoint; None without a checkpoint."""
-    content = checkpoints.load(checkpoint, torch.device("cpu"))
-    return None if content is None else int(content["step"])

@@ -16,8 +16,8 @@ from goalgrid.grid.store.files import write_text
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Ctrl-C, the signal of a scheduler that takes the machine away, and the signal of a terminal that is closed."""
 
-INCOMPLETE, OTHERS_TRAIN = 3, 6
-"""Exit codes of a process that ends before all its trials are done; 6: other processes train all that are left."""
+INCOMPLETE = 3
+"""Exit code of a process that ends before all its trials are done."""
 
 
 class Stop:
