@@ -66,7 +66,7 @@ class EvaluationRequest:
             known = [*known, ECCV]
         if self.protocol == ECCV and settings.model.fusion.ranked_anew:
             raise UserError(
-                "--protocol eccv ranks all captions of an image, and a fusion encoder ranks the "
+                "--protocol eccv ranks all captions of an image, and a second stage ranks the "
                 f"{settings.model.fusion.ranked_anew} best of each query alone: leave the option out."
             )
         if self.protocol not in known:
@@ -172,7 +172,7 @@ class Evaluated:
             lines.append(f"  {direction} {row}  {middle:>11}  {average:>9}  {further[f'{direction}_gmean']:14.2f}")
         lines.append(f"  rsum {metrics['rsum']:.2f}")
         if ranks.listed is not None:
-            lines.append(f"  the fusion encoder ranked the {ranks.listed} best of each query anew")
+            lines.append(f"  the second stage ranked the {ranks.listed} best of each query anew")
         if self.judged:
             lines += ["ECCV Caption: mAP@R, R-Precision, R@1; CxC: R@1, R@5, R@10"]
             for direction in ("i2t", "t2i"):

@@ -27,8 +27,8 @@ def retrieved(overview: Overview, trial_id: str) -> "RetrievalExamples":
         raise UserError(unknown("trial", trial_id, shown, where=f"of grid {overview.grid.name!r}"))
     if not _has_weights(known[trial_id]):
         raise UserError(f"{trial_id} trains no model of its own, so it has no weights to search with. {which}")
-    if known[trial_id].shared.model.fusion.kind != "none":
-        raise UserError(f"{trial_id} ranks the best answers anew by its fusion encoder, which is not shown. {which}")
+    if known[trial_id].shared.model.fusion.ranked_anew:
+        raise UserError(f"{trial_id} ranks the best answers anew by a second stage, which is not shown. {which}")
     if (state := overview.states[trial_id]) is not State.DONE:
         raise UserError(f"{trial_id} is {state.value}, and examples are drawn of a trial that is done. {which}")
     from goalgrid.runners.launch.jobs import machine_for
@@ -42,9 +42,9 @@ def retrieved(overview: Overview, trial_id: str) -> "RetrievalExamples":
 
 
 def able(overview: Overview) -> list[Trial]:
-    """The finished trials that have weights and rank all answers by one scorer: a fusion encoder ranks few of them."""
+    """The finished trials that have weights and rank all answers by one scorer: a second stage ranks few of them."""
     done = overview.having(State.DONE)
-    return [trial for trial in done if _has_weights(trial) and trial.shared.model.fusion.kind == "none"]
+    return [trial for trial in done if _has_weights(trial) and not trial.shared.model.fusion.ranked_anew]
 
 
 def _has_weights(trial: Trial) -> bool:

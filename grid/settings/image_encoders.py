@@ -55,7 +55,7 @@ class ImageEncoderSettings(Settings):
     """The properties that the settings of every image encoder have."""
 
     network: ClassVar[str] = ""
-    """Dotted name of a part's encoder; empty: `retrieval/encoders/image.py` has it."""
+    """Dotted name of a part's encoder, made as those in `retrieval/encoders/image.py`; empty: it is there."""
 
     @property
     @abstractmethod

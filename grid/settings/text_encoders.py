@@ -16,7 +16,7 @@ class TextEncoderSettings(Settings):
     """The settings that every text encoder has, beside `boundaries`."""
 
     network: ClassVar[str] = ""
-    """Dotted name of a part's encoder; empty: `retrieval/encoders/text.py` has it."""
+    """Dotted name of a part's encoder, made as those in `retrieval/encoders/text.py`; empty: it is there."""
     word_drop: Annotated[float, Field(ge=0, lt=1), IdentityDefault(0.0)] = Field(
         0.0, description="share of words masked, replaced or left out in training"
     )

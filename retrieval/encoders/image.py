@@ -148,6 +148,6 @@ def image_encoder(
 ) -> nn.Module:
     """The encoder of these settings, for images of this shape."""
     if settings.network:
-        return parts.loaded(settings.network)(settings, dim)
+        return parts.loaded(settings.network)(settings, shape, dim, places)
     given: Any = settings
     return IMAGE_ENCODERS[given.encoder](settings, shape, dim, places)

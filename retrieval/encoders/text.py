@@ -222,6 +222,6 @@ For a frozen network, whose features are computed before training, `words` is th
 def text_encoder(settings: TextEncoderSettings, words: int, dim: int, places: pretrained.Places) -> nn.Module:
     """The encoder of these settings, for indices below `words`."""
     if settings.network:
-        return parts.loaded(settings.network)(settings, words, dim)
+        return parts.loaded(settings.network)(settings, words, dim, places)
     given: Any = settings
     return TEXT_ENCODERS[given.encoder](settings, words, dim, places)

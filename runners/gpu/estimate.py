@@ -33,7 +33,7 @@ class Footprint:
         frozen: work of a step while the image backbone is held.
         image, text: work of embedding an image or a caption in evaluation.
         score: work of scoring an image with a caption.
-        anew: work of ranking such a pair anew, by the fusion encoder; None: there is none.
+        anew: work of ranking such a pair anew, by the second stage; None: there is none.
     """
 
     allocated: int

@@ -166,7 +166,7 @@ class LoadedModel:
         return cls(model, settings, inputs)
 
     def evaluate(self, split_name: str, protocol_name: str | None = None) -> Evaluation:
-        """Rank a split by a protocol's folds; None: as a whole. A fusion encoder takes part in the test alone."""
+        """Rank a split by a protocol's folds; None: as a whole. A second stage takes part in the test alone."""
         fold = protocol(protocol_name).fold if protocol_name else None
         if split_name == "test":
             (image, text, owners), (ranks,) = ranks_of_test(self.model, self.settings, self.inputs, [fold])

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from goalgrid.grid.errors import UserError
+from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.parts.xvlm.settings import BertLayersSettings
 
 EPSILON = 1e-12
@@ -144,7 +145,7 @@ class BertLayers(nn.Module):
 class BertEncoder(nn.Module):
     """Layers of BERT under a linear layer: the text encoder of X-VLM."""
 
-    def __init__(self, settings: BertLayersSettings, words: int, dim: int) -> None:
+    def __init__(self, settings: BertLayersSettings, words: int, dim: int, places: Places) -> None:
         super().__init__()
         self.backbone = BertLayers(settings, words)
         self.project = nn.Linear(settings.width, dim)

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int, Shaped, UInt8
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from goalgrid.retrieval.encoders.pretrained import Places
 from goalgrid.retrieval.encoders.vision import STATISTICS
 from goalgrid.retrieval.parts.xvlm.settings import SWIN_PATCH, SwinSettings
 
@@ -166,7 +167,7 @@ class SwinEncoder(nn.Module):
     mean: Tensor
     deviation: Tensor
 
-    def __init__(self, settings: SwinSettings, dim: int) -> None:
+    def __init__(self, settings: SwinSettings, shape: tuple[int, ...], dim: int, places: Places) -> None:
         super().__init__()
         self.backbone = Swin(settings)
         self.project = nn.Linear(self.backbone.width, dim)
