@@ -53,25 +53,23 @@ def arrange(
     Raises:
         UserError: an objective or a metric has no place in the layout, or no paper reports any of these cells.
     """
-    table = _arranged(cells, scores, layout, metric, against, axes)
-    return named(table, noun_of(cells))
-
-
-def _arranged(
-    cells: Sequence[Cell], scores: TableSource, layout: str | None, metric: str, against: str | None, axes: Axes | None
-) -> Table:
     asked = metric.split(",")
     if axes and isinstance(scores, Scores):
         if layout or against:
             chosen = f"--layout {layout}" if layout else f"--against {against}"
             raise UserError(f"--rows, --columns and --blocks make a layout of their own; leave {chosen} out.")
-        return pivot.layout(cells, scores, asked, axes)
-    if against and isinstance(scores, Scores):
+        table = pivot.layout(cells, scores, asked, axes)
+    elif against and isinstance(scores, Scores):
         if layout:
             raise UserError(f"--against {against} has a layout of its own; leave --layout {layout} out.")
         _check_metrics(f"--against {against}", asked, 1)
-        return beside.layout(cells, scores, metric)
-    chosen = layout or natural(cells)
+        table = beside.layout(cells, scores, metric)
+    else:
+        table = _laid_out(cells, scores, layout or natural(cells), asked)
+    return named(table, noun_of(cells))
+
+
+def _laid_out(cells: Sequence[Cell], scores: TableSource, chosen: str, asked: list[str]) -> Table:
     strangers = sorted({cell.objective for cell in cells} - set(CELLS))
     if LAYOUTS[chosen].of_the_matrix and strangers:
         what = ", ".join(strangers) if any(strangers) else "rows without an objective"
