@@ -40,7 +40,7 @@ from goalgrid.grid.gridfile import load
 from goalgrid.grid.objectives.goal_matrix import GOAL
 from goalgrid.grid.store.attempts import Attempt
 from goalgrid.grid.store.home import Home, TrialFolder
-from goalgrid.results.checks.run_comparison import differences
+from goalgrid.results.analysis.run_comparison import differences
 from goalgrid.runners.selftest.faults import Command, done_at, live, strike, trained_after_done
 
 EVERY, EPOCHS = 10, 10

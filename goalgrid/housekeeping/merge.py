@@ -200,7 +200,7 @@ def _merged(
 
 def _beside(trial: Trial, here: TrialFolder, there: TrialFolder) -> Merged:
     """What becomes of a trial that is done here, too."""
-    from goalgrid.results.checks.run_comparison import differing
+    from goalgrid.results.analysis.run_comparison import differing
 
     try:
         columns = differing(here.record, there.record)
@@ -313,7 +313,7 @@ def _disagreeing(trial: Trial, folder: TrialFolder, row: Mapping[str, Any]) -> I
     """What in the folder is not as the record, which carries a checksum, or the id say."""
     import torch
 
-    from goalgrid.results.checks.finished_trial import FinishedTrial
+    from goalgrid.results.records.finished_trial import FinishedTrial
     from goalgrid.retrieval.words import text_readers
     from goalgrid.runners.training import checkpoints
 

@@ -184,7 +184,7 @@ def check(
         UserError: neither the file nor the command line says how the table is made.
     """
     from goalgrid.results import renderers
-    from goalgrid.results.checks import table_check
+    from goalgrid.results.export import table_check
 
     command = table_check.command_of(path)
     request_of_file = parse(command) if command else None

@@ -1,1 +1,1 @@
-"""What a grid's scores show: which axis matters, what is best, how sure that is; in words and as marks in tables."""
+"""What scores show: which axis matters, what is best, how sure it is, in words and as marks; whether two runs agree."""

@@ -16,7 +16,7 @@ from goalgrid.grid.expansion import Cell, expand, trials_of
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.attempts import Attempt
 from goalgrid.grid.store.home import Home, TrialFolder
-from goalgrid.results.checks.run_comparison import differences
+from goalgrid.results.analysis.run_comparison import differences
 from goalgrid.results.records import record
 from goalgrid.runners.selftest import shared_folder_check
 from goalgrid.runners.selftest.faults import Command, Unmet, live, strike, wait_for

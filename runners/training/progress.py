@@ -15,7 +15,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import TrainSettings
 from goalgrid.grid.store.files import write_json_lines
 from goalgrid.grid.store.home import TrialFolder
-from goalgrid.results.checks.finished_trial import FinishedTrial
+from goalgrid.results.records.finished_trial import FinishedTrial
 from goalgrid.runners.training import checkpoints
 from goalgrid.runners.training.measured.step_trace import StepTrace
 

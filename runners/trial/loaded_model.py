@@ -20,8 +20,8 @@ from goalgrid.grid.protocols import protocol
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.files import read_json
 from goalgrid.grid.store.home import TrialFolder
-from goalgrid.results.checks.finished_trial import FinishedTrial
 from goalgrid.results.records import provenance
+from goalgrid.results.records.finished_trial import FinishedTrial
 from goalgrid.results.records.models import Speed
 from goalgrid.retrieval import eccv
 from goalgrid.retrieval.data.photographs import Photographs

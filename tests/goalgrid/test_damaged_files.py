@@ -20,7 +20,7 @@ import pytest
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import Cell, trials_of
 from goalgrid.grid.store.home import Home
-from goalgrid.results.checks.run_comparison import differences
+from goalgrid.results.analysis.run_comparison import differences
 from goalgrid.results.records import record_cache
 
 from ..conftest import Goalgrid

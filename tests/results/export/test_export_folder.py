@@ -16,7 +16,7 @@ from goalgrid.grid.expansion import Cell, expand, select
 from goalgrid.grid.gridfile import Grid, load
 from goalgrid.grid.store.home import Home
 from goalgrid.results import renderers
-from goalgrid.results.checks import table_check
+from goalgrid.results.export import table_check
 from goalgrid.results.export.export_folder import _tables, begun, export, readme, trial_list
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.records.scores import Scores

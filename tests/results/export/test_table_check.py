@@ -11,7 +11,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.expansion import expand
 from goalgrid.grid.gridfile import load
 from goalgrid.results import renderers
-from goalgrid.results.checks import table_check
+from goalgrid.results.export import table_check
 from goalgrid.results.export.table_request import TableRequest
 from goalgrid.results.records.scores import Scores
 from goalgrid.results.renderers import parquet

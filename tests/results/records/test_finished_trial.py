@@ -6,8 +6,8 @@ import pytest
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import TrialFolder
-from goalgrid.results.checks.finished_trial import FinishedTrial
 from goalgrid.results.records import provenance
+from goalgrid.results.records.finished_trial import FinishedTrial
 
 CODE = provenance.versioned("a")
 TRIAL = FinishedTrial(TrialFolder(Path("runs/trials/one")), {"environment": "{}", "code_fingerprint": CODE})

@@ -8,7 +8,7 @@ import pytest
 from goalgrid.grid.expansion import expand
 from goalgrid.grid.gridfile import load
 from goalgrid.grid.store.home import Home
-from goalgrid.results.checks.run_comparison import differences
+from goalgrid.results.analysis.run_comparison import differences
 from goalgrid.results.records import record
 
 
