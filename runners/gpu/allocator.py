@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from itertools import count
 
 ROUND = 512
-"""Bytes that the size of a block is a multiple of."""
+"""Block sizes are multiples of these bytes."""
 SMALL, SMALL_SEGMENT = 2**20, 2 * 2**20
 """Largest small block, and the segment that small blocks are cut from."""
 MEDIUM, MEDIUM_SEGMENT = 10 * 2**20, 20 * 2**20
-"""Below the first, a large block is cut from a segment of the second; above, it has a segment of its own."""
+"""A large block below the first size is cut from a segment of the second; a larger block has its own segment."""
 LARGE_ROUND = 2 * 2**20
-"""Bytes that a segment of its own is a multiple of."""
+"""Sizes of such segments are multiples of these bytes."""
 
 
 @dataclass(eq=False)

@@ -65,10 +65,10 @@ ResNeXt-101 32x8d stands here as a RegNet of the same widths and depths; `as_res
 
 
 def from_architecture(part: Any, places: Places, hint: str = "Or say where they lie: --weights NAME=DIR.") -> Any:
-    """The network with random weights in place of the weights that it names, unless the user says where they lie.
+    """The settings of a network with random weights of the same architecture, unless the user has its weights.
 
     Args:
-        hint: what a user can do whose weights are not known here.
+        hint: the next step in the error message, if the architecture is unknown.
 
     Raises:
         UserError: its architecture is not known here.
@@ -83,14 +83,14 @@ def from_architecture(part: Any, places: Places, hint: str = "Or say where they 
 
 
 def learner_of(settings: TrialSettings, shapes: Shapes, places: Places) -> Learner:
-    """What learns from images and captions of these shapes."""
+    """A learner on images and captions of these shapes."""
     learner = Learner(settings, inputs(shapes, settings, places))
     as_resnext(learner.model)
     return learner
 
 
 def untrained(settings: TrialSettings, shapes: Shapes, places: Places) -> Vse:
-    """The model of a trial as it starts, whose first weights nobody reads."""
+    """The model of a trial before training, with uninitialised weights."""
     with Unfilled():
         model = model_of(settings, inputs(shapes, settings, places))
         as_resnext(model)
@@ -98,7 +98,7 @@ def untrained(settings: TrialSettings, shapes: Shapes, places: Places) -> Vse:
 
 
 def without_weights(learner: Learner, mode: FakeTensorMode, trace: Trace) -> None:
-    """Take the weights from the model, and count them."""
+    """Replace all weights by tensors without data, and count their memory."""
     for module in (learner.model, learner.objective):
         emptied(module, mode, trace)
     learner.take_weights()
@@ -126,15 +126,15 @@ def of_features(backbone: BackboneSettings, places: Places) -> tuple[Work, tuple
         with mode, torch.no_grad(), torch.autocast("cpu", torch.float16):
             pixels = torch.empty((count, 3, backbone.size, backbone.size), dtype=torch.uint8)
             with trace:
-                found = model(pixels)
-    return trace.work * (1 / count), tuple(found.shape[1:])
+                features_of_images = model(pixels)
+    return trace.work * (1 / count), tuple(features_of_images.shape[1:])
 
 
 def of_caption_features(network: TransformerSettings, words: int, typical: int, places: Places) -> tuple[Work, int]:
-    """The work of a frozen text network on a caption, and the values of a feature vector.
+    """The work of a frozen text network on a caption, and the width of a feature vector.
 
     Args:
-        words: indices that captions are made of.
+        words: size of the vocabulary.
         typical: tokens of a caption.
 
     Raises:

@@ -14,7 +14,7 @@ SUSTAINED = 0.7
 SUSTAINED_BYTES = 0.85
 """Share of a data sheet's bandwidth that copies reach."""
 LAUNCH = 10e-6
-"""Seconds that Python and PyTorch take to start an operation."""
+"""Seconds that Python and PyTorch need to launch an operation."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Card:
         memory: GiB that a program can use.
         fp32, tf32, half, bf16: 10^12 floating-point operations a second, dense; 0: not known.
         bandwidth: 10^9 bytes a second.
-        says: what torch says in the name of such a GPU.
+        says: part of the name that torch reports for this GPU.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Card:
         return 1e12 * SUSTAINED * (rates.get(kind) or self.fp32)
 
     def seconds(self, work: "Work", *, tf32: bool = False) -> tuple[float, float]:
-        """Least and most seconds: the roofline of every operation; and beside it the start of every operation."""
+        """Bounds on the seconds: the sum of all rooflines, and the same plus the launch of every operation."""
         bandwidth = 1e9 * SUSTAINED_BYTES * self.bandwidth
         products = sum(
             max(flops / self.rate(kind, tf32=tf32), moved / bandwidth)

@@ -23,17 +23,17 @@ from goalgrid.runners.training.learner import Learner
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a trial takes of a GPU.
+    """Memory and work of a trial on a GPU.
 
     Args:
         allocated: bytes of tensors at the peak.
         reserved: bytes that the allocator holds for them, gaps included.
-        step: work of a training step; of a model that trains nothing, none.
+        step: work of a training step; empty without training.
         warming: work of a step of the warm-up epochs.
-        frozen: work of a step while the image backbone is held.
+        frozen: work of a step with a frozen image backbone.
         image, text: work of embedding an image or a caption in evaluation.
         score: work of scoring an image with a caption.
-        anew: work of ranking such a pair anew, by the second stage; None: there is none.
+        anew: work of scoring a pair in the second stage; None without one.
     """
 
     allocated: int
@@ -48,14 +48,14 @@ class Footprint:
 
 
 def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footprint:
-    """Memory and work of a trial: steps on the longest captions with all that learns, a typical step, an evaluation.
+    """Memory and work of a trial: a step on the longest captions with every layer unfrozen, typical steps, evaluation.
 
     Raises:
         UserError: the architecture of its weights is not known here.
     """
     parts = {name: from_architecture(getattr(settings.model, name), places) for name in ("image", "text")}
     settings = settings.model_copy(update={"model": settings.model.model_copy(update=parts)})
-    held, trains = settings.train.frozen_epochs > 0, settings.train.epochs > 0
+    freezes, trains = settings.train.frozen_epochs > 0, settings.train.epochs > 0
     settings = heavy(settings) if trains else settings
     with Unfilled():
         learner = learner_of(settings, shapes, places) if trains else None
@@ -64,7 +64,7 @@ def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footpri
     with without_data() as mode:
         if learner:
             without_weights(learner, mode, trace)
-            steps = rehearse(learner, shapes, mode, trace, held=held)
+            steps = rehearse(learner, shapes, mode, trace, freezes=freezes)
         else:
             emptied(model, mode, trace)
         parts_of_test = evaluation(model, settings, shapes, mode, trace)
@@ -73,22 +73,22 @@ def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footpri
 
 
 def rehearse(
-    learner: Learner, shapes: Shapes, mode: AbstractContextManager[Any], trace: Trace, *, held: bool = False
+    learner: Learner, shapes: Shapes, mode: AbstractContextManager[Any], trace: Trace, *, freezes: bool = False
 ) -> tuple[Work, Work, Work]:
-    """Take typical steps, and the step that uses most memory; the work of a typical step, a warm-up and a frozen step.
+    """Take typical steps and the step that uses most memory; returns the work of a typical, warm-up and frozen step.
 
     Args:
-        mode: in which tensors are made.
-        held: whether there are epochs that hold the image backbone.
+        mode: the mode of tensors without data.
+        freezes: whether there are epochs with a frozen image backbone.
     """
     train = learner.settings.train
     typical = _batch(learner, shapes, around(shapes.typical, train.batch_size), mode, trace)
     frozen = warming = step = _step(learner, train.epochs - 1, typical, mode, trace)
     scorer = learner.model.networks[0].scorer
-    if train.warmup_epochs and scorer and scorer.by_pair:  # then the scores of all pairs have a gradient, not of three
+    if train.warmup_epochs and scorer and scorer.by_pair:  # then all scores get a gradient, not three a pair
         warming = _step(learner, 0, typical, mode, trace)
-    if held:
-        frozen = _step(learner, train.epochs - 1, typical, mode, trace, held=True)
+    if freezes:
+        frozen = _step(learner, train.epochs - 1, typical, mode, trace, frozen=True)
     del typical
     longest = _batch(learner, shapes, np.full(train.batch_size, shapes.longest), mode, trace)  # for few groups of sets
     _step(learner, 0, longest, mode, trace)
@@ -96,11 +96,11 @@ def rehearse(
 
 
 class Kind(NamedTuple):
-    """What of an objective decides what a step takes.
+    """The properties of an objective on which memory and work of a step depend.
 
     Args:
         needs: names of the parts that it needs.
-        dense: all scores of sets have a gradient, not three a pair.
+        dense: whether all scores of sets get a gradient, not three a pair.
     """
 
     needs: tuple[str, ...]
@@ -123,12 +123,12 @@ def _step(
     mode: AbstractContextManager[Any],
     trace: Trace,
     *,
-    held: bool = False,
+    frozen: bool = False,
 ) -> Work:
     for companion in learner.companions:
         companion.rehearse()
     learner.begin(epoch)
-    learner.model.hold_image_backbone(held)
+    learner.model.hold_image_backbone(frozen)
     trace.begin()
     with mode, trace:
         learner.gradient(batch, 0.0)
@@ -139,7 +139,7 @@ def _step(
 def _batch(
     learner: Learner, shapes: Shapes, lengths: np.ndarray, mode: AbstractContextManager[Any], trace: Trace
 ) -> Batch:
-    """A batch on the device, with captions of these lengths, and what companions read beside its pairs."""
+    """A batch on the device with captions of these lengths, and the further pairs that companions read."""
     count = len(lengths)
     embedded = np.tile(lengths, 1 + sum(companion.pairs_beside for companion in learner.companions))
     read = images(shapes, len(embedded), mode, trace), captions(shapes, embedded, mode, trace)

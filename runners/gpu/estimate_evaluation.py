@@ -25,7 +25,7 @@ from goalgrid.runners.training.precision import precision
 def evaluation(
     model: Vse, settings: TrialSettings, shapes: Shapes, mode: AbstractContextManager[Any], trace: Trace
 ) -> tuple[Work, Work, Work]:
-    """The work of embedding an image, of embedding a caption, and of scoring a pair; the whole split is held."""
+    """The work of embedding an image, of embedding a caption, and of scoring a pair; the whole split is in memory."""
     model, count = model.eval(), _at_once(settings, shapes)
     given = images(shapes, count, mode, trace)
     tokens = captions(shapes, around(shapes.typical, EMBED_BATCH), mode, trace)
@@ -39,8 +39,10 @@ def evaluation(
             of_text = trace.work * (1 / EMBED_BATCH)
         vectors = image.vectors if isinstance(image, Sets) else image
         size = vectors[0].numel() * vectors.element_size()
-        held = [size * shapes.images, *([size * shapes.texts] if isinstance(image, Tensor) else [])]
-        several = [trace.allocator.allocate(each) for each in held for _ in range(2)]  # parts, and all joined
+        split_bytes = [size * shapes.images, *([size * shapes.texts] if isinstance(image, Tensor) else [])]
+        several = [
+            trace.allocator.allocate(amount) for amount in split_bytes for _ in range(2)
+        ]  # parts, and all joined
         with trace:
             trace.begin()
             shown = image[: min(TILE, count)]
@@ -54,9 +56,9 @@ def evaluation(
 def second_stage(
     model: Vse, settings: TrialSettings, shapes: Shapes, mode: AbstractContextManager[Any], trace: Trace
 ) -> Work | None:
-    """The work of ranking a pair anew by the fusion encoder, beside embedding all a second time; None: there is none.
+    """The work of scoring a pair by the fusion encoder, without embedding it again; None without such an encoder.
 
-    The states of all captions are held, without padding.
+    The states of all captions are in memory, without padding.
     """
     if not settings.model.fusion.ranked_anew:
         return None
@@ -73,8 +75,8 @@ def second_stage(
         trace.allocator.release(several.pop())
         packed = states.new_empty(int(lengths.sum()), width)
         trace.begin()
-        held = rerank.PackedStates(packed, lengths, np.arange(len(lengths)))
-        rerank.scores_of_image(given.fusion, held, tokens, held.place)
+        candidates = rerank.PackedStates(packed, lengths, np.arange(len(lengths)))
+        rerank.scores_of_image(given.fusion, candidates, tokens, candidates.place)
         trace.allocator.release(several.pop())
     return trace.work * (1 / len(lengths))
 
@@ -82,10 +84,9 @@ def second_stage(
 def pairs_ranked_anew(
     settings: TrialSettings, images: int, texts: int, folds: Sequence[int | None]
 ) -> tuple[float, float]:
-    """Least and most pairs of a test that the fusion encoder ranks: each query's candidates, each pair once.
+    """Bounds on the pairs of a test that the fusion encoder scores: each query's candidates, each pair once.
 
-    Least: a caption that an image lists lists that image, too. Most: none does. Folds hold images alike or not, and the
-    captions of each.
+    Lower bound: all short-list entries are mutual; upper bound: none is.
 
     Args:
         folds: images of a fold, for each protocol; None: the split as a whole.
@@ -106,10 +107,10 @@ def pairs_ranked_anew(
 
 
 def ranking(settings: TrialSettings, shapes: Shapes, places: Places, split: tuple[int, int]) -> tuple[int, Work]:
-    """Bytes and work of a trained model that ranks a training split for offline negatives.
+    """Bytes and work of ranking a training split for offline negatives by a trained model.
 
     Args:
-        split: its images and captions.
+        split: numbers of images and captions.
     """
     parts = {name: from_architecture(getattr(settings.model, name), places) for name in ("image", "text")}
     settings = settings.model_copy(update={"model": settings.model.model_copy(update=parts)})
@@ -119,7 +120,7 @@ def ranking(settings: TrialSettings, shapes: Shapes, places: Places, split: tupl
         emptied(model, mode, trace)
         of_image, of_text, _ = evaluation(model, settings, shapes, mode, trace)
         several = [trace.allocator.allocate(4 * count * settings.model.dim) for count in (*split, *split)]
-        for block in several[:2]:  # what was embedded in parts is joined by now
+        for block in several[:2]:  # the embedded parts are joined by now
             trace.allocator.release(block)
         work = of_image * split[0] + of_text * split[1]
         for (anchors, others), most in (split, CAPTIONS), (split[::-1], IMAGES):
@@ -132,10 +133,10 @@ def _search(anchors: int, others: int, most: int, width: int, mode: AbstractCont
     rows = min(anchors, max(1, SCORES // others))
     with mode:
         queries, candidates = torch.zeros(rows, width), torch.zeros(others, width)
-        of, own = torch.zeros(rows), torch.zeros(others)
+        query_images, candidate_images = torch.zeros(rows), torch.zeros(others)
         with trace:
             trace.begin()
-            most_similar(queries, candidates, of, own, most)
+            most_similar(queries, candidates, query_images, candidate_images, most)
     return trace.work * (anchors / rows)
 
 

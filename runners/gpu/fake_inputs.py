@@ -1,4 +1,4 @@
-"""Images and captions that have shapes and no content: what a model reads where no data need to be."""
+"""Images and captions with shapes and without content, for a model without data."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ from goalgrid.runners.training.inputs import Inputs
 
 @dataclass(frozen=True)
 class Shapes:
-    """What a model reads of a data set.
+    """The shapes of a data set, as a model reads it.
 
     Args:
         image: shape of an image as the model reads it.
-        words: indices that captions are made of, or width of their features.
+        words: size of the vocabulary, or width of the caption features.
         typical, longest: words or pieces of a caption: the mean, and the mean of the batch of the longest captions.
         images, texts: of the largest split that is evaluated.
-        captions: what training reads of them: indices, or features of a frozen network, as its `output` says.
+        captions: indices, or the `output` of a frozen network.
     """
 
     image: tuple[int, ...]
@@ -53,7 +53,7 @@ class Blank:
 
 
 class Indices:
-    """A reader of captions that has a size alone."""
+    """A vocabulary that has a size and no words."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -63,7 +63,7 @@ class Indices:
 
 
 def inputs(shapes: Shapes, settings: TrialSettings, places: Places) -> Inputs:
-    """A data set of these shapes, with what the companions of the training prepare."""
+    """A data set of these shapes, with stand-ins for the inputs that companions prepare."""
     batch, reader = settings.train.batch_size, Indices(shapes.words)
     split = Split(Blank(shapes.image, batch), [""] * batch, np.arange(batch))
     tokens = Tokens(torch.ones(batch, 1, dtype=torch.int64), torch.ones(batch, dtype=torch.int64))
@@ -81,15 +81,15 @@ def around(length: int, count: int) -> np.ndarray:
 def images(shapes: Shapes, count: int, mode: AbstractContextManager[Any], trace: Trace) -> Tensor:
     """So many images on the device."""
     with mode:
-        found = torch.zeros((count, *shapes.image), dtype=torch.uint8 if len(shapes.image) == 3 else torch.float32)
-    trace.hold(found)
-    return found
+        batch = torch.zeros((count, *shapes.image), dtype=torch.uint8 if len(shapes.image) == 3 else torch.float32)
+    trace.hold(batch)
+    return batch
 
 
 def captions(
     shapes: Shapes, lengths: np.ndarray, mode: AbstractContextManager[Any], trace: Trace
 ) -> tuple[Tensor, Tensor]:
-    """Indices or features without values, and real lengths: the host decides by them."""
+    """Indices or features without values, and real lengths: the host branches on them."""
     count, longest, width = len(lengths), int(lengths.max()), shapes.words
     shape = {"indices": (count, longest), "states": (count, longest, width), "projected": (count, width)}
     with mode:

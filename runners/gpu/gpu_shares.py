@@ -9,13 +9,13 @@ from goalgrid.grid.store.home import Home
 from goalgrid.runners.gpu.memory_probe import Probed, Sample, probe
 
 Needs = Mapping[str, Need]
-"""The need of each kind of trials, by `speed_of`."""
+"""The need of trials by their kind, which `speed_of` gives."""
 
 
-def measured(
+def needs_of(
     samples: Sequence[Sample], on_gpus: Callable[..., list[Probed]], home: Home, say: Callable[[str], None]
 ) -> Needs:
-    """What trials like these samples need of the GPU with the least memory, measured where it is not known yet.
+    """The memory that trials of each kind need on the GPU with the least memory; unknown needs are measured.
 
     Args:
         on_gpus: calls a function with its arguments in a separate process on each node that has a GPU.

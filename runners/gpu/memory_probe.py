@@ -50,12 +50,12 @@ class Sample:
 
 @dataclass(frozen=True)
 class Probed:
-    """What the probe measured on a node.
+    """The measurement of a node.
 
     Args:
-        devices: bytes and name of each GPU that torch sees there.
-        needs: by kind of trials, on the smallest GPU.
-        problem: why a trial does not fit on that GPU; empty where all fit.
+        devices: bytes and name of each GPU.
+        needs: by kind of trial, on the smallest GPU.
+        problem: why a trial does not fit on that GPU; empty if all fit.
     """
 
     devices: list[tuple[int, str]]
@@ -64,9 +64,9 @@ class Probed:
 
 
 def probe(samples: Sequence[Sample], home: Home) -> Probed:
-    """Measure the unknown needs on the smallest GPU that this process sees, and keep them in the runs folder.
+    """Measure the unknown needs on the smallest GPU of this process, and store them in the runs folder.
 
-    Call it `apart`: only a process that ends frees all the GPU memory that it takes.
+    Call it `apart`: only the end of a process frees all its GPU memory.
 
     Raises:
         UserError: the data cannot be used.
@@ -76,8 +76,8 @@ def probe(samples: Sequence[Sample], home: Home) -> Probed:
     for sample in samples[:1]:  # all are of one grid
         activate(uses_of(sample.machine.uses))
     gpus = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
-    found = Probed([(gpu.total_memory, gpu.name) for gpu in gpus], {})
-    sizes = [total for total, _ in found.devices]
+    report = Probed([(gpu.total_memory, gpu.name) for gpu in gpus], {})
+    sizes = [total for total, _ in report.devices]
     torch.cuda.set_device(sizes.index(min(sizes)))
     name = torch.cuda.get_device_name()
     for sample in samples:
@@ -92,11 +92,11 @@ def probe(samples: Sequence[Sample], home: Home) -> Probed:
                 recipe, batch = sample.settings.recipe, sample.settings.train.batch_size
                 taken = torch.cuda.max_memory_reserved()
                 problem = gpu_needs.too_large(recipe, batch, name, taken=taken, free=free, total=total)
-                return replace(found, problem=str(problem))
+                return replace(report, problem=str(problem))
             with suppress(UserError):  # a disk that is full now costs another measurement
                 gpu_needs.remember(home, sample.kind, need)
-        found.needs[sample.kind] = need
-    return found
+        report.needs[sample.kind] = need
+    return report
 
 
 def _measure(sample: Sample) -> Need:
@@ -111,7 +111,7 @@ def _measure(sample: Sample) -> Need:
 
 
 def apart(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a new process: all GPU memory that it held, the context included, is free afterwards."""
+    """Call a function in a new process, whose end frees all its GPU memory, the context included."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 
@@ -133,7 +133,7 @@ def heavy(settings: TrialSettings) -> TrialSettings:
 
 
 def longest(inputs: Inputs, count: int) -> Inputs:
-    """The inputs cut to the longest training captions, without dropped words: no batch takes more memory."""
+    """The inputs cut to the longest training captions, without dropped words: no batch needs more memory."""
     tokens, split = inputs.tokens["train"], inputs.pairs.train
     rows = tokens.lengths.argsort(descending=True, stable=True)[:count].numpy()
     captions = [split.captions[row] for row in rows]
@@ -143,7 +143,7 @@ def longest(inputs: Inputs, count: int) -> Inputs:
 
 
 def rehearsed(settings: TrialSettings, inputs: Inputs) -> Inputs:
-    """The inputs with stand-ins for what companions would prepare."""
+    """The inputs with stand-ins for the inputs that companions prepare."""
     return replace(inputs, prepared=companions.prepared(settings, lambda kind: kind.rehearsal(inputs.pairs)))
 
 
@@ -156,13 +156,13 @@ def train(settings: TrialSettings, inputs: Inputs) -> None:
 
 
 def heaviest_objective(settings: TrialSettings, device: torch.device) -> ObjectiveSettings:
-    """The objective of its kind that takes the most memory: the kind's need then covers all its trials.
+    """The objective of its kind that needs the most memory, so that the need of the kind covers all its trials.
 
-    Where a scorer reads sets, an objective on all negatives: its scores need a graph. An objective that needs other
-    parts is of another kind.
+    With a scorer of sets, this is an objective on all negatives: its scores need a graph. Objectives that need other
+    parts are of another kind.
     """
-    own = settings.objective.name
-    others = [name for name in CATALOGUE.ours if name != own and needs(name) == needs(own)]
+    objective_name = settings.objective.name
+    others = [name for name in CATALOGUE.ours if name != objective_name and needs(name) == needs(objective_name)]
     if not others:
         return settings.objective
 

@@ -1,4 +1,4 @@
-"""Number of weights of a model that is not trained yet: it is built without content, so that no weights are read."""
+"""The number of weights of an untrained model, which is built on the meta device, without reading weights."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,9 +22,9 @@ class ModelSize:
     """Number of weights.
 
     Args:
-        parameters: of the model as training holds it, the same that a record has.
-        learning: of these, the number that training changes.
-        frozen: of networks beside the model, which read each image and each caption once.
+        parameters: weights of the model in training, as in a record.
+        learning: the part of them that training changes.
+        frozen: weights of frozen networks whose features are cached.
     """
 
     parameters: int
@@ -36,11 +36,11 @@ class ModelSize:
 
 
 def size_of(settings: ModelSettings, image_shape: tuple[int, ...], words: int) -> ModelSize:
-    """The size of a model that reads such images and such a vocabulary.
+    """The size of a model for these images and this vocabulary.
 
     Args:
-        image_shape: of the features of an image, where no network of the settings makes them.
-        words: of the vocabulary, where the text encoder has none of its own.
+        image_shape: shape of an image's features, if no network of the settings computes them.
+        words: size of the vocabulary, if no tokenizer determines it.
 
     Raises:
         UserError: the architecture of its weights is not known here.
@@ -79,13 +79,13 @@ def _vision(settings: BackboneSettings) -> tuple[int, int]:
 
 
 def _vocabulary(text: Any) -> int:
-    """How many pieces the tokenizer of a text network has."""
+    """The number of word pieces of a text network's tokenizer."""
     from transformers import AutoConfig, BertConfig
 
     fields = dict(getattr(text, "architecture", None) or {"model_type": "bert"})
     config: Any = AutoConfig.for_model(str(fields.pop("model_type")), **fields)
-    found = getattr(config, "text_config", config)
-    return int(getattr(found, "vocab_size", BertConfig().vocab_size))
+    text_config = getattr(config, "text_config", config)
+    return int(getattr(text_config, "vocab_size", BertConfig().vocab_size))
 
 
 def _count(module: nn.Module) -> int:

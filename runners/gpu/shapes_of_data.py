@@ -1,4 +1,4 @@
-"""What models read of a data set, for an estimate: of data that lie here, else of data as they were published."""
+"""The shapes of a data set for an estimate: from the data on this machine, else as published."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,15 +15,15 @@ if TYPE_CHECKING:  # a plan without a GPU loads no torch
     from goalgrid.runners.gpu.fake_inputs import Shapes
 
 REGIONS, VECTOR = (36, 2048), (2048,)
-"""Of an image whose features are not here: BUTD regions, else a vector."""
+"""Shapes of an image whose features are not on this machine: BUTD regions, or a single vector."""
 WORDS = {"coco": 11_353, "flickr30k": 8_481}
-"""Indices of the published vocabularies. SCAN."""
+"""Sizes of the published vocabularies. SCAN."""
 PIECES = 30_522
-"""Indices of BERT's word pieces."""
+"""Size of BERT's vocabulary."""
 PER_WORD = 1.2
-"""Word pieces a word, beside two special tokens."""
+"""Word pieces a word, without the two special tokens."""
 TYPICAL, LONGEST = 12, 40
-"""Words of a caption where none are here: the mean, and in the batch of the longest. COCO, Flickr30K."""
+"""Assumed words of a caption: the mean, and the mean of the longest batch. COCO, Flickr30K."""
 
 
 def shapes_of(
@@ -33,13 +33,13 @@ def shapes_of(
     of_image: Callable[[BackboneSettings], tuple[int, ...]],
     of_caption: Callable[[TransformerSettings, int], int],
 ) -> tuple["Shapes", dict[str, list[str]]]:
-    """What a model reads of a data set, and what of it was assumed: what lies here, else what was published.
+    """The shapes of a data set as a model reads it, and the assumptions by data set, if it is not on this machine.
 
     Args:
-        root: the data set's folder; None: it is not here, or needs none.
+        root: the data set's folder; None: not on this machine, or not needed.
         largest: images and captions of the largest split that is evaluated.
-        of_image: the shape of an image's features from a frozen network.
-        of_caption: their width of a caption with so many indices.
+        of_image: gives the shape of an image's features from a frozen network.
+        of_caption: gives the width of a caption's features, by network and number of tokens.
 
     Raises:
         UserError: data cannot be read, or the architecture of weights is not known here.
@@ -79,11 +79,11 @@ def shapes_of(
         shape = REGIONS if reads_regions(shared.model) else VECTOR
         assumed.append(f"features of {' x '.join(map(str, shape))} values an image")
     longest = min(longest, cut + 2)
-    found = Shapes(shape, words, round(typical), longest, *largest, given)
-    return found, {data.name: assumed} if assumed else {}
+    shapes = Shapes(shape, words, round(typical), longest, *largest, given)
+    return shapes, {data.name: assumed} if assumed else {}
 
 
 def reads_regions(model: ModelSettings) -> bool:
-    """Whether a recipe on features is made for several vectors an image: it pools or drops them, or its scorer does."""
+    """Whether a recipe expects several vectors an image: it pools or drops them, or its scorer reads sets."""
     image = model.image
     return model.of_sets or getattr(image, "pooling", "mean") != "mean" or getattr(image, "drop", 0.0) > 0

@@ -1,4 +1,4 @@
-"""What a piece of work would take of a GPU, counted operation by operation on tensors that have a shape and no data."""
+"""Memory and work of a computation on a GPU, counted operation by operation on tensors with a shape and no data."""
 
 import gc
 import math
@@ -23,9 +23,9 @@ from goalgrid.runners.gpu.allocator import Block, CachingAllocator
 
 aten = torch.ops.aten
 HOST = 2**16
-"""Most whole numbers of a tensor that is computed: lengths and places, by which the host decides what comes next."""
+"""Integer tensors up to this size are computed for real: the host branches on them."""
 KERNELS_A_STEP = 2
-"""Of a GRU, forward: the product with the state, and the gates. Twice as many backward."""
+"""Kernels of a GRU step, forward: the product with the state, and the gates. Twice as many backward."""
 WHOLE = (torch.int64, torch.int32, torch.bool, torch.uint8)
 
 
@@ -36,7 +36,7 @@ class Work:
     Args:
         products: by number format, floating-point operations and bytes of each operation that multiplies matrices.
         bytes: read and written by the other operations.
-        launches: operations.
+        launches: number of operations.
     """
 
     products: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
@@ -59,9 +59,9 @@ class Work:
 
 
 class Trace(TorchDispatchMode):
-    """Follows storages from their making to their end through the allocator, and counts work.
+    """Follows storages through the allocator from creation to release, and counts work.
 
-    Tensors of the host that hold lengths and places are real, so that what depends on them happens as in training.
+    Small integer tensors of the host (lengths, indices) are real, so that control flow is that of training.
     """
 
     def __init__(self) -> None:
@@ -71,58 +71,61 @@ class Trace(TorchDispatchMode):
         self._known = WeakIdKeyDictionary()
 
     def hold(self, tensor: Tensor) -> None:
-        """Count the storage of a tensor until it is gone."""
+        """Count the storage of a tensor until it is released."""
         storage = tensor.untyped_storage()
         if storage not in self._known and storage.nbytes():
             block = self.allocator.allocate(storage.nbytes())
             self._known[storage] = True
+            # weak, so that tensors that outlive the trace do not keep it; at exit nobody reads the counts
             weakref.finalize(storage, _release, weakref.ref(self), block).atexit = False
 
     def begin(self) -> None:
-        """Count the work from here on; memory is counted from the first tensor on."""
+        """Count work from here on; memory is counted from the first tensor on."""
         self.work = Work()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        given = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
-        empty = any(isinstance(tensor, FakeTensor) for tensor in given)
+        inputs = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
+        empty = any(isinstance(tensor, FakeTensor) for tensor in inputs)
         result = STAND_INS[func](*args, **kwargs) if empty and func in STAND_INS else NotImplemented
         if result is not NotImplemented:
-            pass
-        elif _of_host(func, given, args, kwargs):
+            pass  # the stand-in gave the shape that values would decide
+        elif _of_host(func, inputs, args, kwargs):
             with unset_fake_temporarily():
-                return func(*args, **kwargs)
+                return func(*args, **kwargs)  # neither memory nor work of the GPU
         else:
             result = func(*args, **kwargs)
-        made = [value for value in tree_leaves(result) if isinstance(value, Tensor)]
-        if not func.is_view:
-            self._count(func, args, kwargs, given, made, result)
-        for tensor in made:
+        outputs = [value for value in tree_leaves(result) if isinstance(value, Tensor)]
+        if not func.is_view:  # a view launches no kernel
+            self._count(func, args, kwargs, inputs, outputs, result)
+        for tensor in outputs:
             self.hold(tensor)
         return result
 
-    def _count(self, func: Any, args: Any, kwargs: Any, given: list[Tensor], made: list[Tensor], result: Any) -> None:
-        moved = float(sum(tensor.numel() * tensor.element_size() for tensor in [*given, *made]))
+    def _count(
+        self, func: Any, args: Any, kwargs: Any, inputs: list[Tensor], outputs: list[Tensor], result: Any
+    ) -> None:
+        moved = float(sum(tensor.numel() * tensor.element_size() for tensor in [*inputs, *outputs]))
         self.work.launches += 1
         packet = func.overloadpacket
         counter = flop_registry.get(ATTENTION.get(packet, packet))
-        if counter is None:
+        if counter is None:  # bound by the bandwidth alone: no product of matrices
             self.work.bytes += moved
             return
-        kind = str(given[0].dtype).removeprefix("torch.")
+        kind = str(inputs[0].dtype).removeprefix("torch.")
         flops = float(counter(*args, **kwargs, out_val=result))
         self.work.products.setdefault(kind, []).append((flops, moved))
 
 
-def _release(trace: "weakref.ref[Trace]", block: Block) -> None:
-    if found := trace():
-        found.allocator.release(block)
+def _release(reference: "weakref.ref[Trace]", block: Block) -> None:
+    if trace := reference():
+        trace.allocator.release(block)
 
 
-def _of_host(func: Any, given: list[Tensor], args: Any, kwargs: Any) -> bool:
-    """Whether the operation is on tensors of the host, or makes a small tensor of whole numbers there."""
-    if given:
-        return not any(isinstance(tensor, FakeTensor) for tensor in given)
+def _of_host(func: Any, inputs: list[Tensor], args: Any, kwargs: Any) -> bool:
+    """Whether the operation is on tensors of the host, or creates a small integer tensor there."""
+    if inputs:
+        return not any(isinstance(tensor, FakeTensor) for tensor in inputs)
     kind = kwargs.get("dtype")
     if func.overloadpacket is aten.arange:
         whole = kind in WHOLE or (kind is None and all(isinstance(value, int) for value in args))
@@ -133,7 +136,7 @@ def _of_host(func: Any, given: list[Tensor], args: Any, kwargs: Any) -> bool:
 
 
 def _packed(values: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
-    """What packing gives: as many rows as the lengths add up to, or all rows where nobody knows the lengths."""
+    """`pack_padded_sequence`: as many rows as the lengths add up to, or all rows if the lengths have no values."""
     rows, longest = values.shape[:2] if batch_first else (values.shape[1], values.shape[0])
     with unset_fake_temporarily():
         known = torch.full((rows,), longest) if isinstance(lengths, FakeTensor) else lengths
@@ -142,7 +145,7 @@ def _packed(values: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor,
 
 
 def _looked_up(values: Tensor, places: list[Tensor | None]) -> Any:
-    """Lengths of mined captions: nobody knows which are mined, so it takes them in turn."""
+    """Lengths of mined captions: the indices have no values, so the lengths are taken in turn."""
     if isinstance(values, FakeTensor) or len(places) > 1 or places[0] is None or places[0].ndim > 1:
         return NotImplemented
     with unset_fake_temporarily():
@@ -160,15 +163,15 @@ def _gru(
     train: bool,
     both: bool,
 ) -> tuple[Tensor, Tensor]:
-    """What a GRU of one layer gives for packed sequences, by the products of all their members at once.
+    """The output of a GRU of one layer for packed sequences, by products over all their members at once.
 
-    The state before each member is taken to be known. cuDNN computes so within a kernel or two a step; op by op on a
-    CPU, a step is some twenty operations.
+    The previous state of each member is taken as known. cuDNN fuses a step into one or two kernels; a CPU needs about
+    twenty operations a step, which would be counted as launches.
     """
     if not isinstance(weights[0], FakeTensor):
         real = torch._C._VariableFunctions.gru
         return real(values, sizes, state, weights, bias, layers, dropout, train, both)
-    hidden, found = state.shape[-1], list[Tensor]()
+    hidden, directions = state.shape[-1], list[Tensor]()
     for place in range(0, len(weights), 4):
         of_input = nn.functional.linear(values, weights[place], weights[place + 2])
         before = of_input[:, :hidden].clone()
@@ -176,32 +179,32 @@ def _gru(
         gates = (of_input[:, : 2 * hidden] + of_state[:, : 2 * hidden]).sigmoid()
         reset, update = gates.chunk(2, dim=-1)
         new = (of_input[:, 2 * hidden :] + reset * of_state[:, 2 * hidden :]).tanh()
-        found.append(new + update * (before - new))
-    for mode in _get_current_dispatch_mode_stack():
+        directions.append(new + update * (before - new))
+    for mode in _get_current_dispatch_mode_stack():  # the steps are sequential: each launches its own kernels
         if isinstance(mode, Trace):
-            mode.work.launches += KERNELS_A_STEP * len(sizes) * len(found) * (3 if train else 1)
-    last = torch.stack([direction[: int(sizes[0])] for direction in found])
-    return torch.cat(found, dim=-1), last
+            mode.work.launches += KERNELS_A_STEP * len(sizes) * len(directions) * (3 if train else 1)
+    last = torch.stack([direction[: int(sizes[0])] for direction in directions])
+    return torch.cat(directions, dim=-1), last
 
 
 STAND_INS: dict[Any, Callable[..., Any]] = {
     aten._pack_padded_sequence.default: _packed,
     aten.index.Tensor: _looked_up,
 }
-"""Operations whose result has a shape that depends on values, for tensors that have none."""
+"""Stand-ins for operations whose result's shape depends on values, for tensors without values."""
 
 ATTENTION = {
     aten._scaled_dot_product_flash_attention_for_cpu: aten._scaled_dot_product_flash_attention,
     aten._scaled_dot_product_flash_attention_for_cpu_backward: aten._scaled_dot_product_flash_attention_backward,
 }
-"""Kernels of a CPU, with the kernels of a GPU that compute the same."""
+"""CPU kernels, with the GPU kernels that compute the same."""
 
 
 @contextmanager
 def without_data() -> Iterator[FakeTensorMode]:
-    """Tensors without data, tiles as large as on a GPU, and GRUs as cuDNN has them: all members at once.
+    """Inside the block: tensors without data, tiles of a GPU's size, and GRUs as in cuDNN, all members at once.
 
-    Nothing looks for cycles meanwhile: that would take half of the time, and no tensor waits for it.
+    Garbage collection is off: it would take half of the time, and no tensor's release waits for it.
     """
     collects = gc.isenabled()
     gc.disable()
@@ -220,7 +223,7 @@ def without_data() -> Iterator[FakeTensorMode]:
 
 
 def emptied(module: nn.Module, mode: FakeTensorMode, trace: Trace) -> None:
-    """Put weights and buffers without data in place of those of the module, and count them."""
+    """Replace a module's weights and buffers by tensors without data, and count their memory."""
     for part in module.modules():
         for name, weight in list(part.named_parameters(recurse=False)):
             setattr(part, name, nn.Parameter(mode.from_tensor(weight.data), requires_grad=weight.requires_grad))
@@ -231,9 +234,9 @@ def emptied(module: nn.Module, mode: FakeTensorMode, trace: Trace) -> None:
 
 
 class Unfilled(TorchDispatchMode):
-    """Leaves large tensors as they are where an operation would change them in place: nobody reads first weights.
+    """Skips in-place operations on large tensors: the initial weights are never read.
 
-    Whether a large tensor has any value that is true is denied: `trunc_normal_` would draw anew until none has.
+    `any()` of a large tensor returns False, so that `trunc_normal_` does not loop.
     """
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

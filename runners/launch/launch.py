@@ -103,7 +103,7 @@ class Launch:
         compute_features(jobs, self.console)
         display.phase("measuring the memory that trials need on a GPU")
         on_gpus = partial(driver.on_gpus, list(grid.resources.custom))
-        return sized(jobs, gpu_shares.measured(samples(jobs, grid.resources), on_gpus, self.home, self._warn))
+        return sized(jobs, gpu_shares.needs_of(samples(jobs, grid.resources), on_gpus, self.home, self._warn))
 
     def _train(
         self, driver: Driver, grid: Grid, jobs: Sequence[Job], stop: Stop, interrupts: Interrupts, display: Display

@@ -59,7 +59,7 @@ def probe_memory(grid: Grid, trials: Sequence[Trial], home: Home, console: Conso
     check_inputs(jobs)
     compute_features(jobs, console)
     say = partial(console.print, markup=False, soft_wrap=True)
-    gpu_shares.measured(samples(jobs, grid.resources), lambda *call: [apart(*call)], home, say)
+    gpu_shares.needs_of(samples(jobs, grid.resources), lambda *call: [apart(*call)], home, say)
 
 
 def measure(settings: TrialSettings, machine: Machine) -> Probe:

@@ -163,7 +163,7 @@ def test_a_step_that_holds_the_backbone_only_runs_it_forwards() -> None:
     learner, trace = built(settings_of("vsepp-r152-tiny-ft", *SMALL, "model.dim=8"), PIXELS), Trace()
     with without_data() as mode:
         without_weights(learner, mode, trace)
-        step, _, frozen = rehearse(learner, PIXELS, mode, trace, held=True)
+        step, _, frozen = rehearse(learner, PIXELS, mode, trace, freezes=True)
     assert 0.3 < frozen.flops / step.flops < 0.5  # forwards is a third
 
 

@@ -51,7 +51,7 @@ class Replies:
 def measured(replies: Replies, some: Sequence[Job]) -> tuple[gpu_shares.Needs, list[str]]:
     """What is found, and what is said of it."""
     said = list[str]()
-    return gpu_shares.measured(samples(some, Resources()), replies, Home(Path("/tmp/runs")), said.append), said
+    return gpu_shares.needs_of(samples(some, Resources()), replies, Home(Path("/tmp/runs")), said.append), said
 
 
 def test_a_measured_share_replaces_the_recipes_and_bounds_what_is_allocated() -> None:
