@@ -167,7 +167,8 @@ def create(
     except FileExistsError:
         return False
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):  # the file stands by now; a later attempt removes what is left beside it
+            aside.unlink(missing_ok=True)
     return True
 
 

@@ -116,3 +116,14 @@ def test_an_attempt_that_cannot_remove_what_was_half_written_has_ended(pair: Hom
     assert ended.returncode == 4, ended.stderr
     assert "1 x storage" in ended.stderr
     assert commands(*words, runs=pair.path).returncode == 0
+
+
+def test_an_attempt_begins_though_what_was_written_beside_its_lease_cannot_be_removed(
+    pair: Home, commands: Commands
+) -> None:
+    folder = pair.trials()[0]
+    folder.done.unlink()
+    fault = Fault(folder.attempts_folder, Call.UNLINK, errno.EROFS, lasting=False, inside=True)
+    ended = commands("run", "demo", *PAIR, "--here", "--mlflow-uri", "", runs=pair.path, fault=fault)
+    assert ended.returncode == 0, ended.stderr
+    assert "2 done" in ended.stderr
