@@ -44,8 +44,8 @@ def command_of(path: Path) -> str:
         return (_parquet(content, path).schema.metadata or {}).get(b"command", b"").decode()
     first = content.decode("utf-8", errors="replace").partition("\n")[0].rstrip()
     comments = {text.comment.rstrip() for text in renderers.TEXT.values() if text.comment}
-    found = (re.fullmatch(re.escape(each).replace(r"\{\}", rf"({PROGRAM} .*)"), first) for each in comments)
-    return next((match[1] for match in found if match), "")
+    patterns = [re.escape(comment).replace(r"\{\}", rf"({PROGRAM} .*)") for comment in comments]
+    return next((match[1] for pattern in patterns if (match := re.fullmatch(pattern, first))), "")
 
 
 def compare(table: Table, kind: str, path: Path) -> CheckOutcome:

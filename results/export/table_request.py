@@ -67,7 +67,7 @@ class TableRequest:
         for option in sorted(fields(self)[1:], key=lambda option: option.name != "reference"):
             name, value = f"--{option.name.strip('_').replace('_', '-')}", getattr(self, option.name)
             values = value if isinstance(value, tuple) else (value,) if value != option.default else ()
-            words += [word for each in values for word in ([name] if each is True else [name, shlex.quote(each)])]
+            words += [word for item in values for word in ([name] if item is True else [name, shlex.quote(item)])]
         return " ".join(words)
 
     def draw(self, cells: "Sequence[Cell]", source: "TableSource") -> "Table":

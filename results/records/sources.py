@@ -358,7 +358,7 @@ def _imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
 
 def _declared(statement: ast.stmt) -> set[str]:
     """The names under which the decorators of a function or class may declare it: their first arguments."""
-    calls = (found for found in getattr(statement, "decorator_list", ()) if isinstance(found, ast.Call))
+    calls = (decorator for decorator in getattr(statement, "decorator_list", ()) if isinstance(decorator, ast.Call))
     firsts = (call.args[0] for call in calls if call.args)
     return {first.value for first in firsts if isinstance(first, ast.Constant) and isinstance(first.value, str)}
 
