@@ -1,4 +1,4 @@
-"""What the death of a job's process means: the cause for the attempt that it was making, and when to end the launch."""
+"""Process death: the cause that its attempt gets, which node is to blame, and when the launch ends."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,10 +21,10 @@ class Deaths:
 
     Args:
         home: the runs folder.
-        pass_on: hears every event.
+        pass_on: receives every event.
         alive: whether a node, by its id, is part of the cluster and answers.
         gone: whether the process of a lease is known to be dead.
-        nodes: learns which nodes finish trials, and on which they die.
+        nodes: counts the trials that each node finishes, and the attempts that die there.
         spare: whether the launch can do without a node.
     """
 
@@ -42,36 +42,37 @@ class Deaths:
         self._alive, self._gone, self._spare = alive, gone, spare
         self._over = set[str]()
         """Ids of trials reported as done or failed."""
-        self._buried = set[Attempt]()
+        self._ended = set[Attempt]()
+        """Attempts of earlier deaths."""
         self._vain = 0
         """Deaths of processes in a row without an event of a trial in between."""
-        self._told = set[str]()
-        """Nodes that were said to be set aside."""
+        self._warned = set[str]()
+        """Nodes of which the user was warned."""
 
     def report(self, event: Event) -> None:
         self._vain = 0
         if event.kind in ("done", "failed"):
             self._over.add(event.trial_id)
-        if event.kind == "done" and self._nodes.suspects() and (made := self._home.trial(event.trial_id).latest()):
-            self._nodes.finished(made.content().get("node", ""))
+        if event.kind == "done" and self._nodes.suspects() and (attempt := self._home.trial(event.trial_id).latest()):
+            self._nodes.finished(attempt.content().get("node", ""))
         self._pass_on(event)
 
-    def bury(self, job: Job, error: str) -> str:
+    def process_died(self, job: Job, error: str) -> str:
         """End the attempt of the job's dead process. Returns why the launch is to end; empty: it goes on.
 
         Args:
-            error: what the driver knows of the death; its last line is shown.
+            error: the driver's message about the death; its last line is shown.
         """
         self._vain += 1
         for trial_id in job.ids:  # a trial done before the death may not have been reported
             if trial_id not in self._over and job.home.trial(trial_id).is_done():
                 self.report(Event(trial_id, "done"))
-        if found := worker.bury(job, lambda attempt: self._cause(attempt, error), self._buried):
-            self._buried.add(found[0])
-            self.report(found[1])
+        if ending := worker.end_after_death(job, lambda attempt: self._cause(attempt, error), self._ended):
+            self._ended.add(ending[0])
+            self.report(ending[1])
         else:  # it ended by itself
-            for attempt in worker.of_broken_devices(job, self._buried):
-                self._buried.add(attempt)
+            for attempt in worker.attempts_on_broken_gpus(job, self._ended):
+                self._ended.add(attempt)
                 self._blame_node(attempt, attempt.message())
         if self._vain <= IN_VAIN:
             return ""
@@ -92,17 +93,17 @@ class Deaths:
         return (Failure.SICK_NODE if self._blame_node(attempt, message) else Failure.KILLED), message
 
     def _blame_node(self, attempt: Attempt, message: str) -> bool:
-        """Whether the node is to blame for a death there; it is then set aside, and said to be so once."""
+        """Whether the node is to blame for a death there; it is then set aside, with a single warning."""
         lease = attempt.content()
         node, name = str(lease.get("node")), lease.get("host")
         blamed = self._nodes.died(node, attempt, spare=self._spare)
         for death in blamed:
             if death.end.exists():
                 endings.blame_node(death)
-        if blamed and node not in self._told:
-            self._told.add(node)
+        if blamed and node not in self._warned:
+            self._warned.add(node)
             why = f"{ROW} attempts in a row died there and none was finished ({message})"
             minutes = f"{self._nodes.pause(node) / 60:g} minutes"
-            said = f"node {name} gets no job for {minutes}: {why}. They are no tries of their trials"
-            self._pass_on(Event(attempt.folder.parent.name, "warning", message=said))
+            warning = f"node {name} gets no job for {minutes}: {why}. They are no tries of their trials"
+            self._pass_on(Event(attempt.folder.parent.name, "warning", message=warning))
         return bool(blamed)

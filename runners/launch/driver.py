@@ -1,4 +1,4 @@
-"""What a launch asks of the driver that runs its jobs: Ray Tune, or this process, whose driver stands here."""
+"""The interface of a driver, which runs a launch's jobs; and the driver of this process, beside that of Ray Tune."""
 
 import faulthandler
 import os
@@ -35,11 +35,11 @@ class Capacity:
 
     def fits(self, request: Request) -> bool:
         """Whether a node has all resources that a job asks for."""
-        wanted = request.resources.items()
-        return any(all(node.get(name, 0) >= amount - 1e-9 for name, amount in wanted) for node in self.nodes)
+        amounts = request.resources.items()
+        return any(all(node.get(name, 0) >= amount - 1e-9 for name, amount in amounts) for node in self.nodes)
 
     def largest(self, request: Request) -> Mapping[str, float]:
-        """The node that comes nearest to a job's request."""
+        """The resources of the node that meets most of a job's request."""
 
         def near(node: Mapping[str, float]) -> tuple[float, ...]:
             enough = sum(node.get(name, 0) >= amount for name, amount in request.resources.items())
@@ -56,14 +56,14 @@ class Driver(Protocol):
     def check(
         self, home: Home, mark: str, paths: Sequence[Path], patience: float, uses: Sequence[tuple[str, str]]
     ) -> None:
-        """Have every node check that it sees the runs folder and these paths, runs the same code, imports the files."""
+        """Let every node check that it sees the runs folder and these paths, runs the same code, imports the files."""
 
     def __enter__(self) -> "Driver": ...
 
     def __exit__(self, *_: object) -> None: ...
 
     def run(self, jobs: Sequence[Job], report: Listener, *, limit: int | None) -> None:
-        """Run these jobs; returns when all have ended, or when they were asked to end.
+        """Run these jobs until all have ended, or were asked to end.
 
         Args:
             limit: jobs at a time; None: as many as fit.
@@ -102,7 +102,7 @@ class InProcess:
         return [apart(function, *arguments)]
 
     def kill(self, attempt: Attempt) -> None:
-        """End this process, which hangs; the attempt's log tells where."""
+        """End this process, which hangs; its traceback goes to the attempt's log."""
         with attempt.log.open("a", encoding="utf-8") as log:
             faulthandler.dump_traceback(log)
         os._exit(INCOMPLETE)
@@ -119,10 +119,10 @@ def check_room(jobs: Sequence[Job], capacity: Capacity, *, custom: bool = True) 
     """
     for request in dict.fromkeys(job.request if custom else replace(job.request, custom=()) for job in jobs):
         if not capacity.fits(request):
-            wanted, largest = request.resources, capacity.largest(request)
+            resources, largest = request.resources, capacity.largest(request)
             raise UserError(
-                f"a job asks for {_listed(wanted)}; the largest node has "
-                f"{_listed({name: largest.get(name, 0) for name in wanted})}. "
+                f"a job asks for {_listed(resources)}; the largest node has "
+                f"{_listed({name: largest.get(name, 0) for name in resources})}. "
                 "Ask for less in [resources], or add a node that has it."
             )
 

@@ -1,4 +1,4 @@
-"""Done once before any trial starts: open every data set, find all weights, run every frozen network."""
+"""Preparation of a launch, once before any trial: open every data set, find all weights, run every frozen network."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -32,36 +32,40 @@ def check_inputs(
 ) -> tuple[tuple[str, bool, str | None, str], ...]:
     """Open every data set and find every network's weights, so that a wrong path is reported once, not for 45 trials.
 
-    Also check that files that companions read are of these data, and that replicas can share the batches.
+    Also check that the files of companions belong to these data, and that replicas can share the batches.
 
     Args:
         allow_leak: whether test images may stand in the training split.
-        warn: called with each problem of the data with which training is possible.
+        warn: called with each problem of the data that does not prevent training.
 
     Returns:
-        key and fingerprint of all data, as a launch keeps them.
+        key and fingerprint of all data, as in `Launched.data`.
 
     Raises:
         UserError: the first problem.
     """
     for job in jobs:
-        for trial in job.trials:
-            check_alone(trial, job.machine.replicas)
+        for settings in job.trials:
+            check_alone(settings, job.machine.replicas)
     whole = set[tuple[Path, ModelSettings]]()
-    told, found = set[Problem](), dict[tuple[str, bool, str | None, str], None]()
-    wanted = ((job.machine, own.dataset, own.model, own.train, tuple(kinds(own))) for job in jobs for own in job.trials)
-    for machine, dataset, model, train, companions in dict.fromkeys(wanted):
+    reported, keys = set[Problem](), dict[tuple[str, bool, str | None, str], None]()
+    configurations = (
+        (job.machine, settings.dataset, settings.model, settings.train, tuple(kinds(settings)))
+        for job in jobs
+        for settings in job.trials
+    )
+    for machine, dataset, model, train, companions in dict.fromkeys(configurations):
         root, view, keep = machine.root(dataset.name), model.image.view, model.image.feature_network is None
         words = dataset.vocabulary
-        held = content(dataset.name, root, features=view is None, vocabulary=words, kept=machine.data)
-        found[*DataKey.of(dataset, model), held.fingerprint] = None
-        check_fit(dataset, model, root, held, allow_leak=allow_leak)
-        for problem in held.problems:
-            if problem not in told:
-                told.add(problem)
+        data = content(dataset.name, root, features=view is None, vocabulary=words, kept=machine.data)
+        keys[*DataKey.of(dataset, model), data.fingerprint] = None
+        check_fit(dataset, model, root, data, allow_leak=allow_leak)
+        for problem in data.problems:
+            if problem not in reported:
+                reported.add(problem)
                 warn(str(problem))
         pairs = opening.opened(
-            dataset.name, root, view, held.fingerprint, reads=model.image.reads, workers=machine.workers, keep=keep
+            dataset.name, root, view, data.fingerprint, reads=model.image.reads, workers=machine.workers, keep=keep
         )
         for part in model.pretrained:
             place = pretrained.locate(part, machine.places)
@@ -71,31 +75,31 @@ def check_inputs(
         for companion in companions:
             companion.check(dataset, root, pairs)
         check_replicas(train, captions_of_epoch(dataset, train, pairs.train), machine.replicas)
-    return tuple(found)
+    return tuple(keys)
 
 
 def feature_jobs(grid: Grid, cells: Sequence[Cell], home: Home) -> list[Job]:
-    """The jobs of a whole grid on this machine, for `check_inputs` and `compute_features`."""
+    """The jobs of a whole grid on this machine, as `check_inputs` and `compute_features` take them."""
     return jobs_for(grid, trials_of(cells), home, gpus=torch.cuda.device_count())
 
 
 def feature_sources(jobs: Iterable[Job]) -> list[tuple[FeatureSource, Machine]]:
-    """The different images and captions that frozen networks have to read, with the machine settings to do so."""
-    wanted = ((settings.dataset, settings.model, job.machine) for job in jobs for settings in job.trials)
+    """The images and captions that frozen networks read, without repetition, each with its machine settings."""
+    configurations = ((settings.dataset, settings.model, job.machine) for job in jobs for settings in job.trials)
     by_folder: dict[Path, tuple[FeatureSource, Machine]] = {}
-    for dataset, model, machine in dict.fromkeys(wanted):
-        found = list[FeatureSource]()
+    for dataset, model, machine in dict.fromkeys(configurations):
+        sources = list[FeatureSource]()
         if image := model.image.feature_network:
-            found.append(image_source(dataset, image, machine))
+            sources.append(image_source(dataset, image, machine))
         if text := model.text.feature_network:
-            found.append(caption_source(dataset, model, text, machine))
-        for source in found:
+            sources.append(caption_source(dataset, model, text, machine))
+        for source in sources:
             by_folder.setdefault(source.folder(machine.features), (source, machine))
     return list(by_folder.values())
 
 
 def compute_features(jobs: Iterable[Job], console: Console) -> None:
-    """Run every frozen network over what it reads, with a progress bar, unless the cache has its features.
+    """Compute the features of every frozen network, with a progress bar, unless the cache has them.
 
     Raises:
         UserError: an image or the weights cannot be read, or the disk is full.

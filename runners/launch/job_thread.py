@@ -1,4 +1,4 @@
-"""A job in a thread of its process, whose main thread hears signals and reports what the trials do."""
+"""A job in a thread of its process; the main thread handles signals and reports events."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from goalgrid.runners.trial.stopping import Stop
 
 
 class JobThread:
-    """Does a job, from its JSON.
+    """Runs a job, given as JSON.
 
     Args:
         node: Ray's id of the node, for leases and refusals.
@@ -30,28 +30,28 @@ class JobThread:
         self._stop = Stop(job.home.stop_request(job.launched.name))
         self._events = queue.SimpleQueue[Event]()
         self._error: BaseException | None = None
-        self._refusal_told = False
+        self._refusal_sent = False
         self._thread = threading.Thread(target=self._work, args=(job,), name="job", daemon=True)
         self._thread.start()
 
     def report(self, seconds: float) -> dict[str, Any]:
         """Events since the last call, together as JSON: a result costs Tune more than a short trial takes.
 
-        A process that may not do the job says why, with its node, before it ends.
+        A process that refuses the job gives its node and the reason, before it ends.
 
         Args:
-            seconds: to wait for the end of the job.
+            seconds: to wait for the job's end.
         """
         self._thread.join(seconds)
         over, refusal, events = not self.live(), "", list[dict[str, Any]]()
         with suppress(queue.Empty):
             while True:
                 events.append(asdict(self._events.get_nowait()))
-        if over and isinstance(self._error, worker.Refused) and not self._refusal_told:
-            self._refusal_told, refusal = True, json.dumps([self._node, str(self._error)])
+        if over and isinstance(self._error, worker.Refused) and not self._refusal_sent:
+            self._refusal_sent, refusal = True, json.dumps([self._node, str(self._error)])
         elif over and not events and self._error:
             if isinstance(self._error, worker.DeviceFailed):
-                os._exit(1)  # all that its GPU is asked from now on fails, even to free memory
+                os._exit(1)  # every further call to its GPU fails, even a release of memory
             raise self._error
         return {"events": json.dumps(events), "refusal": refusal, "done": over and not self._error}
 
@@ -59,7 +59,7 @@ class JobThread:
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """Have the trial write a checkpoint and end, since this node is being taken away."""
+        """Ask the trial for a checkpoint and its end, since this node is being taken away."""
         self._stop.ask()
 
     def _work(self, job: Job) -> None:

@@ -1,4 +1,4 @@
-"""Jobs: what a driver schedules. A job is a trial or a chain of trials, with what it may use of a machine."""
+"""Jobs, which a driver schedules: a trial or a chain of trials, with its share of a machine."""
 
 import json
 from collections import defaultdict
@@ -26,14 +26,14 @@ from goalgrid.runners.training.progress import Cadence
 
 @dataclass(frozen=True)
 class Launched:
-    """What all jobs of a launch have in common.
+    """The properties that all jobs of a launch share.
 
     Args:
         name: of the launch; unique.
         mark: of the runs folder, by which a node recognises it.
         patience: seconds to wait until a node sees the folder.
         code: fingerprint of the driver's program.
-        data: what each data set held where the launch began: its `DataKey`, and its fingerprint.
+        data: of each data set at the start of the launch: its `DataKey`, and its fingerprint.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Launched:
 
 @dataclass(frozen=True)
 class Request:
-    """What a job asks of the machine."""
+    """The resources that a job asks for."""
 
     cpu: int
     gpu: float
@@ -83,18 +83,18 @@ class Job:
         return self.ids[0]
 
     def only(self, ids: Sequence[str]) -> "Job":
-        """The job with only these of its trials, and with the number of attempts at each so far."""
+        """The job with only these trials, and with the number of attempts at each so far."""
         trials = tuple(settings for name, settings in zip(self.ids, self.trials, strict=True) if name in ids)
-        kept = tuple(name for name in self.ids if name in ids)
-        tried = tuple(len(self.home.trial(name).attempts()) for name in kept)
-        return replace(self, trials=trials, ids=kept, tried=tried)
+        remaining = tuple(name for name in self.ids if name in ids)
+        tried = tuple(len(self.home.trial(name).attempts()) for name in remaining)
+        return replace(self, trials=trials, ids=remaining, tried=tried)
 
     def to_json(self) -> str:
         return _JSON.dump_json(self).decode()
 
     @classmethod
     def from_json(cls, text: str) -> "Job":
-        """The job, for which this process knows what the job's grid uses of a user's own.
+        """The job; the plug-ins of its grid are registered in this process first.
 
         Raises:
             UserError: a file of the user does not import here.
@@ -142,7 +142,7 @@ def in_turn(jobs: Sequence[Job]) -> list[Job]:
 
 
 def machine_for(grid: Grid, home: Home, *, gpu: bool) -> Machine:
-    """What a trial of the grid may use, and where data and weights are."""
+    """The resources of a trial of the grid, and the places of data and weights."""
     resources = grid.resources
     roots = tuple((name, str(grid.root(name))) for name in grid.datasets if grid.root(name))
     weights = tuple((name, str(folder.absolute())) for name, folder in grid.places().items())
@@ -176,7 +176,7 @@ def gpu_share(resources: Resources, recipe: str) -> float:
 
 
 def samples(jobs: Sequence[Job], resources: Resources) -> list[Sample]:
-    """A trial of each kind whose memory has to be known; empty where the share is stated or replicas have GPUs."""
+    """A trial of each kind whose memory is to be measured; empty if the share is set or replicas have GPUs."""
     if resources.gpu is not None or resources.replicas > 1:
         return []
     by_kind = dict[str, Sample]()
@@ -187,12 +187,12 @@ def samples(jobs: Sequence[Job], resources: Resources) -> list[Sample]:
 
 
 def _training(job: Job) -> list[TrialSettings]:
-    """The trials that train: an ensemble evaluates models that were trained on the share before."""
+    """The trials that train. An ensemble evaluates models that trained on the same share."""
     return [settings for settings in job.trials if settings.train.epochs and not settings.ensemble]
 
 
 def sized(jobs: Sequence[Job], needs: Needs) -> list[Job]:
-    """The jobs with the share that their largest trial needs, where the needs of all trials of a job are known."""
+    """The jobs with the share that their largest trial needs, if the needs of all their trials are known."""
     return [_sized(job, needs) if job.machine.gpu else job for job in jobs]
 
 

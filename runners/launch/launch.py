@@ -1,4 +1,4 @@
-"""A launch: trains the wanted trials that are not done by a driver, with the live matrix, and copies in trackers."""
+"""A launch: trains trials by a driver, with the live matrix, and copies them into trackers."""
 
 import time
 import uuid
@@ -34,9 +34,9 @@ class Launch:
     """How to run trials.
 
     Args:
-        trackers: what the trials are copied into.
+        trackers: programs that the trials are copied into.
         live: redraw the matrix in place instead of printing lines.
-        notify: is told of the first trial that fails.
+        notify: receives the first trial that fails.
     """
 
     home: Home
@@ -55,10 +55,10 @@ class Launch:
         *,
         checked: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Train these trials; afterwards the disk tells which are done. Returns whether the user interrupted it.
+        """Train these trials; the disk holds their states. Returns whether the user interrupted the launch.
 
         Args:
-            checked: called when nothing speaks against the launch, before it changes anything.
+            checked: called after all checks passed and before the first write.
             anew: ids of trials that start anew, parents first: their folders are moved aside before any trial starts.
 
         Raises:
@@ -84,7 +84,7 @@ class Launch:
         return interrupts.heard
 
     def _checked_jobs(self, driver: Driver, grid: Grid, trials: Sequence[Trial], name: str) -> list[Job]:
-        """The jobs of the launch of this name, for which resources, nodes, data and weights are there."""
+        """The jobs of the launch, after the checks of resources, nodes, data and weights."""
         capacity = driver.capacity()
         cadence = Cadence(grid.reliability.checkpoint_steps, grid.reliability.checkpoint_minutes)
         patience = grid.reliability.folder_seconds
@@ -108,7 +108,7 @@ class Launch:
     def _train(
         self, driver: Driver, grid: Grid, jobs: Sequence[Job], stop: Stop, interrupts: Interrupts, display: Display
     ) -> None:
-        """Run the jobs, and copy into the trackers what becomes of all trials."""
+        """Run the jobs, and copy all trials into the trackers."""
         suspects = holding.silent(self.home.trial(trial_id) for job in jobs for trial_id in job.ids)
         unsure = {attempt.folder.parent.name for attempt in suspects}
         jobs = sorted(jobs, key=lambda job: not unsure.isdisjoint(job.ids))  # watching takes a while: free trials first
@@ -144,7 +144,7 @@ class Launch:
             driver.check(self.home, launched.mark, sorted(paths), launched.patience, uses)
 
     def _warn_last(self, message: str) -> None:
-        """Warn when the process is about to end while the live display runs."""
+        """Warn just before the process ends, while the live display runs."""
         self.console.show_cursor()
         self._warn(message)
 
@@ -154,7 +154,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class _Audience:
-    """Passes an event on to all who want it; that another process holds a trial is said once."""
+    """Sends each event to display, watchdog and trackers; reports `busy` once per trial."""
 
     home: Home
     display: Display
@@ -177,14 +177,14 @@ class _Audience:
 
 
 def _rounds(driver: Driver, jobs: Sequence[Job], report: Listener, stop: Stop, limit: int | None) -> None:
-    """Run the jobs, `limit` at a time; then again the jobs with trials worth another try, while rounds make attempts.
+    """Run the jobs, `limit` at a time; repeat with trials worth another try, until a round makes no attempt.
 
-    A job that ran out of memory then has the machine for itself. Trials that another process held are checked again
-    after each round: that process may have left them unfinished.
+    A job that ran out of memory then has the machine for itself. Trials of other processes are checked again after
+    each round: such a process may have left them unfinished.
     """
     waiting = [job.only(job.ids) for job in jobs]
     while waiting and not stop.asked():
-        before = sum(map(worker.made, jobs))
+        before = sum(map(worker.attempt_count, jobs))
         single, together = list[Job](), list[Job]()
         for job in waiting:
             (single if worker.alone(job) else together).append(job)
@@ -192,9 +192,9 @@ def _rounds(driver: Driver, jobs: Sequence[Job], report: Listener, stop: Stop, l
             driver.run(together, report, limit=limit)
         if single and not stop.asked():
             driver.run(single, report, limit=1)
-        if sum(map(worker.made, jobs)) == before:
+        if sum(map(worker.attempt_count, jobs)) == before:
             return
-        waiting = [rest for job in jobs if (rest := worker.left(job))]
+        waiting = [rest for job in jobs if (rest := worker.retryable(job))]
         until = time.monotonic() + max(map(worker.pause, waiting), default=0.0)
         while time.monotonic() < until and not stop.asked():
             time.sleep(0.1)

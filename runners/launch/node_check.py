@@ -1,4 +1,4 @@
-"""What a process may find otherwise than the driver: folders, code, and files of the user's own."""
+"""The check of a node: it sees the same folders as the driver, runs the same code, and imports the plug-ins."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,13 +13,13 @@ from goalgrid.runners.launch import shared_folder
 def problem_here(
     home: str, mark: str, paths: Sequence[str], patience: float, code: str, uses: Sequence[tuple[str, str]]
 ) -> str:
-    """The problem of this node; empty without a problem.
+    """The problem of this node, or an empty string.
 
     Args:
         mark: of the runs folder, for which the node waits `patience` seconds.
         paths: of data and weights.
         code: fingerprint of the driver's program.
-        uses: path and text of the user's own files.
+        uses: path and text of the plug-ins.
     """
     try:
         shared_folder.wait_for(Home(Path(home)), mark, patience)

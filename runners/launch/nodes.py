@@ -1,4 +1,4 @@
-"""Which nodes of a cluster may do jobs: none with other code or data, and for a while none on which trials only die."""
+"""Which nodes of a cluster get jobs: none with other code or data, and for a while none on which all attempts die."""
 
 import math
 import time
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from goalgrid.grid.store.attempts import Attempt
 
 ROW = 3
-"""So many attempts in a row, not all at one trial, die on a node that finishes none: it is set aside."""
+"""Deaths in a row, not all of one trial, after which a node that finishes no trial is set aside."""
 
 PAUSE_SECONDS = 300.0
 """How long a node is set aside before one trial tries it again; each further time is twice as long."""
 
 ROOM_SECONDS = 10.0
-"""How long that trial waits for room on the node; then it goes wherever there is room."""
+"""How long that trial waits for resources of the node; then it goes to any node."""
 
 _ID = "ray.io/node-id"
 
@@ -25,23 +25,23 @@ class _Aside:
     """A node that is set aside.
 
     Args:
-        pause: for how many seconds.
-        due: when, by the clock, a trial is to try it.
-        tried: whether one was sent there since.
+        pause: its length in seconds.
+        due: time at which a trial tries the node again.
+        tried: whether a trial was sent there since.
     """
 
     pause: float
     due: float
     tried: bool = False
     room_until: float = math.inf
-    """When the trial that is to try it waits for room there no longer."""
+    """Time at which that trial stops waiting for the node's resources."""
 
 
 class Nodes:
     """The nodes of a launch, by Ray's ids.
 
     Args:
-        clock: seconds that only grow.
+        clock: monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -49,7 +49,7 @@ class Nodes:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all: another launch begins."""
+        """Forget everything, for a new launch."""
         self.refusing = set[str]()
         """Nodes with other code or data, which get no job of this launch."""
         self._aside = dict[str, _Aside]()
@@ -74,7 +74,7 @@ class Nodes:
         return new
 
     def died(self, node: str, attempt: Attempt, *, spare: Callable[[str], bool]) -> list[Attempt]:
-        """Note that an attempt died on a node. Returns the attempts that the node is to blame for, if any is.
+        """Note that an attempt died on a node. Returns the attempts whose deaths the node is to blame for.
 
         Args:
             spare: whether the launch can do without this node; otherwise it is not set aside.
@@ -103,7 +103,7 @@ class Nodes:
         self._stale |= self._aside.pop(node, None) is not None
 
     def changed(self) -> bool:
-        """Whether room that was asked for, and is not granted yet, is to be asked for anew; True once a change."""
+        """Whether pending requests for resources are to be made anew; True once after each change."""
         now = self._clock()
         for node, aside in self._aside.items():
             if now >= aside.due:
@@ -116,7 +116,7 @@ class Nodes:
         return changed
 
     def selector(self) -> dict[str, str]:
-        """Labels of the nodes that the next job may go to, for Ray; of one job, those of a node to be tried again."""
+        """Ray's labels of the nodes that the next job may run on; if a node is to be tried again, of that node."""
         while self._to_try:
             node = self._to_try.pop()
             if aside := self._aside.get(node):

@@ -1,4 +1,4 @@
-"""Ray's head: whether it answers, whether this host is a node of it, and how a launch ends when it is gone."""
+"""Ray's head: whether it answers, whether this host is its node, and how a launch ends when it dies."""
 
 import os
 import resource
@@ -82,7 +82,7 @@ def check_node(address: str) -> None:
     host, port = parsed(address)
     if not answers(host, port):  # Ray would try for two minutes
         raise ConnectionError("nothing listens there")
-    if not node_here(port):  # Ray would try for one minute, and then name the token
+    if not node_here(port):  # Ray would try for a minute, and then blame the token
         raise _no_node(address)
 
 
@@ -95,7 +95,7 @@ def check_member(address: str, nodes: Iterable[str]) -> None:
     Raises:
         UserError: it is not.
     """
-    ours = {found.address for interface in psutil.net_if_addrs().values() for found in interface}
+    ours = {entry.address for interface in psutil.net_if_addrs().values() for entry in interface}
     if ours.isdisjoint(nodes):
         raise _no_node(address)
 

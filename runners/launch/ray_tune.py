@@ -91,8 +91,8 @@ TOKEN = (
 )
 
 NODES = Nodes()
-"""Those of the launch. Tune pickles all that a job's resources refer to, and gives the driver a copy; a module is not
-copied."""
+"""The nodes of the launch. A global of a module is not pickled; anything else that a job's resources refer to, Tune
+pickles, and the driver sees a copy."""
 
 
 class RayTune:
@@ -127,15 +127,22 @@ class RayTune:
     def check(
         self, home: Home, mark: str, paths: Sequence[Path], patience: float, uses: Sequence[tuple[str, str]]
     ) -> None:
-        """Have every node with CPUs check that it sees the runs folder and these paths, runs the same code, and imports
-        the user's own files.
+        """Let every node with CPUs check that it sees the runs folder and these paths, runs the same code, and imports
+        the plug-ins.
 
         Raises:
-            UserError: names the first node that does not, and the problem.
+            UserError: the first node with a problem.
         """
-        wanted = (str(home.path), mark, [str(path) for path in paths], patience, provenance.program_fingerprint(), uses)
+        arguments = (
+            str(home.path),
+            mark,
+            [str(path) for path in paths],
+            patience,
+            provenance.program_fingerprint(),
+            uses,
+        )
         nodes = _nodes(["CPU"])
-        replies = [_on(node["NodeID"], problem_here, *wanted) for node in nodes]
+        replies = [_on(node["NodeID"], problem_here, *arguments) for node in nodes]
         for node, reply in zip(nodes, replies, strict=True):
             try:
                 problem = ray.get(reply)
@@ -151,12 +158,12 @@ class RayTune:
         return [node["NodeID"] for node in _nodes(["CPU"])]
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """What a function returns in a process on each node with CPUs; all run at once."""
+        """The results of a function in a process on each node with CPUs, at the same time."""
         returned: list[Any] = ray.get([_on(node, function, *arguments) for node in self.nodes()])
         return returned
 
     def on_gpus(self, custom: Collection[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """What a function returns in a separate process on each node with these resources, once a GPU is free there."""
+        """The results of a function in a separate process on each node with these resources, once a GPU is free."""
         if self.address is None:
             return [apart(function, *arguments)]
         self._connect()
@@ -259,7 +266,7 @@ def _join(address: str, **quiet: Any) -> None:
 
 
 def _show_token(address: str) -> list[str]:
-    """Have the head of a cluster look at this process's token; `ray.init` would ask again and again for 20 seconds.
+    """Show this process's token to the head of a cluster; `ray.init` would retry a refused token for 20 seconds.
 
     Returns the addresses of the cluster's nodes.
 
@@ -277,10 +284,9 @@ def _show_token(address: str) -> list[str]:
 
 @contextmanager
 def _inherited_environment() -> Iterator[None]:
-    """Have Tune's processes inherit the environment of this one, which started Ray.
+    """Let Tune's processes inherit the environment of this process, which started Ray.
 
-    Tune asks for processes with variables of its own, even if they are the same. Ray then leaves aside the processes
-    that it has ready, and starts others.
+    Tune sets variables for its processes, even to the same values. Ray then starts new processes beside its idle ones.
     """
     before = class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE
     class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = {}, set()
@@ -331,7 +337,7 @@ def _tuner(
 
 
 class _WillingNodes(tune.PlacementGroupFactory):
-    """Resources of a job on the nodes that may do jobs, as they are known when Ray is asked for them."""
+    """Resources of a job on the nodes that get jobs at the time of the request."""
 
     def to_placement_group(self) -> Any:
         selector = NODES.selector()
@@ -339,7 +345,7 @@ class _WillingNodes(tune.PlacementGroupFactory):
 
 
 class _Reservations(PlacementGroupResourceManager):
-    """Tune's reservations, all of which are made anew when other nodes may do jobs than before."""
+    """Tune's reservations, which are made anew when the set of nodes that get jobs changes."""
 
     def update_state(self) -> None:
         super().update_state()
@@ -356,7 +362,7 @@ tune_controller.PlacementGroupResourceManager = _Reservations
 
 
 class _Process(tune.Trainable):
-    """A process that does one job after another."""
+    """A process that runs one job after another."""
 
     job: JobThread | None
 
@@ -369,14 +375,12 @@ class _Process(tune.Trainable):
         return True
 
     def step(self) -> dict[str, Any]:
-        if (
-            self.job is None
-        ):  # not before: Tune may give a process up, and the job to another, until this one has started
+        if self.job is None:  # not in `setup`: until the first step, Tune may give the job to another process
             self.job = JobThread(self.content, ray.get_runtime_context().get_node_id())
         return self.job.report(REPORT_SECONDS)
 
     def _terminate(self, number: int, frame: FrameType | None) -> None:
-        """The node is being taken away: the trial writes a checkpoint. Without a trial, end as Ray would."""
+        """The node is being taken away: ask the trial for a checkpoint. Without a trial, end as Ray would."""
         if self.job and self.job.live():
             self.job.stop()
         elif callable(self.terminate_ray):
@@ -384,7 +388,7 @@ class _Process(tune.Trainable):
 
 
 class _Unpickled:
-    """Pickled as an empty object: Tune pickles its arguments for a restore that we never make."""
+    """Pickled as an empty object: Tune pickles its arguments for a restore, which we never use."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {}
@@ -431,17 +435,17 @@ class _Reporter(_Unpickled, tune.Callback):
             self._refuse(trial, *json.loads(result["refusal"]))
 
     def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._bury(trial)
+        self._process_died(trial)
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._bury(trial)
+        self._process_died(trial)
 
     def _refuse(self, trial: Any, node: str, why: str) -> None:
-        """Keep all further jobs from a node, and say so once; end if no other node has the resources."""
+        """Give a node no further job, with a single warning; end if no other node has the resources."""
         self.refused.add(trial.config["job"])
         if not NODES.refuse(node):
             return
-        name = next((found["NodeManagerHostname"] for found in _nodes() if found["NodeID"] == node), node)
+        name = next((other["NodeManagerHostname"] for other in _nodes() if other["NodeID"] == node), node)
         self._report(Event(trial.config["job"], "warning", message=f"node {name} takes no job: {why}"))
         rest = _capacity_without(NODES.refusing)
         if not any(rest.fits(job.request) for job in self.jobs.values()):
@@ -452,14 +456,14 @@ class _Reporter(_Unpickled, tune.Callback):
         rest = _capacity_without({node, *NODES.avoided()})
         return all(rest.fits(job.request) for job in self.jobs.values())
 
-    def _bury(self, trial: Any) -> None:
-        """Handle the death of a job's process; Ray calls this before it starts the job in another process."""
+    def _process_died(self, trial: Any) -> None:
+        """Handle process death; Ray calls this before it starts the job in another process."""
         job = self.jobs[trial.config["job"]]
         if job.id in self.refused:
             self.refused.discard(job.id)
             return
         error = Path(trial.error_file).read_text(encoding="utf-8") if trial.error_file else ""
-        self.stopper.hopeless = self.deaths.bury(job, error) or self.stopper.hopeless
+        self.stopper.hopeless = self.deaths.process_died(job, error) or self.stopper.hopeless
 
 
 def _nodes(resources: Collection[str] = ()) -> list[dict[str, Any]]:
@@ -474,7 +478,7 @@ def _capacity_without(nodes: Collection[str]) -> Capacity:
 
 
 def _is_alive(node: str | None) -> bool:
-    return node in {found["NodeID"] for found in _nodes()}
+    return node in {other["NodeID"] for other in _nodes()}
 
 
 def _on(node: str, function: Any, *arguments: Any, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The shared runs folder as each node sees it: a node recognises it by a mark, and waits until it sees the mark."""
+"""The shared runs folder on each node, which recognises it by a mark and waits for the mark."""
 
 import re
 import time
@@ -11,9 +11,9 @@ from goalgrid.grid.store.home import Home, TrialFolder
 
 
 def mark(home: Home, warn: Callable[[str], None] = lambda message: None) -> str:
-    """The mark of this runs folder; the first launch creates it, and another one where it is empty beside trials.
+    """The mark of this runs folder; a launch creates it if it is missing, or if it is empty beside trials.
 
-    An empty mark alone is refused, since it would be seen on every empty mount point.
+    An empty mark without trials is refused: it would look the same on every empty mount point.
 
     Raises:
         UserError: the folder cannot be written, or the mark is another text than a launch writes.
@@ -34,14 +34,14 @@ def mark(home: Home, warn: Callable[[str], None] = lambda message: None) -> str:
     return word
 
 
-def wait_for(home: Home, wanted: str, seconds: float) -> None:
+def wait_for(home: Home, expected: str, seconds: float) -> None:
     """Wait until this node sees the runs folder with this mark: writing to an empty mount point would lose everything.
 
     Raises:
         UserError: this node did not see it in time.
     """
     until = time.monotonic() + seconds
-    while _seen(home) != wanted:
+    while _seen(home) != expected:
         if time.monotonic() >= until:
             raise UserError(
                 f"this node does not see the runs folder {home.path} that the launch writes to. "
@@ -51,7 +51,7 @@ def wait_for(home: Home, wanted: str, seconds: float) -> None:
 
 
 def unreadable(folder: TrialFolder, seconds: float) -> str:
-    """Why this node cannot list a trial's folder for so long; empty as soon as it can."""
+    """Why this node could not list a trial's folder for these seconds; empty as soon as it can."""
     until = time.monotonic() + seconds
     while (why := folder.unreadable()) and time.monotonic() < until:
         time.sleep(0.2)
@@ -59,6 +59,6 @@ def unreadable(folder: TrialFolder, seconds: float) -> str:
 
 
 def _seen(home: Home) -> str:
-    """The mark's word; empty where there is none, or a damaged one."""
+    """The mark's word; empty if the mark is missing or damaged."""
     word = readable_text(home.mark).strip()
     return word if re.fullmatch("[0-9a-z ]+", word) else ""

@@ -1,4 +1,4 @@
-"""The watchdog: ends a trial that makes no progress for too long, so that it is tried again."""
+"""The watchdog: ends a trial without progress, so that it is tried again."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ from goalgrid.runners.trial import holding
 from goalgrid.runners.trial.events import Event
 
 LOOKS = 8
-"""Checks of a trial within the time that it may make no progress."""
+"""Checks of a trial within the time limit."""
 
 
 class Watchdog:
@@ -24,7 +24,7 @@ class Watchdog:
     def __init__(self, home: Home, seconds: float, kill: Callable[[Attempt], None]) -> None:
         self.home, self.seconds, self.kill = home, seconds, kill
         self._seen: dict[str, tuple[object, float]] = {}
-        """By running trial: its progress, and when that was first seen."""
+        """Of each running trial: its progress, and the time at which this was first seen."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
 

@@ -1,4 +1,4 @@
-"""Doing a job: its trials in order, in one process; and what remains of the job afterwards, as the disk tells."""
+"""Running a job: its trials in order, in one process; and its remaining trials afterwards, read from the disk."""
 
 from collections.abc import Callable, Container
 from contextlib import suppress
@@ -23,11 +23,11 @@ from goalgrid.runners.trial.run import run_trial
 from goalgrid.runners.trial.stopping import Stop
 
 PROGRAM = provenance.program_fingerprint()
-"""Of the sources as this process imported them: what is written to the disk later takes no part."""
+"""Fingerprint of the sources as this process imported them; later edits of the files do not count."""
 
 
 class Refused(UserError):
-    """This process may not do a job of the launch, because its code or data are others."""
+    """This process has other code or data than the launch, so it does not run the job."""
 
 
 class DeviceFailed(UserError):
@@ -46,8 +46,8 @@ def check(job: Job) -> None:
     for settings in job.trials:
         name, key = settings.dataset.name, DataKey.of(settings.dataset, settings.model)
         with suppress(DataError):  # the trial's failure, with its class
-            found = content_of(settings, job.machine).fingerprint
-            if found != expected.get(key, found):
+            fingerprint_here = content_of(settings, job.machine).fingerprint
+            if fingerprint_here != expected.get(key, fingerprint_here):
                 where = f"{name!r} under {job.machine.root(name)}"
                 raise Refused(f"the data of {where} are not those with which this launch began")
 
@@ -93,23 +93,23 @@ def decision(job: Job, trial_id: str) -> Decision:
     return endings.decision(job.home.trial(trial_id), job.launched.name)
 
 
-def left(job: Job) -> Job | None:
+def retryable(job: Job) -> Job | None:
     """The job with the trials worth another try: not done, not given up by this launch, not held by another process.
 
-    That another launch gave a trial up, say on a broken host of its own, does not count here.
+    Trials that another launch gave up, say on a broken host, count as retryable here.
     """
-    home, kept = job.home, list[str]()
+    home, ids = job.home, list[str]()
     for trial_id, settings in zip(job.ids, job.trials, strict=True):
-        lost = [parent for parent in settings.parents if parent in job.ids and parent not in kept]
+        lost = [parent for parent in settings.parents if parent in job.ids and parent not in ids]
         orphan = any(not home.trial(parent).is_done() for parent in lost)
         state = home.trial(trial_id).state()
         worth = state is not State.FAILED or decision(job, trial_id).given_up is None
         if state not in (State.DONE, State.RUNNING) and worth and not orphan:
-            kept.append(trial_id)
-    return job.only(kept) if kept else None
+            ids.append(trial_id)
+    return job.only(ids) if ids else None
 
 
-def made(job: Job) -> int:
+def attempt_count(job: Job) -> int:
     """Attempts that this launch made at the job's trials."""
     attempts = (attempt for trial_id in job.ids for attempt in job.home.trial(trial_id).attempts())
     return sum(attempt.launch() == job.launched.name for attempt in attempts)
@@ -130,31 +130,31 @@ def pause(job: Job) -> float:
     return max(decision(job, trial_id).wait for trial_id in job.ids)
 
 
-def bury(
-    job: Job, judge: Callable[[Attempt], tuple[Failure, str]], buried: Container[Attempt]
+def end_after_death(
+    job: Job, judge: Callable[[Attempt], tuple[Failure, str]], ended: Container[Attempt]
 ) -> tuple[Attempt, Event] | None:
-    """After the job's process died, write how the attempt that it was making ended; returns attempt and event.
+    """After process death, write the end of the job's running attempt; returns attempt and event.
 
     Args:
-        judge: the driver's judgement: class of the failure, and message.
-        buried: attempts that ended by earlier deaths.
+        judge: gives class and message of the failure.
+        ended: attempts of earlier deaths.
     """
     for trial_id in job.ids:
         folder = job.home.trial(trial_id)
         latest = folder.latest()
-        if not latest or latest in buried or latest.launch() != job.launched.name:
+        if not latest or latest in ended or latest.launch() != job.launched.name:
             continue
         if folder.is_done() or latest.outcome() not in (None, Failure.TIMEOUT):
             continue  # it ended by itself; only the watchdog writes an end before the death
         holding.end(latest, *judge(latest))
         over = endings.given_up(folder, job.launched.name)
-        said = f"{latest.outcome()}: {latest.message()}"
-        return latest, Event(trial_id, "failed" if over else "retry", message=said)
+        message = f"{latest.outcome()}: {latest.message()}"
+        return latest, Event(trial_id, "failed" if over else "retry", message=message)
     return None
 
 
-def of_broken_devices(job: Job, buried: Container[Attempt]) -> list[Attempt]:
-    """The latest attempts of this launch that said that their GPU failed, but those that ended by earlier deaths."""
+def attempts_on_broken_gpus(job: Job, ended: Container[Attempt]) -> list[Attempt]:
+    """The latest attempts of this launch that report a failed GPU, without those of earlier deaths."""
     latest = [attempt for trial_id in job.ids if (attempt := job.home.trial(trial_id).latest())]
-    ours = [attempt for attempt in latest if attempt not in buried and attempt.launch() == job.launched.name]
+    ours = [attempt for attempt in latest if attempt not in ended and attempt.launch() == job.launched.name]
     return [attempt for attempt in ours if attempt.failure() is Failure.DEVICE]

@@ -33,7 +33,7 @@ def dies(deaths: Deaths, one: Job, node: str, failure: Failure | None = None) ->
         if failure:
             hold.end(failure, "CUDA error: an illegal memory access")
             endings.given_up(folder, "now")
-    deaths.bury(one, "")
+    deaths.process_died(one, "")
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_the_attempt_ends_with_the_cause_of_the_death(
     one, events = job(tmp_path), list[Event]()
     deaths = judge(one, events, alive=alive, gone=gone)
     with holding.held(one.home.trial(one.id), Origin("now"), Stop()):
-        assert deaths.bury(one, error) == ""
-        assert deaths.bury(one, error) == "", "an attempt is buried once"
+        assert deaths.process_died(one, error) == ""
+        assert deaths.process_died(one, error) == "", "an attempt is buried once"
     assert [event.kind for event in events] == ["retry"]
     assert events[0].message.endswith(message)
 
@@ -61,11 +61,11 @@ def test_the_attempt_ends_with_the_cause_of_the_death(
 def test_a_launch_ends_when_process_after_process_dies_before_a_trial_begins(tmp_path: Path) -> None:
     one = job(tmp_path)
     deaths = judge(one, [])
-    died = [deaths.bury(one, "Traceback\nImportError: no torch") for _ in range(IN_VAIN)]
+    died = [deaths.process_died(one, "Traceback\nImportError: no torch") for _ in range(IN_VAIN)]
     deaths.report(Event(one.id, "started"))
-    died += [deaths.bury(one, "Traceback\nImportError: no torch") for _ in range(IN_VAIN)]
+    died += [deaths.process_died(one, "Traceback\nImportError: no torch") for _ in range(IN_VAIN)]
     assert set(died) == {""}
-    assert deaths.bury(one, "Traceback\nImportError: no torch") == (
+    assert deaths.process_died(one, "Traceback\nImportError: no torch") == (
         f"its processes died {IN_VAIN + 1} times before they began a trial: ImportError: no torch "
         "(dmesg tells whether the system ended them for want of memory)"
     )

@@ -56,11 +56,11 @@ def test_what_a_death_left_goes_on_at_once_and_other_failures_wait_for_the_next_
     offered = one.only(one.ids)
     attempt(offered, outcome)
     assert bool(tried(offered)) is POLICY[outcome].at_once
-    again = worker.left(offered)
+    again = worker.retryable(offered)
     assert (again is None) is POLICY[outcome].at_once  # it is done now
     if again:
         assert tried(again) == [one.id]
-        assert worker.left(again) is None
+        assert worker.retryable(again) is None
 
 
 def test_a_chain_that_broke_off_after_its_parent_goes_on_with_the_child(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_chain_that_broke_off_after_its_parent_goes_on_with_the_child(tmp_path
     attempt(offered, "done")
     attempt(offered, Failure.STORAGE, number=1)
     assert tried(offered) == []
-    left = worker.left(offered)
+    left = worker.retryable(offered)
     assert left is not None
     assert (left.ids, left.tried) == (chain.ids[1:], (1,))
 
@@ -79,23 +79,23 @@ def test_nothing_is_left_of_a_job_that_is_done_given_up_or_held(tmp_path: Path) 
     parent = chain.home.trial(chain.ids[0])
     with holding.held(parent, Origin("another"), Stop()):
         assert worker.live(chain)
-        assert worker.left(chain) is None  # nor of its child, which waits
+        assert worker.retryable(chain) is None  # nor of its child, which waits
     attempt(chain, Failure.BUG)
     parent.error.write_text("bug: given up")
-    assert worker.left(chain) is None
+    assert worker.retryable(chain) is None
     attempt(chain, Failure.STORAGE, launch="on a broken host")
-    assert worker.left(chain.only(chain.ids[:1])) is None, "this launch gave it up"
+    assert worker.retryable(chain.only(chain.ids[:1])) is None, "this launch gave it up"
     parent.error.unlink()
     attempt(chain, "done")
     attempt(chain, "done", number=1)
-    assert worker.left(chain) is None
+    assert worker.retryable(chain) is None
 
 
 def test_that_another_launch_gave_a_trial_up_does_not_count(tmp_path: Path) -> None:
     one = job(tmp_path)
     attempt(one, Failure.BUG, launch="on a broken host")
     one.home.trial(one.id).error.write_text("bug: given up")
-    left = worker.left(one)
+    left = worker.retryable(one)
     assert left
     assert left.ids == one.ids
     assert tried(left) == [one.id]
@@ -114,15 +114,15 @@ def test_a_job_that_is_asked_to_end_begins_no_trial(tmp_path: Path) -> None:
 def test_after_a_death_the_attempt_that_it_cut_off_is_judged_once(tmp_path: Path) -> None:
     one = job(tmp_path)
     attempt(one, Failure.STORAGE, launch="before")
-    assert worker.bury(one, lambda attempt: (Failure.KILLED, "it died"), ()) is None
+    assert worker.end_after_death(one, lambda attempt: (Failure.KILLED, "it died"), ()) is None
     folder = one.home.trial(one.id)
     with holding.held(folder, Origin("now"), Stop()) as hold:
-        found = worker.bury(one, lambda attempt: (Failure.NODE_LOST, "its node is gone"), ())
+        found = worker.end_after_death(one, lambda attempt: (Failure.NODE_LOST, "its node is gone"), ())
     assert found is not None
     assert found[0] == hold.attempt
     assert (found[1].kind, found[1].message) == ("retry", "node-lost: its node is gone")
-    assert worker.bury(one, lambda attempt: (Failure.KILLED, "it died"), {found[0]}) is None
-    assert worker.made(one) == 1
+    assert worker.end_after_death(one, lambda attempt: (Failure.KILLED, "it died"), {found[0]}) is None
+    assert worker.attempt_count(one) == 1
 
 
 def test_a_failure_that_wants_the_machine_for_itself_says_so(tmp_path: Path) -> None:
