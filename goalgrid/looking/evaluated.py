@@ -326,7 +326,7 @@ def _evaluated(
     """
     evaluation = loaded.evaluate(request.split, protocol)
     loaded.check_numbers(recorded, evaluation.ranks)
-    judged = loaded.judged(evaluation) if request.protocol == ECCV else {}
+    judged = loaded.eccv_metrics(evaluation) if request.protocol == ECCV else {}
     speed = loaded.speed(protocol) if request.speed else None
     if speed and folder:
         try:

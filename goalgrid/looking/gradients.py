@@ -28,11 +28,11 @@ def of_trials(trials: Sequence[str], home: Home) -> list[dict[str, Any]]:
     rows = []
     for trial in trials:
         loaded, epoch = evaluated.loaded(trial, home)
-        from goalgrid.runners.trial.inspection.sphere_gradients import measured
+        from goalgrid.runners.trial.inspection.sphere_gradients import mean_gradients
 
         facts = {"trial": trial, "objective": loaded.settings.objective.name, "seed": loaded.settings.seed}
         try:
-            rows.append(facts | {"epoch": epoch} | measured(loaded))
+            rows.append(facts | {"epoch": epoch} | mean_gradients(loaded))
         except UserError as error:
             raise UserError(f"trial {trial}: {error}") from error
     return rows

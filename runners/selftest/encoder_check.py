@@ -21,17 +21,17 @@ VOCABULARY = 40
 LENGTHS = (9, 5, 2, 1)
 """Words of the captions that are checked."""
 ALIKE = 1e-4
-"""How far the vectors of one input may differ, as a part of the largest value: float32, in other orders of adding."""
+"""Tolerance between vectors of the same input, relative to the largest value: float32 sums in another order."""
 
 
 class Broken(Exception):
-    """What a check found."""
+    """A check failed; the message says how."""
 
 
 def shape(name: str) -> str:
     """A vector of the joint space for each image or caption, finite."""
-    found = _encoder(name)(*_read(name))  # the encoder itself says so when the shape is another
-    if not found.isfinite().all():
+    vectors = _encoder(name)(*_read(name))  # the encoder itself says so when the shape is another
+    if not vectors.isfinite().all():
         raise Broken("a value is not finite")
     return f"({len(LENGTHS)}, {DIM}) for {len(LENGTHS)} inputs and a joint space of {DIM} values"
 
@@ -47,8 +47,8 @@ def batch(name: str) -> str:
         "in another order of the batch": encoder(*(part.flip(0) for part in read)).flip(0),
         "alone": torch.cat([encoder(*one) for one in alone]),
     }
-    for what, found in others.items():
-        off = float((found - whole).abs().max() / whole.abs().max())
+    for what, vectors in others.items():
+        off = float((vectors - whole).abs().max() / whole.abs().max())
         if not off <= ALIKE:
             beside = " Padding behind a caption's end must not count" * (what == "alone" and len(read) == 2)
             raise Broken(f"{what}, an input has another vector: off by {off:.1e} of the largest value.{beside}")
@@ -58,8 +58,8 @@ def batch(name: str) -> str:
 def gradient(name: str) -> str:
     """Every parameter that learns gets a finite gradient."""
     encoder = _encoder(name)
-    found = normalize(encoder(*_read(name)).float(), dim=-1)
-    (found * torch.randn(found.shape, generator=torch.Generator().manual_seed(SEED))).sum().backward()
+    vectors = normalize(encoder(*_read(name)).float(), dim=-1)
+    (vectors * torch.randn(vectors.shape, generator=torch.Generator().manual_seed(SEED))).sum().backward()
     if not (learning := learning_in(encoder)):
         raise Broken("it has no parameter that learns")
     return f"finite for all {learning} parameters"
@@ -72,10 +72,10 @@ def learning_in(module: torch.nn.Module) -> int:
         Broken: a parameter got no gradient, or a gradient that is not finite.
     """
     learning = {name: weight.grad for name, weight in module.named_parameters() if weight.requires_grad}
-    for name, found in learning.items():
-        if found is None:
+    for name, grad in learning.items():
+        if grad is None:
             raise Broken(f"{name} gets no gradient. A part that forward does not use, or detaches, is the usual cause")
-        if not found.isfinite().all():
+        if not grad.isfinite().all():
             raise Broken(f"the gradient of {name} is not finite")
     return len(learning)
 
@@ -87,10 +87,10 @@ def weights(name: str) -> str:
 
 @torch.no_grad()
 def restored(first: torch.nn.Module, other: torch.nn.Module, read: Sequence[Any], what: str) -> str:
-    """Another module that takes the weights of the first gives the same from what they read.
+    """Check that another module with the weights of the first gives the same output.
 
     Raises:
-        Broken: it gives something else.
+        Broken: it gives another output.
     """
     first(*read)  # in training, so that running statistics are no longer those of the start
     other.load_state_dict(first.state_dict())
@@ -120,7 +120,7 @@ def _encoder(name: str, seed: int = SEED) -> torch.nn.Module:
 
 
 def _read(name: str) -> tuple[Tensor, ...]:
-    """What the encoder reads: images; or ids of captions, 0 behind their ends, and lengths."""
+    """The encoder's input: images; or ids of captions, 0 behind their ends, and lengths."""
     random = torch.Generator().manual_seed(SEED)
     if name not in own_parts["image encoder"]:
         lengths = torch.tensor(LENGTHS)

@@ -38,7 +38,7 @@ class Command:
         with self.log.open("ab") as log:
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
-    def said(self) -> str:
+    def last_line(self) -> str:
         """The last line of the log."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return lines[-1] if lines else "nothing"
@@ -75,12 +75,12 @@ def strike(lease: dict[str, Any]) -> bool:
 
 def done_at(home: Home) -> dict[str, tuple[int, ...]]:
     """Inodes and times of the files of every finished trial: they change if the trial is trained again."""
-    found = {}
+    stamps = {}
     for folder in home.trials():
         if folder.is_done():
             stats = [path.stat() for path in (folder.done, folder.record)]
-            found[folder.trial_id] = tuple(number for stat in stats for number in (stat.st_ino, stat.st_mtime_ns))
-    return found
+            stamps[folder.trial_id] = tuple(number for stat in stats for number in (stat.st_ino, stat.st_mtime_ns))
+    return stamps
 
 
 def trained_after_done(home: Home) -> list[str]:

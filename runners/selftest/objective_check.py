@@ -19,7 +19,7 @@ PAIRS, DIMENSIONS = 7, 12
 STEP = 1e-6
 """Of finite differences, in similarity."""
 TOLERANCE = 1e-5
-"""How far a gradient may be from finite differences, as a part of the largest component or of 1."""
+"""Tolerance between gradient and finite differences, relative to the largest component or to 1."""
 TIMED_PAIRS, TIMED_DIMENSIONS, TIMES = 128, 512, 15
 
 
@@ -28,7 +28,7 @@ def gradient(name: str) -> str:
     worst = 0.0
     for way, objective in _ways(name):
         scores = _scores()
-        found = _gradient(way, objective, scores)
+        computed = _gradient(way, objective, scores)
         expected = torch.zeros_like(scores)
         for place in range(scores.numel()):
             moved = [scores.clone(), scores.clone()]
@@ -36,7 +36,7 @@ def gradient(name: str) -> str:
                 other.view(-1)[place] += sign * STEP
             up, down = (objective.from_similarity(other).detach() for other in moved)
             expected.view(-1)[place] = (up - down) / (2 * STEP)
-        off = float((found - expected).abs().max() / expected.abs().max().clamp(min=1))
+        off = float((computed - expected).abs().max() / expected.abs().max().clamp(min=1))
         if not off <= TOLERANCE:
             raise Broken(
                 f"{way}: it is off by {off:.1e} of its largest component. A detached part, a step or a value that "
@@ -51,13 +51,13 @@ def permutation(name: str) -> str:
     for way, objective in _ways(name):
         scores, order = _scores(), torch.randperm(PAIRS, generator=torch.Generator().manual_seed(SEED))
         moved = scores[order][:, order]
-        found = [_gradient(way, objective, each) for each in (scores, moved)]
-        values = [objective.from_similarity(each).detach() for each in (scores, scores, moved)]
+        gradients = [_gradient(way, objective, matrix) for matrix in (scores, moved)]
+        values = [objective.from_similarity(matrix).detach() for matrix in (scores, scores, moved)]
         if not torch.equal(values[0], values[1]):
             raise Broken(f"{way}: the same batch gives {values[0]:.6g}, then {values[1]:.6g}")
         if not torch.allclose(values[0], values[2], rtol=1e-9, atol=1e-12):
             raise Broken(f"{way}: the loss is {values[0]:.6g}, and {values[2]:.6g} with the pairs in another order")
-        if not torch.allclose(found[0][order][:, order], found[1], rtol=1e-7):
+        if not torch.allclose(gradients[0][order][:, order], gradients[1], rtol=1e-7):
             raise Broken(f"{way}: with the pairs in another order, a pair has another gradient")
     return "the order of the pairs changes nothing"
 
@@ -75,7 +75,7 @@ def half_precision(name: str) -> str:
 
 
 def empty_sets(name: str) -> str:
-    """The loss and its gradient are finite without any negative, in the smallest batch, and when all is in order."""
+    """The loss and its gradient are finite without negatives, in the smallest batch, and for triplets in order."""
     for way, objective in _ways(name):
         cases = {"two pairs": _scores()[:2, :2], "all in order": 2 * torch.eye(PAIRS, dtype=torch.float64) - 1}
         for what, scores in cases.items():
@@ -102,8 +102,8 @@ def speed(name: str) -> str:
     def learn(objective: Objective) -> None:
         objective(image, text).backward()
 
-    own, hinge = seconds(*(partial(learn, build(each)) for each in (name, "triplet-hn")))
-    return f"{own / hinge:.1f} times the hinge of triplet-hn ({1e3 * own:.2f} ms for {TIMED_PAIRS} pairs, on one CPU)"
+    ours, hinge = seconds(*(partial(learn, build(objective_name)) for objective_name in (name, "triplet-hn")))
+    return f"{ours / hinge:.1f} times the hinge of triplet-hn ({1e3 * ours:.2f} ms for {TIMED_PAIRS} pairs, on one CPU)"
 
 
 OF_OBJECTIVES: dict[str, Callable[[str], str]] = {
@@ -119,7 +119,7 @@ def _ways(name: str, dtype: torch.dtype = torch.float64, **parameters: bool) -> 
     """The objective under both variants, with each choice of negatives that a grid has.
 
     Args:
-        dtype: of what the objective learns.
+        dtype: of the objective's parameters.
     """
     known = CATALOGUE[name].parameters
     differ = any(parameter.default("paper") != parameter.default("released") for parameter in known.values())
@@ -128,12 +128,12 @@ def _ways(name: str, dtype: torch.dtype = torch.float64, **parameters: bool) -> 
             chosen = {"mining": mining} if mining else {}
             words = [f"variant {variant}"] * differ + [f"mining = {mining}"] * bool(mining)
             torch.manual_seed(SEED)
-            made = build(name, variant=variant, **chosen, **parameters).to(dtype)
-            yield ", ".join(words) or "as declared", made
+            objective = build(name, variant=variant, **chosen, **parameters).to(dtype)
+            yield ", ".join(words) or "as declared", objective
 
 
 def _scores() -> Float[Tensor, "b b"]:
-    """Scores of a batch on its way: no ties, positives among negatives."""
+    """Scores of a batch in the middle of a training: no ties, positives among negatives."""
     random = torch.Generator().manual_seed(SEED)
     scores = 0.3 * torch.randn(PAIRS, PAIRS, generator=random, dtype=torch.float64)
     return (scores + 0.2 * torch.eye(PAIRS, dtype=torch.float64)).clamp(-0.95, 0.95)
@@ -155,9 +155,9 @@ def _embeddings() -> dict[str, tuple[Tensor, Tensor]]:
 def _gradient(way: str, objective: Objective, scores: Tensor) -> Tensor:
     scores = scores.clone().requires_grad_()
     loss = objective.from_similarity(scores)
-    (found,) = torch.autograd.grad(loss, scores, materialize_grads=True)
-    _finite(way, loss, found)
-    return found
+    (grad,) = torch.autograd.grad(loss, scores, materialize_grads=True)
+    _finite(way, loss, grad)
+    return grad
 
 
 def _finite(where: str, loss: Tensor, *gradients: Tensor | None) -> None:
@@ -168,16 +168,16 @@ def _finite(where: str, loss: Tensor, *gradients: Tensor | None) -> None:
 
 
 def seconds(*works: Callable[[], object]) -> list[float]:
-    """The shortest time of each, taken in turn on one thread: what else this machine does then slows all alike."""
+    """The shortest time of each, measured in turn on one thread, so that other load slows all of them alike."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     times: list[list[float]] = [[] for _ in works]
     try:
         for _ in range(TIMES):
-            for work, own in zip(works, times, strict=True):
+            for work, laps in zip(works, times, strict=True):
                 start = time.perf_counter()
                 work()
-                own.append(time.perf_counter() - start)
+                laps.append(time.perf_counter() - start)
     finally:
         torch.set_num_threads(before)
-    return [min(own) for own in times]
+    return [min(laps) for laps in times]

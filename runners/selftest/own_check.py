@@ -24,12 +24,12 @@ CHECKS: dict[str, dict[str, Callable[[str], str]]] = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check says of something of the user's own.
+    """The result of a check of a user's loss, pooling, encoder or scorer.
 
     Args:
         check: its name: `gradient`.
         holds: whether it passes.
-        text: what was measured, or what is wrong.
+        text: the measurement, or the fault.
     """
 
     check: str
@@ -38,7 +38,7 @@ class Verdict:
 
 
 def verdicts(name: str) -> Iterator[Verdict]:
-    """Every check of what the user's own files have under this name, one after the other."""
+    """The results of all checks of the user's loss, pooling, encoder or scorer of this name, one after the other."""
     of_parts = (kind for kind, parts in own_parts.items() if name in parts)
     kind = "pooling" if name in own_poolings else next(of_parts, "objective")
     for check, function in CHECKS[kind].items():

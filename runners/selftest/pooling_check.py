@@ -25,10 +25,10 @@ def gradient(name: str) -> str:
 def permutation(name: str) -> str:
     """A set's vector does not depend on the other sets of the batch, nor on the call."""
     pool, (values, present) = _pooling(name), _sets()
-    found = pool(values, present)
-    if not torch.equal(found, pool(values, present)):
+    vectors = pool(values, present)
+    if not torch.equal(vectors, pool(values, present)):
         raise Broken("the same sets give other vectors at the second call")
-    if not torch.allclose(found.flip(0), pool(values.flip(0), present.flip(0)), rtol=1e-9, atol=1e-12):
+    if not torch.allclose(vectors.flip(0), pool(values.flip(0), present.flip(0)), rtol=1e-9, atol=1e-12):
         raise Broken("a set's vector depends on its place in the batch")
     return "the order of the sets changes nothing"
 
@@ -38,19 +38,19 @@ def half_precision(name: str) -> str:
     pool, (values, present) = _pooling(name), _sets()
     values = values.to(torch.bfloat16).requires_grad_()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = pool.float()(values, present) if isinstance(pool, torch.nn.Module) else pool(values, present)
-    found.sum().backward()
-    if not found.isfinite().all() or (values.grad is not None and not values.grad.isfinite().all()):
+        vectors = pool.float()(values, present) if isinstance(pool, torch.nn.Module) else pool(values, present)
+    vectors.sum().backward()
+    if not vectors.isfinite().all() or (values.grad is not None and not values.grad.isfinite().all()):
         raise Broken("bfloat16 vectors: the value or the gradient is not finite")
     return "finite for bfloat16"
 
 
 def empty_sets(name: str) -> str:
-    """What is not present counts for nothing, also where a single member is present."""
+    """Absent members count for nothing, also in a set with a single member."""
     pool, (values, present) = _pooling(name), _sets()
-    found = pool(values, present)
+    vectors = pool(values, present)
     for what, others in (("another value", values + 7 * ~present[..., None]), ("0", values * present[..., None])):
-        if not torch.allclose(found, pool(others, present), rtol=1e-9, atol=1e-12):
+        if not torch.allclose(vectors, pool(others, present), rtol=1e-9, atol=1e-12):
             raise Broken(f"it depends on a member that is not present: with {what} there, the vector is another")
     return "a member that is not present counts for nothing"
 
@@ -64,9 +64,9 @@ def speed(name: str) -> str:
     def learn(pool: Callable[..., Tensor]) -> None:
         pool(values, present).sum().backward()
 
-    pools = (pooling(PoolingSettings.model_validate({"pooling": each}), TIMED_DIMENSIONS) for each in (name, "mean"))
-    own, mean = seconds(*(partial(learn, pool) for pool in pools))
-    return f"{own / mean:.1f} times mean pooling ({1e3 * own:.2f} ms for {TIMED_PAIRS} sets of 36, on one CPU)"
+    pools = (pooling(PoolingSettings.model_validate({"pooling": kind}), TIMED_DIMENSIONS) for kind in (name, "mean"))
+    ours, mean = seconds(*(partial(learn, pool) for pool in pools))
+    return f"{ours / mean:.1f} times mean pooling ({1e3 * ours:.2f} ms for {TIMED_PAIRS} sets of 36, on one CPU)"
 
 
 OF_POOLINGS: dict[str, Callable[[str], str]] = {
@@ -81,8 +81,8 @@ OF_POOLINGS: dict[str, Callable[[str], str]] = {
 def _pooling(name: str) -> Any:
     """The pooling for vectors of 6 values, in float64 and in evaluation where it has weights."""
     torch.manual_seed(SEED)
-    made = pooling(PoolingSettings.model_validate({"pooling": name}), 6)
-    return made.double().eval() if isinstance(made, torch.nn.Module) else made
+    pool = pooling(PoolingSettings.model_validate({"pooling": name}), 6)
+    return pool.double().eval() if isinstance(pool, torch.nn.Module) else pool
 
 
 def _sets() -> tuple[Float[Tensor, "b n d"], Bool[Tensor, "b n"]]:

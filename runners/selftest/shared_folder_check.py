@@ -1,4 +1,4 @@
-"""Checks that a runs folder does what goalgrid needs, by several processes (onlookers) at once.
+"""Checks of a runs folder by several processes (onlookers) at once.
 
 Started as `python -m runners.selftest.shared_folder_check FOLDER COUNT`.
 
@@ -30,18 +30,18 @@ PAUSE_SECONDS = 0.005
 
 
 class Sighting(TypedDict):
-    """What an onlooker saw."""
+    """The report of an onlooker."""
 
     won: list[int]
     """Rounds in which it made the link."""
     faults: list[str]
-    """What must not happen and did, in words."""
+    """Faults of the folder, in words."""
     seconds: float
-    """How long it took to see the files of all others."""
+    """Seconds until it saw the files of all others."""
 
 
 def look(folder: str, count: int) -> Sighting:
-    """Take part as one of `count` onlookers. An error is a fault too: the caller hears of it from every node."""
+    """Check the folder as one of `count` onlookers. An error is a fault too, so that every node reports it."""
     seen, place, name = Sighting(won=[], faults=[], seconds=0.0), Path(folder), uuid.uuid4().hex
     try:
         _meet(place, "came", name, count, MEETING_SECONDS)
@@ -57,14 +57,14 @@ def look(folder: str, count: int) -> Sighting:
 
 
 def faults(seen: Sequence[Sighting]) -> dict[str, str]:
-    """The claims about the folder, each with what speaks against it; empty where the claim holds."""
-    said = "; ".join(dict.fromkeys(fault for onlooker in seen for fault in onlooker["faults"]))
+    """The claims about the folder, each with its counter-evidence; empty if the claim holds."""
+    errors = "; ".join(dict.fromkeys(fault for onlooker in seen for fault in onlooker["faults"]))
     wrong = sum(sum(number in onlooker["won"] for onlooker in seen) != 1 for number in range(ROUNDS))
     slowest = max(onlooker["seconds"] for onlooker in seen)
     late = f"a file was seen after {slowest:.0f} s" if slowest > HEARTBEAT_SECONDS else ""
     return {
-        "files are written, flushed and renamed as a whole": said,
-        "of several processes one alone makes a link": f"{wrong} of {ROUNDS} times not" if wrong and not said else "",
+        "files are written, flushed and renamed as a whole": errors,
+        "of several processes one alone makes a link": f"{wrong} of {ROUNDS} times not" if wrong and not errors else "",
         "a file is seen by the others at once": late,
     }
 
@@ -80,12 +80,12 @@ def _meet(place: Path, what: str, name: str, count: int, patience: float) -> flo
 def _contend(path: Path, name: str) -> bool:
     """Try to make a link at the same time as the others; the winner lets them catch up."""
     try:
-        made = create_text(path, name)
+        won = create_text(path, name)
     except OSError as error:
         raise UserError(f"no hard link can be made: {error.strerror}") from error
-    if made:
+    if won:
         time.sleep(PAUSE_SECONDS)
-    return made
+    return won
 
 
 def _write(path: Path) -> list[str]:

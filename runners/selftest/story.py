@@ -53,7 +53,7 @@ REPORT = "Nothing of your own was touched; what was tried is kept in {place}, wi
 
 @dataclass(frozen=True)
 class TestedClaim:
-    """A claim, what speaks against it (empty where it holds), and what to do then."""
+    """A claim, its counter-evidence (empty if it holds), and the next step then."""
 
     claim: str
     problem: str = ""
@@ -96,7 +96,7 @@ def _verdicts(place: Path, nodes: "Nodes", story: "Story") -> Iterator[TestedCla
             yield TestedClaim(claim, stage(), advice)
         except (Unmet, subprocess.TimeoutExpired) as unmet:
             yield TestedClaim(
-                claim, f"{unmet}. Its log: {story.command.log}, which ends: {story.command.said()}", advice
+                claim, f"{unmet}. Its log: {story.command.log}, which ends: {story.command.last_line()}", advice
             )
 
 
@@ -137,7 +137,7 @@ class Story:
         self.started: list[subprocess.Popen[bytes]] = []
 
     def stages(self) -> dict[str, Callable[[], str]]:
-        """The claims in the order of the story, each with the method that returns what speaks against it."""
+        """The claims in the order of the story, each with the method that returns the counter-evidence."""
         return {
             "a tiny grid trains here": self.trains,
             "a worker killed with -9 is replaced, and its trial goes on": self.worker_killed,
@@ -148,7 +148,7 @@ class Story:
         if self._alone() == 0 and (taken := self._shortest()) < SECONDS:
             self.epochs = math.ceil(self.epochs * SECONDS / taken)
             self._alone()
-        return "" if self.started[-1].returncode == 0 else self.command.said()
+        return "" if self.started[-1].returncode == 0 else self.command.last_line()
 
     def worker_killed(self) -> str:
         self.command = self._command()
@@ -156,7 +156,7 @@ class Story:
         victim = self._moving()
         self.nodes.strike(victim)
         if code := driver.wait(PATIENCE):
-            return f"the driver ended with exit code {code}: {self.command.said()}"
+            return f"the driver ended with exit code {code}: {self.command.last_line()}"
         after = TrialFolder(victim.folder.parent).attempts()[victim.number :]
         return "" if after and "goes on from step" in _log(after[0]) else f"it started anew: {victim.folder.parent}"
 
@@ -170,7 +170,7 @@ class Story:
             process.wait()
 
     def _alone(self) -> int:
-        """Train everything undisturbed and without Ray; returns the exit code."""
+        """Train everything undisturbed, without Ray; returns the exit code."""
         self.command = self._command("--here", home=self.undisturbed)
         return self._start().wait(PATIENCE)
 

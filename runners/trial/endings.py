@@ -52,7 +52,7 @@ def decision(folder: TrialFolder, launch: str) -> Decision:
 
 
 def blame_node(attempt: Attempt) -> None:
-    """Write that an attempt, which has ended, died of its node: it was no try of the trial, which goes on."""
+    """Blame the node for the death of an ended attempt, which then does not count as a try of its trial."""
     folder, launch = TrialFolder(attempt.folder.parent), attempt.launch()
     write_json(attempt.end, read_json(attempt.end) | {"outcome": Failure.SICK_NODE})
     if decision(folder, launch).given_up is None:

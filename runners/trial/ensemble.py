@@ -1,4 +1,4 @@
-"""An ensemble: the mean of its members' scores, evaluated as the scores of a model are. It trains nothing."""
+"""An ensemble: the mean of its members' scores, evaluated like the scores of a model. It trains nothing."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -93,8 +93,8 @@ class Ensemble:
 
     def _embedded(self, split_name: str) -> tuple[Joint, Joint, Int[np.ndarray, " t"]]:
         items = [_items(member, split_name) for member in self.members]
-        for member, found in zip(self.members[1:], items[1:], strict=True):
-            _check_same(split_name, (self.members[0].settings.recipe, items[0]), (member.settings.recipe, found))
+        for member, captions in zip(self.members[1:], items[1:], strict=True):
+            _check_same(split_name, (self.members[0].settings.recipe, items[0]), (member.settings.recipe, captions))
         parts = []
         for member in self.members:
             parts.append(embedded(member.model, member.settings, member.inputs, split_name))
@@ -143,8 +143,8 @@ def _check_same(split_name: str, first: tuple[str, list[Item]], second: tuple[st
     if place is None:
         differ = f"{len(ours):,} captions for {one}, {len(theirs):,} for {other}"
     else:
-        told = [f"{' '.join(items[place][1])!r} of image {items[place][0] + 1}" for items in (ours, theirs)]
-        differ = f"caption {place + 1} is {told[0]} for {one}, and {told[1]} for {other}"
+        captions = [f"{' '.join(items[place][1])!r} of image {items[place][0] + 1}" for items in (ours, theirs)]
+        differ = f"caption {place + 1} is {captions[0]} for {one}, and {captions[1]} for {other}"
     raise DataError(
         f"its members read other images and captions of the {split_name} split, or in another order: {differ}. Their "
         "scores cannot be averaged. Features and pictures need the same captions in the same order: write the features "

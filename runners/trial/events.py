@@ -1,4 +1,4 @@
-"""Events: what a running trial reports to its driver, as plain values that any driver can carry."""
+"""Events: the reports of a running trial to its driver, as plain values for any driver."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

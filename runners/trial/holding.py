@@ -32,7 +32,7 @@ LOOK_SECONDS = 1.0
 """Between two checks whether this attempt should go on."""
 
 WATCH_SECONDS = 2.5 * HEARTBEAT_SECONDS
-"""How long a dead-looking lease of another machine is watched before it is taken: clocks differ, heartbeats do not."""
+"""How long a silent lease of another machine is watched before it is taken: clocks differ, heartbeats do not."""
 
 COUNT_STEPS = "GOALGRID_COUNT_STEPS"
 """Environment variable: if set, attempts keep their exact step in a file, which shows what a kill costs."""
@@ -40,14 +40,14 @@ COUNT_STEPS = "GOALGRID_COUNT_STEPS"
 _HELD: set[Attempt] = set()
 """Attempts that this process makes now."""
 _TAKING = threading.Lock()
-"""Held while an attempt is begun: between its lease and its entry in `_HELD` it would look abandoned to a thread."""
+"""Locked while an attempt begins: before its entry in `_HELD`, its lease would look abandoned to another thread."""
 
 
 class Busy(Exception):
     """Another live process trains this trial.
 
     Args:
-        ours: whether that process belongs to the same launch; then the user need not be told.
+        ours: whether that process belongs to the same launch; the user then needs no warning.
     """
 
     def __init__(self, message: str, *, ours: bool) -> None:
@@ -183,8 +183,8 @@ class Hold:
 
 
 @contextmanager
-def held(folder: TrialFolder, origin: Origin, stop: Stop) -> Iterator[Hold]:
-    """Make the next attempt at a trial while the block runs; the block calls `end` to say how it ended.
+def new_attempt(folder: TrialFolder, origin: Origin, stop: Stop) -> Iterator[Hold]:
+    """Make the next attempt at a trial while the block runs; the block calls `end` with the outcome.
 
     Raises:
         Busy: another live process trains the trial.
@@ -216,7 +216,7 @@ def held(folder: TrialFolder, origin: Origin, stop: Stop) -> Iterator[Hold]:
 
 @contextmanager
 def _ended_if_it_fails(attempt: Attempt) -> Iterator[None]:
-    """End an attempt that the disk lets nobody make; else it would count as made while this process lives."""
+    """End an attempt that the disk prevents; otherwise it would count as running while this process lives."""
     try:
         yield
     except OSError as error:
@@ -226,7 +226,7 @@ def _ended_if_it_fails(attempt: Attempt) -> Iterator[None]:
 
 @contextmanager
 def _closed(out: TextIO) -> Iterator[None]:
-    """Close the log after the block; the disk that failed the attempt may refuse what is left to write."""
+    """Close the log after the block; a disk that failed the attempt may refuse the last bytes too."""
     try:
         yield
     finally:
@@ -305,7 +305,7 @@ def silent(folders: Iterable[TrialFolder]) -> dict[Attempt, dict[str, Any]]:
 
 @contextmanager
 def watched(leases: dict[Attempt, dict[str, Any]]) -> Iterator[None]:
-    """While the block runs, watch these attempts all at once, and end those that renew no lease: they are dead."""
+    """While the block runs, watch these attempts at the same time, and end those whose lease is not renewed."""
 
     def end_dead() -> None:
         for attempt, lease in leases.items():
@@ -322,9 +322,9 @@ def watched(leases: dict[Attempt, dict[str, Any]]) -> Iterator[None]:
 
 
 def _tidy(folder: TrialFolder, attempt: Attempt) -> None:
-    """Remove the half-written files of earlier attempts, whose processes are dead, or may write no more."""
-    own = f".{attempt.number:03}."
-    halves = [path for path in folder.attempts_folder.glob(".*.json.*") if not path.name.startswith(own)]
+    """Remove the half-written files of earlier attempts, whose processes are dead or fenced."""
+    prefix = f".{attempt.number:03}."
+    halves = [path for path in folder.attempts_folder.glob(".*.json.*") if not path.name.startswith(prefix)]
     for path in [*folder.path.glob(".*.*"), *halves]:
         path.unlink(missing_ok=True)
 
@@ -334,7 +334,7 @@ def _captured(out: TextIO) -> Iterator[None]:
     """Send all output of this process, that of C code included, to the attempt's log, and tracebacks of crashes."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    kept = [os.dup(1), os.dup(2)]
+    descriptors = [os.dup(1), os.dup(2)]
     os.dup2(out.fileno(), 1)
     os.dup2(out.fileno(), 2)
     faulthandler.enable(out)
@@ -345,6 +345,6 @@ def _captured(out: TextIO) -> Iterator[None]:
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError):
                 stream.flush()
-        for number, descriptor in enumerate(kept, start=1):
+        for number, descriptor in enumerate(descriptors, start=1):
             os.dup2(descriptor, number)
             os.close(descriptor)

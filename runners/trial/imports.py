@@ -1,4 +1,4 @@
-"""The record of a published checkpoint, as a finished trial has one: without a seed, an attempt or a training."""
+"""The record of a published checkpoint, like that of a finished trial, without a seed, an attempt or a training."""
 
 import torch
 
@@ -22,7 +22,7 @@ def write_record(loaded: LoadedModel, model: PublishedModel, home: Home, machine
     """
     settings, inputs = loaded.settings, loaded.inputs
     folder = home.trial(imported.id_of(model.file.digest, settings))
-    own = settings.dataset.protocol
+    protocol = settings.dataset.protocol
     by_protocol = {name: loaded.evaluate("test", name).ranks for name in protocols_of(settings)}
     environment = provenance.environment(machine.device.type, machine.device_name, torch.get_num_threads())
     written = record.Trained(
@@ -31,7 +31,7 @@ def write_record(loaded: LoadedModel, model: PublishedModel, home: Home, machine
         rows=(),
         selected=validation(loaded.evaluate("val").ranks),
         metrics={name: ranks.metrics() for name, ranks in by_protocol.items()},
-        ranks={direction: getattr(by_protocol[own], direction).tolist() for direction in ("i2t", "t2i")},
+        ranks={direction: getattr(by_protocol[protocol], direction).tolist() for direction in ("i2t", "t2i")},
         image_of_text=inputs.pairs.test.image_of_text.tolist(),
         replicas=1,
         data_fingerprint=data_fingerprint(inputs, settings.model),
@@ -40,7 +40,7 @@ def write_record(loaded: LoadedModel, model: PublishedModel, home: Home, machine
     )
     write_json(folder.settings, settings.model_dump(mode="json"), durable=False)
     write_json(folder.environment, environment, durable=False)
-    told = {"file": model.file.path.name, "sha256": model.file.digest, "description": model.map.description}
-    imported.note(folder, {**told, **model.said})
+    origin = {"file": model.file.path.name, "sha256": model.file.digest, "description": model.map.description}
+    imported.note(folder, {**origin, **model.said})
     record.finish(folder, written)
     return folder

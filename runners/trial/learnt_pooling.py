@@ -1,4 +1,4 @@
-"""What the poolings of a trained model learnt: theta over rank, and ADPOOL's balance of its two levels."""
+"""The learnt weights of a trained model's poolings: theta over rank, and ADPOOL's balance of its two levels."""
 
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
@@ -13,7 +13,7 @@ from goalgrid.retrieval.model import Vse
 
 
 class Means:
-    """Sums over the sets that poolings of a modality read, and how many sets these were."""
+    """Sums over the input sets of a modality's poolings, and the number of sets."""
 
     def __init__(self) -> None:
         self.sets = 0
@@ -21,7 +21,7 @@ class Means:
         self.share: Tensor | None = None
 
     def look(self, pool: Gpo | AdPool, read: tuple[Any, Any], _: object) -> None:
-        """Add the sets that the pooling just read; called after it."""
+        """Add a pooling's input sets; a forward hook."""
         theta = pool.theta(*read).double().sum(dim=0)
         before, length = self.theta.to(theta.device), max(len(theta), len(self.theta))
         self.theta = pad(before, (0, length - len(before))) + pad(theta, (0, length - len(theta)))
@@ -31,8 +31,8 @@ class Means:
             self.share = share if self.share is None else self.share + share
 
 
-def learnt(model: Vse, embed: Callable[[], object], *, compiled: bool) -> list[dict[str, float]]:
-    """Means over the images and captions of a split, a row a rank; none of a model without GPO and ADPOOL.
+def theta_rows(model: Vse, embed: Callable[[], object], *, compiled: bool) -> list[dict[str, float]]:
+    """Means over the images and captions of a split, a row a rank; no row for a model without GPO and ADPOOL.
 
     Args:
         embed: embeds the split; a pass of its own, so that measuring changes nothing of the trial's own evaluations.
@@ -43,20 +43,20 @@ def learnt(model: Vse, embed: Callable[[], object], *, compiled: bool) -> list[d
         fewer members, so that they add up to 1; "balance_image" and "balance_text" of ADPOOL, the share of the token
         level, the same in every row. Of two networks the mean.
     """
-    found: dict[str, Means] = {}
+    by_part: dict[str, Means] = {}
     with ExitStack() as stack:
         for network in model.networks:
             for part in ("image", "text"):
                 for pool in getattr(network, part).modules():
                     if isinstance(pool, Gpo | AdPool):
-                        look = found.setdefault(part, Means()).look
+                        look = by_part.setdefault(part, Means()).look
                         stack.callback(pool.register_forward_hook(look).remove)
-        if not found:
+        if not by_part:
             return []
         stack.enter_context(torch.compiler.set_stance("force_eager") if compiled else nullcontext())
         embed()
     rows: list[dict[str, float]] = []
-    for part, means in found.items():
+    for part, means in by_part.items():
         for rank, theta in enumerate((means.theta / means.sets).tolist()):
             if rank == len(rows):
                 rows.append({"rank": rank + 1})

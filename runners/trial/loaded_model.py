@@ -1,4 +1,4 @@
-"""A model with its trained weights and the data that it reads: what is evaluated once no training runs any more."""
+"""A model with its trained weights and its data, for evaluation after training."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -61,24 +61,28 @@ class Evaluation:
         whole, there are `image_wholes` and `text_wholes`: of videos, which experts saw something, and the experts'
         weights.
         """
-        held: dict[str, Any] = {"images": getattr(self.image, "vectors", self.image)}
+        tensors: dict[str, Any] = {"images": getattr(self.image, "vectors", self.image)}
         if isinstance(self.text, Captions):
             texts = list(_parts(self.text))
-            words = [own[:size] for part in texts for own, size in zip(part.vectors, part.sizes.tolist(), strict=True)]
-            held |= {"texts": torch.cat(words), "text_sizes": torch.cat([part.sizes for part in texts])}
+            words = [
+                vectors[:size]
+                for part in texts
+                for vectors, size in zip(part.vectors, part.sizes.tolist(), strict=True)
+            ]
+            tensors |= {"texts": torch.cat(words), "text_sizes": torch.cat([part.sizes for part in texts])}
             wholes = [part.whole for part in texts if part.whole is not None]
             if wholes and isinstance(self.image, Sets):
-                held |= {"image_wholes": self.image.whole, "text_wholes": torch.cat(wholes)}
+                tensors |= {"image_wholes": self.image.whole, "text_wholes": torch.cat(wholes)}
         else:
-            held["texts"] = self.text
+            tensors["texts"] = self.text
         named = {name: value.float().cpu().numpy() if value.is_floating_point() else value.numpy()
-                 for name, value in held.items()}  # fmt: skip
+                 for name, value in tensors.items()}  # fmt: skip
         ranks = {"i2t_ranks": self.ranks.i2t, "t2i_ranks": self.ranks.t2i}
         return {**named, "image_of_text": self.image_of_text, **ranks}
 
 
 def _parts(texts: Captions) -> Iterator[Sets]:
-    """The captions as sets of words, so many at a time."""
+    """The captions as sets of words, in parts."""
     for start in range(0, len(texts), EMBED_BATCH):
         with torch.inference_mode():
             yield texts[start : start + EMBED_BATCH].sets
@@ -98,9 +102,9 @@ class LoadedModel:
     settings: TrialSettings
     inputs: Inputs
     learnt: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
-    """What the objective learnt, as `Learner.learnt` gives it; empty: nothing, or nobody kept it."""
+    """The objective's weights, as `Learner.learnt` gives them; empty: none, or not kept."""
     trial: FinishedTrial | None = None
-    """The finished trial that it is the model of, on its own data; None: it is of none."""
+    """The finished trial of the model, if it is evaluated on the trial's own data; None otherwise."""
 
     @classmethod
     def of_trial(cls, folder: TrialFolder, machine: Machine, elsewhere: TrialSettings | None = None) -> "LoadedModel":
@@ -110,7 +114,7 @@ class LoadedModel:
             elsewhere: the trial's settings with other data; None: its own data.
 
         Raises:
-            DataError: it was trained on other data than are here now, and nobody asked for other data.
+            DataError: it was trained on other data, and `elsewhere` is None.
             UserError: a file of it is not as its record says; its weights cannot be read, are not kept, or do not fit
                 the data.
         """
@@ -128,8 +132,8 @@ class LoadedModel:
         learnt: dict[str, Mapping[str, Tensor]] = {
             name: content[name] for name in companions.learning(settings) if name in content
         }
-        found = cls.with_weights(content["model"], settings, inputs)
-        return replace(found, learnt=learnt, trial=None if elsewhere else trial)
+        loaded = cls.with_weights(content["model"], settings, inputs)
+        return replace(loaded, learnt=learnt, trial=None if elsewhere else trial)
 
     @classmethod
     def of_published(cls, model: PublishedModel, settings: TrialSettings, machine: Machine) -> "LoadedModel":
@@ -150,13 +154,13 @@ class LoadedModel:
         """A model with these weights.
 
         Raises:
-            UserError: the data are of another kind than those that the weights were trained on.
+            UserError: the data are of another kind than the training data of the weights.
         """
         model = model_of(settings, inputs)
-        own = model.state_dict()
+        state = model.state_dict()
         for name, value in weights.items():
-            if name not in own or own[name].shape != value.shape:
-                here = tuple(own[name].shape) if name in own else "not there"
+            if name not in state or state[name].shape != value.shape:
+                here = tuple(state[name].shape) if name in state else "not there"
                 raise UserError(
                     f"the weights do not fit these data: {name} is {tuple(value.shape)} in the checkpoint, and {here} "
                     f"for images of shape {inputs.pairs.train.images.shape} and {len(inputs.reader):,} words. "
@@ -189,16 +193,16 @@ class LoadedModel:
             self.trial.check_numbers(recorded, ranks.metrics(), queries, self._others)
 
     def _others(self) -> list[str]:
-        """What was other in the trial's training than here, so that its numbers may be rounded otherwise."""
+        """Differences between the trial's training and this process that may change the rounding."""
         assert self.trial is not None
         device = self.inputs.device
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
         now = provenance.environment(device.type, name, torch.get_num_threads())
         code = provenance.code_differs(self.trial.row["code_fingerprint"], code_fingerprint(self.settings))
-        found = [*provenance.elsewhere(self.trial.noted, now), *([code] if code else [])]
+        differences = [*provenance.elsewhere(self.trial.noted, now), *([code] if code else [])]
         if device.type != "cpu":
-            found.append("a GPU, whose sums differ from run to run")
-        return [*found, *(["train.compile"] if self.settings.train.compile else [])]
+            differences.append("a GPU, whose sums differ from run to run")
+        return [*differences, *(["train.compile"] if self.settings.train.compile else [])]
 
     def photographs(self, machine: Machine, regions: int) -> Photographs:
         """The images of the test split, as figures show them.
@@ -212,24 +216,24 @@ class LoadedModel:
     def speed(self, protocol_name: str | None = None) -> Speed:
         """How fast the model evaluates its test split, by wall time, on this device."""
         begun = perf_counter()
-        found = self.evaluate("test", protocol_name)
+        evaluation = self.evaluate("test", protocol_name)
         whole = perf_counter() - begun
         side = SCORED_SETS if self.model.scorer else SCORED
-        image, text = found.image[:side], found.text[:side]
+        image, text = evaluation.image[:side], evaluation.text[:side]
         times = list[float]()
         while len(times) < 4 or sum(times) < SECONDS:
             begun = perf_counter()
             with torch.inference_mode():
                 scored(self.model, image, text).sum().item()  # waits for the device
             times.append(perf_counter() - begun)
-        queries = len(found.ranks.i2t) + len(found.ranks.t2i)
+        queries = len(evaluation.ranks.i2t) + len(evaluation.ranks.t2i)
         device = self.inputs.device
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else provenance.processor()
         # The first call embeds the captions of a scorer of sets, and warms up.
         pairs = len(image) * len(text) / min(times[1:])
         return Speed(pairs, queries / whole, *sizes_of(self.model), name, torch.get_num_threads())
 
-    def judged(self, found: Evaluation) -> dict[str, float]:
+    def eccv_metrics(self, evaluation: Evaluation) -> dict[str, float]:
         """ECCV Caption's and CxC's metrics of COCO's test split.
 
         Raises:
@@ -238,7 +242,7 @@ class LoadedModel:
         by_scorer = partial(scored, self.model) if self.model.scorer else None
         with torch.inference_mode():
             return eccv.metrics(
-                found.image, found.text, found.image_of_text, by_scorer, part=TILE if by_scorer else None
+                evaluation.image, evaluation.text, evaluation.image_of_text, by_scorer, part=TILE if by_scorer else None
             )
 
 
@@ -255,13 +259,13 @@ def settings_of(folder: TrialFolder) -> TrialSettings:
         UserError: they are missing or damaged, or not as the record of the finished trial says.
     """
     try:
-        found = TrialSettings.model_validate(read_json(folder.settings))
+        settings = TrialSettings.model_validate(read_json(folder.settings))
     except ValidationError as error:
         anew = "Train its trial anew by goalgrid run GRID --force --only FILTER."
         raise UserError(f"the settings {folder.settings} are missing or damaged. {anew}") from error
     if folder.is_done():
-        FinishedTrial.read(folder).check_settings(found)
-    return found
+        FinishedTrial.read(folder).check_settings(settings)
+    return settings
 
 
 def _words(trial: FinishedTrial) -> tuple[str, ...]:

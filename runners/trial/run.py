@@ -74,7 +74,7 @@ def run_trial(
         return State.FAILED
     with ExitStack() as stack:
         try:
-            hold = stack.enter_context(holding.held(folder, origin, stop or Stop()))
+            hold = stack.enter_context(holding.new_attempt(folder, origin, stop or Stop()))
         except holding.Busy as busy:
             if folder.is_done():
                 report(Event(folder.trial_id, "done"))
@@ -98,7 +98,7 @@ def run_trial(
 
 @dataclass(frozen=True)
 class TrialRun:
-    """An attempt at a trial: what it reads, reports and writes, and how it ends."""
+    """An attempt at a trial: its inputs, reports, files and end."""
 
     settings: TrialSettings
     folder: TrialFolder
@@ -142,7 +142,7 @@ class TrialRun:
         by_protocol = trainer.by_protocols(protocols_of(settings))
         beat(progress.step)
         embed = partial(embedded, trainer.model, settings, inputs, "val")  # by the selected weights
-        steps.write(folder.pooling, learnt_pooling.learnt(trainer.model, embed, compiled=settings.train.compile))
+        steps.write(folder.pooling, learnt_pooling.theta_rows(trainer.model, embed, compiled=settings.train.compile))
         return self.finish(
             inputs,
             by_protocol,
@@ -154,7 +154,7 @@ class TrialRun:
         )
 
     def _write_steps(self, trainer: Trainer) -> None:
-        """Write the values of single steps, and where their triplets lay."""
+        """Write the values of single steps, and the densities of triplets."""
         trace = trainer.progress.trace
         steps.write(self.folder.trace, trace.rows())
         if trace.densities:
@@ -177,7 +177,7 @@ class TrialRun:
         return self.finish(inputs, by_protocol, selected=selected, data=data_fingerprint(inputs, self.settings.model))
 
     def untrained(self) -> State:
-        """Evaluate the model as it starts, and write the record and the weights.
+        """Evaluate the model without training, and write the record and the weights.
 
         Raises:
             UserError: it is to start from a trained model.
@@ -227,17 +227,17 @@ class TrialRun:
         trainer gets the function and imports no map of weights, so that an edited map makes no other trial stale.
 
         Raises:
-            UserError: it is not on this machine, or another file by now.
+            UserError: the file is not on this machine, or has changed.
         """
-        wanted = self.settings.train.starts_from
+        checkpoint = self.settings.train.starts_from
         file = self.settings.model.fusion.file
-        if wanted is None and file is not None and not self.settings.parents:
+        if checkpoint is None and file is not None and not self.settings.parents:
             path = pretrained.locate(file, self.machine.places)
             assert path is not None, "a file is no network with random weights"
             return partial(start_weights, CheckpointFile.read(path), family=self.settings.model.fusion.kind)
-        if wanted is None:
+        if checkpoint is None:
             return None
-        return partial(start_weights, CheckpointFile.known(wanted, dict(self.machine.checkpoints)))
+        return partial(start_weights, CheckpointFile.known(checkpoint, dict(self.machine.checkpoints)))
 
     def start(self) -> Inputs:
         """Log the start, write settings and environment to the folder, and open the data.
@@ -264,10 +264,10 @@ class TrialRun:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """What computes the trial now: a resumed one has the threads that it began with."""
+        """The hardware and software of this attempt; a resumed trial keeps its number of threads."""
         machine = self.machine
-        found = provenance.environment(machine.device.type, machine.device_name, torch.get_num_threads())
-        return found | {"tf32": self.settings.train.tf32}
+        content = provenance.environment(machine.device.type, machine.device_name, torch.get_num_threads())
+        return content | {"tf32": self.settings.train.tf32}
 
     @cached_property
     def code(self) -> str:
@@ -297,7 +297,7 @@ class TrialRun:
             Fenced: another process holds the trial now.
             UserError: the disk is full or read-only.
         """
-        folder, own = self.folder, self.settings.dataset.protocol
+        folder, default = self.folder, self.settings.dataset.protocol
         metrics = {name: ranks.metrics() for name, ranks in by_protocol.items()}
         trained = record.Trained(
             trial_id=folder.trial_id,
@@ -305,7 +305,7 @@ class TrialRun:
             rows=rows,
             selected=selected,
             metrics=metrics,
-            ranks={direction: getattr(by_protocol[own], direction).tolist() for direction in ("i2t", "t2i")},
+            ranks={direction: getattr(by_protocol[default], direction).tolist() for direction in ("i2t", "t2i")},
             image_of_text=inputs.pairs.test.image_of_text.tolist(),
             replicas=replicas,
             data_fingerprint=data,
@@ -318,11 +318,11 @@ class TrialRun:
         record.finish(folder, trained)
         self._drop_checkpoints()
         self.hold.end(DONE)
-        self._tell("done", metrics={f"test_{name}": value for name, value in metrics[own].items()})
+        self._tell("done", metrics={f"test_{name}": value for name, value in metrics[default].items()})
         return State.DONE
 
     def _noted(self, inputs: Inputs) -> dict[str, Any]:
-        """What a reader of the record needs to know of the data, beside the environment."""
+        """Facts about the data for the record, beside the environment."""
         noted: dict[str, Any] = {"data_problems": [str(problem) for problem in inputs.content.problems]}
         noted["vocabulary"] = inputs.vocabulary
         noted |= companions.sources(self.settings, inputs)
@@ -332,10 +332,7 @@ class TrialRun:
         return noted
 
     def _drop_checkpoints(self) -> None:
-        """Delete what only a resume reads, three times the model's size; a trial that starts from this one needs none.
-
-        The best weights stay.
-        """
+        """Delete the checkpoints of a resume, three times the model's size. The best weights stay, for trials that start here."""
         folder = self.folder
         if unneeded := [path for path in (folder.last_checkpoint, folder.previous_checkpoint) if path.exists()]:
             make_durable(folder.path)  # before they are deleted
@@ -369,7 +366,7 @@ class TrialRun:
         return State.FAILED if over else State.INTERRUPTED
 
     def _begin_anew(self, reason: str) -> None:
-        """Say that the trial starts anew, and move what its folder holds of the training before to `replaced/`."""
+        """Warn that the trial starts anew, and move the files of its earlier training to `replaced/`."""
         target = move_aside.progress(self.folder)
         self._warn(f"{reason}; the trial starts anew, and what was there is kept in {target}")
 
@@ -391,12 +388,12 @@ class TrialRun:
 
     def _beats(self, steps: int) -> Callable[[int], bool]:
         """The attempt's beat, which also reports the step, a second apart at least."""
-        told = 0.0
+        last = 0.0
 
         def beat(step: int) -> bool:
-            nonlocal told
-            if (now := time.monotonic()) - told >= STEP_SECONDS:
-                told = now
+            nonlocal last
+            if (now := time.monotonic()) - last >= STEP_SECONDS:
+                last = now
                 self._tell("step", step=step, steps=steps)
             return self.hold.beat(step)
 

@@ -1,4 +1,4 @@
-"""Asking running trials to end: at their next step they write a checkpoint, and the same command goes on from there."""
+"""Requests to end: a running trial writes a checkpoint at its next step, and the same command goes on from there."""
 
 import os
 import signal
@@ -136,7 +136,7 @@ class Interrupts:
 
 
 def _leave_terminal() -> None:
-    """Send output to nowhere that would go to a closed terminal, where every write fails."""
+    """Redirect output from a closed terminal, where every write fails, to /dev/null."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         if stat.S_ISCHR(os.fstat(stream).st_mode):
@@ -146,7 +146,7 @@ def _leave_terminal() -> None:
 
 @contextmanager
 def hangups_ignored() -> Iterator[None]:
-    """Processes that are started in the block outlive the terminal, so that trials can write their checkpoints."""
+    """Let processes that start in the block outlive the terminal, so that trials can write their checkpoints."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

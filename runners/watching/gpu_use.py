@@ -1,4 +1,4 @@
-"""How busy the GPUs of this machine are, as nvidia-smi says; nothing where there is none."""
+"""The utilisation of this machine's GPUs by nvidia-smi; empty without nvidia-smi."""
 
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ QUERY = ("--query-gpu=index,utilization.gpu,memory.used,memory.total", "--format
 
 
 class GpuUse:
-    """Asks nvidia-smi again and again in a thread; `text` is its latest answer."""
+    """Queries nvidia-smi repeatedly in a thread; `text` is its latest answer."""
 
     text = ""
 
@@ -31,18 +31,18 @@ class GpuUse:
             try:
                 command = [str(self._program), *QUERY]
                 asked = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
-                self.text = said(asked.stdout)
+                self.text = utilisation(asked.stdout)
             except (OSError, subprocess.SubprocessError):
                 self.text = ""
             self._over.wait(LOOK_SECONDS)
 
 
-def said(answer: str) -> str:
+def utilisation(answer: str) -> str:
     """An answer of nvidia-smi in words; lines that hold no numbers, as of a GPU in parts (MIG), are left out.
 
-    >>> said("0, 87, 21810, 143771\\n1, [N/A], 3, 143771\\n2, 4, 1024, 81920\\n")
+    >>> utilisation("0, 87, 21810, 143771\\n1, [N/A], 3, 143771\\n2, 4, 1024, 81920\\n")
     'GPU 0: 87 %, 21.3 of 140.4 GiB; GPU 2: 4 %, 1.0 of 80.0 GiB'
     """
     rows = [[word.strip() for word in line.split(",")] for line in answer.splitlines()]
-    told = [[int(word) for word in row] for row in rows if len(row) == 4 and all(word.isdecimal() for word in row)]
-    return "; ".join(f"GPU {n}: {busy} %, {used / 1024:.1f} of {size / 1024:.1f} GiB" for n, busy, used, size in told)
+    gpus = [[int(word) for word in row] for row in rows if len(row) == 4 and all(word.isdecimal() for word in row)]
+    return "; ".join(f"GPU {n}: {busy} %, {used / 1024:.1f} of {size / 1024:.1f} GiB" for n, busy, used, size in gpus)

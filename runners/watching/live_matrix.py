@@ -1,4 +1,4 @@
-"""The live view of a running grid, fed by events: a matrix that fills in on a terminal, else plain lines."""
+"""The live view of a running grid, updated by events: a matrix on a terminal, else plain lines."""
 
 import time
 from collections import Counter, deque
@@ -18,16 +18,16 @@ from goalgrid.runners.trial.events import Event
 from goalgrid.runners.watching.gpu_use import GpuUse
 
 SEEDS = 8
-"""Most seeds of a cell that have a mark each; more are counted."""
+"""Most seeds of a cell with a mark for each; of more seeds, the states are counted."""
 
 BLOCKS = 8
-"""Most matrices drawn at a time; matrices with running trials come first."""
+"""Most matrices on the display; matrices with running trials come first."""
 
 TRIALS = 12
-"""Most running trials that have a line each."""
+"""Most running trials with a line for each."""
 
 PACE = 20
-"""Reports of a step, a second apart, over which the rate of a trial is taken."""
+"""Step reports, a second apart, over which a trial's rate is computed."""
 
 WIDTH = 16
 """Columns of a cell: the marks of three seeds, and two recalls."""
@@ -56,12 +56,12 @@ class TrialProgress:
     epochs: int
     epoch: int = 0
     steps: int = 0
-    """Steps of the whole training; 0 until its process has told."""
+    """Steps of the whole training; 0 until its process reports them."""
     best: dict[str, float] = field(default_factory=dict)
     """Best validation Recall@1 so far, by direction."""
     reports: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=PACE))
-    """The latest steps that this attempt reached, with the time in seconds."""
-    wanted: bool = True
+    """The latest step reports of this attempt: time in seconds, and step."""
+    to_train: bool = True
     """Whether this launch trains it."""
 
     @property
@@ -84,7 +84,7 @@ class TrialProgress:
     @property
     def ahead(self) -> float:
         """Epochs that this launch has to train."""
-        return 0 if not self.wanted or self.state in (State.DONE, State.FAILED) else max(0, self.epochs - self.behind)
+        return 0 if not self.to_train or self.state in (State.DONE, State.FAILED) else max(0, self.epochs - self.behind)
 
 
 class Board:
@@ -94,22 +94,22 @@ class Board:
 
     Args:
         states: of each trial, by id.
-        wanted: ids of the trials that this launch trains; None: all.
+        to_train: ids of the trials that this launch trains; None: all.
     """
 
     def __init__(
-        self, cells: Sequence[Cell], states: Mapping[str, State], wanted: Collection[str] | None = None
+        self, cells: Sequence[Cell], states: Mapping[str, State], to_train: Collection[str] | None = None
     ) -> None:
         self.cells = cells
         self.started = time.monotonic()
         self.phase = ""
-        """What the launch does while no trial has begun."""
+        """The launch's activity before the first trial begins."""
         self.gpus = ""
         """How busy the GPUs of this machine are."""
         self._first: float | None = None
         """When the first trial reported."""
         self.trials: dict[str, TrialProgress] = {
-            trial.id: TrialProgress(states[trial.id], trial.epochs, wanted=wanted is None or trial.id in wanted)
+            trial.id: TrialProgress(states[trial.id], trial.epochs, to_train=to_train is None or trial.id in to_train)
             for cell in cells
             for trial in cell.trials
         }
@@ -158,7 +158,7 @@ class Board:
         return {"trials": len(self.trials), "done": self.count(State.DONE), "failed": self.count(State.FAILED)}
 
     def summary(self) -> str:
-        """`12/45 done, 2 running, 1 failed; 1:03 elapsed, 2:10 to go`; before the first trial, what the launch does."""
+        """`12/45 done, 2 running, 1 failed; 1:03 elapsed, 2:10 to go`; before any trial, the launch's activity."""
         parts = [f"{self.count(State.DONE)}/{len(self.trials)} done"]
         parts += [f"{self.count(state)} {state}" for state in (State.RUNNING, State.FAILED) if self.count(state)]
         now = time.monotonic()
@@ -213,7 +213,7 @@ class Board:
         return table
 
     def _name(self, cell: Cell, seed: int) -> str:
-        """What tells a trial from the others of the grid."""
+        """The values that distinguish a trial within the grid."""
         axes = (cell.dataset, cell.recipe, cell.swept)
         differs = [len({key[place] for key in self.blocks}) > 1 for place in range(3)]
         words = [str(axes[place]) for place in (0, 1) if differs[place]]
@@ -269,7 +269,7 @@ def _title(block: MatrixKey) -> str:
 class Display:
     """Shows a board while the block runs: live on a terminal, else a line for each finished trial.
 
-    If an error ends the block, a live board is wiped out: the error is all that counts.
+    If an error ends the block, a live board is removed, so that the error stands alone.
     """
 
     def __init__(self, board: Board, console: Console, *, live: bool) -> None:
@@ -294,7 +294,7 @@ class Display:
             self.live.stop()
 
     def phase(self, text: str) -> None:
-        """Show what the launch does before the first trial begins."""
+        """Show the launch's activity before the first trial begins."""
         self.board.phase = text
 
     def __call__(self, event: Event) -> None:

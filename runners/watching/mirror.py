@@ -1,7 +1,7 @@
-"""The mirror: copies trials into a tracker in a background thread, and what it asks of every tracker.
+"""The mirror, which copies trials into a tracker in a background thread; and the interface of a tracker.
 
-The driver alone writes to trackers. The folders are the truth: the mirror later catches up with whatever it missed, and
-a tracker that is down costs a warning and never a trial.
+The driver alone writes to trackers. The folders are the truth: the mirror catches up later, and a tracker that is down
+costs a warning and never a trial.
 """
 
 import queue
@@ -26,13 +26,13 @@ class Store(Protocol):
     """An open tracker. It holds at most one run of each trial."""
 
     def sync(self, folder: TrialFolder) -> None:
-        """Copy what the folder holds and the trial's run lacks."""
+        """Copy the epochs and results that the trial's run lacks."""
 
     def close(self) -> None: ...
 
 
 class Tracker(Protocol):
-    """What users watch trainings with."""
+    """A program that shows trainings."""
 
     @property
     def name(self) -> str: ...
@@ -44,13 +44,13 @@ class Tracker(Protocol):
     def open(self) -> Store: ...
 
     def lacking(self, folders: Iterable[TrialFolder]) -> list[TrialFolder]:
-        """The finished trials of which nothing tells that the tracker holds them."""
+        """The finished trials that are not noted as copied."""
 
     def note(self, copied: Iterable[TrialFolder]) -> None:
-        """Note for `lacking` what was copied."""
+        """Note the copied trials for `lacking`."""
 
     def remedy(self) -> str:
-        """What helps if the copies are damaged; empty, or a sentence's end."""
+        """The remedy for damaged copies, as the end of a sentence, or an empty string."""
 
 
 class Mirror:
@@ -65,14 +65,14 @@ class Mirror:
         self._synced: dict[TrialFolder, None] = {}
         self._waiting: queue.Queue[TrialFolder | None] = queue.Queue()
         self._behind: dict[TrialFolder, None] = {}
-        """Folders that hold more than the tracker does."""
+        """Folders with content that the tracker lacks."""
         self._store: Store | None = None
         self._failed_at: float | None = None
         self._thread = threading.Thread(target=self._work, name=tracker.name, daemon=True)
         self._thread.start()
 
     def sync(self, folder: TrialFolder) -> None:
-        """Have what this folder holds and the tracker lacks copied soon."""
+        """Queue a folder, to copy the content that the tracker lacks."""
         self._waiting.put(folder)
 
     def close(self) -> None:
@@ -95,7 +95,7 @@ class Mirror:
             self.tracker.note(self._synced)
 
     def _gather(self) -> bool:
-        """Wait for a trial that reports, then a while for others; False once the mirror is closed."""
+        """Wait for the report of a trial, then a while for others; False once the mirror is closed."""
         folder = self._waiting.get()
         until = time.monotonic() + GATHER_SECONDS
         while folder is not None:
@@ -126,12 +126,12 @@ def when_done(folder: TrialFolder) -> str:
     return readable_text(folder.done).strip()
 
 
-def begun(folder: TrialFolder) -> float:
+def start_time(folder: TrialFolder) -> float:
     """When the trial's training began, in seconds since 1970; of a finished trial, its end less what training took."""
     if not folder.is_done():
         return folder.settings.stat().st_mtime
-    made = record.collect([folder.record], ["finished_at", "train_seconds"]).to_pylist()[0]
-    return float(datetime.fromisoformat(made["finished_at"]).timestamp() - made["train_seconds"])
+    row = record.collect([folder.record], ["finished_at", "train_seconds"]).to_pylist()[0]
+    return float(datetime.fromisoformat(row["finished_at"]).timestamp() - row["train_seconds"])
 
 
 def final_metrics(folder: TrialFolder) -> dict[str, float]:

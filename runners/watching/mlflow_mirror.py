@@ -11,7 +11,7 @@ from typing import Any
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.files import create, read_json, write_json
 from goalgrid.grid.store.home import Home, State, TrialFolder
-from goalgrid.runners.watching.mirror import begun, dotted, final_metrics, when_done
+from goalgrid.runners.watching.mirror import dotted, final_metrics, start_time, when_done
 
 TAG = "goalgrid.trial"
 """Tag of a run: the id of the trial that it mirrors."""
@@ -28,11 +28,11 @@ ROWS = 20
 
 @dataclass(frozen=True)
 class _Run:
-    """What MLflow holds of a trial.
+    """A run of MLflow, the copy of a trial.
 
     Args:
         begun: start of the run, in milliseconds since 1970.
-        epochs: how many it holds.
+        epochs: number of its epochs.
         done: when the trial was done; empty while the run is not complete.
     """
 
@@ -42,7 +42,7 @@ class _Run:
     done: str = ""
 
     def mirrors(self, folder: TrialFolder, epochs: int) -> bool:
-        """Whether it mirrors what the folder holds now, and not an earlier training of the same trial."""
+        """Whether it mirrors the folder's training, and not an earlier training of the same trial."""
         if self.done:
             return folder.is_done() and self.done == when_done(folder)
         return self.epochs <= epochs
@@ -54,13 +54,13 @@ class Mlflow:
 
     Args:
         uri: of the tracking server or database.
-        held: file that notes the finished trials that MLflow holds; None: nothing is noted.
+        note_file: list of the finished trials that MLflow holds; None: no list.
         artifacts: folder of the copied files; None: no files are copied.
     """
 
     uri: str
     experiment: str
-    held: Path | None = None
+    note_file: Path | None = None
     artifacts: Path | None = None
     name = "MLflow"
 
@@ -79,24 +79,25 @@ class Mlflow:
         return _Experiment(self.uri, self.experiment, self.artifacts)
 
     def lacking(self, folders: Iterable[TrialFolder]) -> list[TrialFolder]:
-        """The finished trials of which no launch noted that MLflow holds them; all of them if its database is gone."""
+        """The finished trials that are not in the list of copies; all finished trials if MLflow's database is gone."""
         file = _database(self.uri)
-        known = _held(self.held, self.uri) if self.held and (file is None or file.exists()) else {}
+        known = _done_times(self.note_file, self.uri) if self.note_file and (file is None or file.exists()) else {}
         return [folder for folder in folders if folder.is_done() and known.get(folder.trial_id) != when_done(folder)]
 
     def note(self, copied: Iterable[TrialFolder]) -> None:
-        if self.held:
+        if self.note_file:
             now = {folder.trial_id: when_done(folder) for folder in copied if folder.is_done()}
             with suppress(UserError):  # a full disk: the next run asks MLflow again
-                write_json(self.held, {"uri": self.uri, "done": {**_held(self.held, self.uri), **now}}, durable=False)
+                done = {**_done_times(self.note_file, self.uri), **now}
+                write_json(self.note_file, {"uri": self.uri, "done": done}, durable=False)
 
     def remedy(self) -> str:
         file = _database(self.uri)
         return f"; if {file} is damaged, remove it: that run makes it anew from the records" if file else ""
 
 
-def _held(file: Path, uri: str) -> dict[str, str]:
-    """When the trials that this MLflow holds were done, by id; empty without a readable note."""
+def _done_times(file: Path, uri: str) -> dict[str, str]:
+    """The times at which the trials in this MLflow were done, by id; empty without a readable list."""
     note = read_json(file)
     return note["done"] if note.get("uri") == uri and isinstance(note.get("done"), dict) else {}
 
@@ -108,7 +109,7 @@ def _database(uri: str) -> Path | None:
 
 
 def _make_database(file: Path) -> None:
-    """Let MLflow make its tables aside: it takes seconds, and neither a kill nor another launch may come between.
+    """Let MLflow create its tables in a file aside: that takes seconds, and a kill or another launch may interfere.
 
     Raises:
         OSError: the disk is full or read-only, or has no hard links.
@@ -149,17 +150,17 @@ class _Experiment:
         """The id of the experiment, which another launch may make at the same time."""
         from mlflow.exceptions import MlflowException
 
-        if found := self.client.get_experiment_by_name(name):
-            return str(found.experiment_id)
+        if experiment := self.client.get_experiment_by_name(name):
+            return str(experiment.experiment_id)
         try:
             return str(self.client.create_experiment(name, place))
         except MlflowException:
-            if found := self.client.get_experiment_by_name(name):
-                return str(found.experiment_id)
+            if experiment := self.client.get_experiment_by_name(name):
+                return str(experiment.experiment_id)
             raise
 
     def sync(self, folder: TrialFolder) -> None:
-        """Copy what the folder holds and the trial's run lacks."""
+        """Copy the epochs and results that the trial's run lacks."""
         if not folder.settings.exists():
             return
         run = self.runs.get(folder.trial_id)
@@ -171,7 +172,7 @@ class _Experiment:
             self.client.delete_tag(run.id, TAG)
             run = None
         if run is None:
-            start, tags = round(1000 * begun(folder)), {TAG: folder.trial_id}
+            start, tags = round(1000 * start_time(folder)), {TAG: folder.trial_id}
             created = self.client.create_run(self.id, start, run_name=folder.trial_id, tags=tags)
             run = _Run(created.info.run_id, start)
         for first in range(run.epochs, max(len(rows), 1), ROWS):

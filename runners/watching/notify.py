@@ -1,4 +1,4 @@
-"""Telling a user's own command that a trial failed, or how a launch ended (`--notify`)."""
+"""Runs a user's command when a trial fails, and when a launch ends (`--notify`)."""
 
 import os
 import subprocess
@@ -12,14 +12,14 @@ SECONDS = 60.0
 
 @dataclass
 class Notify:
-    """Runs a command in a shell. A command that fails is told; it never ends a launch.
+    """Runs a command in a shell. A command that fails gives a warning; it never ends a launch.
 
     The command reads from its environment: GOALGRID_GRID; GOALGRID_EVENT, "failed" (the first trial of a launch that
     failed for good) or "ended"; GOALGRID_STATE, "running", "done", "incomplete", "failed" or "error"; GOALGRID_DONE,
     GOALGRID_FAILED and GOALGRID_TRIALS, counts of trials; GOALGRID_MESSAGE, a sentence.
 
     Args:
-        command: for `sh -c`; empty: nobody is told.
+        command: for `sh -c`; empty: no reports.
         warn: called with the reason why the command failed.
     """
 
@@ -29,22 +29,22 @@ class Notify:
     _waiting: list[threading.Thread] = field(default_factory=list)
 
     def failed(self, message: str, counts: Mapping[str, int]) -> None:
-        """Tell of a trial that failed; only the first call counts, and the launch goes on meanwhile."""
+        """Report a failed trial; only the first call counts, and the launch goes on meanwhile."""
         if self.command and not self._waiting:
             thread = threading.Thread(target=self._tell, args=("failed", "running", message, counts), name="notify")
             self._waiting.append(thread)
             thread.start()
 
     def ended(self, state: str, message: str, counts: Mapping[str, int]) -> None:
-        """Tell how the launch ended, after what was told before."""
+        """Report the end of the launch, after any report of a failure."""
         for thread in self._waiting:
             thread.join()
         if self.command:
             self._tell("ended", state, message, counts)
 
     def _tell(self, event: str, state: str, message: str, counts: Mapping[str, int]) -> None:
-        told = {"grid": self.grid, "event": event, "state": state, "message": message, **counts}
-        environment = {f"GOALGRID_{name.upper()}": str(value).replace("\0", "") for name, value in told.items()}
+        facts = {"grid": self.grid, "event": event, "state": state, "message": message, **counts}
+        environment = {f"GOALGRID_{name.upper()}": str(value).replace("\0", "") for name, value in facts.items()}
         try:
             subprocess.run(
                 ["sh", "-c", self.command], env=os.environ | environment, stdin=subprocess.DEVNULL,

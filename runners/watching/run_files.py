@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 from goalgrid.grid.store.files import read_json, readable_text, write_text
 from goalgrid.grid.store.home import TrialFolder
-from goalgrid.runners.watching.mirror import begun, final_metrics, when_done
+from goalgrid.runners.watching.mirror import final_metrics, start_time, when_done
 
 COPIED = "goalgrid.done"
-"""Stands in the folder of a run that is whole; says when its trial was done."""
+"""File in the folder of a whole run, with the time at which its trial was done."""
 
 
 class OpenRun(Protocol):
@@ -76,7 +76,7 @@ class RunFiles(ABC):
 
 @dataclass
 class _Copy:
-    """A run with the epochs that it holds, and when the next epoch began."""
+    """A run with its epochs, and the start time of the next epoch."""
 
     run: OpenRun
     when: float
@@ -105,7 +105,7 @@ class _Runs:
                 shutil.rmtree(path)
             path.mkdir(parents=True)
             run = self.tracker.begin(path, folder.trial_id, read_json(folder.settings))
-            copy = self.copies[folder] = _Copy(run, begun(folder))
+            copy = self.copies[folder] = _Copy(run, start_time(folder))
         for row in rows[len(copy.rows) :]:
             copy.when += row["seconds"]
             numbers = {name: value for name, value in row.items() if isinstance(value, int | float)}

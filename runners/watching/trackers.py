@@ -20,16 +20,16 @@ def trackers_of(grid: Grid, home: Home, mlflow_uri: str | None = None) -> list[T
     Raises:
         UserError: a tracker is not installed.
     """
-    found: list[Tracker] = []
+    trackers: list[Tracker] = []
     if mlflow_uri or (mlflow_uri is None and "mlflow" in grid.trackers):
-        found.append(Mlflow.of(home, grid.name, mlflow_uri))
+        trackers.append(Mlflow.of(home, grid.name, mlflow_uri))
     if "tensorboard" in grid.trackers:
-        found.append(TensorBoard(home.tensorboard / grid.name, grid.name))
+        trackers.append(TensorBoard(home.tensorboard / grid.name, grid.name))
     if "wandb" in grid.trackers:
         if find_spec("wandb") is None:
             raise UserError(
                 f"trackers of grid {grid.name!r} names 'wandb', which is not installed here: "
                 "pip install 'goalgrid[wandb]'. Or leave it out: --set 'trackers=[\"mlflow\"]'."
             )
-        found.append(Wandb(home.wandb / grid.name, grid.name))
-    return found
+        trackers.append(Wandb(home.wandb / grid.name, grid.name))
+    return trackers

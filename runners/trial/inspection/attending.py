@@ -1,4 +1,4 @@
-"""What a trained model of sets attends to: the attention between a caption's words and an image's regions."""
+"""The attention of a trained model of sets, between a caption's words and an image's regions."""
 
 import re
 
@@ -45,7 +45,7 @@ class TrialAttention:
         assert self.member.model.scorer is not None
         with torch.inference_mode():
             looks = self.member.model.scorer.looks(self._embedded(row), vectors)
-        weights = {direction: found.cpu().numpy() for direction, found in looks.items()}
+        weights = {direction: attention.cpu().numpy() for direction, attention in looks.items()}
         words = tuple(self.member.inputs.reader.spelled(ids))
         return AttentionMap(self.trial, photograph.name, text, words, weights, photograph.picture, photograph.boxes)
 

@@ -1,4 +1,4 @@
-"""What a trained model finds: the first answers to queries of the test split."""
+"""The answers of a trained model to queries of the test split."""
 
 import numpy as np
 import torch

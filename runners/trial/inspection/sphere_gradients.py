@@ -59,8 +59,9 @@ def on_sphere(
     with torch.enable_grad():
         sim = mining.product(image, text).detach().requires_grad_()
         pairs = BatchPairs(len(sim), owners, objective.ignore_same_image)
-        found = mining.candidates(sim, pairs, objective.relative, objective.k)
-        of_images, of_texts = (torch.autograd.grad(objective.loss(t).sum(), sim, retain_graph=True)[0] for t in found)
+        triplets = mining.candidates(sim, pairs, objective.relative, objective.k)
+        losses = [objective.loss(part).sum() for part in triplets]
+        of_images, of_texts = (torch.autograd.grad(loss, sim, retain_graph=True)[0] for loss in losses)
     sim, same = sim.detach(), pairs.of_same_image() if pairs.masked else None
     same = torch.eye(len(sim), dtype=torch.bool, device=sim.device) if same is None else same
     both = _one_way(image, text, sim, same, of_images), _one_way(text, image, sim.T, same, of_texts.T)
@@ -73,7 +74,7 @@ def _one_way(
     """Anchors x with the others y: the gradient at an anchor is the sum of the y, weighted by that of their scores.
 
     Args:
-        same: pairs of which y is no negative of x.
+        same: mask of the pairs of the same image, whose y is no negative of x.
     """
     s_pos, of_pos = sim.diagonal(), gradient.diagonal()
     s_neg, hardest = (sim - 3 * same).max(1)
@@ -97,8 +98,8 @@ def _one_way(
     )
 
 
-def measured(loaded: LoadedModel) -> dict[str, float]:
-    """Means over the anchors of the first batch of the trial's training, with its kept weights and no dropout.
+def mean_gradients(loaded: LoadedModel) -> dict[str, float]:
+    """Means over the anchors of the trial's first training batch, with its best weights and without dropout.
 
     An anchor without a gradient counts in no mean of a share or of a cosine.
 
@@ -126,6 +127,6 @@ def measured(loaded: LoadedModel) -> dict[str, float]:
         image, text = loaded.model.embed_images(images), loaded.model.embed_texts(*tokens)
     assert isinstance(image, Tensor)
     assert isinstance(text, Tensor)
-    found = on_sphere(learner.objective, image.double().clone(), text.double().clone(), owners)
-    means = torch.stack([values.nanmean() for values in found]).tolist()
+    gradients = on_sphere(learner.objective, image.double().clone(), text.double().clone(), owners)
+    means = torch.stack([values.nanmean() for values in gradients]).tolist()
     return dict(zip(Gradients._fields, means, strict=True))

@@ -34,7 +34,7 @@ def job(home: Path, *overrides: str) -> Job:
 def attempt(made: Job, outcome: str, number: int = 0, launch: str = "now") -> None:
     """An attempt at a trial of a job that ended like this."""
     folder = made.home.trial(made.ids[number])
-    with holding.held(folder, Origin(launch), Stop()) as hold:
+    with holding.new_attempt(folder, Origin(launch), Stop()) as hold:
         folder.settings.touch()
         if outcome == "done":
             folder.done.touch()
@@ -77,7 +77,7 @@ def test_a_chain_that_broke_off_after_its_parent_goes_on_with_the_child(tmp_path
 def test_nothing_is_left_of_a_job_that_is_done_given_up_or_held(tmp_path: Path) -> None:
     chain = job(tmp_path, *CHAINED)
     parent = chain.home.trial(chain.ids[0])
-    with holding.held(parent, Origin("another"), Stop()):
+    with holding.new_attempt(parent, Origin("another"), Stop()):
         assert worker.live(chain)
         assert worker.retryable(chain) is None  # nor of its child, which waits
     attempt(chain, Failure.BUG)
@@ -116,7 +116,7 @@ def test_after_a_death_the_attempt_that_it_cut_off_is_judged_once(tmp_path: Path
     attempt(one, Failure.STORAGE, launch="before")
     assert worker.end_after_death(one, lambda attempt: (Failure.KILLED, "it died"), ()) is None
     folder = one.home.trial(one.id)
-    with holding.held(folder, Origin("now"), Stop()) as hold:
+    with holding.new_attempt(folder, Origin("now"), Stop()) as hold:
         found = worker.end_after_death(one, lambda attempt: (Failure.NODE_LOST, "its node is gone"), ())
     assert found is not None
     assert found[0] == hold.attempt

@@ -82,7 +82,7 @@ def test_a_finished_trial_is_not_trained_again(tmp_path: Path, small_trial: Tria
 
 def test_a_trial_that_somebody_else_trains_is_left_alone(tmp_path: Path, small_trial: Trial) -> None:
     folder = Home(tmp_path).trial(small_trial.id)
-    with holding.held(folder, Origin(), Stop()):
+    with holding.new_attempt(folder, Origin(), Stop()):
         state, events = run(small_trial, Home(tmp_path))
     assert state is State.RUNNING
     assert events[0].kind == "busy"
@@ -118,7 +118,7 @@ def test_of_many_that_start_at_once_one_gets_the_trial(tmp_path: Path, small_tri
     def contend() -> None:
         together.wait()
         try:
-            with holding.held(folder, Origin(), Stop()) as hold:
+            with holding.new_attempt(folder, Origin(), Stop()) as hold:
                 got.append(hold)
                 over.wait(10)
         except Busy:
@@ -162,7 +162,7 @@ def test_a_foreign_attempt_with_a_wrong_clock_is_not_taken_while_it_beats(
 def test_who_lost_his_trial_to_another_stops_before_he_writes(tmp_path: Path, small_trial: Trial) -> None:
     """A node that was cut off and given up, whose process goes on: it must not come back over its successor."""
     folder = Home(tmp_path).trial(small_trial.id)
-    with holding.held(folder, Origin(), Stop()) as hold:
+    with holding.new_attempt(folder, Origin(), Stop()) as hold:
         assert not hold.beat(1)
         holding.end(hold.attempt, Failure.NODE_LOST, "the driver sees its node no more")
         with pytest.raises(Fenced):

@@ -168,7 +168,7 @@ def test_a_folder_is_not_moved_from_a_process_whose_clock_is_off(
     home = Home(tmp_path)
 
     def beating() -> None:
-        with holding.held(home.trial(trial.id), Origin(), holding.Stop()):
+        with holding.new_attempt(home.trial(trial.id), Origin(), holding.Stop()):
             (tmp_path / "held").touch()
             os.kill(os.getpid(), signal.SIGSTOP)
             signal.sigtimedwait([signal.SIGUSR1], 20)

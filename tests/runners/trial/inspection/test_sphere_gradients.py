@@ -17,7 +17,7 @@ from goalgrid.runners.training.inputs import prepare
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.progress import best_of
 from goalgrid.runners.training.trainer import Trainer
-from goalgrid.runners.trial.inspection.sphere_gradients import measured, on_sphere
+from goalgrid.runners.trial.inspection.sphere_gradients import mean_gradients, on_sphere
 from goalgrid.runners.trial.loaded_model import LoadedModel
 from tests.conftest import SMALL
 
@@ -76,8 +76,8 @@ def test_the_gradient_has_the_values_that_the_objective_learnt(name: str, tmp_pa
     assert now
     for part, own in now.items():
         assert all(value.equal(kept[part][key]) for key, value in own.items())
-    found, before = (measured(LoadedModel(trainer.model, settings, inputs, learnt)) for learnt in (now, first))
+    found, before = (mean_gradients(LoadedModel(trainer.model, settings, inputs, learnt)) for learnt in (now, first))
     assert found["delta_s"] == before["delta_s"]
     assert found["anchor"] != before["anchor"]
     with pytest.raises(UserError, match=f"objective '{name}' learns .* best.ckpt does not hold: an older version"):
-        measured(LoadedModel(trainer.model, settings, inputs))
+        mean_gradients(LoadedModel(trainer.model, settings, inputs))
