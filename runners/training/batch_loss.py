@@ -21,11 +21,7 @@ from goalgrid.runners.training.precision import precision
 
 
 class BatchLoss:
-    """The loss of a batch, of which a replica embeds a part and reads the embeddings of all.
-
-    Args:
-        companions: of the training.
-    """
+    """The loss of a batch; of replicas, each embeds a part and gathers the embeddings of all."""
 
     def __init__(
         self, settings: TrialSettings, inputs: Inputs, model: Vse, companions: Sequence[Companion] = ()
@@ -34,7 +30,7 @@ class BatchLoss:
         self.exchange: Exchange = ALONE
 
     def __call__(self, batch: Batch, objective: Objective) -> tuple[Float[Tensor, ""], list[dict[str, Tensor]]]:
-        """The sum of the networks' losses, and for each the objective's report, to which backward adds."""
+        """The sum of the networks' losses, and the objective's report of each network, which backward completes."""
         images, tokens, owners = batch.on(self.inputs.device)
         extra = {name: values.to(self.inputs.device, non_blocking=True) for name, values in batch.extra.items()}
         values, reports = list[Tensor](), list[dict[str, Tensor]]()
@@ -65,14 +61,14 @@ class BatchLoss:
             image, text, further = companion.split(network, image, text, len(owners))
             extra = {**extra, **further}
         if isinstance(image, Tensor) and isinstance(text, Tensor):
-            image, text = (self.exchange.together(part, len(owners)) for part in (image, text))
+            image, text = (self.exchange.all_gather(part, len(owners)) for part in (image, text))
             self._scored(place, partial(product, image.detach(), text.detach()))
             return objective(image, text, owners, extra=extra)
         scorer = network.scorer
         assert scorer is not None
         assert isinstance(image, Sets)
         assert isinstance(text, Sets)
-        image, text = (self._together(part, len(owners)) for part in (image, text))
+        image, text = (self._gathered(part, len(owners)) for part in (image, text))
         few = objective.learns_from_few and scorer.by_pair
         with torch.set_grad_enabled(not few):
             scores = scorer(image, text)
@@ -85,10 +81,10 @@ class BatchLoss:
             if companion.listens:
                 companion.scored(place, scores())
 
-    def _together(self, part: Sets, count: int) -> Sets:
+    def _gathered(self, part: Sets, count: int) -> Sets:
         """The sets of all replicas."""
         if self.exchange.replicas == 1:
             return part
-        whole = None if part.whole is None else self.exchange.together(part.whole, count)
-        sizes = self.exchange.together(part.sizes_beside, count)
-        return Sets(self.exchange.together(part.vectors, count), sizes.cpu(), whole)
+        whole = None if part.whole is None else self.exchange.all_gather(part.whole, count)
+        sizes = self.exchange.all_gather(part.sizes_beside, count)
+        return Sets(self.exchange.all_gather(part.vectors, count), sizes.cpu(), whole)

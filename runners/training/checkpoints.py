@@ -1,4 +1,4 @@
-"""Checkpoints: everything that training goes on from, as tensors and plain values, loaded without unpickling code.
+"""Checkpoints: the whole state of a training, as tensors and plain values, loaded without unpickling code.
 
 A checkpoint is the zip file that `torch.save` writes, with its SHA-256 in the zip's comment: `torch.load` reads it
 unchanged, and a truncated or damaged file is detected.
@@ -31,7 +31,7 @@ def save(path: Path, content: dict[str, Any], *, previous: Path | None = None, d
     """Replace the checkpoint at `path` in one step; the old one becomes `previous`.
 
     Args:
-        durable: wait until the disk has it.
+        durable: flush it to the disk.
 
     Raises:
         UserError: the disk is full or read-only; the checkpoint before is untouched.

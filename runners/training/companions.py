@@ -1,4 +1,4 @@
-"""The companions of a training: what its objective needs beside the loop that all share."""
+"""The companions of a training: the parts that its objective adds to the shared loop."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,16 +20,16 @@ def kinds(settings: TrialSettings) -> list[type[Companion]]:
 
 
 def prepared(settings: TrialSettings, of: Callable[[type[Companion]], Any]) -> dict[str, Any]:
-    """What the companions read, by their names.
+    """The inputs of the companions, by their names.
 
     Args:
-        of: gives it for a class.
+        of: gives the input of a class.
     """
     return {kind.name: of(kind) for kind in kinds(settings)}
 
 
 def prepare(settings: TrialSettings, pairs: Pairs, around: Around) -> dict[str, Any]:
-    """What the companions prepare before training, by their names.
+    """The inputs that the companions prepare before training, by their names.
 
     Raises:
         UserError: files are missing or do not fit.
@@ -38,12 +38,12 @@ def prepare(settings: TrialSettings, pairs: Pairs, around: Around) -> dict[str, 
 
 
 def companions_of(settings: TrialSettings, inputs: Inputs) -> list[Companion]:
-    """The companions as they start."""
+    """The companions before training."""
     return [kind(settings, inputs.pairs, inputs.device, inputs.prepared.get(kind.name)) for kind in kinds(settings)]
 
 
 def sources(settings: TrialSettings, inputs: Inputs) -> dict[str, str]:
-    """Fingerprints of what the companions prepared."""
+    """Fingerprints of the inputs that the companions prepared."""
     return {
         name: digest
         for kind in kinds(settings)
@@ -52,7 +52,7 @@ def sources(settings: TrialSettings, inputs: Inputs) -> dict[str, str]:
 
 
 def selecting(settings: TrialSettings, pairs: Pairs) -> int:
-    """How many validation images choose the checkpoint: those that the settings name, less those of companions."""
+    """The number of validation images that choose the checkpoint: those of the settings, less those of companions."""
     images, _ = pairs.val.first(settings.dataset.val_images)
     for kind in kinds(settings):
         images = kind.selecting(images)
@@ -60,5 +60,5 @@ def selecting(settings: TrialSettings, pairs: Pairs) -> int:
 
 
 def learning(settings: TrialSettings) -> list[str]:
-    """Names in a checkpoint of what may have learnt beside the model."""
+    """Names in a checkpoint of modules beside the model that may learn."""
     return ["objective", *(kind.name for kind in kinds(settings))]

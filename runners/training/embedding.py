@@ -1,4 +1,4 @@
-"""What a model embeds of a split, and how it ranks it: vectors at once, sets of vectors a tile at a time."""
+"""Embedding and ranking a split: vectors at once, sets of vectors a tile at a time."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,7 @@ TILE = 64
 
 @dataclass(frozen=True, eq=False)
 class Captions:
-    """Captions of a split that are embedded when they are scored: sets of words of all captions would fill memory."""
+    """Captions of a split, embedded only when they are scored: the sets of words of all captions would fill memory."""
 
     model: Vse
     settings: TrialSettings
@@ -89,10 +89,10 @@ def embedded(
 def ranked(
     model: Vse, image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"], fold: int | None = None
 ) -> evaluation.Ranks:
-    """Ranks of what `embedded` returned, by the model's scorer.
+    """Ranks of the embeddings of `embedded`, by the model's scorer.
 
     Args:
-        fold: images of a part that is ranked for itself; None: the split is ranked as a whole.
+        fold: images of a fold, each ranked by itself; None: the split is ranked as a whole.
     """
     if model.scorer is None:
         return evaluation.rank_in_folds(image, text, image_of_text, fold)
@@ -108,24 +108,24 @@ Beat = Callable[[], None]
 def ranks_of_test(
     model: Vse, settings: TrialSettings, inputs: Inputs, folds: Sequence[int | None], beat: Beat = lambda: None
 ) -> tuple[tuple[Rows, Rows, Int[np.ndarray, " t"]], list[evaluation.Ranks]]:
-    """What `embedded` returns of the test split, and its ranks in each of these folds, as `ranked` takes them.
+    """The embeddings of the test split by `embedded`, and their ranks for each fold size, as in `ranked`.
 
     Some models rank in two stages.
     """
-    found = embedded(model, settings, inputs, "test")
-    first = [ranked(model, *found, fold) for fold in folds]
+    test = embedded(model, settings, inputs, "test")
+    first = [ranked(model, *test, fold) for fold in folds]
     sizes = settings.train.batch_size, EMBED_BATCH
     with torch.inference_mode(), precision(settings, inputs.device):
-        return found, model.ranked_anew(first, found, folds, inputs.pairs.test, inputs.tokens["test"], sizes, beat)
+        return test, model.ranked_anew(first, test, folds, inputs.pairs.test, inputs.tokens["test"], sizes, beat)
 
 
 def objective_value(
     model: Vse, objective: Objective, size: int, image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"]
 ) -> float:
-    """The objective's own loss of what `embedded` returned: its mean over batches of `size` images.
+    """The objective's loss of the embeddings of `embedded`: its mean over batches of `size` images.
 
-    Images stand in the split's order, with their first captions. The last images, which fill no batch, are left out; a
-    split smaller than a batch is one batch. nan of a single image.
+    Images stand in the split's order, with their first captions. A last batch that is smaller is left out, unless it is
+    the only batch. nan for a single image.
     """
     values = []
     objective.eval()
@@ -141,7 +141,7 @@ def objective_value(
 def batches_of(
     size: int, image: Rows, text: Rows, image_of_text: Int[np.ndarray, " t"]
 ) -> Iterator[tuple[Int[Tensor, " b"], Any, Any]]:
-    """Batches of `size` images with their first captions, after the rows of the images; none of a single image."""
+    """Batches of `size` images: their rows, the images and their first captions; no batch for a single image."""
     owners, captions = (torch.from_numpy(rows) for rows in np.unique(image_of_text, return_index=True))
     for start in range(0, max(1, len(owners) - size + 1) if len(owners) > 1 else 0, size):
         batch = owners[start : start + size].to(image.device)
@@ -149,7 +149,7 @@ def batches_of(
 
 
 def scored(model: Vse, image: Rows, text: Rows) -> Float[Tensor, "i t"]:
-    """The model's scores of what `embedded` returned."""
-    found: Any = text.sets if isinstance(text, Captions) else text
+    """The model's scores of the embeddings of `embedded`."""
+    texts: Any = text.sets if isinstance(text, Captions) else text
     images: Any = image
-    return model.scores(images, found)
+    return model.scores(images, texts)

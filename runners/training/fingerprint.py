@@ -24,10 +24,10 @@ ROOTS = (
     "goalgrid.runners.training.inputs.prepare",
     "goalgrid.runners.training.replica_process.follow",
 )
-"""Where training begins, in the trial's process and in a replica's. All code that these reach counts."""
+"""The roots of a training, in the trial's process and in a replica's. All code that they reach counts."""
 
 ENSEMBLE = "goalgrid.runners.trial.ensemble.Ensemble"
-"""Where the evaluation of an ensemble begins."""
+"""The root of an ensemble's evaluation."""
 
 _ROOTS = frozenset(ROOTS)
 
@@ -38,30 +38,30 @@ def code_fingerprint(settings: Shared | TrialSettings, members: Sequence[ModelSe
     Args:
         members: the models of an ensemble's members, which `Shared` holds itself.
     """
-    packages = sorted({own.source for name in _chosen(settings, members) if (own := uses.package_of(name))})
+    packages = sorted({use.source for name in _chosen(settings, members) if (use := uses.package_of(name))})
     present = tuple((use.module, use.source) for use in uses.present())
-    return _fingerprint(present, *begun_by(settings, members), " ".join(packages))
+    return _fingerprint(present, *roots_and_names(settings, members), " ".join(packages))
 
 
-def begun_by(
+def roots_and_names(
     settings: Shared | TrialSettings, members: Sequence[ModelSettings] = ()
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """Where a training of these settings begins, and the names in the settings, as `Sources` takes them."""
+    """The roots of a training of these settings, and the names in the settings, as `Sources` takes them."""
     members = settings.members if isinstance(settings, Shared) else members
     sections = (settings.dataset, settings.model, settings.train, settings.objective, *members)
     looked = [_looked_through(_Itself(section)) for section in sections]
-    classes, held = (frozenset[str]().union(*found) for found in zip(*looked, strict=True))
-    own = {place for name in _chosen(settings, members) if (place := uses.place(name))}
+    classes, strings = (frozenset[str]().union(*sets) for sets in zip(*looked, strict=True))
+    plugins = {place for name in _chosen(settings, members) if (place := uses.place(name))}
     roots = _ROOTS | ({ENSEMBLE} if members else set())
     needed = [*parts.of_objective(settings.objective.name), *parts.of_model(settings.model).values()]
     roots |= {name for part in needed for name in (part.companion, part.network) if name}
     models = (settings.model, *members)
     roots |= {part.network for model in models for part in (model.image, model.text) if part.network}
-    return classes | roots | own, held.union(catalog.protocols(settings.dataset.name))
+    return classes | roots | plugins, strings.union(catalog.protocols(settings.dataset.name))
 
 
 def _chosen(settings: Shared | TrialSettings, members: Sequence[ModelSettings]) -> set[str]:
-    """The names in settings that may be of something of a user's own."""
+    """The names in settings that may belong to plug-ins."""
     members = settings.members if isinstance(settings, Shared) else members
     models = (settings.model, *members)
     poolings = {getattr(part, "pooling", "") for model in models for part in (model.image, model.text)}
@@ -70,15 +70,15 @@ def _chosen(settings: Shared | TrialSettings, members: Sequence[ModelSettings]) 
 
 
 def sources() -> Sources:
-    """The sources of this project without its command line, and the files of the user that the present grid uses."""
+    """The sources of this program without its command line, and the plug-in files of the present grid."""
     return _sources(tuple((use.module, use.source) for use in uses.present() if use.is_file))
 
 
 @cache
-def _sources(own: tuple[tuple[str, str], ...]) -> Sources:
-    rooms = tuple(f"{uses.PROGRAM}.{room}" for room in provenance.ROOMS)
-    program = {name: text for name, text in provenance.program().items() if name.startswith(rooms)}
-    return Sources({**program, **{name: text.encode() for name, text in own}}, names())
+def _sources(plugins: tuple[tuple[str, str], ...]) -> Sources:
+    packages = tuple(f"{uses.PROGRAM}.{package}" for package in provenance.ROOMS)
+    program = {name: text for name, text in provenance.program().items() if name.startswith(packages)}
+    return Sources({**program, **{name: text.encode() for name, text in plugins}}, names())
 
 
 @cache
@@ -97,14 +97,14 @@ def names() -> frozenset[str]:
 def _fingerprint(
     present: tuple[tuple[str, str], ...], roots: frozenset[str], named: frozenset[str], packages: str
 ) -> str:
-    """Of the code that is followed and, of installed packages that are not ours, of all their sources.
+    """The fingerprint of the reached code, and of all sources of installed plug-in packages.
 
     Args:
-        present: what the present grid uses of the user's own, with its source.
+        present: the plug-ins of the present grid, with their sources.
     """
     everything = digest([provenance.program_fingerprint(), present, sorted(PROTOCOLS)])
-    found = known_or_found(everything, [sorted(roots), sorted(named)], lambda: sources().fingerprint(roots, named))
-    return provenance.versioned(sha256(f"{found} {packages}".encode()).hexdigest() if packages else found)
+    code = known_or_found(everything, [sorted(roots), sorted(named)], lambda: sources().fingerprint(roots, named))
+    return provenance.versioned(sha256(f"{code} {packages}".encode()).hexdigest() if packages else code)
 
 
 class _Itself:
@@ -122,7 +122,7 @@ class _Itself:
 
 @lru_cache(maxsize=10_000)
 def _looked_through(settings: _Itself) -> tuple[set[str], set[str]]:
-    """The classes of these settings, whose properties a trainer uses; and the names in them, with their parts."""
+    """The classes of these settings, whose properties a trainer uses; and the strings in them, with their parts."""
     values = list(_values(settings.part))
     strings = [value for value in values if isinstance(value, str)]
     kinds = {type(value) for value in values if isinstance(value, BaseModel)}

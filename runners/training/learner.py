@@ -31,7 +31,7 @@ class Learner:
     epoch = 0
     lr = 0.0
     finite: Bool[Tensor, ""]
-    """Whether loss and gradient of the last batch are, on the device."""
+    """Whether loss and gradient of the last batch are finite, on the device."""
     _steps = 1
     """Batches of an epoch."""
 
@@ -51,17 +51,17 @@ class Learner:
             companion.join(self.objective)
         self.take_weights()
         self.exchange: Exchange = ALONE
-        """What this replica exchanges with the others."""
+        """The process group."""
         self.batch_loss = BatchLoss(settings, inputs, self.model, self.companions)
 
     def take_weights(self) -> None:
-        """Have the present weights of model and objective learn, with an optimiser that knows no gradient yet."""
+        """Start a new optimiser on the present weights of model and objective."""
         self.optimizer = optimizer(self.model, self.objective, self.settings.train)
         self._clipping = Clipping(self.model, self.objective, self.settings.train.clip_norm)
         self._parameters = [*self.model.parameters(), *self.objective.parameters()]
 
     def join(self, exchange: Exchange) -> None:
-        """Learn as one of replicas from now on."""
+        """Join a process group: compute the gradient together with other replicas from now on."""
         self.exchange = self.batch_loss.exchange = exchange
 
     def begin(self, epoch: int) -> Epoch:
@@ -86,14 +86,14 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group["factor"]
 
-    def gradient(self, batch: Batch, passed: float, settle: Callable[[], None] = lambda: None) -> dict[str, Tensor]:
+    def gradient(self, batch: Batch, passed: float, check: Callable[[], None] = lambda: None) -> dict[str, Tensor]:
         """Compute the clipped gradient of the whole batch; returns loss, norms and report, still on the device.
 
         If loss or norm is not finite, the optimiser skips the step, on the device.
 
         Args:
             passed: share of the epoch trained so far, from 0 to 1.
-            settle: called before the gradient of the step before is dropped.
+            check: called before the gradient of the previous step is dropped.
         """
         if self.settings.train.schedule == "linear":
             self._set_rates(linear_rate(self.settings.train, self.epoch, round(passed * self._steps), self._steps))
@@ -101,7 +101,7 @@ class Learner:
             companion.before_step(self.model, self.lr, batch, self._mean_loss)
         value, reports = self.batch_loss(batch, self._mining)
         loss = ramp(self.settings.train, self.epoch, passed) * value
-        settle()
+        check()
         for weight in self._parameters:
             weight.grad = None
         loss.backward()
@@ -122,17 +122,17 @@ class Learner:
         return self.batch_loss(batch, objective or self._mining)[0] / len(batch.owners)
 
     def state(self) -> dict[str, Any]:
-        """What the next update depends on besides random states: "model", "optimizer".
+        """The state of the next update, without random states: "model", "optimizer".
 
-        Beside these, where there are any: "objective", what it learns; and the states of the companions, by name.
+        If there are any: also the parameters of the "objective", and the states of the companions, by name.
         """
         state = {"model": self.model.weights(), "optimizer": self.optimizer.state_dict(), **self.learnt()}
-        return state | {companion.name: own for companion in self.companions if (own := companion.state())}
+        return state | {companion.name: part for companion in self.companions if (part := companion.state())}
 
     def learnt(self) -> dict[str, dict[str, Tensor]]:
-        """What training changes outside the model: "objective", its parameters; and by name what companions learn.
+        """Weights outside the model that training changes: of the "objective", and of the companions by name.
 
-        Empty where an objective learns nothing, as most do.
+        Empty for most objectives, which have no parameters.
         """
         weights = {name: network.state_dict() for name, network in self._learning().items()}
         return {name: values for name, values in weights.items() if values}
@@ -143,7 +143,7 @@ class Learner:
             network.load_state_dict(learnt.get(name, {}))
 
     def _learning(self) -> dict[str, torch.nn.Module]:
-        """What may learn beside the model."""
+        """The modules beside the model that may learn."""
         networks = {companion.name: companion.network for companion in self.companions}
         return {"objective": self.objective, **{name: network for name, network in networks.items() if network}}
 
@@ -174,7 +174,7 @@ class FiniteCheck:
             self._copied.record()
 
     def finite(self) -> bool:
-        """Wait until the device has made this step; the work that it was given since then may go on."""
+        """Wait until the device has finished this step; later work in its queue goes on."""
         if self._copied is not None:
             self._copied.synchronize()
         return bool(self._finite)

@@ -1,4 +1,4 @@
-"""What a trial may use of its machine, and where data and weights are there: no part of the trial's identity."""
+"""The resources of a trial on its machine, and the places of data and weights: no part of the trial's identity."""
 
 import ctypes
 import gc
@@ -19,19 +19,19 @@ _NO_MEMORY = (
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory of the machine or of its GPU ran out, also where a library of CUDA says so in its own words."""
+    """Whether memory of the machine or of its GPU ran out, including the messages of CUDA libraries."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_MEMORY)
 
 
 def is_device_error(error: BaseException) -> bool:
-    """Whether the GPU failed in a way that stays: every later call of this process to it fails too."""
+    """Whether the GPU failed for good: every later call of this process to it fails too."""
     return isinstance(error, RuntimeError) and "CUDA error" in str(error) and not is_out_of_memory(error)
 
 
 def _keep_freed_memory() -> None:
-    """Have glibc keep freed blocks below 32 MiB, up to 512 MiB of them.
+    """Let glibc keep freed blocks below 32 MiB, up to 512 MiB of them.
 
     By default it returns a freed gradient to the system, which gives the next step new pages, each filled with zeros.
     """
@@ -44,7 +44,7 @@ def _keep_freed_memory() -> None:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a trial may use."""
+    """The resources of a trial."""
 
     threads: int = 1
     workers: int = 2
@@ -58,20 +58,20 @@ class Machine:
     features: Path = Path("features")
     """Folder of the features of frozen backbones."""
     data: Path | None = None
-    """Folder that keeps what data sets hold; None: they are read whole at each start."""
+    """Folder that caches the content of data sets; None: they are read whole at each start."""
     uses: tuple[tuple[str, str], ...] = ()
-    """(path, text) of the user's own files, which define objectives: each process that trains imports them."""
+    """(path, text) of the plug-ins, which each process that trains imports."""
     replicas: int = 1
     """Processes that train a trial together, each with its own GPU (if any), threads and workers."""
     exchange: str | None = None
-    """The library by which replicas exchange, `nccl` or `gloo`; None: nccl between GPUs, gloo between CPUs."""
+    """The backend of the process group, `nccl` or `gloo`; None: nccl between GPUs, gloo between CPUs."""
 
     @property
     def device(self) -> torch.device:
         return torch.device("cuda" if self.gpu and torch.cuda.is_available() else "cpu")
 
     def begin(self) -> None:
-        """Have this process compute with these threads, and keep memory that a step frees for the next step."""
+        """Let this process compute with these threads, and keep the memory of a step for the next step."""
         torch.set_num_threads(self.threads)
         _keep_freed_memory()
 

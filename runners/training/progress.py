@@ -1,4 +1,4 @@
-"""The progress of a trial: how far it is, and the history and checkpoints that it writes to its folder."""
+"""The progress of a trial, and the history and checkpoints in its folder."""
 
 import math
 import time
@@ -23,7 +23,7 @@ BRIEF_SECONDS = 5.0
 """A trial shorter than this writes no checkpoint to go on from."""
 
 SAVED = ("epoch", "step", "batch", "sums", "seconds", "rows", "replicas", "threads")
-"""Fields of a trial's progress that its checkpoint holds; one of an earlier version lacks those that came later."""
+"""Fields of a trial's progress in its checkpoint; a checkpoint of an earlier version lacks the later fields."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,15 @@ class Cadence:
 
 @dataclass
 class Progress:
-    """How far a trial is.
+    """The progress of a trial.
 
     Args:
         sources: fingerprints of the "data" and "code" that train it, and of offline "negatives"; a checkpoint with
             other fingerprints is not continued.
-        batch, sums, seconds: of the current epoch: batches trained, sums of what they measured by its names, time they
-            took.
+        batch, sums, seconds: of the current epoch: batches trained, sums of their scalars by names, and their time.
         best: the row of the epoch with the best validation.
         replicas: the largest number of processes that trained it together.
-        threads: of the processor, with which each of them began: on a CPU another number rounds otherwise.
+        threads: threads of each process at the start: on a CPU another number rounds otherwise.
     """
 
     train: TrainSettings
@@ -100,15 +99,15 @@ class Progress:
                 sums[name] = sums.get(name, 0.0) + value
         return {name: value / batches for name, value in sums.items() if not math.isnan(value)}
 
-    def end_epoch(self, metrics: Mapping[str, float], seconds: float, kept: Callable[[], Mapping[str, Any]]) -> None:
+    def end_epoch(self, metrics: Mapping[str, float], seconds: float, weights: Callable[[], Mapping[str, Any]]) -> None:
         """Write the row of an epoch that took so many seconds, and the weights if they validated best so far.
 
         The best weights are written first: the checkpoint, which the caller writes next unless the trial is `brief`,
         must never name best weights that are missing.
 
         Args:
-            kept: gives the weights, "model", the fingerprint of the "vocabulary" that they know, and what was learnt
-                beside them, as `Learner.learnt`.
+            weights: gives the weights of the "model", the fingerprint of their "vocabulary", and the weights of
+                `Learner.learnt`.
         """
         self.epoch += 1
         row = {"epoch": self.epoch, "step": self.step, "seconds": seconds, **metrics}
@@ -117,13 +116,13 @@ class Progress:
         self.trace.blocks()
         if self.best is None or row["val_rsum"] > self.best["val_rsum"]:
             self.best = row
-            content = {"trial": self.folder.trial_id, "row": row, **kept(), "sources": dict(self.sources)}
+            content = {"trial": self.folder.trial_id, "row": row, **weights(), "sources": dict(self.sources)}
             checkpoints.save(self.folder.best_checkpoint, content, durable=not self.brief)
         write_json_lines(self.folder.history, self.rows, durable=False)
 
     @property
     def brief(self) -> bool:
-        """Whether the whole trial was so short that training it again is cheaper than a checkpoint."""
+        """Whether the whole trial was so short that a repetition is cheaper than a checkpoint."""
         step, since = self._saved
         return self.over and step == 0 and time.monotonic() - since < BRIEF_SECONDS
 
@@ -134,7 +133,7 @@ class Progress:
         return bool((cadence.steps and steps >= cadence.steps) or (cadence.minutes and minutes >= cadence.minutes))
 
     def save(self, state: Mapping[str, Any]) -> None:
-        """Write a checkpoint of where the trial stands.
+        """Write a checkpoint.
 
         Args:
             state: of the trainer: "model", "optimizer" and "random"; "random_of_others", where replicas train it.
@@ -191,16 +190,16 @@ class Progress:
         content = best_of(self.folder, self.device)
         if content["row"] == self.selected:
             return dict(content["model"])
-        path, found, wanted = self.folder.best_checkpoint, content["row"]["epoch"], self.selected["epoch"]
+        path, stored, selected = self.folder.best_checkpoint, content["row"]["epoch"], self.selected["epoch"]
         path.replace(path.with_suffix(".corrupt"))
         raise UserError(
-            f"{path} holds epoch {found}, and epoch {wanted} is selected; the trial starts anew"
+            f"{path} holds epoch {stored}, and epoch {selected} is selected; the trial starts anew"
         ) from OSError
 
     def _whole(self, name: str) -> dict[str, Any] | None:
         """The checkpoint of this name in host memory, or None; a corrupt file is set aside, and never loaded again.
 
-        Weights and moments are copied to the device one by one: beside those that are there, a GPU has no room.
+        Weights and moments are copied to the device one by one: a GPU may lack the memory for a second copy of all.
         """
         path: Path = getattr(self.folder, name)
         try:

@@ -1,7 +1,6 @@
-"""A replica's process: it follows the orders of the first replica, and ends with it.
+"""A replica's process: it follows the orders of rank 0, and ends with it.
 
-`replicas` starts it with the descriptor of its end of a connection, over which come the user's own files first, and
-then orders.
+`replicas` starts it with the descriptor of its end of a connection, over which come the plug-ins, and then orders.
 """
 
 import faulthandler
@@ -28,7 +27,7 @@ from goalgrid.runners.training.learner import Learner
 
 
 def main(descriptor: int) -> None:
-    """Follow the orders that come over a connection; errors are sent back over it."""
+    """Follow the orders of a connection; errors are sent back over it."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the first replica hears them, and needs this one for its checkpoint
     faulthandler.enable()
@@ -43,12 +42,12 @@ def main(descriptor: int) -> None:
         error.add_note("In a replica:\n" + "".join(traceback.format_exception(error)))
         with suppress(OSError):
             connection.send(_portable(error))
-        os._exit(1)  # the others wait in an exchange until this one is gone
+        os._exit(1)  # the others wait in a collective until this process is gone
     os._exit(0)
 
 
 def follow(next_order: Callable[[], tuple[Any, ...]], answer: Callable[[Any], None]) -> None:
-    """Prepare the data, connect to the others, load the first replica's state, and train as it commands to the end."""
+    """Prepare the data, join the process group, load the state of rank 0, and follow its orders to the end."""
     _, rank, settings, machine = next_order()
     machine.begin()
     if machine.device.type == "cuda":
@@ -57,7 +56,7 @@ def follow(next_order: Callable[[], tuple[Any, ...]], answer: Callable[[Any], No
     learner, device = Learner(settings, inputs), inputs.device
     answer("ready")
     _, meeting = next_order()
-    learner.join(collectives.meet(rank, machine.replicas, Path(meeting), device, machine.exchange))
+    learner.join(collectives.init(rank, machine.replicas, Path(meeting), device, machine.exchange))
     _, state, random, step = next_order()
     learner.load(checkpoints.loaded(state, device))
     if random is None:
@@ -76,12 +75,12 @@ def follow(next_order: Callable[[], tuple[Any, ...]], answer: Callable[[Any], No
             case ("random",):
                 answer(bytes(checkpoints.dumped(checkpoints.random_states(device))))
             case ("end",):
-                collectives.part_ways()
+                collectives.destroy()
                 return
 
 
 def _listen(connection: "Connection[Any, Any]", orders: "queue.SimpleQueue[tuple[Any, ...]]") -> None:
-    """Queue the orders of the first replica; end this process, wherever it waits, once that one is gone."""
+    """Queue the orders of rank 0; end this process, wherever it waits, once rank 0 is gone."""
     with suppress(EOFError, OSError):
         while True:
             orders.put(connection.recv())

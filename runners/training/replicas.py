@@ -1,7 +1,7 @@
 """The processes that train a trial together with the trial's own: started, commanded at each step, and ended by it.
 
-The trial's own process is the first replica. It alone knows folders, records and drivers; it validates while the others
-wait, and decides for all. If another replica dies or fails, the attempt ends; if the first one dies, the others see
+The trial's own process is rank 0. It alone knows folders, records and drivers; it validates while the others wait,
+and decides for all. If another replica dies or fails, the attempt ends; if the first one dies, the others see
 their connection closed and end.
 """
 
@@ -33,7 +33,7 @@ from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine
 
 REASON_SECONDS = 5.0
-"""How long to wait for the reason why an exchange failed."""
+"""How long to wait for the reason of a failed collective."""
 
 LAST_WORDS_SECONDS = 0.3
 """Pause after the first sign of an error: a better reason from another replica may follow."""
@@ -54,7 +54,7 @@ class Replica:
     Args:
         answers: not read yet.
         failed: whether it reported why it ends.
-        leaves: whether it was told to end.
+        leaves: whether it was asked to end.
     """
 
     rank: int
@@ -105,7 +105,7 @@ class Replicas:
         self._reasons: list[Exception] = []
         self._broken = threading.Event()
         self._in_order = False
-        """Whether the others are connected and hear the next order."""
+        """Whether the process group is initialised and the others wait for the next order."""
         self._watcher = threading.Thread(target=self._watch, name="replicas", daemon=True)
 
     @property
@@ -113,7 +113,7 @@ class Replicas:
         """How many replicas there are, the first included."""
         return len(self._others) + 1
 
-    def said(self) -> str:
+    def summary(self) -> str:
         """Their number and processes, for the log."""
         pids = ", ".join(str(other.process.pid) for other in self._others)
         return f"{self.count} replicas: this process, and {pids}"
@@ -135,7 +135,7 @@ class Replicas:
             self._end()
 
     def start(self, learner: Learner, states: Sequence[dict[str, Any]], step: int) -> None:
-        """Wait until all have read the data, and send them the state that this replica goes on from.
+        """Wait until all have read the data, initialise the process group, and send the others this replica's state.
 
         Args:
             states: random states of the others, by rank; a replica without one starts a new sequence at this step.
@@ -157,10 +157,10 @@ class Replicas:
         meeting = self._folder / "meeting"
         state = bytes(checkpoints.dumped(learner.state()))
         for other in self._others:
-            self._tell(other, "meet", str(meeting))
+            self._tell(other, "init", str(meeting))
         with self._whole():
             backend = self.machine.exchange
-            learner.join(collectives.meet(0, self.count, meeting, learner.inputs.device, backend))
+            learner.join(collectives.init(0, self.count, meeting, learner.inputs.device, backend))
         for other in self._others:
             known = other.rank <= len(states)
             random = bytes(checkpoints.dumped(states[other.rank - 1])) if known else None
@@ -168,13 +168,13 @@ class Replicas:
         self._in_order = True
 
     def begin(self, epoch: int, batch: int) -> None:
-        """Have the others begin an epoch at this batch."""
+        """Let the others begin an epoch at this batch."""
         for other in self._others:
             self._tell(other, "epoch", epoch, batch)
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Have the others make a step while this process makes it in the block.
+        """Let the others make a step while this process makes it in the block.
 
         Raises:
             ReplicaDied: a replica died. An error that a replica raised is raised here too.
@@ -197,8 +197,8 @@ class Replicas:
             yield
         except Exception as error:
             self._in_order = False
-            own = isinstance(error, UserError) or not self._others
-            if self._broken.wait(0 if own else REASON_SECONDS):
+            is_cause = isinstance(error, UserError) or not self._others
+            if self._broken.wait(0 if is_cause else REASON_SECONDS):
                 raise self._reason() from error
             raise
         if self._broken.is_set():
@@ -222,8 +222,8 @@ class Replicas:
     def _reason(self) -> Exception:
         """The first error that is not just the consequence of another replica's end."""
         time.sleep(LAST_WORDS_SECONDS)
-        own = (reason for reason in self._reasons if not isinstance(reason, PeerLost))
-        return next(own, ReplicaDied("; ".join(map(str, self._reasons)) or "the replicas lost one another"))
+        causes = (reason for reason in self._reasons if not isinstance(reason, PeerLost))
+        return next(causes, ReplicaDied("; ".join(map(str, self._reasons)) or "the replicas lost one another"))
 
     def _watch(self) -> None:
         """Read answers and errors of the others until all are gone."""
@@ -232,26 +232,26 @@ class Replicas:
             for ready in wait(list(alive)):
                 other = alive[ready]  # type: ignore[index]
                 try:
-                    said = other.connection.recv()
+                    answer = other.connection.recv()
                 except (EOFError, OSError):
                     alive.pop(other.connection)
-                    said = None if other.failed or other.leaves else ReplicaDied(other.death())
-                if isinstance(said, Exception):
+                    answer = None if other.failed or other.leaves else ReplicaDied(other.death())
+                if isinstance(answer, Exception):
                     other.failed = True
-                    self._reasons.append(said)
+                    self._reasons.append(answer)
                     self._broken.set()
-                    collectives.break_off()
-                elif said is not None:
-                    other.answers.put(said)
+                    collectives.abort()
+                elif answer is not None:
+                    other.answers.put(answer)
 
     def _end(self) -> None:
-        """Leave together with the others; kill whoever does not end. They hold no state of their own."""
+        """Destroy the process group in all replicas; kill those that do not end. They hold no state of their own."""
         if self._in_order and not self._broken.is_set():
             for other in self._others:
                 other.leaves = True
                 with suppress(OSError):
                     other.connection.send(("end",))
-            collectives.part_ways()
+            collectives.destroy()
             until = time.monotonic() + ENDING_SECONDS
             for other in self._others:
                 with suppress(subprocess.TimeoutExpired):
@@ -259,10 +259,10 @@ class Replicas:
         for other in self._others:
             other.process.kill()
             other.process.wait()
-        collectives.break_off()
+        collectives.abort()
         if self._watcher.is_alive():
             self._watcher.join()
         for other in self._others:
             other.connection.close()
-        collectives.part_ways()
+        collectives.destroy()
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -36,14 +36,14 @@ class Preempted(Exception):
 
 @dataclass(frozen=True)
 class Hooks:
-    """What a trainer calls as it goes.
+    """The callbacks of a trainer.
 
     Args:
-        begin: with the step that it goes on from.
+        begin: with the step from which it goes on.
         epoch: with (epochs trained, metrics), after every epoch.
         beat: with the steps trained, after every step and validation; returns whether the trainer is to end.
         warn: with a message for the user.
-        begin_anew: with the reason why the checkpoint is not continued; moves what stands in the folder away.
+        begin_anew: with the reason why the checkpoint is not continued; moves the folder's content away.
     """
 
     begin: Callable[[int], None] = lambda step: None
@@ -58,9 +58,9 @@ class Trainer:
 
     Args:
         code: fingerprint of the code that trains it.
-        start: the parent's folder, where this trial fine-tunes the parent's best model.
+        start: the folder of the parent whose best model this trial fine-tunes.
         published: gives the model the weights of a published checkpoint, which this trial fine-tunes.
-        replicas: train with this process, which alone writes, validates and decides; None: it trains alone.
+        replicas: the other ranks; this process alone writes, validates and decides. None: it trains alone.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Trainer:
         """Take the weights of the parent's best model.
 
         Raises:
-            UserError: they cannot be read, do not fit, or are of other words, which have the same indices.
+            UserError: they cannot be read, do not fit, or belong to another vocabulary with the same indices.
         """
         content, words = best_of(parent, self.inputs.device), self.inputs.vocabulary
         if content.get("vocabulary", words) != words:
@@ -122,7 +122,7 @@ class Trainer:
             metrics = self._train_epoch()
             self.hooks.beat(progress.step)
             metrics |= self._validate()
-            progress.end_epoch(metrics, progress.seconds + time.monotonic() - started, self._kept)
+            progress.end_epoch(metrics, progress.seconds + time.monotonic() - started, self._best_content)
             if not progress.brief:
                 progress.save(self._state())
             self.hooks.epoch(progress.epoch, metrics)
@@ -170,11 +170,11 @@ class Trainer:
             progress.batch, progress.seconds = place + 1, before + time.monotonic() - started
             asked = self.hooks.beat(progress.step)
             if asked or progress.due(self.cadence):
-                self._settle()
+                self._check_finite()
                 progress.save(self._state())
             if asked:
                 raise Preempted
-        self._settle()
+        self._check_finite()
         progress.seconds = before
         metrics = {"lr": self.learner.lr, **progress.means(len(epoch))}
         for companion in self.learner.companions:
@@ -182,15 +182,15 @@ class Trainer:
         return metrics
 
     def _step(self, batch: Batch, passed: float) -> dict[str, Tensor]:
-        """Make one update; returns what was measured, still on the device."""
+        """Make one update; returns its scalars, still on the device."""
         with self.replicas.step():
-            measured = self.learner.gradient(batch, passed, self._settle)
+            measured = self.learner.gradient(batch, passed, self._check_finite)
         self.optimizer.step()
         self.progress.step += 1
         self._last = FiniteCheck(measured, self.learner.finite)
         return measured
 
-    def _settle(self) -> None:
+    def _check_finite(self) -> None:
         """Raise if the last step was not finite, which left the weights as they were.
 
         The host reads the check a step later, while the device is busy with the next batch. The gradients still are
@@ -199,8 +199,8 @@ class Trainer:
         last, self._last = self._last, None
         if last is None or last.finite():
             return
-        own = self.objective.own
-        term = f"the loss of {in_its_file(f'objective {own[0]!r}', own[1])}" if own else "the loss"
+        own_loss = self.objective.own
+        term = f"the loss of {in_its_file(f'objective {own_loss[0]!r}', own_loss[1])}" if own_loss else "the loss"
         value, norm = last.measured["loss"], last.measured["grad_norm"]
         if bool(torch.isfinite(value)):
             named = (*self.model.named_parameters(), *self.objective.named_parameters("objective"))
@@ -212,7 +212,7 @@ class Trainer:
             "A smaller train.lr or objective.tau often helps."
         )
 
-    def _kept(self) -> dict[str, Any]:
+    def _best_content(self) -> dict[str, Any]:
         return {"model": self.model.weights(), "vocabulary": self.inputs.vocabulary, **self.learner.learnt()}
 
     def _state(self) -> dict[str, Any]:

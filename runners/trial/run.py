@@ -124,7 +124,7 @@ class TrialRun:
             parents = {parent.trial_id: parent for parent in self.parents()}
             parent = parents.get(settings.starts_from or "")
             if replicas.count > 1:
-                self.hold.log(replicas.said())
+                self.hold.log(replicas.summary())
             trainer = Trainer(
                 settings,
                 inputs,
@@ -332,7 +332,7 @@ class TrialRun:
         return noted
 
     def _drop_checkpoints(self) -> None:
-        """Delete the checkpoints of a resume, three times the model's size. The best weights stay, for trials that start here."""
+        """Delete the checkpoints for a resume, three times the model's size; the best weights stay."""
         folder = self.folder
         if unneeded := [path for path in (folder.last_checkpoint, folder.previous_checkpoint) if path.exists()]:
             make_durable(folder.path)  # before they are deleted

@@ -5,7 +5,7 @@ from goalgrid.grid.settings import TrainSettings, TrialSettings, parts
 
 
 def batch_sizes(captions: int, train: TrainSettings) -> tuple[int, int]:
-    """How many whole batches an epoch has, and how many pairs a smaller last one; 0: there is none.
+    """The number of whole batches of an epoch, and the pairs of a smaller last batch; 0: there is none.
 
     A last batch of a single pair is left out, or with `drop_last` any smaller one, unless it is the only batch.
 
@@ -31,7 +31,7 @@ def check_alone(settings: TrialSettings, replicas: int) -> None:
     """Check that replicas can share what the trial reads; an ensemble trains nothing.
 
     Raises:
-        UserError: its objective or its model needs what replicas cannot give.
+        UserError: its objective or its model is not supported with replicas.
     """
     if not settings.ensemble and (clash := parts.clash(settings.model, settings.objective.name, replicas)):
         raise UserError(f"{clash}.")

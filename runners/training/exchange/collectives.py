@@ -1,8 +1,7 @@
-"""What replicas exchange: the processes of one machine that train a trial together, each on a part of every batch.
+"""The process group of replicas: processes of one machine that train a trial together, each on a part of every batch.
 
-There is one operation, a sum over all replicas, by torch.distributed: nccl between GPUs, gloo between CPUs. A value
-that only one replica has is summed with zeros of the others, which keeps its bits. Connections use loopback only, and
-replicas find one another through a file, so no port has to be chosen.
+Broadcast and all_gather are all_reduces with zeros, which is bit-exact: nccl between GPUs, gloo between CPUs. They use
+loopback only, and a file as rendezvous, so no port has to be chosen.
 """
 
 import os
@@ -18,31 +17,31 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor, distributed, nn
 
-MEETING = timedelta(minutes=1)
-"""How long replicas wait for one another to connect, once all are ready."""
+INIT_TIMEOUT = timedelta(minutes=1)
+"""Time to initialise the process group, once all replicas are ready."""
 
-WAITING = timedelta(days=1)
-"""How long a replica waits for the others at a step: practically for ever. The launch's watchdog ends stuck trials."""
+STEP_TIMEOUT = timedelta(days=1)
+"""Time for a collective: practically for ever. The launch's watchdog ends stuck trials."""
 
-LEAVING = 30.0
-"""Seconds that replicas wait for one another when they disconnect."""
+DESTROY_SECONDS = 30.0
+"""Seconds to destroy the process group."""
 
 LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
 
 
 class PeerLost(RuntimeError):
-    """An exchange failed because another replica is gone."""
+    """A collective failed because another replica is gone."""
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """The exchange as a replica sees it; rank 0 is the trial's own process. A single replica exchanges nothing."""
+    """The process group, as a rank sees it; rank 0 is the trial's own process. A single replica has no group."""
 
     rank: int = 0
     replicas: int = 1
 
     def part(self, count: int) -> slice:
-        """The rows, of `count`, that are this replica's: contiguous parts whose sizes differ by at most one.
+        """This rank's rows of `count`: contiguous parts whose sizes differ by at most one.
 
         >>> [Exchange(rank, 3).part(8) for rank in range(3)]
         [slice(0, 2, None), slice(2, 5, None), slice(5, 8, None)]
@@ -50,7 +49,7 @@ class Exchange:
         return slice(count * self.rank // self.replicas, count * (self.rank + 1) // self.replicas)
 
     def sum(self, values: Tensor) -> None:
-        """Replace the values, in place, by their sum over all replicas.
+        """all_reduce: replace the values, in place, by their sum over all ranks.
 
         Raises:
             PeerLost: a replica is gone.
@@ -60,15 +59,15 @@ class Exchange:
         except (RuntimeError, ValueError) as error:
             raise PeerLost(str(error)) from error
 
-    def together(self, part: Shaped[Tensor, "p *rest"], count: int) -> Shaped[Tensor, "b *rest"]:
-        """The parts of all replicas, of `count` rows; in the backward pass, each replica keeps its part's gradient.
+    def all_gather(self, part: Shaped[Tensor, "p *rest"], count: int) -> Shaped[Tensor, "b *rest"]:
+        """The parts of all ranks, `count` rows; in the backward pass, each rank keeps the gradient of its part.
 
-        Every replica then computes the whole loss and its gradient for every row, so no gradient is exchanged here.
+        Every rank computes the loss of the whole batch and its gradient for every row, so backward sends nothing.
         """
-        return part if self.replicas == 1 else _Together.apply(part, self, count)
+        return part if self.replicas == 1 else _AllGather.apply(part, self, count)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Replace gradients by their sum over the replicas: the whole batch's gradient, the same to the bit in all.
+        """Replace gradients by their sum over the ranks: the gradient of the whole batch, bit-identical on all.
 
         Raises:
             PeerLost: a replica is gone.
@@ -86,7 +85,7 @@ class Exchange:
 ALONE = Exchange()
 
 
-class _Together(torch.autograd.Function):
+class _AllGather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, part: Tensor, exchange: Exchange, count: int) -> Tensor:
         ctx.rows = exchange.part(count)
@@ -100,11 +99,11 @@ class _Together(torch.autograd.Function):
         return gradient[ctx.rows], None, None
 
 
-def meet(rank: int, replicas: int, file: Path, device: torch.device, backend: str | None = None) -> Exchange:
-    """Connect to the other replicas.
+def init(rank: int, replicas: int, file: Path, device: torch.device, backend: str | None = None) -> Exchange:
+    """Initialise the process group.
 
     Args:
-        file: where they find one another; the same for all, and not written before.
+        file: the rendezvous; the same for all ranks, and not written before.
         backend: None: nccl between GPUs, gloo between CPUs.
 
     Raises:
@@ -116,27 +115,27 @@ def meet(rank: int, replicas: int, file: Path, device: torch.device, backend: st
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": "0",  # a lost replica is seen by its connection; torch would end the process
     }
     store = distributed.FileStore(str(file), replicas)  # type: ignore[attr-defined]
-    store.set_timeout(MEETING)
+    store.set_timeout(INIT_TIMEOUT)
     backend = backend or ("nccl" if device.type == "cuda" else "gloo")
     try:
-        distributed.init_process_group(backend, store=store, rank=rank, world_size=replicas, timeout=WAITING)
+        distributed.init_process_group(backend, store=store, rank=rank, world_size=replicas, timeout=STEP_TIMEOUT)
     except RuntimeError as error:
         raise PeerLost(str(error)) from error
     return Exchange(rank, replicas)
 
 
-def part_ways() -> None:
-    """Disconnect while the other replicas do: nccl waits for all. Breaks off where a replica does not come."""
+def destroy() -> None:
+    """Destroy the process group, for which nccl waits for all ranks; abort if a rank does not come."""
     if not distributed.is_initialized():
         return
     leaving = threading.Thread(target=distributed.destroy_process_group, name="leaving", daemon=True)
     leaving.start()
-    leaving.join(LEAVING)
+    leaving.join(DESTROY_SECONDS)
     if leaving.is_alive():
-        break_off()
+        abort()
 
 
-def break_off() -> None:
-    """Abort the exchange that this process waits in. Only nccl needs it: it would wait for a lost replica for ever."""
+def abort() -> None:
+    """Abort the collective that this process waits in. Only nccl needs it: it would wait for a lost rank for ever."""
     if distributed.is_initialized() and distributed.get_backend() == "nccl":
         distributed.distributed_c10d._abort_process_group()

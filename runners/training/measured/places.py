@@ -1,4 +1,4 @@
-"""Where the triplets of the validation split lie, and what an objective makes of them; for models of single vectors."""
+"""The density of the validation split's triplets, and their weights by an objective; for models of single vectors."""
 
 import math
 from dataclasses import replace
@@ -19,7 +19,7 @@ BINS = 40
 def of_batches(
     objective: Objective, batches: list[tuple[Float[Tensor, "b d"], Float[Tensor, "b d"]]]
 ) -> tuple[dict[str, float], Int[Tensor, "p n"]]:
-    """Means over all anchors of these batches in both directions, and how many triplets lie where.
+    """Means over all anchors of these batches in both directions, and the counts of triplets by bin.
 
     Returns:
         `val_uniform` = log E[exp(s)] of all pairs of a batch (VSE+2AD §3.3), `val_gap`, the distance between the mean
@@ -29,14 +29,15 @@ def of_batches(
     counts = torch.zeros(BINS, BINS, dtype=torch.long, device=batches[0][0].device)
     sums, anchors, exponentials = dict[str, Tensor](), 0, list[Tensor]()
     for image, text in batches:
-        found = mining.hardest_of_embeddings(image, text, BatchPairs(len(image)), objective.relative)
+        hardest = mining.hardest_of_embeddings(image, text, BatchPairs(len(image)), objective.relative)
         place = [
-            ((s + 1) / 2 * BINS).long().clamp(0, BINS - 1) for s in (found.s_pos.expand_as(found.s_neg), found.s_neg)
+            ((s + 1) / 2 * BINS).long().clamp(0, BINS - 1)
+            for s in (hardest.s_pos.expand_as(hardest.s_neg), hardest.s_neg)
         ]
         counts += (place[0] * BINS + place[1]).flatten().bincount(minlength=BINS * BINS).reshape(BINS, BINS)
-        for name, value in _weights(objective, found).items():
-            sums[name] = sums.get(name, 0) + value.expand_as(found.s_neg).double().sum()
-        anchors += found.s_neg.numel()
+        for name, value in _weights(objective, hardest).items():
+            sums[name] = sums.get(name, 0) + value.expand_as(hardest.s_neg).double().sum()
+        anchors += hardest.s_neg.numel()
         exponentials.append(mining.product(image, text).double().exp().mean())
     images, texts = (torch.cat(part).double().mean(0) for part in zip(*batches, strict=True))
     means = {f"val_{name}": float(total) / anchors for name, total in sums.items()}
@@ -57,10 +58,10 @@ def weights_over_plane(objective: Objective) -> Float[Tensor, "p n"]:
     return push.reshape(BINS, BINS)
 
 
-def _weights(objective: Objective, found: Triplets) -> dict[str, Tensor]:
+def _weights(objective: Objective, hardest: Triplets) -> dict[str, Tensor]:
     if not isinstance(objective.loss, GradientSurrogate):
         return {}
-    triplets = replace(found.detach(), s_pos=found.s_pos.expand_as(found.s_neg))
+    triplets = replace(hardest.detach(), s_pos=hardest.s_pos.expand_as(hardest.s_neg))
     w_pos, w_neg = objective.loss.pair_weight(triplets)
     weights = {"w_tri": objective.loss.triplet_weight(triplets), "w_pos": w_pos, "w_neg": w_neg}
     relative = {"m_pos": triplets.m_pos, "m_neg": triplets.m_neg}

@@ -1,4 +1,4 @@
-"""Values of single steps. They stay on the device that measured them until they are written: no step waits for them."""
+"""Values of single steps, which stay on their device until they are written, so that no step waits for them."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -19,9 +19,9 @@ class StepTrace:
     def __init__(self, every: int | None) -> None:
         self.every = every
         self._blocks: list[dict[str, Any]] = []
-        """Of steps of one epoch that measured the same: "epoch", "steps", "names", and "values" (steps, names)."""
+        """Steps of one epoch with the same names: "epoch", "steps", "names", and "values" (steps, names)."""
         self._open: list[tuple[int, tuple[str, ...], int, Tensor]] = []
-        """Epoch, names, step and values (names,) of steps that stand in no block yet."""
+        """Epoch, names, step and values (names,) of steps outside the blocks."""
         self.densities: dict[int, Tensor] = {}
         """Counts of triplets by epoch, s_pos by s_neg."""
 
@@ -31,22 +31,22 @@ class StepTrace:
             self._open.append((epoch, names, step, values))
 
     def blocks(self) -> list[dict[str, Any]]:
-        """All that is kept, as plain values and a tensor for each epoch."""
+        """All kept steps, as plain values and a tensor for each epoch."""
         while self._open:
             epoch, names, *_ = self._open[0]
-            same = [kept for kept in self._open if kept[:2] == (epoch, names)]
-            steps, values = [kept[2] for kept in same], torch.stack([kept[3] for kept in same])
+            same = [entry for entry in self._open if entry[:2] == (epoch, names)]
+            steps, values = [entry[2] for entry in same], torch.stack([entry[3] for entry in same])
             self._blocks.append({"epoch": epoch, "steps": steps, "names": list(names), "values": values})
-            self._open = [kept for kept in self._open if kept[:2] != (epoch, names)]
+            self._open = [entry for entry in self._open if entry[:2] != (epoch, names)]
         return self._blocks
 
     def keep_density(self, epoch: int, counts: Tensor) -> None:
-        """Keep where the triplets of the validation split lie after this epoch, if anything is kept."""
+        """Keep the density of the validation split's triplets after this epoch, if steps are kept."""
         if self.every:
             self.densities[epoch] = counts
 
     def state(self) -> dict[str, Any]:
-        """All that is kept, for a checkpoint."""
+        """All kept values, for a checkpoint."""
         return {"blocks": self.blocks(), "densities": self.densities}
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -54,7 +54,7 @@ class StepTrace:
         self._blocks, self._open, self.densities = list(state["blocks"]), [], dict(state["densities"])
 
     def rows(self) -> Iterator[dict[str, float]]:
-        """A row a step, in order, with its "epoch" and "step"; values that a step could not know (nan) are left out."""
+        """A row a step, in order, with its "epoch" and "step"; unknown values (nan) are left out."""
         for block in self.blocks():
             for step, values in zip(block["steps"], block["values"].tolist(), strict=True):
                 known = {k: v for k, v in zip(block["names"], values, strict=True) if not math.isnan(v)}

@@ -1,4 +1,4 @@
-"""Clipping of gradients, with the norm that each part of the model had before."""
+"""Clipping of gradients, with the norm of each part of the model before clipping."""
 
 from itertools import pairwise
 
@@ -15,20 +15,20 @@ class Clipping:
     """Clips each network's gradient as `nn.utils.clip_grad_norm_` does.
 
     Args:
-        norm: that no network's gradient exceeds afterwards; what the objective learns counts with the last network.
+        norm: bound on each network's gradient; the objective's parameters count with the last network.
     """
 
     def __init__(self, model: Vse, objective: Objective, norm: float) -> None:
-        own = list(objective.parameters())
+        learnt = list(objective.parameters())
         self.norm = norm
-        self._parameters = [*model.parameters(), *own]
-        self._parts = [*model.parts(), *["objective"] * len(own)]
+        self._parameters = [*model.parameters(), *learnt]
+        self._parts = [*model.parts(), *["objective"] * len(learnt)]
         networks = len(model.networks)
-        size = (len(self._parameters) - len(own)) // networks
+        size = (len(self._parameters) - len(learnt)) // networks
         self._networks = list(pairwise([*range(0, networks * size, size), len(self._parameters)]))
         """First and last weight of each network."""
         self._members = dict[tuple[bool, ...], Bool[Tensor, "parts g"]]()
-        """Which gradients belong to which part of the model, by which weights have a gradient; on the device."""
+        """Masks of the parts of the model over the gradients, by the set of weights with a gradient; on the device."""
 
     @torch.no_grad()
     def clip(self) -> dict[str, Tensor]:

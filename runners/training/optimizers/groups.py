@@ -1,4 +1,4 @@
-"""The optimiser of a training, with a group for each part of the model that has a rate or a decay of its own."""
+"""The optimiser of a training, with a group for each part of the model that has its own rate or decay."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,8 +23,8 @@ not.
 def optimizer(model: Vse, objective: Objective, train: TrainSettings) -> torch.optim.Optimizer:
     """The optimiser with a group for each of `Vse.groups`; each group holds the factor of its learning rate.
 
-    What has no weight decay has a group of its own. So has what the objective learns: it has the rate of the heads and
-    no weight decay, as SigLIP.
+    Weights without weight decay have their own group. So have the objective's parameters: the rate of the heads and no
+    weight decay, as in SigLIP.
 
     Raises:
         UserError: no weight of the model learns.
@@ -42,8 +42,8 @@ def optimizer(model: Vse, objective: Objective, train: TrainSettings) -> torch.o
         decayed = {"params": [weight for weight in members if weight not in bare]}
         without = {"params": [weight for weight in members if weight in bare], "weight_decay": 0.0}
         groups += [{**group, "factor": factors[kind]} for group in (decayed, without) if group["params"]]
-    if own := list(objective.parameters()):
-        groups.append({"params": own, "weight_decay": 0.0, "factor": 1.0})
+    if learnt := list(objective.parameters()):
+        groups.append({"params": learnt, "weight_decay": 0.0, "factor": 1.0})
     return OPTIMIZERS[train.optimizer](groups, lr=train.lr, betas=(0.9, train.beta2), weight_decay=train.weight_decay)
 
 

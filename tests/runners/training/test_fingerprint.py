@@ -23,7 +23,7 @@ from goalgrid.grid.store.home import TrialFolder
 from goalgrid.results.records import known_fingerprints, provenance
 from goalgrid.results.records.sources import Sources, texts_of
 from goalgrid.runners.training import fingerprint as fingerprints
-from goalgrid.runners.training.fingerprint import begun_by, code_fingerprint, names, sources
+from goalgrid.runners.training.fingerprint import roots_and_names, code_fingerprint, names, sources
 from goalgrid.runners.training.inputs import prepare
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.trainer import Trainer
@@ -120,7 +120,7 @@ def changed(folder: Path, *names: str, more: str = "") -> Iterator[None]:
 
 def fingerprint(folder: Path, settings: TrialSettings, *further: str) -> str:
     found = Sources(texts_of({f"goalgrid.{room}": folder / room for room in provenance.ROOMS}), names() | set(further))
-    return found.fingerprint(*begun_by(settings))
+    return found.fingerprint(*roots_and_names(settings))
 
 
 @pytest.fixture(scope="module")
@@ -270,7 +270,7 @@ def test_whatever_runs_when_a_trial_is_trained_is_part_of_its_code(overrides: li
         trainer = Trainer(settings, inputs, TrialFolder(tmp_path))
         trainer.fit()
         trainer.by_protocols([settings.dataset.protocol])
-    reached = {definition.name for definition in sources().reached(*begun_by(settings))}
+    reached = {definition.name for definition in sources().reached(*roots_and_names(settings))}
     nameless = {name for name in watched.names if name.endswith(">")}  # lambdas in tables; what importing runs
     paths = {"goalgrid.grid.store.home.TrialFolder", "goalgrid.grid.store.home.Below"}  # of files and modules
     assert len(watched.names) > 60
