@@ -23,7 +23,7 @@ from goalgrid.grid.store.home import TrialFolder
 from goalgrid.results.records import known_fingerprints, provenance
 from goalgrid.results.records.sources import Sources, texts_of
 from goalgrid.runners.training import fingerprint as fingerprints
-from goalgrid.runners.training.fingerprint import roots_and_names, code_fingerprint, names, sources
+from goalgrid.runners.training.fingerprint import code_fingerprint, names, roots_and_names, sources
 from goalgrid.runners.training.inputs import prepare
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.trainer import Trainer
