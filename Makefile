@@ -30,7 +30,7 @@ tests: $(READY)
 	$(BIN)/pytest
 
 shapes: $(READY)
-	$(BIN)/pytest --jaxtyping-packages=objectives,retrieval,beartype.beartype tests/objectives tests/retrieval
+	$(BIN)/pytest --jaxtyping-packages=goalgrid.objectives,goalgrid.retrieval,beartype.beartype tests/objectives tests/retrieval
 
 bench: $(READY)
 	$(BIN)/python benchmarks $(if $(ROOT),--root $(ROOT))

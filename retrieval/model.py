@@ -110,13 +110,14 @@ class Vse(nn.Module):
         image: Any,
         text: Any,
         seen: tuple[Tensor, ...],
-        lengths: Int[Tensor, " b"],
+        lengths: Int[Tensor, " n"],
         owners: Int[Tensor, " b"],
     ) -> dict[str, Float[Tensor, ""]]:
         """Losses of the model's own, means over pairs, which are added to the objective's; most models have none.
 
         Args:
             image, text, seen: as `embed_batch` gave them.
+            lengths: of all captions that were embedded; a companion may have some embedded beside the pairs.
             owners: which image of the data set each pair has.
         """
         return {}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from goalgrid.grid.identity import digest
-from goalgrid.grid.settings.text_encoders import TextSettings
+from goalgrid.grid.settings.text_encoders import TextEncoderSettings
 from goalgrid.grid.store.files import write_json
 from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.words import vocabulary_files
@@ -168,7 +168,7 @@ def fingerprint(content: Any) -> str:
 
 
 def build(
-    settings: TextSettings,
+    settings: TextEncoderSettings,
     captions: Sequence[str],
     *,
     places: pretrained.Places,
@@ -193,7 +193,7 @@ def build(
     return Vocabulary(
         captions,
         min_count=min_count,
-        boundaries=settings.boundaries,
+        boundaries=getattr(settings, "boundaries", False),
         masked=masked,
         known=known or (vocabulary_files.read(vocabulary) if vocabulary else ()),
         split=lambda caption: SPLITTERS[split](prepare(caption)),

@@ -1,6 +1,6 @@
 """Settings of X-VLM: its two encoders, and its fusion encoder, which looks at an image and a caption together."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
@@ -51,7 +51,7 @@ class SwinSettings(ImageEncoderSettings):
         return int(self.width * 2 ** (len(self.depths) - 1))
 
     @model_validator(mode="after")
-    def _stages_fit(self) -> Self:
+    def _stages_fit(self) -> "SwinSettings":
         """Every stage has whole windows and whole heads."""
         if len(self.heads) != len(self.depths):
             raise ValueError(f"heads has {len(self.heads)} stages, and depths {len(self.depths)}")
@@ -92,7 +92,7 @@ class BertLayersSettings(TextEncoderSettings):
         return None if self.pieces == RANDOM else Pretrained(weights=self.pieces, architecture={})
 
     @model_validator(mode="after")
-    def _heads_share_the_width(self) -> Self:
+    def _heads_share_the_width(self) -> "BertLayersSettings":
         if self.width % self.heads:
             raise ValueError(f"heads: {self.width} values, which {self.heads} heads cannot share")
         return self
