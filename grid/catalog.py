@@ -1,4 +1,4 @@
-"""What is shipped: recipes, presets and data sets, one TOML file each, the folder is the list; and own recipes.
+"""The shipped recipes, presets and data sets, a TOML file each, the folder is the list; and the user's own recipes.
 
 A user's own recipe is a TOML file, or a table of a grid file. Both may extend another recipe. A grid keeps its own
 recipes whole; those of the present grid are known beside the shipped recipes.
@@ -38,7 +38,7 @@ class Recipe(Settings):
     words: str = ""
     """The words of the published setting, where they are others than by default: settings of the data set."""
     reading: str = ""
-    """What of it is our reading or a stand-in, where its paper is silent or a part of it is not to be had."""
+    """Our readings and stand-ins, where the paper is silent or a part of it is not available."""
     model: ModelSettings
     train: TrainSettings
 
@@ -135,7 +135,7 @@ def recipe_names() -> tuple[str, ...]:
 
 
 def take_over(recipes: Mapping[str, dict[str, Any]]) -> None:
-    """Make a grid's own recipes known, in place of another grid's.
+    """Register a grid's own recipes, in place of another grid's.
 
     Args:
         recipes: whole contents, by name.
@@ -157,17 +157,17 @@ def settings(name: str) -> dict[str, Any]:
 
 def flat(recipe: Recipe) -> dict[str, Any]:
     """The settings of a recipe by dotted name, defaults filled in."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
 
     def walk(table: dict[str, Any], prefix: str) -> None:
         for key, value in table.items():
             if isinstance(value, dict) and key not in WHOLE:
                 walk(value, f"{prefix}{key}.")
             else:
-                found[prefix + key] = value
+                by_name[prefix + key] = value
 
     walk(recipe.model_dump(include={"model", "train"}), "")
-    return found
+    return by_name
 
 
 def trained_by(name: str) -> str | None:
@@ -181,7 +181,7 @@ def lineage(name: str) -> list[str]:
 
 
 def content(name: str) -> dict[str, Any]:
-    """A recipe as its file gives it, over the content of the recipe that it extends; what no file says is left out."""
+    """A recipe's file over the content of the recipe that it extends, without defaults."""
     if name in _own:
         return deepcopy(_own[name])
     return _whole(read("recipes", name), name, lambda other: (other, content(other)))
@@ -195,7 +195,8 @@ def _whole(table: dict[str, Any], place: str, read: Callable[[str], tuple[str, d
     """
     if "ensemble" in table:
         members = [read(member) for member in _members(table, place)]
-        table = _combined({**table, "ensemble": [name for name, _ in members]}, [own for _, own in members], place)
+        ensemble = [name for name, _ in members]
+        table = _combined({**table, "ensemble": ensemble}, [member for _, member in members], place)
     base = table.pop("extends", None)
     return _extended(str(base), read(str(base))[1], table, place) if base else table
 
@@ -230,10 +231,10 @@ class OwnRecipes:
         path = (folder / user_path(text)).absolute()
         in_grid = not before or before[-1].startswith("[")
         if text.endswith(".toml"):
-            own = toml_of(path, f"recipe {text!r}", "A path begins at the folder of its file.")
+            whole = toml_of(path, f"recipe {text!r}", "A path begins at the folder of its file.")
             name, place, folder = path.stem, str(path), path.parent
         elif in_grid and text in self._tables:
-            name, place, own = text, f"[recipe.{text}]", dict(self._tables[text])
+            name, place, whole = text, f"[recipe.{text}]", dict(self._tables[text])
         elif text in names("recipes"):
             return text, content(text)
         else:
@@ -245,17 +246,17 @@ class OwnRecipes:
             raise UserError(
                 f"recipes that extend or start from one another: {' -> '.join(trail[trail.index(place) :])}"
             )
-        own = _whole(own, place, lambda other: self._read(other, folder, trail))
-        if parent := own.get("starts_from"):
-            own["starts_from"] = self._read(str(parent), folder, trail)[0]
-        self._keep(name, {"description": "your own", **own}, place)
-        return name, own
+        whole = _whole(whole, place, lambda other: self._read(other, folder, trail))
+        if parent := whole.get("starts_from"):
+            whole["starts_from"] = self._read(str(parent), folder, trail)[0]
+        self._keep(name, {"description": "your own", **whole}, place)
+        return name, whole
 
     def _keep(self, name: str, whole: dict[str, Any], place: str) -> None:
         """Check a recipe, and keep it unless it is a shipped one under the shipped name."""
         try:
             check_name(name)
-            made = Recipe.model_validate(whole)
+            new = Recipe.model_validate(whole)
         except ValidationError as error:
             raise several(f"recipe {place}", explain(error, Recipe)) from None
         except ValueError as error:
@@ -265,7 +266,7 @@ class OwnRecipes:
             other = Recipe.model_validate(self.whole[name])
         if other is None:
             self.whole[name], self._from[name] = whole, place
-        elif differs := _differences(made, other):
+        elif differs := _differences(new, other):
             owner = self._from.get(name, "the recipe that is shipped")
             raise UserError(
                 f"recipe {place}: {owner} has the name {name!r}, too, and other content: {', '.join(differs)}. "
@@ -273,7 +274,7 @@ class OwnRecipes:
             )
 
 
-def _extended(name: str, base: dict[str, Any], own: dict[str, Any], place: str) -> dict[str, Any]:
+def _extended(name: str, base: dict[str, Any], content: dict[str, Any], place: str) -> dict[str, Any]:
     """A recipe's own content over the content that it extends, which hands down no parent and no reading.
 
     Raises:
@@ -284,23 +285,23 @@ def _extended(name: str, base: dict[str, Any], own: dict[str, Any], place: str) 
         raise UserError(f"recipe {place}: {name!r} is an ensemble, which trains nothing; {one}.")
     for name in ("starts_from", "reading"):
         base.pop(name, None)
-    return over(base, own)
+    return over(base, content)
 
 
-def _members(own: Mapping[str, Any], place: str) -> list[str]:
+def _members(table: Mapping[str, Any], place: str) -> list[str]:
     """The names in a recipe's `ensemble`.
 
     Raises:
         UserError: it does not list two recipes or more, each once.
     """
-    members = own["ensemble"]
+    members = table["ensemble"]
     names = isinstance(members, list) and all(isinstance(member, str) for member in members)
     if not names or len(members) < 2 or len(set(members)) < len(members):
         raise UserError(f"recipe {place}: ensemble = {members!r} is no list of two or more recipes, each named once.")
     return list(members)
 
 
-def _combined(own: dict[str, Any], members: Sequence[dict[str, Any]], place: str) -> dict[str, Any]:
+def _combined(content: dict[str, Any], members: Sequence[dict[str, Any]], place: str) -> dict[str, Any]:
     """An ensemble's content: data are read as its first member reads them, on a GPU share that every member fits in.
 
     Raises:
@@ -309,20 +310,20 @@ def _combined(own: dict[str, Any], members: Sequence[dict[str, Any]], place: str
     first = members[0]
     other = {"extends": None, "starts_from": None, **first}
     trains = [
-        name for name in ("extends", "starts_from", "model", "train") if own.get(name, other[name]) != other[name]
+        name for name in ("extends", "starts_from", "model", "train") if content.get(name, other[name]) != other[name]
     ]
     if trains:
         raise UserError(f"recipe {place}: an ensemble trains nothing, so it has no {' and no '.join(trains)}.")
-    for name, member in zip(own["ensemble"], members, strict=True):
+    for name, member in zip(content["ensemble"], members, strict=True):
         if "ensemble" in member:
             raise UserError(f"recipe {place}: its member {name!r} is an ensemble itself; name the members of that.")
     share = max(float(member.get("gpu", 1.0)) for member in members)
-    return {"gpu": share, **own, "model": first["model"], "train": first["train"]}
+    return {"gpu": share, **content, "model": first["model"], "train": first["train"]}
 
 
-def _differences(made: Recipe, other: Recipe) -> list[str]:
+def _differences(new: Recipe, other: Recipe) -> list[str]:
     """The settings in which two recipes differ, the description aside."""
-    (one, two) = ({**flat(each), "parents": each.parents, "gpu": each.gpu} for each in (made, other))
+    (one, two) = ({**flat(recipe), "parents": recipe.parents, "gpu": recipe.gpu} for recipe in (new, other))
     return [
         f"{key} {one.get(key)} and {two.get(key)}"
         for key in dict.fromkeys([*one, *two])
@@ -369,7 +370,7 @@ def has_folder(name: str, given: str) -> None:
 
 
 def noun(name: str, model: ModelSettings | None = None) -> str:
-    """What captions of a data set describe: `image`, or `video` where the data set or the model says so.
+    """The noun for what captions describe: `image`, or `video` if the data set or the model says so.
 
     >>> noun("msr-vtt"), noun("mine", recipe("ce").model), noun("coco")
     ('video', 'video', 'image')
@@ -397,7 +398,7 @@ _PROBLEMS = {
     "less_than": "it should be below {lt:g}",
     "less_than_equal": "it should be at most {le:g}",
 }
-"""What is wrong, by the name that pydantic gives to a problem; of other problems, pydantic's own words count."""
+"""Messages by pydantic's name of a problem; other problems keep pydantic's words."""
 
 
 def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") -> list[str]:
@@ -417,9 +418,9 @@ def explain(error: ValidationError, model: type[BaseModel], prefix: str = "") ->
             lines.append(unknown(what.strip("'"), tag, names, where=f"in {prefix}{place}"))
             continue
         value = "" if problem["type"] == "missing" else f" (got {shorten(repr(problem['input']))})"
-        said = problem["msg"].removeprefix("Value error, ")
-        said = _PROBLEMS.get(problem["type"], "{said}").format(said=said, **problem.get("ctx", {}))
-        lines.append(f"{prefix}{place}{': ' if place else ''}{said}{value}")
+        text = problem["msg"].removeprefix("Value error, ")
+        text = _PROBLEMS.get(problem["type"], "{said}").format(said=text, **problem.get("ctx", {}))
+        lines.append(f"{prefix}{place}{': ' if place else ''}{text}{value}")
     return lines
 
 
@@ -431,10 +432,10 @@ def _fields_at(model: type[BaseModel], path: Sequence[str]) -> list[str]:
     """The keys of a table within a model; of several encoders or scorers, the one that is named in the path."""
     models = [model]
     for part in path:
-        if not any(part in each.model_fields for each in models):
-            models = [each for each in models if len(models) == 1 or part in _chosen_by(each)]
+        if not any(part in option.model_fields for option in models):
+            models = [option for option in models if len(models) == 1 or part in _chosen_by(option)]
             continue
-        kinds = [each.model_fields[part].annotation for each in models if part in each.model_fields]
+        kinds = [option.model_fields[part].annotation for option in models if part in option.model_fields]
         models = [inner for kind in kinds for inner in models_in(kind)]
     return list(models[0].model_fields) if len(models) == 1 else []
 

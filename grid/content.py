@@ -1,4 +1,4 @@
-"""A grid's first two stages: the text that a file, a preset or a command line gives, and its content in one form."""
+"""A grid's first two stages: the text of a file, a preset or a command line, and its content in one form."""
 
 import hashlib
 import os
@@ -23,11 +23,11 @@ KINDS: dict[str, type] = {
 }
 """The fields of a grid file, with the kind of their values; for a list, a single value stands for a list of one."""
 STARTS_FROM, FILE = "train.starts_from", "file:"
-"""The setting that names a published checkpoint, and what its path begins with in a grid file."""
+"""The setting that names a published checkpoint, and the prefix of its path in a grid file."""
 
 
 class Text(NamedTuple):
-    """What a grid file, a preset or a command line says, as it stands there.
+    """The text of a grid file, a preset or a command line.
 
     Args:
         where: the grid, for messages.
@@ -44,12 +44,12 @@ class Text(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What a grid's texts say, in one form: own recipes whole, files read. Names and values are not yet checked.
+    """The content of a grid's texts, in one form: own recipes whole, files read; names and values not yet checked.
 
     Args:
         where: the grid, for messages.
         fields: lists, tables and a name, each of the field's kind; and unknown keys.
-        misfits: values of another kind than their field's, which the model of the grid reports.
+        misfits: values of a wrong kind, which the model of the grid reports.
     """
 
     where: str
@@ -116,7 +116,7 @@ def read_text(source: str, folder: Path = Path(), before: tuple[str, ...] = ()) 
 
 
 def content_of(text: Text) -> Content:
-    """The content of a text over that of the grid that it extends. What it has of the user's own is known from now on.
+    """The content of a text over that of the grid that it extends. Registers its plug-ins and recipes.
 
     Raises:
         UserError: a form is wrong; or a file that it names cannot be read, or is wrong.
@@ -131,7 +131,7 @@ def content_of(text: Text) -> Content:
 
 
 def _normal(table: Mapping[str, Any], where: str) -> Content:
-    """What a text says, with lists for single values, dotted names in [set] and [sweep], and values for ranges."""
+    """A text's content, with lists for single values, dotted names in [set] and [sweep], and values for ranges."""
     single = (bool, int, float, str, dict)
     fields: dict[str, Any] = {
         key: [value] if KINDS.get(key) is list and isinstance(value, single) else value for key, value in table.items()
@@ -169,7 +169,7 @@ def _with_own_parts(content: Content, folder: Path) -> Content:
     """
     problems = list[str]()
     tables = content.table("recipe")
-    own = catalog.OwnRecipes({name: table for name, table in tables.items() if isinstance(table, dict)}, folder)
+    own_recipes = catalog.OwnRecipes({name: table for name, table in tables.items() if isinstance(table, dict)}, folder)
 
     def used(entry: Any) -> Any:
         if isinstance(entry, str):
@@ -181,26 +181,26 @@ def _with_own_parts(content: Content, folder: Path) -> Content:
 
     def recipe(entry: Any) -> Any:
         is_own = isinstance(entry, str) and (entry.endswith(".toml") or isinstance(tables.get(entry), dict))
-        return own.add(entry) if is_own else entry
+        return own_recipes.add(entry) if is_own else entry
 
-    def each(read: Callable[[Any], Any], entries: Iterable[Any]) -> Iterator[Any]:
+    def read_all(read: Callable[[Any], Any], entries: Iterable[Any]) -> Iterator[Any]:
         for entry in entries:
             try:
                 yield read(entry)
             except UserError as error:
                 problems.append(str(error))
 
-    parts = list(each(used, content.values("uses")))
+    parts = list(read_all(used, content.values("uses")))
     if all(isinstance(part, Use) for part in parts):
         uses.activate(parts)  # a recipe may name a pooling
-    recipes = list(each(recipe, content.values("recipes")))
-    list(each(recipe, tables))
+    recipes = list(read_all(recipe, content.values("recipes")))
+    list(read_all(recipe, tables))
     if problems:
         raise several(content.where, dict.fromkeys(problems))
-    catalog.take_over(own.whole)
+    catalog.take_over(own_recipes.whole)
     others = {name: table for name, table in tables.items() if not isinstance(table, dict)}
     axis = {"recipes": recipes} if "recipes" in content.fields else {}
-    return content.put(uses=parts, recipe={**others, **own.whole}, **axis)
+    return content.put(uses=parts, recipe={**others, **own_recipes.whole}, **axis)
 
 
 def _with_checkpoints(content: Content, folder: Path) -> Content:

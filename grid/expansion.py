@@ -79,7 +79,7 @@ class Cell:
 
     @property
     def noun(self) -> str:
-        """What its captions describe: `image` or `video`."""
+        """The noun for what its captions describe: `image` or `video`."""
         return catalog.noun(self.dataset, self.trials[0].shared.model if self.trials else None)
 
     @property
@@ -181,10 +181,10 @@ class _Rankers:
         place = dataset, ranker, goal, point
         if place not in self.trials:
             section = self.resolver.objective(goal, point)
-            found = self.resolver.common(dataset, ranker, point, section.settings)
-            if found is None:
+            sections = self.resolver.common(dataset, ranker, point, section.settings)
+            if sections is None:
                 return ()
-            self.trials[place] = _trials(found, ranker, section, self.grid.seeds, [])
+            self.trials[place] = _trials(sections, ranker, section, self.grid.seeds, [])
             self.cells.append(Cell(dataset, ranker, goal, point, self.trials[place]))
         return self.trials[place]
 
@@ -200,7 +200,8 @@ class _Excluded:
     def has(self, cell: Mapping[str, Scalar]) -> bool:
         """Whether an entry fits the cell, which is given by its value on every axis."""
         fits = any(
-            all(axis in cell and _fits(cell[axis], wanted) for axis, wanted in entry.items()) for entry in self._entries
+            all(axis in cell and _fits(cell[axis], pattern) for axis, pattern in entry.items())
+            for entry in self._entries
         )
         self._left |= not fits
         return fits
@@ -212,27 +213,27 @@ class _Excluded:
         return next((parent for parent in parents if self.has({**cell, "recipe": parent})), None)
 
     def problems(self) -> list[str]:
-        """What is wrong with entries that leave out no cell, and whether all are left out, once all were asked for."""
+        """Problems of entries that leave out no cell, or leave out every cell; call it after `has` of all cells."""
         problems = []
         for place, entry in enumerate(self._entries):
             where = f"in exclude[{place}], which leaves out no cell"
-            for axis, wanted in entry.items():
+            for axis, pattern in entry.items():
                 if axis not in self._axes:
                     hint = "It leaves out cells with all their seeds." if axis == "seed" else ""
                     problems.append(unknown("axis", axis, list(self._axes), where=f"in exclude[{place}]", hint=hint))
-                elif not any(_fits(value, wanted) for value in self._axes[axis]):
+                elif not any(_fits(value, pattern) for value in self._axes[axis]):
                     known, hint = list(map(str, self._axes[axis])), "To leave out nothing: --set 'exclude=[]'."
-                    problems.append(unknown(axis, wanted, known, where=where, hint=hint))
+                    problems.append(unknown(axis, pattern, known, where=where, hint=hint))
         if not problems and self._entries and not self._left:
             problems.append("exclude leaves out every cell of the grid")
         return problems
 
 
-def _fits(value: Scalar, wanted: Scalar) -> bool:
-    """Whether a value is the wanted number or truth value, or has the wanted pattern."""
-    if isinstance(wanted, str):
-        return fnmatch.fnmatchcase(str(value), wanted)
-    return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
+def _fits(value: Scalar, pattern: Scalar) -> bool:
+    """Whether a value equals the number or truth value, or matches the pattern."""
+    if isinstance(pattern, str):
+        return fnmatch.fnmatchcase(str(value), pattern)
+    return value == pattern and isinstance(value, bool) == isinstance(pattern, bool)
 
 
 def trials_of(cells: Iterable[Cell]) -> list[Trial]:
@@ -242,19 +243,19 @@ def trials_of(cells: Iterable[Cell]) -> list[Trial]:
 
 
 def once(cells: Iterable[Cell]) -> list[Cell]:
-    """The cells without repetition, where cells share trials that do not read a swept setting: `con_con` has no tau.
+    """The cells without repetition: cells share trials that do not read a swept setting, as `con_con` has no tau.
 
-    Such a cell stands at the place of the first one, and has the swept values that all of them have. Cells without
-    trials, of a paper's table, share nothing.
+    The merged cell takes the place of the first, with the swept values that all of them share. Cells without trials,
+    of a paper's table, are not merged.
     """
     groups: dict[tuple[object, ...], list[Cell]] = {}
     for place, cell in enumerate(cells):
         groups.setdefault(tuple([trial.id for trial in cell.trials]) or (place,), []).append(cell)
-    found = []
+    merged = []
     for first, *others in groups.values():
         common = tuple(pair for pair in first.swept if all(pair in other.swept for other in others))
-        found.append(replace(first, swept=common))
-    return found
+        merged.append(replace(first, swept=common))
+    return merged
 
 
 def chains(trials: Sequence[Trial]) -> list[list[Trial]]:
@@ -301,10 +302,10 @@ def select(cells: Sequence[Cell], only: str, also: Mapping[str, Mapping[str, str
 
 def _meeting(cell: Cell, conditions: list[tuple[str, str]], also: Mapping[str, Mapping[str, str]]) -> list[Trial]:
     """The cell's trials that meet all conditions; conditions on the cell itself are checked once."""
-    own = {name: str(value) for name, value in cell.axes.items()}
-    if not all(fnmatch.fnmatchcase(own[axis], pattern) for axis, pattern in conditions if axis in own):
+    values = {name: str(value) for name, value in cell.axes.items()}
+    if not all(fnmatch.fnmatchcase(values[axis], pattern) for axis, pattern in conditions if axis in values):
         return []
-    others = [(axis, pattern) for axis, pattern in conditions if axis not in own]
+    others = [(axis, pattern) for axis, pattern in conditions if axis not in values]
     return [trial for trial in cell.trials if all(_meets(trial, *condition, also) for condition in others)]
 
 
@@ -340,5 +341,5 @@ def _trials(
     )
     if rankers:
         ranked = zip(ids, seeds, parents, rankers, strict=True)
-        return tuple([Trial(own, shared, seed, (*named, ranker), ranker) for own, seed, named, ranker in ranked])
-    return tuple([Trial(own, shared, seed, named) for own, seed, named in zip(ids, seeds, parents, strict=True)])
+        return tuple([Trial(name, shared, seed, (*named, ranker), ranker) for name, seed, named, ranker in ranked])
+    return tuple([Trial(name, shared, seed, named) for name, seed, named in zip(ids, seeds, parents, strict=True)])

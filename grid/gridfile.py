@@ -1,4 +1,4 @@
-"""Grid files: what a researcher writes in a dozen lines of TOML, checked as a whole before anything runs.
+"""Grid files: a dozen lines of TOML, checked as a whole before anything runs.
 
 A grid is read in stages, each with a type: a `Text` as it stands in a file, its `Content` in one form, the `Grid`.
 """
@@ -59,7 +59,7 @@ class Grid(Settings):
     """A grid file's content: axes, overrides, and where and with what to run."""
 
     name: Annotated[str, AfterValidator(_grid_name)]
-    """A grid that overrides change has them behind an @: `demo@train.epochs=1`."""
+    """With overrides behind an @: `demo@train.epochs=1`."""
     datasets: Annotated[list[Name], Field(min_length=1)]
     recipes: Annotated[list[str], Field(min_length=1)]
     objectives: Annotated[list[str], Field(min_length=1)]
@@ -154,6 +154,6 @@ def _within_budget(content: Content) -> dict[str, Any]:
 
 
 def make_known(grid: Grid) -> None:
-    """Make what the grid uses of a user's own known to this process, in place of what another grid uses."""
+    """Register the grid's plug-ins and recipes in this process, in place of another grid's."""
     uses.activate(grid.uses)
     catalog.take_over(grid.recipe)

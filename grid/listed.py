@@ -1,4 +1,4 @@
-"""Folders that are lists of their own: of modules, by what each defines under an agreed name; and of TOML files."""
+"""Folders that are registries: of modules, by the value of an agreed name in each; and of TOML files."""
 
 import tomllib
 from importlib import import_module
@@ -10,18 +10,18 @@ Member = TypeVar("Member")
 
 
 def members(package: str, name: str, kind: type[Member]) -> dict[str, Member]:
-    """What the modules of a package call `name`, by module, in alphabetical order; a module without it is a helper.
+    """The values of `name` in the modules of a package, by module, in alphabetical order; the others are helpers.
 
     >>> from goalgrid.grid.errors import UserError
     >>> members("goalgrid.grid", "UserError", type)["errors"] is UserError
     True
     """
-    found: dict[str, Member] = {}
-    for module in sorted(each.name for each in iter_modules(import_module(package).__path__)):
+    by_module: dict[str, Member] = {}
+    for module in sorted(info.name for info in iter_modules(import_module(package).__path__)):
         member = getattr(import_module(f"{package}.{module}"), name, None)
         if isinstance(member, kind):
-            found[module] = member
-    return found
+            by_module[module] = member
+    return by_module
 
 
 def toml_names(package: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The names that a grid file may use, and what is wrong with the names and values that it uses."""
+"""The names that a grid file may use, and the problems of its names and values."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable

@@ -1,4 +1,4 @@
-"""How a file offers losses, poolings, encoders and scorers: the decorators, and what they have offered."""
+"""The decorators by which a file offers losses, poolings, encoders and scorers, and the list of all offers."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -23,30 +23,30 @@ Kind = Literal["objective", "pair weight", "triplet weight", "pooling", "image e
 
 @dataclass(frozen=True)
 class Offer:
-    """Something under a name.
+    """A loss, pooling, encoder or scorer under a name.
 
     Args:
         defined: the name of its definition in its module.
-        made: what a catalogue holds of it.
+        entry: its value in a catalogue.
     """
 
     kind: Kind
     name: str
     defined: str
-    made: Any
+    entry: Any
 
 
 offered: dict[str, list[Offer]] = {}
-"""What each module that was imported offers, by the module's name."""
+"""The offers of each imported module, by the module's name."""
 
 
 OF_THE_PROGRAM = {"variant", *ObjectiveEntry("", "", "", {}, Mining("hardest", fixed=False)).parameters}
-"""Names of parameters that every objective has, or may have."""
+"""Names of the parameters that the program gives to objectives."""
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """A decorator of a loss or weight, which holds what it declares: for that, no function is needed."""
+    """A decorator of a loss or weight, with its declaration, which is readable without the function."""
 
     kind: Kind
     name: str
@@ -54,7 +54,7 @@ class Declaration:
     """An `ObjectiveEntry`, or a `Weight`."""
     parameters: dict[str, Parameter]
     problems: tuple[str, ...] = ()
-    """What is wrong with the declaration by itself."""
+    """Problems of the declaration by itself."""
 
     def __call__(self, equation: Equation) -> Equation:
         """Offer the function or class under the name.
@@ -90,7 +90,7 @@ class Declaration:
 
 
 def _call(equation: Callable[..., Any]) -> list[str]:
-    """What is wrong with how a loss or weight is called."""
+    """Problems of the call signature of a loss or weight."""
     if isinstance(equation, type):
         called = any("__call__" in vars(kind) for kind in equation.__mro__)
         return [] if called else [f"class {equation.__name__} has no __call__(self, triplets)"]
@@ -125,7 +125,7 @@ def objective(
         reductions: how values become a single number under the variants "paper" and "released", as
             `objective.reduction`.
         remines: whether a grid may choose other negatives; default: with on="hardest".
-        needs: what training has to add. Training then reads the parameters that are no arguments of the function.
+        needs: parts that training adds. Training then reads the parameters that are no arguments of the function.
         parameters: every argument after the first. A class takes them in its constructor, and is called as a function.
 
     Raises:
@@ -157,11 +157,11 @@ def pair_weight(
 
 def equations(module: str, kind: Kind) -> dict[str, Callable[..., Any]]:
     """The functions and classes that a module of ours offers, by name."""
-    return {offer.name: offer.made.equation for offer in offered.get(module, ()) if offer.kind == kind}
+    return {offer.name: offer.entry.equation for offer in offered.get(module, ()) if offer.kind == kind}
 
 
 def _problems(entry: ObjectiveEntry) -> list[str]:
-    """What is wrong with the declaration of an objective by itself."""
+    """Problems of an objective's declaration by itself."""
     words: dict[str, tuple[Sequence[Any], Sequence[Any]]] = {
         "on": ([entry.on], get_args(On)),
         "needs": (entry.needs, get_args(Need)),
@@ -208,11 +208,11 @@ def pooling(name: str) -> Callable[[Equation], Equation]:
     """
 
     def offer(equation: Equation) -> Equation:
-        wanted = ["dim"] if isinstance(equation, type) else ["values", "present"]
+        expected = ["dim"] if isinstance(equation, type) else ["values", "present"]
         taken = list(inspect.signature(equation).parameters)
-        if taken != wanted:
+        if taken != expected:
             signature = f"{equation.__name__} takes ({', '.join(taken)})"
-            raise UserError(f"pooling {name!r}: {signature}; it should take ({', '.join(wanted)})")
+            raise UserError(f"pooling {name!r}: {signature}; it should take ({', '.join(expected)})")
         _offer("pooling", name, equation, equation)
         return equation
 
@@ -289,13 +289,13 @@ CONSTRUCTED: dict[OwnKind, tuple[str, ...]] = {
     "text encoder": ("words", "dim"),
     "scorer": ("dim",),
 }
-"""What the constructor of an own class takes before its parameters."""
+"""The constructor's arguments before the parameters, by kind of class."""
 CALLED: dict[OwnKind, tuple[str, ...]] = {
     "image encoder": ("images",),
     "text encoder": ("ids", "lengths"),
     "scorer": ("images", "regions", "words", "lengths"),
 }
-"""What its `forward` takes, and a function before its parameters."""
+"""The arguments of `forward`, and of a function before its parameters."""
 
 
 def _offer_part(
@@ -325,18 +325,18 @@ def _offer_part(
 def _begins(
     defined: str, network: Callable[..., Any], first: tuple[str, ...], parameters: Mapping[str, Any]
 ) -> list[str]:
-    """What is wrong with a signature that should begin with these names, and go on with the parameters."""
+    """Problems of a signature, which should begin with these names and go on with the parameters."""
     taken = list(inspect.signature(network).parameters)
     if tuple(taken[: len(first)]) != first:
         return [f"{defined} takes ({', '.join(taken)}); it begins with {', '.join(first)}"]
     return differences(network.__name__, taken[len(first) :], parameters)
 
 
-def _offer(kind: Kind, name: str, equation: Callable[..., Any], made: Any) -> None:
+def _offer(kind: Kind, name: str, equation: Callable[..., Any], entry: Any) -> None:
     try:
         check_name(name)
     except ValueError as error:
         raise UserError(f"{name!r}: {error}") from None
     if "." in equation.__qualname__:
         raise UserError(f"{name!r}: {equation.__qualname__} has to stand at the top of the file, in no other function")
-    offered.setdefault(equation.__module__, []).append(Offer(kind, name, equation.__qualname__, made))
+    offered.setdefault(equation.__module__, []).append(Offer(kind, name, equation.__qualname__, entry))

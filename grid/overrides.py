@@ -1,4 +1,4 @@
-"""What a command line changes of a grid: KEY=VALUE, the places of data and weights, and the name that says so."""
+"""Changes of a grid by the command line: KEY=VALUE, the places of data and weights, and the grid's new name."""
 
 import hashlib
 import re
@@ -14,7 +14,7 @@ from goalgrid.grid.settings.pretrained_networks import RANDOM
 NO_TRIALS = ("name", "tables", "trackers", "data", "weights", "checkpoints", "resources", "reliability")
 """Fields of a grid file that change no trial."""
 CHANGES = r"[A-Za-z0-9._+,=-]+"
-"""Characters of overrides in a grid's name: no shell and no file system minds them."""
+"""Characters of overrides in a grid's name, safe in every shell and file system."""
 READABLE = 60
 """Characters of overrides that stand in a grid's name; of longer overrides, their hash."""
 
@@ -22,7 +22,7 @@ READABLE = 60
 def changed(
     content: Content, overrides: Sequence[str] = (), *, roots: Iterable[str] = (), weights: Iterable[str] = ()
 ) -> Content:
-    """The content after what the command line says, in the words of `load`. A grid with other trials has another name.
+    """The content with the changes of the command line, as in `load`. A grid with other trials has another name.
 
     Raises:
         UserError: an override has a wrong form; or a data set or weights are unknown.

@@ -1,6 +1,6 @@
-"""How lines and marks look in every picture: colours that the colour-blind can tell apart, each with dashes and a mark.
+"""The style of lines and marks in every picture: colours for the colour-blind, each with dashes and a mark.
 
-The rooms that draw share it, so that a pair weight looks in the learning curves as it does in the diagrams.
+All packages that draw share it, so that a pair weight looks the same in learning curves and in diagrams.
 """
 
 from typing import Any

@@ -1,16 +1,16 @@
-"""Evaluation protocols by name: which test images there must be, and whether the metrics are means over folds."""
+"""Evaluation protocols by name: the required number of test images, and whether the metrics are means over folds."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """How test metrics come about.
+    """The computation of test metrics.
 
     Args:
-        images: how many test images there must be; None: whatever the test split holds.
+        images: required number of test images; None: any.
         fold: images of one contiguous fold, whose metrics are averaged; None: the whole test split at once.
-        description: what a caption says of it beside the name.
+        description: for captions, beside the name.
     """
 
     images: int | None = None

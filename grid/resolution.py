@@ -60,7 +60,7 @@ class Resolver:
         return Common(data, model, train) if data and train else None
 
     def unread(self) -> list[str]:
-        """What to say of set and swept settings that no trial reads, once all sections are resolved."""
+        """Messages about set and swept settings that no trial reads; call it after all sections are resolved."""
         return [
             f"{name}: no trial of this grid reads it; it needs {' and '.join(needed)}"
             for name, needed in self._unread.items()
@@ -68,7 +68,7 @@ class Resolver:
         ]
 
     def objective(self, name: str, point: Point) -> Section[ObjectiveSettings]:
-        """An objective with the values that it has a parameter for.
+        """An objective with the overrides for its parameters.
 
         Raises:
             UserError: a value does not fit its parameter.
@@ -85,29 +85,29 @@ class Resolver:
             for parameter, (other, value) in conditions(name).items():
                 if parameter in overrides:
                     same = parameters[parameter] == overrides[parameter]
-                    found = () if parameter in read else (f"objective.{other} = {value}",)
-                    self._note(f"objective.{parameter}", found, same=same)
+                    unmet = () if parameter in read else (f"objective.{other} = {value}",)
+                    self._note(f"objective.{parameter}", unmet, same=same)
             content = {"name": name, "variant": variant, "parameters": parameters}
             settings = ObjectiveSettings.model_validate(content)
             self._known[key] = Section(settings, canonical_json(settings))
         return self._known[key]
 
     def _section(self, section: str, dataset: str, recipe: str, point: Point, reader: Reader | None = None) -> Any:
-        """A section with the settings of the grid that a training reads; the others stay as the recipe has them."""
+        """A section with the grid's settings that a training reads; the recipe gives all others."""
         overrides = self._overrides(section, point)
         key = section, dataset, recipe, reader and (id(reader.model), *reader[1:]), *overrides.items()
         if key not in self._known:
             try:
                 changed = _made(section, dataset, recipe, overrides)
-                unread = {name: found for name in overrides if (found := lacking(changed, name, reader))}
-                if section == "train" and overrides.get("epochs") and (found := _trains_nothing(recipe)):
-                    unread["epochs"] = found
-                kept = {name: value for name, value in overrides.items() if name not in unread}
-                settings = _made(section, dataset, recipe, kept) if unread else changed
-                for name, found in unread.items():
+                unread = {name: unmet for name in overrides if (unmet := lacking(changed, name, reader))}
+                if section == "train" and overrides.get("epochs") and (unmet := _trains_nothing(recipe)):
+                    unread["epochs"] = unmet
+                applied = {name: value for name, value in overrides.items() if name not in unread}
+                settings = _made(section, dataset, recipe, applied) if unread else changed
+                for name, unmet in unread.items():
                     same = attrgetter(name)(settings) == attrgetter(name)(changed)
-                    self._note(f"{section}.{name}", found, same=same)
-                self._read |= {f"{section}.{name}" for name in kept}
+                    self._note(f"{section}.{name}", unmet, same=same)
+                self._read |= {f"{section}.{name}" for name in applied}
                 self._known[key] = Section(settings, canonical_json(settings))
             except ValidationError as error:
                 self.problems.update(
@@ -117,7 +117,7 @@ class Resolver:
         return self._known[key]
 
     def _note(self, name: str, conditions: tuple[str, ...], *, same: bool) -> None:
-        """Note what a trial lacks to read this setting; a value may be set, not swept, that stands there anyway."""
+        """Note the conditions that a trial lacks to read this setting; an unswept value may equal its own."""
         if conditions and not (same and name in self._set):
             self._unread.setdefault(name, conditions)
         else:
@@ -130,7 +130,7 @@ class Resolver:
 
 
 def _made(section: str, dataset: str, recipe: str, overrides: Mapping[str, Scalar]) -> Settings:
-    """A section with these values, those that choose an encoder or a scorer first.
+    """A section with these values, where the choice of an encoder or a scorer comes first.
 
     Raises:
         ValidationError: values do not fit together.
@@ -149,11 +149,11 @@ def lacking(settings: Settings, name: str, reader: Reader | None) -> tuple[str, 
         reader: of the sections beside the model.
     """
     *path, last = name.split(".")
-    own = attrgetter(".".join(path))(settings) if path else settings
-    if not isinstance(own, Settings):  # a parameter of an encoder of the user's own
+    holder = attrgetter(".".join(path))(settings) if path else settings
+    if not isinstance(holder, Settings):  # a parameter of an encoder of the user's own
         return ()
-    marks = type(own).model_fields[last].metadata
-    return tuple(mark.words for mark in marks if isinstance(mark, ReadWhere) and not mark.condition(own, reader))
+    marks = type(holder).model_fields[last].metadata
+    return tuple(mark.words for mark in marks if isinstance(mark, ReadWhere) and not mark.condition(holder, reader))
 
 
 def _trains_nothing(recipe: str) -> tuple[str, ...]:

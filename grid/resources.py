@@ -1,4 +1,4 @@
-"""How a grid runs: what a job asks of a machine, how failures are met, how many seeds are spent; never identity."""
+"""The run of a grid: resources of a job, handling of failures, budget of seeds; never identity."""
 
 from typing import Annotated, Literal
 
@@ -8,7 +8,7 @@ from goalgrid.grid.settings.base import Settings, Unit
 
 
 class Resources(Settings):
-    """[resources]: what a job asks of the machine."""
+    """[resources]: the resources of a job."""
 
     cpu: Annotated[PositiveInt, Unit("CPUs")] = Field(
         default=1,
@@ -61,7 +61,7 @@ class Resources(Settings):
 
     @property
     def idle(self) -> str:
-        """What to say of GPUs that a job asks for and no process uses; empty where all are used."""
+        """A warning about GPUs that a job asks for and no process uses, or an empty string."""
         if self.replicas > 1 or (self.gpu or 0) <= 1:
             return ""
         return (

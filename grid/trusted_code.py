@@ -1,4 +1,4 @@
-"""Whose Python runs: files that this user named in a grid file of their own, and whatever --trust-code lets run.
+"""Which plug-ins run: files that this user named in a grid file, and all files under --trust-code.
 
 A grid that ran stands in its runs folder with the text of the files that it uses. The runs folder may be anybody's. So
 `$XDG_STATE_HOME/goalgrid/trusted.txt`, of this user, holds digests of the paths and the texts that the user named.
@@ -12,7 +12,7 @@ from pathlib import Path
 from goalgrid.grid.errors import UserError
 
 _named: set[str] = set()
-"""Digests of what this process was told; the file may not be writable."""
+"""Digests of this process's own calls of `remember`; the file may not be writable."""
 _everything = False
 
 

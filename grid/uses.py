@@ -1,4 +1,4 @@
-"""What is a user's own: files and packages that a grid `uses`, and what the files and packages define.
+"""Plug-ins: the user's files and packages that a grid `uses`, and the objectives and parts that they define.
 
 A file is known by its text, which a grid and its jobs carry: a worker on another host needs no copy of the file. The
 names that the present grid uses stand in our catalogues beside ours; another grid's take their place.
@@ -58,11 +58,11 @@ class Use(Settings):
 
 
 _present: dict[Use, list[Offer]] = {}
-"""What the present grid uses."""
+"""The plug-ins of the present grid, with their offers."""
 
 
 def read(text: str, folder: Path) -> Use:
-    """What a grid file's `uses` names.
+    """The plug-in that a grid file's `uses` names.
 
     Args:
         text: the path of a file, or the name of an entry point.
@@ -80,10 +80,10 @@ def read(text: str, folder: Path) -> Use:
 
 
 def again(use: Use, where: str) -> Use:
-    """What a grid that ran uses, as it is now; of a file that is gone, as it was.
+    """A plug-in of a grid that ran, in its present version; of a missing file, in its saved version.
 
     Args:
-        where: the grid that says so.
+        where: the grid, for messages.
 
     Raises:
         Untrusted: this user never named the file, nor this text of it.
@@ -100,26 +100,26 @@ def again(use: Use, where: str) -> Use:
 
 
 def uses_of(pairs: Iterable[Sequence[str]]) -> list[Use]:
-    """What pairs of path and text stand for, as a job carries them."""
+    """The plug-ins from pairs of path and text, as a job carries them."""
     return [Use(path=path, source=source) for path, source in pairs]
 
 
 def activate(uses: Iterable[Use]) -> None:
-    """Make known what these files and packages define, in place of what other files and packages define.
+    """Register these plug-ins, in place of those of another grid.
 
     Raises:
         UserError: a file does not import or offers nothing, or a name is taken.
     """
     global _present
-    wanted = list(uses)
-    if wanted == list(_present):
+    requested = list(uses)
+    if requested == list(_present):
         return
-    twice = [module for module, count in Counter(use.module for use in wanted).items() if count > 1]
+    twice = [module for module, count in Counter(use.module for use in requested).items() if count > 1]
     if twice:
-        paths = [use.path for use in wanted if use.module == twice[0]]
+        paths = [use.path for use in requested if use.module == twice[0]]
         raise UserError(f"uses: {' and '.join(paths)} have one name; rename one of the files.")
-    loaded = {use: _offered(use) for use in wanted}
-    found = dict[str, Offer]()
+    loaded = {use: _offered(use) for use in requested}
+    by_name = dict[str, Offer]()
     owners = dict[str, str]()
     ours = {"goal", *objectives.CATALOGUE.ours, *POOLINGS}
     for use, offers in loaded.items():
@@ -130,15 +130,15 @@ def activate(uses: Iterable[Use]) -> None:
                     f"{use.path}: the name {offer.name!r} is taken, by {owner}. Give yours another name, e.g. "
                     f"'my-{offer.name}'."
                 )
-            owners[offer.name], found[offer.name] = use.path, offer
-    made: dict[Kind, dict[str, Any]] = {
-        kind: {name: offer.made for name, offer in found.items() if offer.kind == kind} for kind in get_args(Kind)
+            owners[offer.name], by_name[offer.name] = use.path, offer
+    entries: dict[Kind, dict[str, Any]] = {
+        kind: {name: offer.entry for name, offer in by_name.items() if offer.kind == kind} for kind in get_args(Kind)
     }
     catalogues: dict[Kind, dict[str, Any]] = {"objective": objectives.CATALOGUE.own, "pooling": own_poolings}
     catalogues.update(own_parts.items())
     for kind, catalogue in catalogues.items():
         catalogue.clear()
-        catalogue.update(made[kind])
+        catalogue.update(entries[kind])
     _present = loaded
 
 
@@ -148,18 +148,18 @@ def present() -> tuple[Use, ...]:
 
 
 def names() -> list[str]:
-    """The names of all that the present grid's files and packages define."""
+    """The names of all offers of the present grid's plug-ins."""
     return [offer.name for offers in _present.values() for offer in offers]
 
 
 def place(name: str) -> str | None:
-    """The dotted name of a definition in a user's file, by the name that grids have for it; None of any other."""
-    found = ((use, offer) for use, offers in _present.items() for offer in offers if offer.name == name and use.is_file)
-    return next((f"{use.module}.{offer.defined}" for use, offer in found), None)
+    """The dotted name of a definition in a user's file, by its name in grids; None for other names."""
+    pairs = ((use, offer) for use, offers in _present.items() for offer in offers if offer.name == name and use.is_file)
+    return next((f"{use.module}.{offer.defined}" for use, offer in pairs), None)
 
 
 def package_of(name: str) -> Use | None:
-    """The installed package that defines what grids have this name for; None of any other name."""
+    """The installed package that offers this name; None for other names."""
     return next(
         (use for use, offers in _present.items() for offer in offers if offer.name == name and not use.is_file), None
     )
@@ -167,7 +167,7 @@ def package_of(name: str) -> Use | None:
 
 @cache
 def _offered(use: Use) -> list[Offer]:
-    """What the module offers when it is imported.
+    """The offers of a plug-in's module, after its import.
 
     Raises:
         UserError: with the line of the file.
@@ -195,8 +195,8 @@ def _execute(use: Use) -> None:
     except UserError as error:
         raise UserError(f"{use.path}{_line(error, use.path)}: {error}") from None
     except (Exception, SystemExit) as error:
-        said = f"{type(error).__name__}: {error}"
-        raise UserError(f"{use.path} does not import{_line(error, use.path)}: {said}") from None
+        reason = f"{type(error).__name__}: {error}"
+        raise UserError(f"{use.path} does not import{_line(error, use.path)}: {reason}") from None
 
 
 def _import(use: Use) -> None:
@@ -211,7 +211,7 @@ def _import(use: Use) -> None:
 
 
 def _check(use: Use) -> None:
-    """Check that the file is Python, and imports nothing that would stay behind when its text goes to a worker."""
+    """Check that the file is Python, and imports no file beside it: only its own text goes to workers."""
     try:
         tree = ast.parse(use.source, use.path)
     except SyntaxError as error:
@@ -223,9 +223,9 @@ def _check(use: Use) -> None:
         modules = [node.module or "."] if isinstance(node, ast.ImportFrom) else names
         where = f"{use.path}, line {getattr(node, 'lineno', 0)}"
         if isinstance(node, ast.ImportFrom) and (node.level or "*" in names):
-            said = "a relative import" if node.level else f"from {node.module} import *"
+            form = "a relative import" if node.level else f"from {node.module} import *"
             raise UserError(
-                f"{where}: {said} cannot be followed; import the names themselves from an installed module."
+                f"{where}: {form} cannot be followed; import the names themselves from an installed module."
             )
         for module in modules:
             top = module.partition(".")[0]
@@ -252,7 +252,7 @@ def line_of(error: BaseException) -> str:
 
 
 def raised(error: BaseException) -> bool:
-    """Whether a line of what the grid uses raised the error itself, and no function that the line called."""
+    """Whether a line of a plug-in itself raised the error, not a function that the line called."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     name = str(frame.f_globals.get("__name__", ""))
     return name.partition(".")[0] in {use.module.partition(".")[0] for use in _present}

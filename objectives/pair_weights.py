@@ -99,12 +99,12 @@ def sigmoid_ms(t: Triplets, *, alpha: float, beta: float, lam: float) -> PairWei
 PairWeight = Callable[..., PairWeights]
 PAIR_WEIGHTS: dict[str, PairWeight] = equations(__name__, "pair weight")
 RELATIVE: dict[str, Callable[..., Relative]] = {
-    offer.name: offer.made.relative for offer in offered[__name__] if offer.made.relative
+    offer.name: offer.entry.relative for offer in offered[__name__] if offer.entry.relative
 }
 """Of the pair weights that read m+ and m-: what these are means of."""
 
 
 def as_published(name: str) -> PairWeight:
     """A pair weight with its paper's parameters, for losses that weigh pairs by it."""
-    (parameters,) = (offer.made.parameters for offer in offered[__name__] if offer.name == name)
+    (parameters,) = (offer.entry.parameters for offer in offered[__name__] if offer.name == name)
     return partial(PAIR_WEIGHTS[name], **{key: parameter.paper for key, parameter in parameters.items()})

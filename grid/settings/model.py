@@ -46,9 +46,9 @@ class ModelSettings(Settings):
     @property
     def pretrained(self) -> list[Pretrained]:
         """What comes from elsewhere: networks with weights of their own, tokenizers, the weights of a whole model."""
-        own = [part for part in (self.image, self.text) if isinstance(part, Pretrained)]
+        encoders = [part for part in (self.image, self.text) if isinstance(part, Pretrained)]
         others = [self.fusion.file, None if isinstance(self.text, Pretrained) else self.text.tokenizer]
-        return own + [part for part in others if part is not None]
+        return encoders + [part for part in others if part is not None]
 
     @model_validator(mode="after")
     def _encoders_fit_the_scorer(self) -> Self:

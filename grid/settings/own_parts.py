@@ -1,4 +1,4 @@
-"""What of a model may be the user's own: encoders and scorers, with the parameters that they declare."""
+"""The user's own encoders and scorers, with the parameters that they declare."""
 
 import sys
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ own_parts: dict[OwnKind, dict[str, OwnPart]] = {kind: {} for kind in get_args(Ow
 
 
 class WrongReturn(UserError):
-    """A user's own part returned what nothing can be learnt from."""
+    """A user's own part returned a value that cannot be learnt from."""
 
 
 def in_its_file(part: str, defined: Any) -> str:
@@ -50,28 +50,28 @@ def in_its_file(part: str, defined: Any) -> str:
     return f"{part} in {file}"
 
 
-def check_shape(part: str, defined: Any, found: Any, of: str, *expected: tuple[int, ...]) -> None:
+def check_shape(part: str, defined: Any, value: Any, of: str, *expected: tuple[int, ...]) -> None:
     """Check what a user's own part returned: a tensor of floating-point numbers, of the expected shape.
 
     Args:
         part, defined: as `in_its_file` has them.
-        found: what it returned.
-        of: what it was called with: `a batch of 4`.
+        value: its return value.
+        of: its input: `a batch of 4`.
         expected: one shape, or several that are all right.
 
     Raises:
         WrongReturn: it is something else.
     """
-    tensor = hasattr(found, "requires_grad")  # numpy's arrays have a shape and a dtype, too
-    given = tuple(found.shape) if tensor else "None" if found is None else type(found).__name__
-    if given in expected and found.dtype.is_floating_point:
+    tensor = hasattr(value, "requires_grad")  # numpy's arrays have a shape and a dtype, too
+    given = tuple(value.shape) if tensor else "None" if value is None else type(value).__name__
+    if given in expected and value.dtype.is_floating_point:
         return
-    kind = f" of {found.dtype}" if given in expected else ""
+    kind = f" of {value.dtype}" if given in expected else ""
     needs = f"{'' if tensor else 'a tensor of '}{expected[0] or 'one number'}{' in floating point' if kind else ''}"
     raise WrongReturn(f"{in_its_file(part, defined)} gives {given}{kind} for {of}; it should give {needs}.")
 
 
-def check_gradient(part: str, defined: Any, of: str, *found: Any) -> None:
+def check_gradient(part: str, defined: Any, of: str, *values: Any) -> None:
     """Check that a gradient flows through something of what a user's own part returned, all of it tensors.
 
     Args:
@@ -80,7 +80,7 @@ def check_gradient(part: str, defined: Any, of: str, *found: Any) -> None:
     Raises:
         WrongReturn: no gradient does.
     """
-    if not any(value.requires_grad for value in found):
+    if not any(value.requires_grad for value in values):
         raise WrongReturn(
             f"{in_its_file(part, defined)} gives a value without a gradient for {of}, so nothing would learn; it "
             "should compute its value from them by torch alone, without detach(), item(), numpy() or no_grad()."
@@ -116,12 +116,12 @@ class OwnPartSettings(Settings):
             return values
         name = info.data["name"]
         declared = own_parts[cls.of][name].parameters
-        found = {parameter: declared[parameter].paper for parameter in declared}
+        complete = {parameter: declared[parameter].paper for parameter in declared}
         for parameter, value in values.items():
             if parameter not in declared:
                 raise ValueError(unknown("parameter", parameter, declared or ["none"], where=f"of {cls.of} {name!r}"))
             try:
-                found[parameter] = declared[parameter].parse(value)
+                complete[parameter] = declared[parameter].parse(value)
             except ValueError as error:
                 raise ValueError(f"{parameter} {error}") from None
-        return found
+        return complete

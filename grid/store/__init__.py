@@ -1,1 +1,1 @@
-"""What stands on the disk: the runs folder, its files, attempts at trials, saved grids and measurements."""
+"""The runs folder on the disk: its files, attempts at trials, saved grids and measurements."""

@@ -1,4 +1,4 @@
-"""Attempts at a trial: numbered files beside its checkpoints that say who trains it, how far it is, and how it ended.
+"""Attempts at a trial: numbered files beside its checkpoints with its process, its progress and its end.
 
 `attempts/003.json` is the lease of the third attempt: created by one process alone, renewed while that lives.
 `attempts/003.end.json` says how it ended, written once, by itself or by whoever saw it die; `attempts/003.log` is its
@@ -24,7 +24,7 @@ LEASE_SECONDS = 60.0
 DONE = "done"
 
 LEASE = {"machine": str, "pid": int, "started": float | int, "heartbeat": float | int}
-"""What every lease says."""
+"""The fields of every lease, with their types."""
 
 _LEASE_NAME = re.compile("([0-9]{3,6})[.]json")
 
@@ -54,7 +54,7 @@ class Attempt:
         return self.folder / f"{self.number:03}.steps"
 
     def content(self) -> dict[str, Any]:
-        """Who trains, since when, and how far: empty if it is damaged."""
+        """The lease: process, start and progress; empty if it is damaged."""
         lease = read_json(self.lease)
         return lease if all(isinstance(lease.get(name), kind) for name, kind in LEASE.items()) else {}
 
@@ -64,7 +64,7 @@ class Attempt:
     def ending(self) -> dict[str, Any]:
         """How it ended; empty while it runs, or if it was killed unseen.
 
-        Where no file could be made any more, its lease says how it ended.
+        If the disk refused a file, the lease holds the end.
         """
         ending = read_json(self.end) or self.content()
         return ending if "outcome" in ending else {}
@@ -85,21 +85,21 @@ class Attempt:
         return str(self.ending().get("message", ""))
 
     def step(self) -> int:
-        """Steps behind it: at its end, or while it runs by its lease."""
+        """Steps trained: at its end, or by its lease while it runs."""
         step = self.content().get("step")
         return self.ended_after() or (step if isinstance(step, int) else 0)
 
     def ended_after(self) -> int | None:
-        """The step after which it ended; None where nobody could know."""
+        """The step after which it ended; None if unknown."""
         step = self.ending().get("step")
         return step if isinstance(step, int) else None
 
     def live(self) -> bool:
         """Whether a process holds it."""
-        return not stands(self.end) and self.held()
+        return not stands(self.end) and self.is_held()
 
-    def held(self) -> bool:
-        """`live` for an attempt without an end: here its process is looked up, elsewhere its heartbeat counts."""
+    def is_held(self) -> bool:
+        """`live`, without a look at its end: on this machine by its process, of other machines by its heartbeat."""
         lease = self.content()
         if not lease or "outcome" in lease:
             return False
@@ -127,11 +127,11 @@ def live_in(folder: Path) -> bool:
     """Whether a process holds the latest attempt in this folder, which is looked at once."""
     names = names_in(folder)
     latest = Attempt(folder, max(_numbers(names), default=0))
-    return latest.number > 0 and latest.end.name not in names and latest.held()
+    return latest.number > 0 and latest.end.name not in names and latest.is_held()
 
 
 def names_in(folder: Path) -> list[str]:
-    """What stands in a folder; nothing where there is none.
+    """The names in a folder; none if it does not exist.
 
     Raises:
         OSError: it cannot be listed.

@@ -1,4 +1,4 @@
-"""Why attempts fail: the classes of failures, by which `runners.trial.retries` decides what a trial gets."""
+"""The classes of failures, by which `runners.trial.retries` decides whether a trial is tried again."""
 
 from enum import StrEnum
 

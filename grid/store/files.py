@@ -23,7 +23,7 @@ NO_LINKS = errno.ENOTSUP
 """Of an error: the file system lacks what the runs folder needs, and more room does not help."""
 
 _FENCES: dict[Path, Callable[[], None]] = {}
-"""By folder: what has to hold for this process to write there."""
+"""By folder: the check before this process writes there."""
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def _unfenced() -> None:
 
 
 def stands(path: Path) -> bool:
-    """Whether there is such a file; False where the disk does not say."""
+    """Whether the file exists; False if the disk fails."""
     return os.path.exists(path)  # noqa: PTH110 - `Path.exists` raises what the disk says
 
 
@@ -56,8 +56,8 @@ def written_aside(path: Path, *, durable: bool = True, previous: Path | None = N
     """Give a path beside `path` to create; when the block ends well, it becomes `path` in one step.
 
     Args:
-        durable: wait until it stands on the disk; else a power cut may take it, or leave it empty.
-        previous: what the file that stood at `path` becomes.
+        durable: flush it to the disk; otherwise a power cut may remove or empty it.
+        previous: new path of the old file.
 
     Raises:
         UserError: the disk is full, read-only or not ours; what stood at `path` is untouched.
@@ -212,14 +212,14 @@ def readable_text(path: Path) -> str:
 
 
 def bytes_below(folder: Path) -> int:
-    """Bytes of the regular files in a folder and below, as far as they can be looked at."""
-    found = 0
+    """Bytes of the regular files in a folder and below, without files that cannot be read."""
+    total = 0
     for place, _, names in os.walk(folder):
         for name in names:
             with suppress(OSError):
                 status = os.lstat(f"{place}/{name}")
-                found += status.st_size * stat.S_ISREG(status.st_mode)
-    return found
+                total += status.st_size * stat.S_ISREG(status.st_mode)
+    return total
 
 
 _syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None) if sys.platform == "linux" else None
@@ -235,5 +235,5 @@ def _sync(path: Path) -> None:
 
 
 def _beside(path: Path) -> Path:
-    """A name that nobody has; hidden, and known by the file that it is for."""
+    """A unique hidden name beside a file, which begins with the file's name."""
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}")

@@ -1,4 +1,4 @@
-"""GPU memory: what trials of a kind need, as measured and kept in the runs folder, and what share of a GPU that is."""
+"""GPU memory: the measured needs of kinds of trials in the runs folder, and the share of a GPU for a need."""
 
 import math
 from collections.abc import Iterable
@@ -10,10 +10,10 @@ from goalgrid.grid.store.files import read_json, write_json
 from goalgrid.grid.store.home import Home
 
 MARGIN = 1.15
-"""Times the measured peak: batches of many lengths leave gaps that few steps do not show."""
+"""Factor on the measured peak: batches of many lengths leave gaps that a few steps do not show."""
 
 RESERVED = 2**30
-"""Bytes of a GPU that no job gets: for the launch itself, which may have run a backbone there, and for a display."""
+"""Bytes of a GPU that no job gets: they serve the launch itself, which may run a backbone there, and a display."""
 
 STEP = 0.01
 """Shares are multiples of this."""
@@ -24,10 +24,10 @@ class Need:
     """Bytes of a GPU's memory that trials of one kind need.
 
     Args:
-        device: what the GPU calls itself.
-        total: bytes that it has.
-        context: of a process, beside what it allocates.
-        alone: that a trial allocates at its peak.
+        device: name of the GPU.
+        total: bytes of the GPU.
+        context: bytes of a process beside its tensors.
+        alone: bytes of a trial's tensors at the peak.
     """
 
     device: str
@@ -89,7 +89,7 @@ def too_large(recipe: str, batch: int, device: str, *, taken: float, free: float
     """The error for a trial that does not fit on a GPU.
 
     Args:
-        taken: bytes that it had allocated when there were no more.
+        taken: bytes that it allocated before memory ran out.
         free: bytes that were free before it began.
     """
     return UserError(

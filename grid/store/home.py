@@ -1,4 +1,4 @@
-"""The runs folder: where everything of a trial and of a grid stands, and what state a trial is in.
+"""The runs folder: the files of trials and grids, and the state of a trial.
 
 State is read from the disk and stored nowhere else; every path is a property of one object.
 """
@@ -170,10 +170,10 @@ class Home:
     replaced = Below("replaced")
     """The earlier folders of trials that were trained anew."""
     trash = Below("trash")
-    """What `goalgrid prune` took away: a folder for each time, in which every trial has its id."""
+    """The trials that `goalgrid prune` removed: a folder for each run of it, in which every trial has its id."""
     features = Below("features")
     data = Below("data")
-    """What data sets hold, with the stamp of the files that were read."""
+    """The content of data sets, with the stamp of the files that were read."""
     memory = Below("memory")
     """The GPU memory that trials need, measured for each kind of trial and each GPU."""
     mark = Below(".goalgrid")
@@ -222,8 +222,8 @@ class BeforeReplacement(Home):
 
     def trial(self, trial_id: str) -> TrialFolder:
         """The last folder in `replaced/` that holds this trial as done; without it, a folder that does not exist."""
-        kept = [path for path in self.replaced.glob(f"{trial_id}-*") if (path / _DONE).exists()]
-        return TrialFolder(max(kept, default=self.replaced / trial_id))
+        folders = [path for path in self.replaced.glob(f"{trial_id}-*") if (path / _DONE).exists()]
+        return TrialFolder(max(folders, default=self.replaced / trial_id))
 
     def standing(self) -> set[str]:
         """Ids of all trials that were trained anew."""
@@ -231,7 +231,7 @@ class BeforeReplacement(Home):
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Also where that cannot be told, as of a link to itself: the trial's state then says so."""
+    """True also if the disk does not answer, as for a link to itself: the state of the trial is then `unreadable`."""
     try:
         return entry.is_dir()
     except OSError:
@@ -239,5 +239,5 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _lines(path: Path) -> list[str]:
-    """The lines of a text; of a damaged text, lines that are no id."""
+    """The lines of a text; a damaged text gives lines that are no id."""
     return readable_text(path).splitlines()

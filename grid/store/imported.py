@@ -1,4 +1,4 @@
-"""Cells of a grid that nobody trained here: published checkpoints, which `goalgrid evaluate --into` imported."""
+"""Cells of a grid from published checkpoints, which `goalgrid evaluate --into` imported."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,17 +26,18 @@ def imported_cells(grid: Grid, home: Home) -> list[Cell]:
 
 def _cell(folder: TrialFolder, grid: Grid) -> Cell | None:
     """The cell of an imported record; None where its folder is damaged."""
-    said = read_json(folder.imported)
+    origin = read_json(folder.imported)
     try:
-        own = TrialSettings.model_validate(read_json(folder.settings))
+        trial = TrialSettings.model_validate(read_json(folder.settings))
     except ValidationError:
         return None
-    if folder.trial_id != id_of(str(said.get("sha256", "")), own):
+    if folder.trial_id != id_of(str(origin.get("sha256", "")), trial):
         return None
-    published = f"{said.get('description', 'a published checkpoint')}, {said.get('file', 'unknown file')}"
-    shared = Shared(own.dataset, own.recipe, own.model, own.train, own.objective, published=published)
+    published = f"{origin.get('description', 'a published checkpoint')}, {origin.get('file', 'unknown file')}"
+    shared = Shared(trial.dataset, trial.recipe, trial.model, trial.train, trial.objective, published=published)
     swept = tuple((name, "published") for name in grid.sweep)
-    return Cell(own.dataset.name, own.recipe, own.objective.name, swept, (Trial(folder.trial_id, shared, own.seed),))
+    trials = (Trial(folder.trial_id, shared, trial.seed),)
+    return Cell(trial.dataset.name, trial.recipe, trial.objective.name, swept, trials)
 
 
 def id_of(file: str, settings: TrialSettings) -> str:
@@ -49,14 +50,14 @@ def id_of(file: str, settings: TrialSettings) -> str:
     return f"{'_'.join(names)}-{digest([file, *names])[:8]}"
 
 
-def note(folder: TrialFolder, said: Mapping[str, Any]) -> None:
-    """Write in a record's folder which checkpoint it is of."""
-    write_json(folder.imported, dict(said), durable=False)
+def note(folder: TrialFolder, origin: Mapping[str, Any]) -> None:
+    """Write the origin of an imported record, its checkpoint, to its folder."""
+    write_json(folder.imported, dict(origin), durable=False)
 
 
 def add(grid: Grid, home: Home, trial_id: str) -> None:
     """Make an imported record one of the grid's cells."""
     folder = home.grid(grid.name)
     before = regular_bytes(folder.imported).decode(errors="replace") if folder.imported.exists() else ""
-    ids = list(dict.fromkeys([*before.splitlines(), trial_id]))  # what cannot be read must not count as empty
-    write_text(folder.imported, "".join(f"{own}\n" for own in ids))
+    ids = list(dict.fromkeys([*before.splitlines(), trial_id]))  # an unreadable list must not count as empty
+    write_text(folder.imported, "".join(f"{name}\n" for name in ids))

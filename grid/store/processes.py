@@ -1,4 +1,4 @@
-"""Which process this is, whatever happens to the clock and to process numbers; and how a hanging process ends."""
+"""The identity of processes, independent of the clock and of reused numbers; and the end of a hanging process."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A grid's folder in a runs folder: the grid as it was last run, and the trials that have left it since."""
+"""A grid's folder in a runs folder: the grid of its last run, and the trials that it has no more."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -25,8 +25,8 @@ def save_grid(grid: Grid, trials: Sequence[Trial], home: Home) -> None:
         UserError: the runs folder cannot be written.
     """
     folder, ids = home.grid(grid.name), [trial.id for trial in trials]
-    kept = home.standing() - set(ids)
-    former = [trial_id for trial_id in dict.fromkeys([*folder.former_ids(), *folder.ids()]) if trial_id in kept]
+    standing = home.standing() - set(ids)
+    former = [trial_id for trial_id in dict.fromkeys([*folder.former_ids(), *folder.ids()]) if trial_id in standing]
     if former or folder.former.exists():
         _keep(folder.former, "".join(f"{trial_id}\n" for trial_id in former))
     _keep(folder.grid, grid.to_toml())

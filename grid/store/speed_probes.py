@@ -1,4 +1,4 @@
-"""Speed probes: what a few steps of a recipe on a data set took, kept in the grid's folder for later plans."""
+"""Speed probes: measurements of a few steps of a recipe on a data set, stored in the grid's folder for later plans."""
 
 import json
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ class Probe:
         least, most: lower and upper quartile of the seconds of a step.
         evaluation: seconds of a validation.
         best: bytes of the best checkpoint.
-        rest: bytes that a finished trial keeps beside it.
+        rest: bytes of a finished trial's other files.
     """
 
     dataset: str
@@ -50,7 +50,7 @@ def speed_of(settings: TrialSettings) -> str:
 
 
 def read(folder: GridFolder) -> list[Probe]:
-    """What was measured; nothing where the file is missing or damaged, or another version wrote it."""
+    """The stored probes; none if the file is missing or damaged, or another version wrote it."""
     try:
         return [Probe(**content) for content in json.loads(regular_bytes(folder.probe))]
     except (OSError, ValueError, TypeError):
@@ -63,5 +63,5 @@ def remember(folder: GridFolder, probes: Iterable[Probe]) -> None:
     Raises:
         UserError: the runs folder cannot be written.
     """
-    kept = {(probe.dataset, probe.recipe): probe for probe in [*read(folder), *probes]}
-    write_json(folder.probe, [asdict(probe) for probe in kept.values()])
+    by_cell = {(probe.dataset, probe.recipe): probe for probe in [*read(folder), *probes]}
+    write_json(folder.probe, [asdict(probe) for probe in by_cell.values()])

@@ -299,7 +299,7 @@ def over(attempt: Attempt) -> bool:
 def silent(folders: Iterable[TrialFolder]) -> dict[Attempt, dict[str, Any]]:
     """The attempts of other machines that look dead, with their leases."""
     latest = (attempt for folder in folders if (attempt := folder.latest()))
-    leases = {attempt: attempt.content() for attempt in latest if not attempt.end.exists() and not attempt.held()}
+    leases = {attempt: attempt.content() for attempt in latest if not attempt.end.exists() and not attempt.is_held()}
     return {attempt: lease for attempt, lease in leases.items() if lease and foreign(lease)}
 
 

@@ -261,7 +261,7 @@ def test_the_matrix_is_complete() -> None:
 def declared(*files: str) -> list[tuple[str, Any]]:
     """What the functions of modules declare now that they are imported, as it is read without importing them."""
     offers = [offer for file in files for offer in offered[f"goalgrid.objectives.{file}"]]
-    return [(offer.name, replace(offer.made, equation=None)) for offer in offers]
+    return [(offer.name, replace(offer.entry, equation=None)) for offer in offers]
 
 
 def test_what_is_read_without_torch_is_what_the_functions_declare() -> None:
