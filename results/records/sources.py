@@ -1,7 +1,7 @@
-"""The code that a computation uses, read from the sources: definitions, followed from where the computation begins.
+"""The code that a computation reaches, read from the sources: a graph of definitions, followed from its roots.
 
-A definition is a function, a class or an assignment at the top of a module. It leads to the definitions whose names it
-uses, and where a name cannot be resolved, to a whole module. No module is imported, so torch is not needed.
+A definition is a function, a class or an assignment at the top of a module. Edges go to every definition it names; an
+unresolved name pulls in its whole module. No module is imported, so torch is not needed.
 
 A table is a dict whose keys are all names that settings may hold: `{"con": constant, "nca": nca}`. Of a table, only
 the entries count that the settings name, or a string in the code that is used. What is declared under such names, by
@@ -27,7 +27,7 @@ VALIDATORS = frozenset({"field_validator", "model_validator"})
 """Decorators of the methods of settings that check or fill in fields."""
 
 SPELT = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
-"""What a string that spells a definition looks like."""
+"""The form of a string that spells a definition: dotted identifiers."""
 
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
@@ -48,6 +48,7 @@ class Definition:
         """Whether it is a class that derives from `SETTINGS`."""
         bases = [base for node in self.nodes if isinstance(node, ast.ClassDef) for base in node.bases]
         names = self.module.meanings(bases).values()
+        # pydantic is outside the project, so its class has no definition and is known by its name alone
         return [SETTINGS] in names or any(base.is_settings for base in self.module.named_in(bases))
 
     @cached_property
@@ -57,12 +58,12 @@ class Definition:
 
     @cached_property
     def digest(self) -> str:
-        """Of its text, in which a string that spells a definition stands for the definition, wherever that is."""
+        """SHA-256 of its text; a string that spells a definition counts by the definition's text, not by its place."""
         return self._digest(lambda spelt: spelt._plain)
 
     @cached_property
     def _plain(self) -> str:
-        """The same with names alone, so that definitions may spell one another."""
+        """The same, where spelt definitions count by their last names: definitions may spell one another in a cycle."""
         return self._digest(lambda spelt: spelt.name.rpartition(".")[2])
 
     def _digest(self, meant: Callable[["Definition"], str]) -> str:
@@ -79,13 +80,14 @@ class Definition:
 
     @cached_property
     def leads_to(self) -> "set[Definition]":
-        """The definitions that it names, and what is run when its module is imported."""
+        """The definitions that it names, and the statements that run when its module is imported."""
+        # importing the module for this name runs its statements, which may patch or register something
         definitions = {self.module.effects} | self.module.named_in(self._counted)
         return definitions | self.module.run_on_import if self is self.module.effects else definitions
 
     @cached_property
     def line(self) -> str:
-        """Its own text, and what the names in it stand for: digests, or outside the project the names themselves."""
+        """Its digest, and of each name in it the digests of its definitions, or outside the project the dotted name."""
         resolve = self.module.sources.resolve
         meant = {
             name: sorted(text for target in targets for text in [place.digest for place in resolve(target)] or [target])
@@ -100,20 +102,20 @@ class Module:
     def __init__(self, name: str, text: bytes, sources: "Sources") -> None:
         self.name, self.sources = name, sources
         self.bindings: dict[str, set[str]] = {}
-        """What a name stands for that the module defines, or that it imports anywhere."""
+        """The dotted names for each name that the module defines, or imports anywhere."""
         self.imports: set[str] = set()
         """Modules and names whose modules are run when this module is imported."""
         self.definitions: dict[str, Definition] = {}
         self.effects = Definition(f"{name}, its statements", self)
         """The statements that do more than define names when the module is imported."""
         tree = _parsed(text)
-        for alias, target in _imported(tree):
+        for alias, target in _imported(tree):  # also inside functions: imports are late where torch is heavy
             self.bindings.setdefault(alias, set()).add(target)
         for statement in tree.body:
             self._take(statement)
 
     def _take(self, statement: ast.stmt) -> None:
-        if not isinstance(statement, _NAMED):
+        if not isinstance(statement, _NAMED):  # an import inside a function runs only with the function
             modules = {
                 alias.name for node in ast.walk(statement) if isinstance(node, ast.Import) for alias in node.names
             }
@@ -125,10 +127,10 @@ class Module:
         for name in _given(statement):
             definition = self.definitions.setdefault(name, Definition(f"{self.name}.{name}", self))
             self.bindings.setdefault(name, set()).add(definition.name)
-            definition.nodes += others
+            definition.nodes += others  # several statements may give one name: all of them count
             self.effects.entries.update(dict.fromkeys(declared, definition))
             for key, node in entries.items():
-                label = f"{name}[{key!r}]"
+                label = f"{name}[{key!r}]"  # in the text, so that two keys cannot swap their values unnoticed
                 definition.entries[key] = Definition(f"{self.name}.{label}", self, [ast.Constant(label), node])
 
     @property
@@ -142,6 +144,7 @@ class Module:
         A decorator of the project may keep its definition where no name leads to it; not if it declares a name.
         """
         parts = [name.split(".") for name in (self.name, *self.imports)]
+        # importing a.b.c runs a and a.b too
         names = {".".join(part[:end]) for part in parts for end in range(1, len(part) + 1)}
         decorators = {
             definition: [decorator for node in definition.nodes for decorator in getattr(node, "decorator_list", ())]
@@ -190,6 +193,7 @@ class Sources:
 
     def fingerprint(self, roots: Iterable[str], named: Iterable[str]) -> str:
         """SHA-256 over all reached definitions. Moving definitions to other modules does not change it."""
+        # sorted by digest, not by place, so that a move changes nothing
         lines = sorted(definition.line for definition in self.reached(roots, named) if definition.nodes)
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -209,7 +213,7 @@ class Sources:
                 continue
             reached.add(definition)
             ahead += definition.leads_to
-            for string in definition.strings - strings:
+            for string in definition.strings - strings:  # a new string may name an entry that was passed before
                 strings.add(string)
                 ahead += waiting.pop(string, [])
             for key, entry in definition.entries.items():
@@ -223,7 +227,7 @@ class Sources:
         return module.definitions[last]
 
     def _resolve(self, name: str) -> set[Definition]:
-        """Definitions that a dotted name stands for; all of a module if it names a module; none outside the project."""
+        """The definitions of a dotted name: the whole module if it names a module; none outside the project."""
         parts = name.split(".")
         place = next((end for end in range(len(parts), 0, -1) if self.module(".".join(parts[:end]))), 0)
         module, rest = self.module(".".join(parts[:place])), parts[place:]
@@ -240,24 +244,24 @@ class Sources:
         return None if text is None else Module(name, text, self)
 
 
-def texts_of(rooms: Mapping[str, Path]) -> dict[str, bytes]:
+def texts_of(packages: Mapping[str, Path]) -> dict[str, bytes]:
     """The source of each module below the folders of top-level packages, by the module's dotted name."""
-    files = ((room, folder, file) for room, folder in rooms.items() for file in sorted(folder.rglob("*.py")))
+    files = ((name, folder, file) for name, folder in packages.items() for file in sorted(folder.rglob("*.py")))
     return {
-        ".".join([room, *file.relative_to(folder).with_suffix("").parts]).removesuffix(".__init__"): file.read_bytes()
-        for room, folder, file in files
+        ".".join([name, *file.relative_to(folder).with_suffix("").parts]).removesuffix(".__init__"): file.read_bytes()
+        for name, folder, file in files
     }
 
 
 @cache
 def _parsed(text: bytes) -> ast.Module:
-    """What of a source changes numbers. No caller changes a tree, so that projects that share a file share its tree."""
+    """The parts of a source that may change numbers. No caller changes the tree, so projects share it."""
     tree: ast.Module = _Stripped().visit(ast.parse(text))
     return tree
 
 
 class _Stripped(ast.NodeTransformer):
-    """Removes what changes no number: docstrings, annotations, and what errors say."""
+    """Removes the parts that change no number: docstrings, annotations, and messages of errors."""
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         for name in {"annotation", "returns", "msg"}.intersection(node._fields):
@@ -299,8 +303,9 @@ def _text(node: object, value_text: Callable[[object], str]) -> str:
         return ",".join(_text(part, value_text) for part in node)
     if not isinstance(node, ast.AST):
         return value_text(node)
-    if isinstance(node, ast.ImportFrom):  # where it imports from is in what the names stand for
+    if isinstance(node, ast.ImportFrom):  # the digests of its names cover the place, which may move
         return _text(node.names, value_text)
+    # newer versions of Python add empty fields, e.g. type_params
     fields = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
     parts = (f" {name}={_text(value, value_text)}" for name, value in fields)
     return f"({type(node).__name__}{''.join(parts)})"
@@ -327,7 +332,7 @@ def _strings(node: ast.AST, *, inside: bool = False) -> Iterator[str]:
     inside = inside or isinstance(node, (*_NAMED, ast.Lambda))
     decorators = getattr(node, "decorator_list", ())
     for part in ast.iter_child_nodes(node):
-        if part in decorators:
+        if part in decorators:  # its strings declare a name and choose none
             continue
         if not isinstance(part, ast.Constant):
             yield from _strings(part, inside=inside)
@@ -380,7 +385,7 @@ def _given(statement: ast.stmt) -> set[str]:
 
 
 def _has_effect(statement: ast.stmt) -> bool:
-    """Whether a statement does more than give names."""
+    """Whether a statement does more than define names."""
     if isinstance(statement, (*_NAMED, ast.Import, ast.ImportFrom)):
         return False
     parts = [node for target in _targets(statement) for node in ast.walk(target)]
@@ -388,7 +393,7 @@ def _has_effect(statement: ast.stmt) -> bool:
 
 
 def _keyed(statement: ast.stmt, names: frozenset[str]) -> tuple[dict[str, ast.expr], list[ast.AST]]:
-    """The entries of an assigned table, and what else the statement says."""
+    """The entries of an assigned table, and the statement's other nodes."""
     value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
     if not isinstance(value, ast.Dict):
         return {}, [statement]
