@@ -134,7 +134,7 @@ def recipe_names() -> tuple[str, ...]:
     return *names("recipes"), *_own
 
 
-def take_over(recipes: Mapping[str, dict[str, Any]]) -> None:
+def register(recipes: Mapping[str, dict[str, Any]]) -> None:
     """Register a grid's own recipes, in place of another grid's.
 
     Args:

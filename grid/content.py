@@ -192,12 +192,12 @@ def _with_own_parts(content: Content, folder: Path) -> Content:
 
     parts = list(read_all(used, content.values("uses")))
     if all(isinstance(part, Use) for part in parts):
-        uses.activate(parts)  # a recipe may name a pooling
+        uses.register(parts)  # a recipe may name a pooling
     recipes = list(read_all(recipe, content.values("recipes")))
     list(read_all(recipe, tables))
     if problems:
         raise several(content.where, dict.fromkeys(problems))
-    catalog.take_over(own_recipes.whole)
+    catalog.register(own_recipes.whole)
     others = {name: table for name, table in tables.items() if not isinstance(table, dict)}
     axis = {"recipes": recipes} if "recipes" in content.fields else {}
     return content.put(uses=parts, recipe={**others, **own_recipes.whole}, **axis)

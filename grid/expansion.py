@@ -9,7 +9,7 @@ from typing import NamedTuple
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, several, unknown
 from goalgrid.grid.forms import Scalar
-from goalgrid.grid.gridfile import Grid, make_known
+from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.identity import cell_ids
 from goalgrid.grid.objectives import CATALOGUE, needs
 from goalgrid.grid.resolution import Common, Point, Resolver, Section
@@ -97,7 +97,7 @@ def expand(grid: Grid) -> list[Cell]:
     Raises:
         UserError: settings that do not fit together, all of them at once.
     """
-    make_known(grid)
+    register(grid)
     cells: list[Cell] = []
     recipes = list(dict.fromkeys(name for recipe in grid.recipes for name in catalog.lineage(recipe)))
     parents = {parent for name in recipes for parent in catalog.recipe(name).parents}

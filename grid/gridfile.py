@@ -153,7 +153,7 @@ def _within_budget(content: Content) -> dict[str, Any]:
     return {"budget": budget, "seeds": list(range(most)) if isinstance(most, int) and most > 0 else [0]}
 
 
-def make_known(grid: Grid) -> None:
+def register(grid: Grid) -> None:
     """Register the grid's plug-ins and recipes in this process, in place of another grid's."""
-    uses.activate(grid.uses)
-    catalog.take_over(grid.recipe)
+    uses.register(grid.uses)
+    catalog.register(grid.recipe)

@@ -104,7 +104,7 @@ def uses_of(pairs: Iterable[Sequence[str]]) -> list[Use]:
     return [Use(path=path, source=source) for path, source in pairs]
 
 
-def activate(uses: Iterable[Use]) -> None:
+def register(uses: Iterable[Use]) -> None:
     """Register these plug-ins, in place of those of another grid.
 
     Raises:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.expansion import Trial
-from goalgrid.grid.gridfile import make_known
+from goalgrid.grid.gridfile import register
 from goalgrid.grid.store.home import State
 from goalgrid.reading.overview import Overview
 
@@ -74,5 +74,5 @@ def _loaded(overview: Overview, trial: Trial) -> "TrialAttention":
     from goalgrid.runners.launch.jobs import machine_for
     from goalgrid.runners.trial.inspection.attending import TrialAttention
 
-    make_known(overview.grid)
+    register(overview.grid)
     return TrialAttention(overview.folder(trial), machine_for(overview.grid, overview.home, gpu=False))

@@ -9,7 +9,7 @@ from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, unknown, user_path
 from goalgrid.grid.errors.wording import counted
 from goalgrid.grid.expansion import expand, trials_of
-from goalgrid.grid.gridfile import Grid, make_known
+from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.objectives import CATALOGUE, unknown_objective
 from goalgrid.grid.protocols import shown
 from goalgrid.grid.settings import TrialSettings
@@ -376,7 +376,7 @@ def _machine(folder: TrialFolder, home: Home, request: EvaluationRequest) -> "Ma
         raise untrusted[0]
     grid = next((grid for grid in grids if grid.root(dataset)), next(iter(grids), None))
     if grid is not None:
-        make_known(grid)
+        register(grid)
     return machine_of(home, roots, request.weights, grid)
 
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from goalgrid.grid.errors import UserError, unknown
 from goalgrid.grid.expansion import Cell, Trial
-from goalgrid.grid.gridfile import make_known
+from goalgrid.grid.gridfile import register
 from goalgrid.grid.store.home import State
 from goalgrid.reading.overview import Overview
 
@@ -34,7 +34,7 @@ def retrieved(overview: Overview, trial_id: str) -> "RetrievalExamples":
     from goalgrid.runners.launch.jobs import machine_for
     from goalgrid.runners.trial.inspection.retrieving import TrialRetrieval
 
-    make_known(overview.grid)
+    register(overview.grid)
     retrieval = TrialRetrieval(overview.folder(known[trial_id]), machine_for(overview.grid, overview.home, gpu=False))
     if not (chosen := queries(overview, trial_id)):
         raise UserError(f"{trial_id} has no query to show: every seed finds no query first and misses none.")

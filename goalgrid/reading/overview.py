@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from goalgrid.grid.errors.wording import counted
 from goalgrid.grid.expansion import Cell, Trial, chains, expand, select, trials_of
-from goalgrid.grid.gridfile import Grid, make_known
+from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.store.home import Home, State, TrialFolder
 from goalgrid.grid.store.imported import imported_cells
 from goalgrid.reading.data_at_hand import DataAtHand, now
@@ -136,7 +136,7 @@ class Overview:
             return {}
         from goalgrid.results.records import provenance
 
-        make_known(self.grid)
+        register(self.grid)
         trained = [cell for cell in self.cells if not cell.published]
         done = {trial.id for trial in trials_of(trained)} & {row["trial_id"] for row in self.records}
         code, data = (provenance.of_trials(trained, done, now) for now in (self.now.code, self.now.data))

@@ -146,7 +146,7 @@ def use(files: Iterable[str]) -> None:
     Raises:
         UserError: a file does not import, or a name is taken.
     """
-    uses.activate([uses.read(file, Path()) for file in files])
+    uses.register([uses.read(file, Path()) for file in files])
 
 
 def all_known(*choices: tuple[str, str, Collection[str]]) -> None:

@@ -71,7 +71,7 @@ def recipes(
     if name is not None and name.endswith(".toml"):
         recipes_of_file = catalog.OwnRecipes({}, Path())
         name = recipes_of_file.add(name)
-        catalog.take_over(recipes_of_file.whole)
+        catalog.register(recipes_of_file.whole)
     if parameters:
         from goalgrid.shipped import recipe_sizes
 

@@ -61,7 +61,7 @@ def read_grid(
     except Untrusted as error:
         tables = home.grid(name).tables
         raise Untrusted(f"{error}{f' Its tables of the last run: {tables}.' if tables.is_dir() else ''}") from None
-    uses.activate(now)
+    uses.register(now)
     try:
         content = content_of(Text(where, {**table, "uses": now}))
         grid = check(content)

@@ -22,7 +22,7 @@ from goalgrid.grid.store import gpu_needs
 from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.grid.store.speed_probes import speed_of
-from goalgrid.grid.uses import activate, uses_of
+from goalgrid.grid.uses import register, uses_of
 from goalgrid.runners.training import companions
 from goalgrid.runners.training.inputs import Inputs, prepare, protocols_of
 from goalgrid.runners.training.machine import Machine, is_out_of_memory
@@ -74,7 +74,7 @@ def probe(samples: Sequence[Sample], home: Home) -> Probed:
     if not torch.cuda.is_available():
         return Probed([], {})
     for sample in samples[:1]:  # all are of one grid
-        activate(uses_of(sample.machine.uses))
+        register(uses_of(sample.machine.uses))
     gpus = map(torch.cuda.get_device_properties, range(torch.cuda.device_count()))
     report = Probed([(gpu.total_memory, gpu.name) for gpu in gpus], {})
     sizes = [total for total, _ in report.devices]

@@ -17,7 +17,7 @@ from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.gpu_needs import Need
 from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.speed_probes import speed_of
-from goalgrid.grid.uses import activate, uses_of
+from goalgrid.grid.uses import register, uses_of
 from goalgrid.runners.gpu.gpu_shares import Needs
 from goalgrid.runners.gpu.memory_probe import Sample
 from goalgrid.runners.training.machine import Machine
@@ -99,7 +99,7 @@ class Job:
         Raises:
             UserError: a file of the user does not import here.
         """
-        activate(uses_of(json.loads(text)["machine"]["uses"]))
+        register(uses_of(json.loads(text)["machine"]["uses"]))
         return _JSON.validate_json(text)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from goalgrid.grid.expansion import Cell, Trial
-from goalgrid.grid.gridfile import Grid, make_known
+from goalgrid.grid.gridfile import Grid, register
 from goalgrid.grid.store.home import Home, State
 from goalgrid.runners.gpu import gpu_shares
 from goalgrid.runners.launch import shared_folder, worker
@@ -64,7 +64,7 @@ class Launch:
         Raises:
             UserError: the data, the runs folder or the cluster cannot be used; no trial was started.
         """
-        make_known(grid)
+        register(grid)
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:6]}"
         stop = Stop(self.home.stop_request(name))
         driver = self._driver(stop, grid.reliability.grace_seconds)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import Home
-from goalgrid.grid.uses import activate, uses_of
+from goalgrid.grid.uses import register, uses_of
 from goalgrid.results.records import provenance
 from goalgrid.runners.launch import shared_folder
 
@@ -31,7 +31,7 @@ def problem_here(
     if provenance.program_fingerprint() != code:
         return "another version of goalgrid is installed there. Install the same one on every node."
     try:
-        activate(uses_of(uses))
+        register(uses_of(uses))
     except UserError as error:
         return str(error)
     return ""

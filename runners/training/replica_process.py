@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from goalgrid.grid.identity import derived_seed
-from goalgrid.grid.uses import activate, uses_of
+from goalgrid.grid.uses import register, uses_of
 from goalgrid.runners.training import checkpoints
 from goalgrid.runners.training.exchange import collectives
 from goalgrid.runners.training.inputs import prepare
@@ -36,7 +36,7 @@ def main(descriptor: int) -> None:
     orders = queue.SimpleQueue[tuple[Any, ...]]()
     threading.Thread(target=_listen, args=(connection, orders), name="orders", daemon=True).start()
     try:
-        activate(uses_of(uses))
+        register(uses_of(uses))
         follow(orders.get, connection.send)
     except BaseException as error:
         error.add_note("In a replica:\n" + "".join(traceback.format_exception(error)))

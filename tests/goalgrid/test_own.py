@@ -40,7 +40,7 @@ def folder(goalgrid: Goalgrid, tmp_path_factory: pytest.TempPathFactory) -> Iter
             assert finished.returncode == 0, finished.stderr
 
     yield made_once("own", tmp_path_factory, train)
-    uses.activate([])
+    uses.register([])
 
 
 def stale(folder: Path, goalgrid: Goalgrid) -> set[str]:
@@ -99,7 +99,7 @@ def test_a_job_brings_the_file_to_a_process_that_lacks_it(folder: Path) -> None:
     home = Home(folder / "runs")
     grid = read_grid("mine", home)
     text = jobs_for(grid, trials_of(expand(grid)), home, gpus=0)[1].to_json().replace(str(folder), "/elsewhere")
-    uses.activate([])
+    uses.register([])
     job = Job.from_json(text)
     assert job.trials[0].objective.name == "soft-hinge"
     assert uses.place("soft-hinge") == "uses:losses.soft_hinge"
@@ -239,7 +239,7 @@ def test_what_the_first_page_shows_makes_a_table_in_an_empty_folder(goalgrid: Go
         finished = goalgrid(verb, *words, runs=tmp_path / "runs", folder=tmp_path)
         assert finished.returncode == 0, finished.stdout + finished.stderr
     assert "soft-hinge" in finished.stdout
-    uses.activate([])
+    uses.register([])
 
 
 FORKS = """
@@ -326,7 +326,7 @@ def test_a_loss_a_recipe_and_a_csv_in_an_empty_folder_are_a_table_after_three_co
         finished = goalgrid(*command, runs=runs)
         assert finished.returncode == 0, finished.stdout + finished.stderr
     assert all(f",{name}," in finished.stdout for name in ("small", "con_con", "soft-hinge"))
-    uses.activate([])
+    uses.register([])
 
 
 ENDS = """

@@ -56,7 +56,7 @@ def theirs(tmp_path: Path, ran: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 
 def another_user(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-    uses.activate([])
+    uses.register([])
     uses._offered.cache_clear()
     monkeypatch.setenv("XDG_STATE_HOME", str(home))
     monkeypatch.setattr(trusted_code, "_named", set())

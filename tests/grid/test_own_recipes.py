@@ -22,7 +22,7 @@ SHORT = 'extends = "cnn-bow"\n[train]\nepochs = 3\n'
 @pytest.fixture(autouse=True)
 def nothing_stays_known() -> Iterator[None]:
     yield
-    catalog.take_over({})
+    catalog.register({})
 
 
 def own_grid(folder: Path, content: str, **files: str) -> Grid:
@@ -80,7 +80,7 @@ def test_a_saved_grid_keeps_its_recipes_whole(tmp_path: Path) -> None:
     before = trained(grid)
     save_grid(grid, [], home)
     (tmp_path / "short.toml").unlink()
-    catalog.take_over({})
+    catalog.register({})
     assert trained(read_grid("g", home)) == before
 
 

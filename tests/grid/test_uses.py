@@ -27,7 +27,7 @@ GRID = (
 @pytest.fixture(autouse=True)
 def nothing_stays_known() -> Iterator[None]:
     yield
-    uses.activate([])
+    uses.register([])
 
 
 def own_grid(folder: Path, text: str = MINE, *overrides: str) -> Grid:
@@ -294,7 +294,7 @@ def test_an_installed_package_is_used_by_the_name_of_its_entry_point(
     assert load(str(tmp_path / "g.toml")) == grid
     elsewhere = grid.uses[0].model_copy(update={"source": "0"})
     with pytest.raises(UserError, match="another version of the package 'my-lab' is installed here"):
-        uses.activate([elsewhere])
+        uses.register([elsewhere])
 
 
 def test_two_files_cannot_have_one_name_nor_define_one(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
             f'name = "{name}"\nrecipes = "cnn-bow"\n{more}\n{FAST}', encoding="utf-8"
         )
     yield tmp_path
-    uses.activate([])
+    uses.register([])
 
 
 def test_shared_trials_are_trained_once_and_each_grid_has_its_folder(goalgrid: Goalgrid, folder: Path) -> None:

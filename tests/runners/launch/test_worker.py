@@ -174,4 +174,4 @@ def test_a_gpu_that_failed_for_good_ends_the_process_and_costs_one_of_two_tries(
     folder = one.home.trial(one.id)
     assert [attempt.failure() for attempt in folder.attempts()] == [Failure.DEVICE] * 2
     assert folder.reason().endswith("(2 attempts)")
-    uses.activate([])
+    uses.register([])

@@ -28,12 +28,12 @@ SCORES = '@goalgrid.objective("mine", on="scores")\ndef mine(scores):\n    retur
 @pytest.fixture(autouse=True)
 def nothing_stays_known() -> Iterator[None]:
     yield
-    uses.activate([])
+    uses.register([])
 
 
 def define(folder: Path, text: str) -> None:
     (folder / "losses.py").write_text(HEAD + text + "\n", encoding="utf-8")
-    uses.activate([uses.read("losses.py", folder)])
+    uses.register([uses.read("losses.py", folder)])
 
 
 def failing(folder: Path, text: str) -> dict[str, str]:
