@@ -26,7 +26,7 @@ def evaluation(
     model: Vse, settings: TrialSettings, shapes: Shapes, mode: AbstractContextManager[Any], trace: Trace
 ) -> tuple[Work, Work, Work]:
     """The work of embedding an image, of embedding a caption, and of scoring a pair; the whole split is in memory."""
-    model, count = model.eval(), _at_once(settings, shapes)
+    model, count = model.eval(), settings.train.batch_size if len(shapes.image) == 3 else EMBED_BATCH
     given = images(shapes, count, mode, trace)
     tokens = captions(shapes, around(shapes.typical, EMBED_BATCH), mode, trace)
     with torch.no_grad(), mode:
@@ -138,8 +138,3 @@ def _search(anchors: int, others: int, most: int, width: int, mode: AbstractCont
             trace.begin()
             most_similar(queries, candidates, query_images, candidate_images, most)
     return trace.work * (anchors / rows)
-
-
-def _at_once(settings: TrialSettings, shapes: Shapes) -> int:
-    """Images that an evaluation embeds at a time."""
-    return settings.train.batch_size if len(shapes.image) == 3 else EMBED_BATCH

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from goalgrid.grid.settings.image_encoders import BackboneSettings
 from goalgrid.grid.settings.model import ModelSettings
 from goalgrid.grid.settings.pretrained_networks import Pretrained
 from goalgrid.retrieval.encoders.text import text_network, width_of
@@ -53,7 +52,9 @@ def size_of(settings: ModelSettings, image_shape: tuple[int, ...], words: int) -
     with torch.device("meta"):
         image, text = settings.image, settings.text
         if image.feature_network:
-            width, frozen = _vision(image.feature_network)
+            vision = Vision(from_architecture(image.feature_network, {}, _LATER), {})
+            as_resnext(vision)
+            width, frozen = vision.width, _count(vision)
             image_shape = (width,) if image.feature_network.output != "grid" else (image_shape[0], width)
         elif image.reads:
             image_shape = (sum(read.values for read in image.reads),)
@@ -69,13 +70,6 @@ def size_of(settings: ModelSettings, image_shape: tuple[int, ...], words: int) -
             as_resnext(model)
     learning = sum(weight.numel() for group in model.groups().values() for weight in group)
     return ModelSize(_count(model), learning, frozen)
-
-
-def _vision(settings: BackboneSettings) -> tuple[int, int]:
-    """The width and the number of weights of a network on images."""
-    network = Vision(from_architecture(settings, {}, _LATER), {})
-    as_resnext(network)
-    return network.width, _count(network)
 
 
 def _vocabulary(text: Any) -> int:

@@ -88,12 +88,10 @@ class Trace(TorchDispatchMode):
         inputs = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
         empty = any(isinstance(tensor, FakeTensor) for tensor in inputs)
         result = STAND_INS[func](*args, **kwargs) if empty and func in STAND_INS else NotImplemented
-        if result is not NotImplemented:
-            pass  # the stand-in gave the shape that values would decide
-        elif _of_host(func, inputs, args, kwargs):
+        if result is NotImplemented and _of_host(func, inputs, args, kwargs):
             with unset_fake_temporarily():
                 return func(*args, **kwargs)  # neither memory nor work of the GPU
-        else:
+        if result is NotImplemented:
             result = func(*args, **kwargs)
         outputs = [value for value in tree_leaves(result) if isinstance(value, Tensor)]
         if not func.is_view:  # a view launches no kernel

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from goalgrid.grid.settings import TrialSettings, parts
-from goalgrid.retrieval.parts.companion import Around, Companion
+from goalgrid.retrieval.parts.companion import Companion
 from goalgrid.retrieval.splits.pairs import Pairs
 from goalgrid.runners.training.inputs import Inputs
 
@@ -26,15 +26,6 @@ def prepared(settings: TrialSettings, of: Callable[[type[Companion]], Any]) -> d
         of: gives the input of a class.
     """
     return {kind.name: of(kind) for kind in kinds(settings)}
-
-
-def prepare(settings: TrialSettings, pairs: Pairs, around: Around) -> dict[str, Any]:
-    """The inputs that the companions prepare before training, by their names.
-
-    Raises:
-        UserError: files are missing or do not fit.
-    """
-    return prepared(settings, lambda kind: kind.prepare(settings, pairs, around))
 
 
 def companions_of(settings: TrialSettings, inputs: Inputs) -> list[Companion]:

@@ -260,7 +260,8 @@ class TrialRun:
         self.parents()  # all are done
         root, trials = self.machine.root(self.settings.dataset.name), folder.path.parent
         around = Around(root, self.machine.features, lambda name: ranker(trials / name, self.machine), self._beat)
-        return replace(inputs, prepared=companions.prepare(self.settings, inputs.pairs, around))
+        prepared = companions.prepared(self.settings, lambda kind: kind.prepare(self.settings, inputs.pairs, around))
+        return replace(inputs, prepared=prepared)
 
     @property
     def environment(self) -> dict[str, Any]:
