@@ -14,7 +14,7 @@ from goalgrid.objectives.triplets import Extra
 from goalgrid.retrieval.model import Vse
 from goalgrid.retrieval.parts.companion import Companion
 from goalgrid.retrieval.scorers.sets import Embedded, Sets
-from goalgrid.runners.training.exchange.collectives import ALONE, Exchange
+from goalgrid.runners.training.exchange.collectives import ALONE, ProcessGroup
 from goalgrid.runners.training.exchange.synced_batchnorm import synchronised
 from goalgrid.runners.training.inputs import Batch, Inputs
 from goalgrid.runners.training.precision import precision
@@ -27,7 +27,7 @@ class BatchLoss:
         self, settings: TrialSettings, inputs: Inputs, model: Vse, companions: Sequence[Companion] = ()
     ) -> None:
         self.settings, self.inputs, self.model, self.companions = settings, inputs, model, companions
-        self.exchange: Exchange = ALONE
+        self.group: ProcessGroup = ALONE
 
     def __call__(self, batch: Batch, objective: Objective) -> tuple[Float[Tensor, ""], list[dict[str, Tensor]]]:
         """The sum of the networks' losses, and the objective's report of each network, which backward completes."""
@@ -35,7 +35,7 @@ class BatchLoss:
         extra = {name: values.to(self.inputs.device, non_blocking=True) for name, values in batch.extra.items()}
         values, reports = list[Tensor](), list[dict[str, Tensor]]()
         for place, network in enumerate(self.model.networks):
-            with precision(self.settings, self.inputs.device), synchronised(self.exchange):
+            with precision(self.settings, self.inputs.device), synchronised(self.group):
                 image, text, seen = network.embed_batch(images, *tokens)
                 further = network.further_losses(objective, image, text, seen, tokens[1], owners)
             of_network = {name: values[place][:, None] for name, values in extra.items()}
@@ -61,7 +61,7 @@ class BatchLoss:
             image, text, further = companion.split(network, image, text, len(owners))
             extra = {**extra, **further}
         if isinstance(image, Tensor) and isinstance(text, Tensor):
-            image, text = (self.exchange.all_gather(part, len(owners)) for part in (image, text))
+            image, text = (self.group.all_gather(part, len(owners)) for part in (image, text))
             self._scored(place, partial(product, image.detach(), text.detach()))
             return objective(image, text, owners, extra=extra)
         scorer = network.scorer
@@ -83,8 +83,8 @@ class BatchLoss:
 
     def _gathered(self, part: Sets, count: int) -> Sets:
         """The sets of all replicas."""
-        if self.exchange.replicas == 1:
+        if self.group.replicas == 1:
             return part
-        whole = None if part.whole is None else self.exchange.all_gather(part.whole, count)
-        sizes = self.exchange.all_gather(part.sizes_beside, count)
-        return Sets(self.exchange.all_gather(part.vectors, count), sizes.cpu(), whole)
+        whole = None if part.whole is None else self.group.all_gather(part.whole, count)
+        sizes = self.group.all_gather(part.sizes_beside, count)
+        return Sets(self.group.all_gather(part.vectors, count), sizes.cpu(), whole)

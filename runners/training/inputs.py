@@ -31,7 +31,7 @@ from goalgrid.retrieval.words import text_readers
 from goalgrid.retrieval.words.text_readers import CaptionReader, Vocabulary
 from goalgrid.retrieval.words.tokens import Tokens
 from goalgrid.runners.training.exchange.batch_sizes import batch_sizes, batches_of_epoch
-from goalgrid.runners.training.exchange.collectives import ALONE, Exchange
+from goalgrid.runners.training.exchange.collectives import ALONE, ProcessGroup
 from goalgrid.runners.training.machine import Machine
 
 
@@ -285,7 +285,7 @@ def batches(
     settings: TrialSettings,
     inputs: Inputs,
     epoch: int,
-    exchange: Exchange = ALONE,
+    group: ProcessGroup = ALONE,
     companions: Sequence[Companion] = (),
 ) -> "Epoch":
     """The batches of one epoch, determined by seed and epoch; a last batch of a single pair is dropped.
@@ -302,7 +302,7 @@ def batches(
         order = _one_of_each(order, inputs.pairs.train)
     rows = _split(order, settings.train)
     views, words = (derived_seed(settings, f"{what} of epoch {epoch}") for what in ("views", "words"))
-    return Epoch(inputs, rows, views, words, exchange, companions)
+    return Epoch(inputs, rows, views, words, group, companions)
 
 
 def trained_captions(dataset: DatasetSettings, split: Split) -> Int[Tensor, " t"]:
@@ -347,7 +347,7 @@ class Epoch:
     rows: Sequence[Int[Tensor, " b"]]
     views: int
     words: int
-    exchange: Exchange = ALONE
+    group: ProcessGroup = ALONE
     companions: Sequence[Companion] = ()
 
     def __len__(self) -> int:
@@ -366,7 +366,7 @@ class Epoch:
     def _read(self, place: int) -> Batch:
         split, tokens, texts = self.inputs.pairs.train, self.inputs.tokens["train"], self.rows[place]
         owners = split.image_of_text[texts.numpy()]
-        part = self.exchange.part(len(texts))
+        part = self.group.part(len(texts))
         rows, columns = owners, texts
         for companion in self.companions:
             if further := companion.further(owners, texts.numpy(), place):

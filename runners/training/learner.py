@@ -13,7 +13,7 @@ from goalgrid.objectives.objective import Objective
 from goalgrid.runners.training import checkpoints
 from goalgrid.runners.training.batch_loss import BatchLoss
 from goalgrid.runners.training.companions import companions_of
-from goalgrid.runners.training.exchange.collectives import ALONE, Exchange
+from goalgrid.runners.training.exchange.collectives import ALONE, ProcessGroup
 from goalgrid.runners.training.initial_state import model_of, objective_of
 from goalgrid.runners.training.inputs import Batch, Epoch, Inputs, batches
 from goalgrid.runners.training.optimizers.clipping import Clipping
@@ -50,7 +50,7 @@ class Learner:
         for companion in self.companions:
             companion.join(self.objective)
         self.take_weights()
-        self.exchange: Exchange = ALONE
+        self.group: ProcessGroup = ALONE
         """The process group."""
         self.batch_loss = BatchLoss(settings, inputs, self.model, self.companions)
 
@@ -60,9 +60,9 @@ class Learner:
         self._clipping = Clipping(self.model, self.objective, self.settings.train.clip_norm)
         self._parameters = [*self.model.parameters(), *self.objective.parameters()]
 
-    def join(self, exchange: Exchange) -> None:
+    def join(self, group: ProcessGroup) -> None:
         """Join a process group: compute the gradient together with other replicas from now on."""
-        self.exchange = self.batch_loss.exchange = exchange
+        self.group = self.batch_loss.group = group
 
     def begin(self, epoch: int) -> Epoch:
         """Set rates, modes and mining as the recipe says for this epoch, and return its batches."""
@@ -77,7 +77,7 @@ class Learner:
         self._mining = self.objective.with_all_negatives() if warming else self.objective
         for companion in self.companions:
             companion.begin(epoch, lambda number: torch.cat(list(batches(self.settings, self.inputs, number).rows)))
-        trained = batches(self.settings, self.inputs, epoch, self.exchange, self.companions)
+        trained = batches(self.settings, self.inputs, epoch, self.group, self.companions)
         self._steps = len(trained)
         return trained
 
@@ -105,13 +105,13 @@ class Learner:
         for weight in self._parameters:
             weight.grad = None
         loss.backward()
-        if self.exchange.replicas > 1:
+        if self.group.replicas > 1:
             scorers = [network.scorer for network in self.model.networks if network.scorer]
             scoring = [weight for scorer in scorers for weight in scorer.pair_weights()]
             for weight in (*scoring, *self.objective.parameters()):
                 if weight.grad is not None:
-                    weight.grad /= self.exchange.replicas  # every replica scored all pairs
-        self.exchange.sum_gradients(self._parameters)
+                    weight.grad /= self.group.replicas  # every replica scored all pairs
+        self.group.sum_gradients(self._parameters)
         measured = {"loss": loss.detach(), **self._clipping.clip()}
         self.finite = torch.isfinite(measured["loss"] + measured["grad_norm"])
         self.optimizer.found_inf = (~self.finite).float()  # type: ignore[attr-defined]

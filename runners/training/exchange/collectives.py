@@ -34,7 +34,7 @@ class PeerLost(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Exchange:
+class ProcessGroup:
     """The process group, as a rank sees it; rank 0 is the trial's own process. A single replica has no group."""
 
     rank: int = 0
@@ -43,7 +43,7 @@ class Exchange:
     def part(self, count: int) -> slice:
         """This rank's rows of `count`: contiguous parts whose sizes differ by at most one.
 
-        >>> [Exchange(rank, 3).part(8) for rank in range(3)]
+        >>> [ProcessGroup(rank, 3).part(8) for rank in range(3)]
         [slice(0, 2, None), slice(2, 5, None), slice(5, 8, None)]
         """
         return slice(count * self.rank // self.replicas, count * (self.rank + 1) // self.replicas)
@@ -82,16 +82,16 @@ class Exchange:
             gradient.copy_(piece.view_as(gradient))
 
 
-ALONE = Exchange()
+ALONE = ProcessGroup()
 
 
 class _AllGather(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, part: Tensor, exchange: Exchange, count: int) -> Tensor:
-        ctx.rows = exchange.part(count)
+    def forward(ctx: Any, part: Tensor, group: ProcessGroup, count: int) -> Tensor:
+        ctx.rows = group.part(count)
         whole = part.new_zeros(count, *part.shape[1:])
         whole[ctx.rows] = part
-        exchange.sum(whole)
+        group.sum(whole)
         return whole
 
     @staticmethod
@@ -99,7 +99,7 @@ class _AllGather(torch.autograd.Function):
         return gradient[ctx.rows], None, None
 
 
-def init(rank: int, replicas: int, file: Path, device: torch.device, backend: str | None = None) -> Exchange:
+def init(rank: int, replicas: int, file: Path, device: torch.device, backend: str | None = None) -> ProcessGroup:
     """Initialise the process group.
 
     Args:
@@ -121,7 +121,7 @@ def init(rank: int, replicas: int, file: Path, device: torch.device, backend: st
         distributed.init_process_group(backend, store=store, rank=rank, world_size=replicas, timeout=STEP_TIMEOUT)
     except RuntimeError as error:
         raise PeerLost(str(error)) from error
-    return Exchange(rank, replicas)
+    return ProcessGroup(rank, replicas)
 
 
 def destroy() -> None:

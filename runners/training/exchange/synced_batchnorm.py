@@ -12,24 +12,24 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from goalgrid.retrieval.encoders.reasoning import sum_of_batch
-from goalgrid.runners.training.exchange.collectives import Exchange
+from goalgrid.runners.training.exchange.collectives import ProcessGroup
 
 
-def synchronised(exchange: Exchange) -> AbstractContextManager[object]:
+def synchronised(group: ProcessGroup) -> AbstractContextManager[object]:
     """While active, batch norms in training use mean and variance over the values of all replicas."""
-    return nullcontext() if exchange.replicas == 1 else _Synchronised(exchange)
+    return nullcontext() if group.replicas == 1 else _Synchronised(group)
 
 
 class _Synchronised(TorchFunctionMode):
     """Replaces `batch_norm` and `sum_of_batch`, whichever module calls them."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, group: ProcessGroup) -> None:
         super().__init__()
-        self.exchange = exchange
+        self.group = group
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is sum_of_batch:
-            return _Sum.apply(*args, self.exchange)
+            return _Sum.apply(*args, self.group)
         function = self._batch_norm if func is nn.functional.batch_norm else func
         return function(*args, **(kwargs or {}))
 
@@ -46,7 +46,7 @@ class _Synchronised(TorchFunctionMode):
     ) -> Float[Tensor, "b c *hw"]:
         if not training:
             return nn.functional.batch_norm(values, running_mean, running_var, weight, bias, False, momentum, eps)
-        normal, mean, var = _Normal.apply(values.float(), eps, self.exchange)
+        normal, mean, var = _Normal.apply(values.float(), eps, self.group)
         if running_mean is not None and running_var is not None:
             running_mean.lerp_(mean, momentum)
             running_var.lerp_(var, momentum)
@@ -62,18 +62,18 @@ class _Sum(torch.autograd.Function):
     """The sum of the replicas' sums; its gradient is the sum of the replicas' gradients."""
 
     @staticmethod
-    def forward(ctx: Any, part: Tensor, exchange: Exchange) -> Tensor:
-        ctx.exchange = exchange
-        return _summed(part, exchange)
+    def forward(ctx: Any, part: Tensor, group: ProcessGroup) -> Tensor:
+        ctx.group = group
+        return _summed(part, group)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
-        return _summed(gradient, ctx.exchange), None
+        return _summed(gradient, ctx.group), None
 
 
-def _summed(part: Tensor, exchange: Exchange) -> Tensor:
+def _summed(part: Tensor, group: ProcessGroup) -> Tensor:
     whole = part.clone()
-    exchange.sum(whole)
+    group.sum(whole)
     return whole
 
 
@@ -86,12 +86,12 @@ class _Normal(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, values: Float[Tensor, "b c *hw"], eps: float, exchange: Exchange
+        ctx: Any, values: Float[Tensor, "b c *hw"], eps: float, group: ProcessGroup
     ) -> tuple[Tensor, Tensor, Tensor]:
         var, mean = torch.var_mean(values, _inner(values), correction=0)
-        table = values.new_zeros(exchange.replicas, 3, len(mean))
-        table[exchange.rank] = torch.stack([torch.full_like(mean, values.numel() // len(mean)), mean, var])
-        exchange.sum(table)
+        table = values.new_zeros(group.replicas, 3, len(mean))
+        table[group.rank] = torch.stack([torch.full_like(mean, values.numel() // len(mean)), mean, var])
+        group.sum(table)
         counts, means, variances = table.unbind(1)
         count = counts.sum(0)
         shares = counts / count
@@ -100,7 +100,7 @@ class _Normal(torch.autograd.Function):
         scale = (var + eps).rsqrt()
         normal = (values - _along(mean, values)) * _along(scale, values)
         ctx.save_for_backward(normal, scale, count)
-        ctx.exchange = exchange
+        ctx.group = group
         unbiased = var * (count / (count - 1))
         ctx.mark_non_differentiable(mean, unbiased)
         return normal, mean, unbiased
@@ -110,7 +110,7 @@ class _Normal(torch.autograd.Function):
         normal, scale, count = ctx.saved_tensors
         inner = _inner(gradient)
         sums = torch.stack([gradient.sum(inner), (gradient * normal).sum(inner)])
-        ctx.exchange.sum(sums)
+        ctx.group.sum(sums)
         mean, slope = sums / count
         centred = gradient - _along(mean, gradient) - normal * _along(slope, gradient)
         return centred * _along(scale, gradient), None, None

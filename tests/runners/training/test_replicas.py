@@ -20,7 +20,7 @@ from goalgrid.grid.settings import ObjectiveSettings, TrialSettings
 from goalgrid.grid.store.home import TrialFolder
 from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.runners.training.exchange.batch_sizes import check_replicas
-from goalgrid.runners.training.exchange.collectives import Exchange
+from goalgrid.runners.training.exchange.collectives import ProcessGroup
 from goalgrid.runners.training.inputs import batches, prepare
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.progress import Cadence
@@ -133,7 +133,7 @@ def test_parts_of_a_batch_are_those_of_the_whole() -> None:
     settings = settings_of(*tiny)
     inputs = prepare(settings, Machine())
     whole = next(batches(settings, inputs, 0).since(3))[1]
-    parts = [next(batches(settings, inputs, 0, Exchange(rank, 3)).since(3))[1] for rank in range(3)]
+    parts = [next(batches(settings, inputs, 0, ProcessGroup(rank, 3)).since(3))[1] for rank in range(3)]
     assert [len(part.images) for part in parts] == [3, 4, 4]
     assert torch.cat([part.images for part in parts]).equal(whole.images)
     for place in range(2):
@@ -195,7 +195,7 @@ def test_what_a_replica_raises_is_raised(tmp_path: Path, few_pictures: Path) -> 
         inputs = prepare(settings, machine)
 
         def remove(step: int) -> None:
-            reads = [batches(settings, inputs, 0, Exchange(rank, 2)) for rank in range(2)]
+            reads = [batches(settings, inputs, 0, ProcessGroup(rank, 2)) for rank in range(2)]
             owners = inputs.pairs.train.image_of_text[reads[0].rows[0].numpy()]
             for row in set(owners[4:]) - set(owners[:4]):
                 inputs.pairs.train.images.files[row].unlink()
