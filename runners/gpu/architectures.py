@@ -17,7 +17,7 @@ from goalgrid.retrieval.encoders.text import features_of, text_network, width_of
 from goalgrid.retrieval.encoders.vision import Vision
 from goalgrid.retrieval.model import Vse
 from goalgrid.runners.gpu.fake_inputs import Shapes, inputs
-from goalgrid.runners.gpu.trace import Trace, Unfilled, Work, emptied, without_data
+from goalgrid.runners.gpu.trace import Trace, Unfilled, Work, remove_data, without_data
 from goalgrid.runners.training.initial_state import model_of
 from goalgrid.runners.training.learner import Learner
 
@@ -89,7 +89,7 @@ def learner_of(settings: TrialSettings, shapes: Shapes, places: Places) -> Learn
     return learner
 
 
-def untrained(settings: TrialSettings, shapes: Shapes, places: Places) -> Vse:
+def untrained_model(settings: TrialSettings, shapes: Shapes, places: Places) -> Vse:
     """The model of a trial before training, with uninitialised weights."""
     with Unfilled():
         model = model_of(settings, inputs(shapes, settings, places))
@@ -100,11 +100,11 @@ def untrained(settings: TrialSettings, shapes: Shapes, places: Places) -> Vse:
 def without_weights(learner: Learner, mode: FakeTensorMode, trace: Trace) -> None:
     """Replace all weights by tensors without data, and count their memory."""
     for module in (learner.model, learner.objective):
-        emptied(module, mode, trace)
+        remove_data(module, mode, trace)
     learner.take_weights()
     for companion in learner.companions:
         if companion.network is not None:
-            emptied(companion.network, mode, trace)
+            remove_data(companion.network, mode, trace)
             companion.optimizer = type(companion.optimizer)(
                 companion.network.parameters(), **companion.optimizer.defaults
             )
@@ -122,7 +122,7 @@ def of_features(backbone: BackboneSettings, places: Places) -> tuple[Work, tuple
         as_resnext(model)
     with without_data() as mode:
         trace = Trace()
-        emptied(model, mode, trace)
+        remove_data(model, mode, trace)
         with mode, torch.no_grad(), torch.autocast("cpu", torch.float16):
             pixels = torch.empty((count, 3, backbone.size, backbone.size), dtype=torch.uint8)
             with trace:
@@ -146,7 +146,7 @@ def of_caption_features(network: TransformerSettings, words: int, typical: int, 
     width = width_of(model, part)
     with without_data() as mode:
         trace = Trace()
-        emptied(model, mode, trace)
+        remove_data(model, mode, trace)
         with mode, torch.no_grad(), torch.autocast("cpu", torch.float16):
             ids = torch.zeros((count, typical), dtype=torch.int64)
             with trace:

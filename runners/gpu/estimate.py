@@ -12,11 +12,11 @@ from goalgrid.grid.expansion import Shared
 from goalgrid.grid.objectives import needs
 from goalgrid.grid.settings import TrialSettings
 from goalgrid.retrieval.encoders.pretrained import Places
-from goalgrid.runners.gpu.architectures import from_architecture, learner_of, untrained, without_weights
+from goalgrid.runners.gpu.architectures import from_architecture, learner_of, untrained_model, without_weights
 from goalgrid.runners.gpu.estimate_evaluation import evaluation, second_stage
 from goalgrid.runners.gpu.fake_inputs import Shapes, around, captions, images
 from goalgrid.runners.gpu.memory_probe import heavy
-from goalgrid.runners.gpu.trace import Trace, Unfilled, Work, emptied, without_data
+from goalgrid.runners.gpu.trace import Trace, Unfilled, Work, remove_data, without_data
 from goalgrid.runners.training.inputs import Batch
 from goalgrid.runners.training.learner import Learner
 
@@ -59,14 +59,14 @@ def estimate(settings: TrialSettings, shapes: Shapes, places: Places) -> Footpri
     settings = heavy(settings) if trains else settings
     with Unfilled():
         learner = learner_of(settings, shapes, places) if trains else None
-    model = learner.model if learner else untrained(settings, shapes, places)
+    model = learner.model if learner else untrained_model(settings, shapes, places)
     trace, steps = Trace(), (Work(), Work(), Work())
     with without_data() as mode:
         if learner:
             without_weights(learner, mode, trace)
             steps = rehearse(learner, shapes, mode, trace, freezes=freezes)
         else:
-            emptied(model, mode, trace)
+            remove_data(model, mode, trace)
         parts_of_test = evaluation(model, settings, shapes, mode, trace)
         anew = second_stage(model, settings, shapes, mode, trace)
     return Footprint(trace.allocator.most_allocated, trace.allocator.most_reserved, *steps, *parts_of_test, anew)

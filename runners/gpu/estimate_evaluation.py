@@ -15,9 +15,9 @@ from goalgrid.retrieval.model import Vse
 from goalgrid.retrieval.parts.aoq.candidates import CAPTIONS, IMAGES, SCORES, most_similar
 from goalgrid.retrieval.parts.xvlm import rerank
 from goalgrid.retrieval.scorers.sets import Sets
-from goalgrid.runners.gpu.architectures import from_architecture, untrained
+from goalgrid.runners.gpu.architectures import from_architecture, untrained_model
 from goalgrid.runners.gpu.fake_inputs import Shapes, around, captions, images
-from goalgrid.runners.gpu.trace import Trace, Work, emptied, without_data
+from goalgrid.runners.gpu.trace import Trace, Work, remove_data, without_data
 from goalgrid.runners.training.embedding import EMBED_BATCH, TILE
 from goalgrid.runners.training.precision import precision
 
@@ -114,10 +114,10 @@ def ranking(settings: TrialSettings, shapes: Shapes, places: Places, split: tupl
     """
     parts = {name: from_architecture(getattr(settings.model, name), places) for name in ("image", "text")}
     settings = settings.model_copy(update={"model": settings.model.model_copy(update=parts)})
-    model = untrained(settings, shapes, places)
+    model = untrained_model(settings, shapes, places)
     with without_data() as mode:
         trace = Trace()
-        emptied(model, mode, trace)
+        remove_data(model, mode, trace)
         of_image, of_text, _ = evaluation(model, settings, shapes, mode, trace)
         several = [trace.allocator.allocate(4 * count * settings.model.dim) for count in (*split, *split)]
         for block in several[:2]:  # the embedded parts are joined by now

@@ -103,7 +103,7 @@ def _measure(sample: Sample) -> Need:
     sample.machine.begin()
     settings = heavy(sample.settings)
     settings = settings.model_copy(update={"objective": heaviest_objective(settings, sample.machine.device)})
-    inputs = rehearsed(settings, longest(prepare(settings, sample.machine), STEPS * settings.train.batch_size))
+    inputs = with_stand_ins(settings, longest(prepare(settings, sample.machine), STEPS * settings.train.batch_size))
     alone = peak_of(partial(train, settings, inputs))
     free, total = torch.cuda.mem_get_info()
     context = max(0, min(total - free - torch.cuda.memory_reserved(), CONTEXT))
@@ -142,7 +142,7 @@ def longest(inputs: Inputs, count: int) -> Inputs:
     return replace(inputs, pairs=replace(inputs.pairs, train=train), tokens={**inputs.tokens, "train": whole})
 
 
-def rehearsed(settings: TrialSettings, inputs: Inputs) -> Inputs:
+def with_stand_ins(settings: TrialSettings, inputs: Inputs) -> Inputs:
     """The inputs with stand-ins for the inputs that companions prepare."""
     return replace(inputs, prepared=companions.prepared(settings, lambda kind: kind.rehearsal(inputs.pairs)))
 

@@ -220,7 +220,7 @@ def without_data() -> Iterator[FakeTensorMode]:
             table["cpu"] = size
 
 
-def emptied(module: nn.Module, mode: FakeTensorMode, trace: Trace) -> None:
+def remove_data(module: nn.Module, mode: FakeTensorMode, trace: Trace) -> None:
     """Replace a module's weights and buffers by tensors without data, and count their memory."""
     for part in module.modules():
         for name, weight in list(part.named_parameters(recurse=False)):

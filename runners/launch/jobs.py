@@ -191,7 +191,7 @@ def _training(job: Job) -> list[TrialSettings]:
     return [settings for settings in job.trials if settings.train.epochs and not settings.ensemble]
 
 
-def sized(jobs: Sequence[Job], needs: Needs) -> list[Job]:
+def with_shares(jobs: Sequence[Job], needs: Needs) -> list[Job]:
     """The jobs with the share that their largest trial needs, if the needs of all their trials are known."""
     return [_sized(job, needs) if job.machine.gpu else job for job in jobs]
 

@@ -17,7 +17,7 @@ from goalgrid.runners.gpu import gpu_shares
 from goalgrid.runners.launch import shared_folder, worker
 from goalgrid.runners.launch.driver import Driver, InProcess, check_room
 from goalgrid.runners.launch.feature_extraction import check_inputs, compute_features
-from goalgrid.runners.launch.jobs import Job, Launched, jobs_for, samples, sized
+from goalgrid.runners.launch.jobs import Job, Launched, jobs_for, samples, with_shares
 from goalgrid.runners.launch.launch_options import LaunchOptions
 from goalgrid.runners.launch.watchdog import Watchdog
 from goalgrid.runners.training.progress import Cadence
@@ -103,13 +103,13 @@ class Launch:
         compute_features(jobs, self.console)
         display.phase("measuring the memory that trials need on a GPU")
         on_gpus = partial(driver.on_gpus, list(grid.resources.custom))
-        return sized(jobs, gpu_shares.needs_of(samples(jobs, grid.resources), on_gpus, self.home, self._warn))
+        return with_shares(jobs, gpu_shares.needs_of(samples(jobs, grid.resources), on_gpus, self.home, self._warn))
 
     def _train(
         self, driver: Driver, grid: Grid, jobs: Sequence[Job], stop: Stop, interrupts: Interrupts, display: Display
     ) -> None:
         """Run the jobs, and copy all trials into the trackers."""
-        suspects = holding.silent(self.home.trial(trial_id) for job in jobs for trial_id in job.ids)
+        suspects = holding.silent_attempts(self.home.trial(trial_id) for job in jobs for trial_id in job.ids)
         unsure = {attempt.folder.parent.name for attempt in suspects}
         jobs = sorted(jobs, key=lambda job: not unsure.isdisjoint(job.ids))  # watching takes a while: free trials first
         mirrors = [Mirror(tracker, self._warn) for tracker in self.trackers]

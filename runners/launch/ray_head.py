@@ -54,10 +54,10 @@ def node_here(port: int) -> bool:
     return False
 
 
-def parsed(address: str) -> tuple[str, int]:
+def host_and_port_of(address: str) -> tuple[str, int]:
     """Host and port.
 
-    >>> parsed("10.0.0.1:6379"), parsed("[::1]:6379")
+    >>> host_and_port_of("10.0.0.1:6379"), host_and_port_of("[::1]:6379")
     (('10.0.0.1', 6379), ('::1', 6379))
 
     Raises:
@@ -79,7 +79,7 @@ def check_node(address: str) -> None:
         ConnectionError: nothing listens there.
         UserError: it is not HOST:PORT, or this host is no node of the cluster.
     """
-    host, port = parsed(address)
+    host, port = host_and_port_of(address)
     if not answers(host, port):  # Ray would try for two minutes
         raise ConnectionError("nothing listens there")
     if not node_here(port):  # Ray would try for a minute, and then blame the token
@@ -127,7 +127,7 @@ def head_watched(
         grace: seconds for the checkpoints of running trials.
         live: whether a trial is running.
     """
-    host_and_port, over = parsed(address), threading.Event()
+    host_and_port, over = host_and_port_of(address), threading.Event()
 
     def watch() -> None:
         seen = time.monotonic()

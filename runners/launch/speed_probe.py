@@ -18,7 +18,7 @@ from goalgrid.grid.settings import TrialSettings
 from goalgrid.grid.store.home import Home, TrialFolder
 from goalgrid.grid.store.speed_probes import Probe, speed_of
 from goalgrid.runners.gpu import gpu_shares
-from goalgrid.runners.gpu.memory_probe import apart, rehearsed
+from goalgrid.runners.gpu.memory_probe import apart, with_stand_ins
 from goalgrid.runners.launch.feature_extraction import check_inputs, compute_features
 from goalgrid.runners.launch.jobs import jobs_for, samples
 from goalgrid.runners.training import checkpoints
@@ -65,7 +65,7 @@ def probe_memory(grid: Grid, trials: Sequence[Trial], home: Home, console: Conso
 def measure(settings: TrialSettings, machine: Machine) -> Probe:
     """Train a few steps, validate once, and measure the size of the files."""
     machine.begin()
-    inputs, times = rehearsed(settings, prepare(settings, machine)), list[float]()
+    inputs, times = with_stand_ins(settings, prepare(settings, machine)), list[float]()
     train = settings.train.model_copy(update={"frozen_epochs": 0})  # as in most epochs
     probed = settings.model_copy(update={"train": train})
 

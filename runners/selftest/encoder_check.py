@@ -82,11 +82,11 @@ def learning_in(module: torch.nn.Module) -> int:
 
 def weights(name: str) -> str:
     """Another encoder that takes the weights gives the same vectors, as after a checkpoint."""
-    return restored(_encoder(name), _encoder(name, SEED + 1), _read(name), "vectors")
+    return check_restored(_encoder(name), _encoder(name, SEED + 1), _read(name), "vectors")
 
 
 @torch.no_grad()
-def restored(first: torch.nn.Module, other: torch.nn.Module, read: Sequence[Any], what: str) -> str:
+def check_restored(first: torch.nn.Module, other: torch.nn.Module, read: Sequence[Any], what: str) -> str:
     """Check that another module with the weights of the first gives the same output.
 
     Raises:

@@ -9,7 +9,7 @@ from torch.nn.functional import normalize, pad
 from goalgrid.grid.settings.scorers import OwnScorerSettings
 from goalgrid.retrieval.scorers.own_scorer import OwnScorer
 from goalgrid.retrieval.scorers.sets import Sets
-from goalgrid.runners.selftest.encoder_check import ALIKE, SEED, Broken, learning_in, restored
+from goalgrid.runners.selftest.encoder_check import ALIKE, SEED, Broken, check_restored, learning_in
 
 DIM = 6
 """Of the vectors that are checked."""
@@ -100,7 +100,7 @@ def half_precision(name: str) -> str:
 
 def weights(name: str) -> str:
     """Another scorer that takes the weights gives the same scores, as after a checkpoint."""
-    return restored(_scorer(name), _scorer(name, SEED + 1), _sets(), "scores")
+    return check_restored(_scorer(name), _scorer(name, SEED + 1), _sets(), "scores")
 
 
 OF_SCORERS: dict[str, Callable[[str], str]] = {

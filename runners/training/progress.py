@@ -229,7 +229,7 @@ def best_of(folder: TrialFolder, device: torch.device) -> dict[str, Any]:
     return content
 
 
-def chosen(folder: TrialFolder, train: TrainSettings, device: torch.device) -> dict[str, Any]:
+def selected_checkpoint(folder: TrialFolder, train: TrainSettings, device: torch.device) -> dict[str, Any]:
     """The best checkpoint of a finished trial, whose weights its selection rule picks.
 
     Raises:

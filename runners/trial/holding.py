@@ -296,7 +296,7 @@ def over(attempt: Attempt) -> bool:
     return True
 
 
-def silent(folders: Iterable[TrialFolder]) -> dict[Attempt, dict[str, Any]]:
+def silent_attempts(folders: Iterable[TrialFolder]) -> dict[Attempt, dict[str, Any]]:
     """The attempts of other machines that look dead, with their leases."""
     latest = (attempt for folder in folders if (attempt := folder.latest()))
     leases = {attempt: attempt.content() for attempt in latest if not attempt.end.exists() and not attempt.is_held()}

@@ -37,7 +37,7 @@ from goalgrid.runners.training.fingerprint import code_fingerprint
 from goalgrid.runners.training.initial_state import model_of
 from goalgrid.runners.training.inputs import Inputs, data_fingerprint, prepare
 from goalgrid.runners.training.machine import Machine
-from goalgrid.runners.training.progress import chosen
+from goalgrid.runners.training.progress import selected_checkpoint
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +122,7 @@ class LoadedModel:
         settings = elsewhere or trained
         inputs = prepare(settings, machine, _words(trial))
         trial.check_vocabulary(inputs.vocabulary)
-        content = chosen(folder, settings.train, inputs.device)
+        content = selected_checkpoint(folder, settings.train, inputs.device)
         before, now = content["sources"]["data"], data_fingerprint(inputs, settings.model)
         if before != now and elsewhere is None:
             raise DataError(

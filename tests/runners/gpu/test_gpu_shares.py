@@ -14,7 +14,7 @@ from goalgrid.grid.store.home import Home
 from goalgrid.grid.store.speed_probes import speed_of
 from goalgrid.runners.gpu import gpu_shares
 from goalgrid.runners.gpu.memory_probe import Probed, Sample
-from goalgrid.runners.launch.jobs import Job, jobs_for, samples, sized
+from goalgrid.runners.launch.jobs import Job, jobs_for, samples, with_shares
 
 GB = 1e9
 CHAIN = ('recipes=["vsepp-r152-tiny-ft"]', 'objectives=["con_con","infonce"]', "seeds=[0]")
@@ -56,14 +56,14 @@ def measured(replies: Replies, some: Sequence[Job]) -> tuple[gpu_shares.Needs, l
 
 def test_a_measured_share_replaces_the_recipes_and_bounds_what_is_allocated() -> None:
     some, found = jobs(), need()
-    for job in sized(some, needs(some, found)):
+    for job in with_shares(some, needs(some, found)):
         assert job.request.gpu == found.share() == 0.08
         assert 0 < job.request.memory < job.request.gpu
         assert Job.from_json(job.to_json()) == job
 
 
 def test_without_a_measurement_the_recipes_share_counts_and_is_the_bound() -> None:
-    (job, *_) = sized(jobs(), {})
+    (job, *_) = with_shares(jobs(), {})
     assert (job.request.gpu, job.request.memory) == (0.25, 0.25)
 
 
@@ -86,8 +86,8 @@ def test_a_chain_asks_for_what_its_largest_trial_needs() -> None:
     (job, *_) = some = jobs(*CHAIN)
     parent, child = (speed_of(settings) for settings in job.trials)
     both = {parent: need(1.0), child: need(9.0)}
-    assert sized(some, both)[0].request.gpu == need(9.0).share()
-    assert sized(some, {child: need(9.0)})[0].request == job.request
+    assert with_shares(some, both)[0].request.gpu == need(9.0).share()
+    assert with_shares(some, {child: need(9.0)})[0].request == job.request
 
 
 def test_one_trial_of_each_kind_is_probed_unless_the_grid_states_the_share() -> None:

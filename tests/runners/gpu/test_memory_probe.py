@@ -20,8 +20,8 @@ from goalgrid.runners.gpu.memory_probe import (
     longest,
     peak_of,
     probe,
-    rehearsed,
     train,
+    with_stand_ins,
 )
 from goalgrid.runners.training.inputs import batches, prepare, protocols_of
 from goalgrid.runners.training.learner import Learner
@@ -62,7 +62,7 @@ def test_objectives_that_read_pairs_beside_the_batch_are_measured_with_them() ->
     for one in (aoq, meta):
         assert heaviest_objective(one, torch.device("cpu")) == one.objective
     few = longest(prepare(aoq, Machine()), STEPS * 100)
-    (_, batch), *_ = Learner(aoq, rehearsed(aoq, few)).begin(0).since(0)
+    (_, batch), *_ = Learner(aoq, with_stand_ins(aoq, few)).begin(0).since(0)
     assert len(batch.images) == len(batch.tokens[0]) == 3 * len(batch.owners) == 300
     assert min(batch.tokens[1]) >= few.tokens["train"].lengths.min()
     (_, batch), *_ = Learner(meta, few).begin(0).since(0)
@@ -84,7 +84,7 @@ def test_a_trial_runs_to_its_test_and_leaves_nothing(
     monkeypatch.setattr(Trainer, "by_protocols", lambda trainer, names: tested.append(names) or test(trainer, names))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     one = heavy(settings(*further))
-    train(one, rehearsed(one, longest(prepare(one, Machine()), STEPS * 100)))
+    train(one, with_stand_ins(one, longest(prepare(one, Machine()), STEPS * 100)))
     assert tested == [protocols_of(one)]
     assert list(tmp_path.glob("goalgrid-*")) == []
 

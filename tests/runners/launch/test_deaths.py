@@ -53,7 +53,7 @@ def test_the_attempt_ends_with_the_cause_of_the_death(
     deaths = judge(one, events, alive=alive, gone=gone)
     with holding.new_attempt(one.home.trial(one.id), Origin("now"), Stop()):
         assert deaths.process_died(one, error) == ""
-        assert deaths.process_died(one, error) == "", "an attempt is buried once"
+        assert deaths.process_died(one, error) == "", "an attempt ends once"
     assert [event.kind for event in events] == ["retry"]
     assert events[0].message.endswith(message)
 
