@@ -31,8 +31,8 @@ class SplitSize:
 
     @classmethod
     def of(cls, image_of_text: Int[np.ndarray, " t"], images: int) -> "SplitSize":
-        each = np.bincount(image_of_text, minlength=images) if images else np.zeros(1, dtype=int)
-        return cls(images, len(image_of_text), int(each.min()), int(each.max()))
+        per_image = np.bincount(image_of_text, minlength=images) if images else np.zeros(1, dtype=int)
+        return cls(images, len(image_of_text), int(per_image.min()), int(per_image.max()))
 
 
 @dataclass
@@ -71,14 +71,14 @@ def overlaps(keys: Mapping[str, Sequence[str]], place: str, what: str) -> list[P
 def counts(part: Part, official: Dataset) -> list[Problem]:
     """Splits that are not as large as the data set's own."""
     problems = []
-    for split, wanted in official.splits.items():
+    for split, expected in official.splits.items():
         size = part.sizes.get(split)
         if size is None or not size.images:
             continue
-        if size.images == wanted.images and size.captions in (wanted.captions, *wanted.also):
+        if size.images == expected.images and size.captions in (expected.captions, *expected.also):
             continue
         missing = next((p.missing for p in official.partial if (p.split, p.images) == (split, size.images)), "")
-        whole = f"officially {wanted.images:,} with {wanted.captions:,}"
+        whole = f"officially {expected.images:,} with {expected.captions:,}"
         what = f"{counted(size.images, part.noun)} with {size.captions:,} captions; {whole}"
         fix = (
             f"What is missing: {missing}." if missing else "Take the split whole, or give your own subset another name."

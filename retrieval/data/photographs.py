@@ -131,9 +131,9 @@ def _read_boxes(path: Path, images: Features, regions: int) -> np.ndarray:
         boxes = array_of(path)
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read {path}: {error}. It holds {BOXES}.") from error
-    wanted = (len(images.array), regions, 4)
-    if boxes.shape != wanted or boxes.dtype not in precomp_files.FLOATS:
-        raise DataError(f"{path}: expected floats of shape {wanted}, found {boxes.dtype} {boxes.shape}. It is {BOXES}.")
+    shape = (len(images.array), regions, 4)
+    if boxes.shape != shape or boxes.dtype not in precomp_files.FLOATS:
+        raise DataError(f"{path}: expected floats of shape {shape}, found {boxes.dtype} {boxes.shape}. It is {BOXES}.")
     left, top, right, bottom = (boxes[..., side] for side in range(4))
     wrong = ~((left >= 0) & (left < right) & (right <= 1) & (top >= 0) & (top < bottom) & (bottom <= 1))
     if wrong.any():
@@ -166,9 +166,9 @@ def _files(split: Split, dataset: str, root: Path | None) -> dict[int, Path]:
         listing = Annotated.of(dataset, root).listing("test")
     except UserError:  # features need no annotations
         return {}
-    told = _by_captions(Split(split.images, listing.captions, listing.image_of_text), len(listing.files))
-    own = _by_captions(split, len(split.images))
-    return {row: listing.files[told[key]] for key, row in own.items() if key in told}
+    listing_rows = _by_captions(Split(split.images, listing.captions, listing.image_of_text), len(listing.files))
+    split_rows = _by_captions(split, len(split.images))
+    return {row: listing.files[listing_rows[key]] for key, row in split_rows.items() if key in listing_rows}
 
 
 def _by_captions(split: Split, images: int) -> dict[Sequence[tuple[str, ...]], int]:

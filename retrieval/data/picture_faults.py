@@ -20,10 +20,10 @@ TOO_LARGE = "Save it smaller: a network sees less than a megapixel of it."
 
 
 def of_root(
-    name: str, root: Path, found: tuple[str, Path], progress: CheckProgress, *, workers: int, fast: bool
+    name: str, root: Path, source: tuple[str, Path], progress: CheckProgress, *, workers: int, fast: bool
 ) -> Part:
     """Everything that the annotations name, each image file opened: decoded whole, or with `fast` its header alone."""
-    title, path = found
+    title, path = source
     part = Part(f"raw images, {title}", path)
     by_split = annotations.read(title, path, name, root, part.problems)
     for split, entries in by_split.items():

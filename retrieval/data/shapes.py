@@ -78,8 +78,8 @@ class RenderedImages:
     ) -> UInt8[Tensor, "p 3 h w"]:
         if draw is None or not self.view.random:
             return self.pixels[torch.from_numpy(rows[part])]
-        drawn = zip(rows[part], draws(draw, len(rows))[part], strict=True)
-        return torch.stack([planes(pixels_of(_canvas(self.scenes[row]), self.view, rng)) for row, rng in drawn])
+        row_draws = zip(rows[part], draws(draw, len(rows))[part], strict=True)
+        return torch.stack([planes(pixels_of(_canvas(self.scenes[row]), self.view, rng)) for row, rng in row_draws])
 
 
 def load(view: View) -> Pairs:

@@ -97,15 +97,15 @@ class Annotated:
         Raises:
             DataError: there are none, they cannot be read, or images are missing or lead out of the root.
         """
-        found = find(name, root)
-        if found is None:
+        source = find(name, root)
+        if source is None:
             raise DataError(f"no annotations under {root}, the root of {name!r}: expected {EXPECTED}.")
         problems: list[Problem] = []
-        by_split = read(*found, name, root, problems)
-        refuse(problems, str(found[1]))
+        by_split = read(*source, name, root, problems)
+        refuse(problems, str(source[1]))
         files = located([entry for entries in by_split.values() for entry in entries], root, problems)
-        refuse(problems, f"the images of {found[1]}")
-        return cls(found[1], by_split, files, problems)
+        refuse(problems, f"the images of {source[1]}")
+        return cls(source[1], by_split, files, problems)
 
     def listing(self, split: str) -> Listing:
         entries = self.by_split[split]

@@ -40,18 +40,18 @@ def _places(part: str, path: Path, root: Path) -> list[Path]:
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
     """Every image whose captions the id files name, in the order of the ids."""
     by_year = {year: captions_of(path / f"captions_{year}.json", problems) for year in ("train2014", "val2014")}
-    found = []
+    annotations = []
     for part, (_, year) in PARTS.items():
         place = next((place for place in _places(part, path, root) if place.exists()), None)
         if place:
-            found += _entries(part, place, by_year[year], problems)
+            annotations += _entries(part, place, by_year[year], problems)
         elif part != "restval":
             fix = (
                 "Take it from VSE++'s data (see `goalgrid data where coco`); or, for splits of your own, leave all id "
                 "files out and give captions_train.json, captions_val.json and captions_test.json."
             )
             problems.append(Problem(str(path / f"coco_{part}_ids.npy"), "is missing", fix))
-    return found
+    return annotations
 
 
 def _entries(part: str, place: Path, captions: Captions, problems: list[Problem]) -> list[Annotation]:

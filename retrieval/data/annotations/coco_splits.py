@@ -35,7 +35,7 @@ def files(path: Path, root: Path) -> list[Path]:
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
     """Every image with captions, in the order of its first caption."""
-    found = []
+    annotations = []
     for split, names in NAMES.items():
         files = _files(path, split)
         if not files:
@@ -45,11 +45,11 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
             captions = captions_of(file, problems).values()
             folder = file.stem.removeprefix("captions_")
             by_image = grouped([caption for _, caption in captions], [image for image, _ in captions])
-            found += [
+            annotations += [
                 Annotation(split, (f"{folder}/{image}", image), tuple(texts), f"{file}: image {image}")
                 for image, texts in by_image.items()
             ]
-    return found
+    return annotations
 
 
 def _files(folder: Path, split: str) -> list[Path]:

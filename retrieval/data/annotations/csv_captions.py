@@ -50,14 +50,14 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
         return split_files.entries(grouped(captions, images), path, problems)
     else:
         splits = [split_files.by_hash(image) for image in images]
-    found = []
+    annotations = []
     for split in split_files.LISTS:
-        chosen = [row for row, own in enumerate(splits) if own == split and images[row]]
+        chosen = [row for row, row_split in enumerate(splits) if row_split == split and images[row]]
         by_image = grouped([captions[row] for row in chosen], [images[row] for row in chosen])
-        found += [
+        annotations += [
             Annotation(split, (image,), tuple(texts), f"{path}: image {image}") for image, texts in by_image.items()
         ]
-    return found
+    return annotations
 
 
 def _columns(path: Path) -> list[str]:

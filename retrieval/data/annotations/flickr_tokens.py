@@ -19,8 +19,8 @@ DIR/images/*.jpg            or in DIR, or in any other folder below it
 def find(name: str, root: Path) -> Path | None:
     """The token file; of several, as of plain and lemmatised captions, that of the shortest name."""
     folders = [root / folder for folder in FOLDERS]
-    found = (sorted([*folder.glob("*.token.txt"), *folder.glob("*.token")]) for folder in folders)
-    return next((min(paths, key=lambda path: len(path.name)) for paths in found if paths), None)
+    token_files = (sorted([*folder.glob("*.token.txt"), *folder.glob("*.token")]) for folder in folders)
+    return next((min(paths, key=lambda path: len(path.name)) for paths in token_files if paths), None)
 
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:

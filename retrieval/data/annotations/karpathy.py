@@ -30,14 +30,14 @@ def find(name: str, root: Path) -> Path | None:
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
     """Every image that the JSON names; what is no image with captions and a split is reported."""
-    found = []
+    annotations = []
     for index, item in enumerate(_images(path, problems)):
         entry, fault = _entry(item, f"{path}: images[{index}]")
         if entry:
-            found.append(entry)
+            annotations.append(entry)
         else:
             problems.append(Problem(f"{path}: images[{index}]", fault, f"Expected {LAYOUT}."))
-    return found
+    return annotations
 
 
 def _images(path: Path, problems: list[Problem]) -> list[Any]:

@@ -82,12 +82,12 @@ def located(entries: Sequence[Annotation], root: Path, problems: list[Problem]) 
     """Every entry with its file; those without one are left out and reported."""
     locator = _best(entries, root)
     faults: list[Problem] = []
-    found = [(entry, file) for entry in entries if (file := locator.of(entry, faults))]
-    if entries and not found and all("missing" in fault.what for fault in faults):
+    pairs = [(entry, file) for entry in entries if (file := locator.of(entry, faults))]
+    if entries and not pairs and all("missing" in fault.what for fault in faults):
         what = f"no folder below it holds {entries[0].names[0]!r}, or any other image that the annotations name"
         faults = [Problem(str(root), what, f"Put the images into {root / FOLDERS[0]}.")]
     problems.extend(faults)
-    return found
+    return pairs
 
 
 def _best(entries: Sequence[Annotation], root: Path) -> Locator:

@@ -46,17 +46,19 @@ def entries(captions: Mapping[str, Sequence[str]], path: Path, problems: list[Pr
     for name in captions:
         by_stem.setdefault(name.rpartition(".")[0], []).append(name)
     names = {stem: alike[0] for stem, alike in by_stem.items() if len(alike) == 1}
-    found = []
+    annotations = []
     for split, (place, images) in by_split.items():
         known = [(image if image in captions else names.get(image, "")) for image in images]
-        found += [Annotation(split, (name,), tuple(captions[name]), f"{place}: image {name}") for name in known if name]
+        annotations += [
+            Annotation(split, (name,), tuple(captions[name]), f"{place}: image {name}") for name in known if name
+        ]
         lost = [image for image, name in zip(images, known, strict=True) if not name]
         if lost and captions:
             near = get_close_matches(lost[0], list(captions), n=1)
             hint = f"; the nearest to the first is {near[0]}" if near else ""
             what = f"{counted(len(lost), 'image')} without a caption in {path.name}: {shortened(lost)}{hint}"
             problems.append(Problem(str(place), what, f"Take it out, or give it captions in {path.name}."))
-    return found
+    return annotations
 
 
 def by_hash(image: str) -> str:
@@ -90,7 +92,7 @@ def _of_table(path: Path, problems: list[Problem]) -> dict[str, tuple[Path, list
 
 def _of_lists(captions: Path, problems: list[Problem]) -> dict[str, tuple[Path, list[str]]]:
     """The images of each split, and its list."""
-    found = {}
+    splits = {}
     for split, names in LISTS.items():
         path = next((path for name in names if os.path.lexists(path := captions.parent / name)), None)
         if path is None:
@@ -98,5 +100,5 @@ def _of_lists(captions: Path, problems: list[Problem]) -> dict[str, tuple[Path, 
             problems.append(Problem(str(captions), what, f"Expected {EXPECTED}."))
             continue
         lines = lines_of(path, "a file name a line", problems)
-        found[split] = path, [line.strip() for line in lines if line.strip()]
-    return found
+        splits[split] = path, [line.strip() for line in lines if line.strip()]
+    return splits

@@ -26,7 +26,7 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
     mapping = _mapping(path, problems)
     folder = next((f for f in (root / "precomp", root) if (f / "train_caps.txt").exists()), root / "precomp")
     test = next((name for name in test_splits if (folder / f"{name}_caps.txt").exists()), test_splits[0])
-    found = []
+    annotations = []
     for split, name in (("train", "train"), ("val", "dev"), ("test", test)):
         place = folder / f"{name}_ids.txt"
         by_id = _captions(folder, name, problems)
@@ -35,12 +35,12 @@ def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[P
             what = f"{counted(len(unknown), 'id')} not in {path.name}: {shortened(unknown)}"
             fix = "Take both from one package; Flickr30K's ids are Karpathy's imgid."
             problems.append(Problem(str(place), what, fix))
-        found += [
+        annotations += [
             Annotation(split, (mapping[key],), tuple(texts), f"{place}: id {key}")
             for key, texts in by_id.items()
             if key in mapping
         ]
-    return found
+    return annotations
 
 
 def _captions(folder: Path, name: str, problems: list[Problem]) -> dict[str, list[str]]:
@@ -54,10 +54,10 @@ def _captions(folder: Path, name: str, problems: list[Problem]) -> dict[str, lis
         what = f"has {len(ids)} ids for the {len(captions)} lines of {name}_caps.txt"
         problems.append(Problem(place, what, "Expected one id a caption or one an image; take both from one package."))
         return {}
-    each = len(captions) // len(ids)
-    images = len(ids) if each > 1 else len(set(ids))
+    captions_per_id = len(captions) // len(ids)
+    images = len(ids) if captions_per_id > 1 else len(set(ids))
     problems += faults_of_ids(ids, len(captions), images, str(folder / f"{name}_ids.txt"))
-    return grouped(captions, [key for key in ids for _ in range(each)])
+    return grouped(captions, [key for key in ids for _ in range(captions_per_id)])
 
 
 def _mapping(path: Path, problems: list[Problem]) -> dict[str, str]:

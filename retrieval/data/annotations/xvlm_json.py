@@ -36,14 +36,14 @@ def files(path: Path, root: Path) -> list[Path]:
 
 def entries(path: Path, root: Path, test_splits: Sequence[str], problems: list[Problem]) -> list[Annotation]:
     """Every image that the lists name, with its captions, both in the order of the lists."""
-    found = []
+    annotations = []
     for split, file in zip(SPLITS, files(path, root), strict=True):
         pairs = [pair for row, item in enumerate(_items(file, problems)) for pair in _pairs(item, file, row, problems)]
         by_image = grouped([caption for _, caption in pairs], [image for image, _ in pairs])
-        found += [
+        annotations += [
             Annotation(split, (image,), tuple(texts), f"{file}: image {image}") for image, texts in by_image.items()
         ]
-    return found
+    return annotations
 
 
 def _is_list(path: Path) -> bool:
@@ -71,8 +71,8 @@ def _items(path: Path, problems: list[Problem]) -> list[Any]:
 
 def _pairs(item: Any, path: Path, row: int, problems: list[Problem]) -> list[tuple[str, str]]:
     """The captions of an item, each with its image; none, and reported, where it is of another layout."""
-    image, said = (item.get("image"), item.get("caption")) if isinstance(item, dict) else (None, None)
-    given = said if isinstance(said, list) else [said]
+    image, value = (item.get("image"), item.get("caption")) if isinstance(item, dict) else (None, None)
+    given = value if isinstance(value, list) else [value]
     captions = [caption for caption in given if isinstance(caption, str)]
     if isinstance(image, str) and image and captions and len(captions) == len(given):
         return [(image, caption) for caption in captions]
