@@ -291,7 +291,7 @@ def of_file(
             save_grid(grid, trials_of(expand(grid)), home)
         add(grid, home, imported.trial_id)
         say(f"{imported.trial_id} stands in grid {grid.name!r} from now on")
-    facts = {"checkpoint of": model.map.description, **model.said}
+    facts = {"checkpoint of": model.map.description, **model.facts}
     return _evaluated(loaded, str(path), request, protocol, facts, folder=imported)
 
 

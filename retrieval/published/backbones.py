@@ -42,12 +42,12 @@ def _clip(file: CheckpointFile) -> tuple[dict[str, Tensor], dict[str, Any]]:
     Raises:
         UserError: tensors are missing, or extra: a CLIP with a ResNet has other names.
     """
-    _, found = map_of_family(file, "clip")
+    _, clip_map = map_of_family(file, "clip")
     if "logit_scale" not in file.weights:
         raise UserError(
             f"{file.path}: missing: logit_scale, the factor of CLIP's scores, which its folder has to have."
         )
-    named = {maps()["clip"].theirs(name): value for name, value in found.ours(file.weights).items()}
+    named = {maps()["clip"].theirs(name): value for name, value in clip_map.ours(file.weights).items()}
     weights = {name: value.float().contiguous() for name, value in named.items()}
     weights["logit_scale"] = file.weights["logit_scale"].float()
     rows, width = weights["text_model.embeddings.token_embedding.weight"].shape

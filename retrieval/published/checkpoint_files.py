@@ -51,14 +51,14 @@ class CheckpointFile:
         weights: by the name that its model gives them, behind the part that they are of: `img_enc.fc.weight`.
         options: those of its command line, by name; empty: it has none.
         digest: SHA-256 of the file.
-        said: the epoch and the validation rsum that it holds.
+        facts: the epoch and the validation rsum that it holds.
     """
 
     path: Path
     weights: Mapping[str, Tensor]
     options: Mapping[str, Any]
     digest: str
-    said: Mapping[str, int | float]
+    facts: Mapping[str, int | float]
 
     @classmethod
     def read(cls, path: Path) -> "CheckpointFile":
@@ -91,18 +91,18 @@ class CheckpointFile:
                 ) from error
             why = "" if isinstance(error, EOFError | KeyError) or "zip archive" in str(error) else f" ({_short(error)})"
             raise UserError(f"the checkpoint {path} {_cut(path)}{why}.") from error
-        held = content if isinstance(content, dict) else {}
-        weights = _flat(held.get("model", held.get("state_dict", content)))
+        entries = content if isinstance(content, dict) else {}
+        weights = _flat(entries.get("model", entries.get("state_dict", content)))
         if not weights:
             raise UserError(
                 f"{path} holds no weights: the peers' files have a list of state dicts under 'model'. Is it a file of "
                 "features, or an optimiser's state?"
             )
-        named = (held[key] for key in ("opt", "args") if isinstance(held.get(key), argparse.Namespace))
-        options = next((dict(vars(found)) for found in named), {})
-        told = {"epoch": held.get("epoch"), "its validation rsum": held.get("best_rsum", held.get("rsum"))}
-        said = {name: round(value, 2) for name, value in told.items() if isinstance(value, int | float)}
-        return cls(path, weights, options, digest, said)
+        named = (entries[key] for key in ("opt", "args") if isinstance(entries.get(key), argparse.Namespace))
+        options = next((dict(vars(namespace)) for namespace in named), {})
+        progress = {"epoch": entries.get("epoch"), "its validation rsum": entries.get("best_rsum", entries.get("rsum"))}
+        facts = {name: round(value, 2) for name, value in progress.items() if isinstance(value, int | float)}
+        return cls(path, weights, options, digest, facts)
 
     @classmethod
     def known(cls, digest: str, places: Mapping[str, str]) -> "CheckpointFile":

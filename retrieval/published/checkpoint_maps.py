@@ -77,25 +77,25 @@ class CheckpointMap(Settings):
 
     def ours(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors by our names; without those that are dropped, and those that the map does not know."""
-        found = dict[str, Tensor]()
+        tensors = dict[str, Tensor]()
         for theirs, value in weights.items():
             if name := self._name(theirs):
-                found |= self._parts(name, value.T if theirs in self.transposed and value.ndim == 2 else value)
-        return found
+                tensors |= self._parts(name, value.T if theirs in self.transposed and value.ndim == 2 else value)
+        return tensors
 
     def _parts(self, name: str, value: Tensor) -> dict[str, Tensor]:
         """The tensors that a tensor of theirs holds, by our names."""
         for ending, ours in self.parted.items():
             if name.endswith(f".{ending}"):
                 before = name.removesuffix(ending)
-                return {f"{before}{own}": part for own, part in zip(ours, value.chunk(len(ours)), strict=False)}
+                return {f"{before}{suffix}": part for suffix, part in zip(ours, value.chunk(len(ours)), strict=False)}
         return {name: value}
 
-    def fitted(self, weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors by our names, resized to the shapes of a model's own where larger pictures need it."""
+    def fitted(self, weights: Mapping[str, Tensor], target: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors by our names, resized to the target model's shapes where larger pictures need it."""
         return {
-            name: parts.loaded(self.resized_by)(value, own[name].shape[0])
-            if self.resized and name.endswith(self.resized) and name in own and value.shape != own[name].shape
+            name: parts.loaded(self.resized_by)(value, target[name].shape[0])
+            if self.resized and name.endswith(self.resized) and name in target and value.shape != target[name].shape
             else value
             for name, value in self.ours(weights).items()
         }
@@ -127,28 +127,30 @@ class CheckpointMap(Settings):
     def theirs(self, name: str) -> str:
         """Their name of a tensor of ours."""
         for ours, theirs in self._longest:
-            if found := re.match(_pattern(ours), name):
-                rest = name[found.end() :]
-                whole = next((f".{whole} ({rest[1:]})" for whole, own in self.parted.items() if rest[1:] in own), rest)
-                return theirs.format(**found.groupdict()) + whole
+            if match := re.match(_pattern(ours), name):
+                rest = name[match.end() :]
+                whole = next(
+                    (f".{whole} ({rest[1:]})" for whole, endings in self.parted.items() if rest[1:] in endings), rest
+                )
+                return theirs.format(**match.groupdict()) + whole
         return name
 
-    def misfits(self, weights: Mapping[str, Tensor], own: Mapping[str, Tensor], where: str) -> list[str]:
-        """What is missing, extra or of another shape among weights by our names, beside a model's own.
+    def misfits(self, weights: Mapping[str, Tensor], target: Mapping[str, Tensor], where: str) -> list[str]:
+        """What is missing, extra or of another shape among weights by our names, beside a target model's.
 
         Args:
             where: what gives the model its shapes.
         """
         missing = [
             f"missing: {self.theirs(name)}"
-            for name in own
+            for name in target
             if name not in weights and not name.endswith("num_batches_tracked")  # torch before 0.4.1 had none
         ]
-        extra = [f"extra: {self.theirs(name)}" for name in weights if name not in own]
+        extra = [f"extra: {self.theirs(name)}" for name in weights if name not in target]
         other = [
-            f"{self.theirs(name)} is {tuple(value.shape)} in the file and {tuple(own[name].shape)} {where}"
+            f"{self.theirs(name)} is {tuple(value.shape)} in the file and {tuple(target[name].shape)} {where}"
             for name, value in weights.items()
-            if name in own and own[name].shape != value.shape
+            if name in target and target[name].shape != value.shape
         ]
         return [*missing, *extra, *other]
 
@@ -177,8 +179,8 @@ class CheckpointMap(Settings):
         if any(re.match(_pattern(name), theirs) for name in self.dropped):
             return ""
         for module, pattern in self._longest:
-            if found := re.match(_pattern(pattern), theirs):
-                return module.format(**found.groupdict()) + theirs[found.end() :]
+            if match := re.match(_pattern(pattern), theirs):
+                return module.format(**match.groupdict()) + theirs[match.end() :]
         return None
 
     @property
@@ -202,7 +204,7 @@ def maps() -> dict[str, CheckpointMap]:
 
 def families() -> list[str]:
     """The families that have a map: names that `--as` takes."""
-    return list(dict.fromkeys(found.family for found in maps().values()))
+    return list(dict.fromkeys(mapping.family for mapping in maps().values()))
 
 
 def fitting_map(file: CheckpointFile) -> CheckpointMap:
@@ -211,9 +213,9 @@ def fitting_map(file: CheckpointFile) -> CheckpointMap:
     Raises:
         UserError: it fits no map.
     """
-    for found in maps().values():
-        if found.fits(file):
-            return found
+    for mapping in maps().values():
+        if mapping.fits(file):
+            return mapping
     raise UserError(f"{file.path} is no checkpoint of a known family: {', '.join(families())}.")
 
 
@@ -225,18 +227,18 @@ def map_of_family(file: CheckpointFile, family: str) -> tuple[str, CheckpointMap
     """
     if family and family not in families():
         raise UserError(unknown("family", family, families(), where="in --as"))
-    fitting = {name: found for name, found in maps().items() if found.fits(file)}
-    for name, found in fitting.items():
-        if found.family == family:
-            return name, found
+    fitting = {name: mapping for name, mapping in maps().items() if mapping.fits(file)}
+    for name, mapping in fitting.items():
+        if mapping.family == family:
+            return name, mapping
     if fitting:
-        name, found = next(iter(fitting.items()))
-        told = f"is no {family}: it looks like" if family else "looks like"
-        raise UserError(f"{file.path} {told} {found.description}. Give --as {found.family}.")
+        name, mapping = next(iter(fitting.items()))
+        claim = f"is no {family}: it looks like" if family else "looks like"
+        raise UserError(f"{file.path} {claim} {mapping.description}. Give --as {mapping.family}.")
     if not family:
         raise UserError(f"whose checkpoint is {file.path}? Give --as FAMILY: {', '.join(families())}.")
-    own = [found for found in maps().values() if found.family == family]
-    nearest = min(own, key=lambda found: len(found.extra(file.weights)) + len(found.lacking(file.weights)))
+    members = [mapping for mapping in maps().values() if mapping.family == family]
+    nearest = min(members, key=lambda mapping: len(mapping.extra(file.weights)) + len(mapping.lacking(file.weights)))
     problems = [f"missing: {name}" for name in nearest.lacking(file.weights)]
     problems += [f"extra: {name}" for name in nearest.extra(file.weights)]
     problems = problems or nearest.unequal(file.weights)

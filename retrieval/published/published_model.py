@@ -55,9 +55,9 @@ class PublishedModel:
         return {short: name for name, short in SHORT.items()}.get(name, name)
 
     @property
-    def said(self) -> Mapping[str, Any]:
+    def facts(self) -> Mapping[str, Any]:
         """What the file says of its training, by name."""
-        return self.file.said
+        return self.file.facts
 
     def trial(self, dataset: str, objective: str = "triplet-hn") -> TrialSettings:
         """The settings with which a trial of ours would have this model, to read data and to evaluate.
@@ -88,31 +88,31 @@ class PublishedModel:
             UserError: it is of another family, tensors are missing, extra or of another shape, it was trained with an
                 option that we do not have, or the vocabulary has another number of words.
         """
-        kind, found = map_of_family(file, family)
+        kind, mapping = map_of_family(file, family)
         wrong = [
             f"{name} = {file.options[name]!r}, known is {value!r}"
-            for name, value in found.only.items()
+            for name, value in mapping.only.items()
             if file.options.get(name, value) != value
         ]
         if wrong:
             raise several(f"{file.path} was trained with options that have no counterpart here", wrong)
-        if unread := found.unread(file.weights):
+        if unread := mapping.unread(file.weights):
             raise several(f"{file.path} as {family}", first_few(unread))
-        masked = _check_words(found, file, words)
-        settings = _model(found, file, masked)
-        shape = tuple(part if isinstance(part, int) else size_at(file.weights, part) for part in found.image)
+        masked = _check_words(mapping, file, words)
+        settings = _model(mapping, file, masked)
+        shape = tuple(part if isinstance(part, int) else size_at(file.weights, part) for part in mapping.image)
         networks = [part for part in (settings.image, settings.text) if isinstance(part, Pretrained)]
         named = [part.weights for part in networks if locate(part, places)]
         try:
-            own = class_of(settings)(settings, shape, found.words(file.weights), seed=0, places=places).state_dict()
+            state = class_of(settings)(settings, shape, mapping.words(file.weights), seed=0, places=places).state_dict()
         except UserError as error:
             folders = " and ".join(dict.fromkeys(map(repr, named)))
             raise UserError(
                 f"{file.path} has other sizes than the weights {folders}, from which its model is built: {error} Name "
                 "the folder of the model that it began with: --weights NAME=DIR."
             ) from error
-        weights = found.fitted(file.weights, own)
-        if problems := found.misfits(weights, own, "by its other sizes"):
+        weights = mapping.fitted(file.weights, state)
+        if problems := mapping.misfits(weights, state, "by its other sizes"):
             raise several(f"{file.path} as {family}", first_few(problems))
         return cls(file, kind, settings, weights, tuple(words))
 
@@ -126,11 +126,11 @@ def start_weights(file: CheckpointFile, model: Vse, family: str = "") -> dict[st
     Raises:
         UserError: the file is of no known family, or does not fit the model.
     """
-    found, own = map_of_family(file, family)[1] if family else fitting_map(file), model.state_dict()
-    weights = found.fitted(file.weights, own)
-    if problems := found.misfits(weights, own, "in the recipe"):
+    mapping, state = map_of_family(file, family)[1] if family else fitting_map(file), model.state_dict()
+    weights = mapping.fitted(file.weights, state)
+    if problems := mapping.misfits(weights, state, "in the recipe"):
         raise several(
-            f"{file.path}, {found.description}, does not fit this recipe and these words", first_few(problems)
+            f"{file.path}, {mapping.description}, does not fit this recipe and these words", first_few(problems)
         )
     return weights
 
@@ -144,16 +144,16 @@ def check_start(file: CheckpointFile, settings: ModelSettings, words: Sequence[s
     Raises:
         UserError: they do not fit.
     """
-    found = fitting_map(file)
-    count = found.words(file.weights)
-    if found.rows:
+    mapping = fitting_map(file)
+    count = mapping.words(file.weights)
+    if mapping.rows:
         if words is None:
             raise UserError(
                 f"{file.path} knows words by their index, so train.starts_from needs dataset.vocabulary: the file of "
                 "the words that it was trained with, in the data set's folder."
             )
         count = len(words) + (settings.text.word_drop > 0 and "<mask>" not in words)
-    shape = tuple(part if isinstance(part, int) else size_at(file.weights, part) for part in found.image)
+    shape = tuple(part if isinstance(part, int) else size_at(file.weights, part) for part in mapping.image)
     start_weights(file, class_of(settings)(settings, shape, count, seed=0, places=places))
 
 
@@ -164,15 +164,15 @@ def check_whole(path: Path, settings: ModelSettings) -> None:
         UserError: it cannot be read, or does not fit.
     """
     file = CheckpointFile.read(path)
-    _, found = map_of_family(file, settings.fusion.kind)
+    _, mapping = map_of_family(file, settings.fusion.kind)
     view = settings.image.view
     assert view is not None, "a model that looks at an image and a caption together reads pixels"
     with torch.device("meta"):  # its shapes are enough
-        model = class_of(settings)(settings, (3, view.size, view.size), found.words(file.weights), seed=0)
-    start_weights(file, model, found.family)
+        model = class_of(settings)(settings, (3, view.size, view.size), mapping.words(file.weights), seed=0)
+    start_weights(file, model, mapping.family)
 
 
-def _model(found: CheckpointMap, file: CheckpointFile, masked: bool) -> ModelSettings:
+def _model(mapping: CheckpointMap, file: CheckpointFile, masked: bool) -> ModelSettings:
     """The settings of the model that a file is of.
 
     Args:
@@ -182,26 +182,26 @@ def _model(found: CheckpointMap, file: CheckpointFile, masked: bool) -> ModelSet
         UserError: an option of the file is unknown, or its sizes cannot be read, or do not fit together.
     """
     try:
-        changes = _settings(found, file) | ({"text.word_drop": 0.0} if found.rows and not masked else {})
-        return ModelSettings.model_validate(_changed(catalog.recipe(found.recipe).model, changes))
+        changes = _settings(mapping, file) | ({"text.word_drop": 0.0} if mapping.rows and not masked else {})
+        return ModelSettings.model_validate(_changed(catalog.recipe(mapping.recipe).model, changes))
     except KeyError as error:
         raise UserError(
-            f"{file.path}, {found.description}: its sizes cannot be read, since tensors of its image network are "
+            f"{file.path}, {mapping.description}: its sizes cannot be read, since tensors of its image network are "
             f"missing: {error}."
         ) from error
     except ValidationError as error:
         raise several(
-            f"{file.path}, {found.description}: its sizes do not fit together",
+            f"{file.path}, {mapping.description}: its sizes do not fit together",
             catalog.explain(error, ModelSettings, "model."),
         ) from error
 
 
-def _settings(found: CheckpointMap, file: CheckpointFile) -> dict[str, Any]:
+def _settings(mapping: CheckpointMap, file: CheckpointFile) -> dict[str, Any]:
     """The settings of the model that differ from the recipe's, by dotted name."""
-    changes = {**found.set, **{name: size_at(file.weights, place) for name, place in found.sizes.items()}}
-    if found.settings_from:
-        changes |= parts.loaded(found.settings_from)(file.weights)
-    for name, setting in found.options.items():
+    changes = {**mapping.set, **{name: size_at(file.weights, place) for name, place in mapping.sizes.items()}}
+    if mapping.settings_from:
+        changes |= parts.loaded(mapping.settings_from)(file.weights)
+    for name, setting in mapping.options.items():
         if setting.option in file.options:
             value = file.options[setting.option]
             if setting.values and str(value) not in setting.values:
@@ -212,13 +212,13 @@ def _settings(found: CheckpointMap, file: CheckpointFile) -> dict[str, Any]:
     return changes
 
 
-def _check_words(found: CheckpointMap, file: CheckpointFile, words: Sequence[str]) -> bool:
+def _check_words(mapping: CheckpointMap, file: CheckpointFile, words: Sequence[str]) -> bool:
     """Check that the vocabulary is the model's; returns whether the model has one more word, for masked words.
 
     Raises:
         UserError: no vocabulary is given, or it has another number of words.
     """
-    if found.rows is None:
+    if mapping.rows is None:
         if words:
             raise UserError(f"{file.path} reads the pieces of a tokenizer, so --vocabulary has no use: leave it out.")
         return False
@@ -227,11 +227,11 @@ def _check_words(found: CheckpointMap, file: CheckpointFile, words: Sequence[str
             f"which vocabulary? {file.path} knows words by their index: --vocabulary FILE, e.g. VSE++'s "
             "vocab/f30k_precomp_vocab.pkl or SCAN's vocab/f30k_precomp_vocab.json."
         )
-    rows = size_at(file.weights, found.rows)
-    masked = getattr(catalog.recipe(found.recipe).model.text, "word_drop", 0.0) > 0
+    rows = size_at(file.weights, mapping.rows)
+    masked = getattr(catalog.recipe(mapping.recipe).model.text, "word_drop", 0.0) > 0
     if rows not in ((len(words), len(words) + 1) if masked else (len(words),)):
         raise UserError(
-            f"the vocabulary has {len(words):,} words, and {file.path} {rows:,} ({found.rows[0]}): it is another "
+            f"the vocabulary has {len(words):,} words, and {file.path} {rows:,} ({mapping.rows[0]}): it is another "
             "model's. Take the vocabulary that the model was trained with."
         )
     return masked and rows == len(words) + 1

@@ -19,7 +19,7 @@ def resnet(weights: Mapping[str, Tensor]) -> dict[str, Any]:
     A block has three convolutions (bottleneck, ResNet-50 and larger) or two (basic).
     """
     blocks = {
-        tuple(map(int, found.groups())): value for name, value in weights.items() if (found := _BLOCK.match(name))
+        tuple(map(int, match.groups())): value for name, value in weights.items() if (match := _BLOCK.match(name))
     }
     last = max((conv for _, _, conv in blocks), default=3)
     stages = sorted({stage for stage, _, _ in blocks})
@@ -51,14 +51,14 @@ def butd(file: CheckpointFile) -> tuple[dict[str, Tensor], dict[str, Any]]:
     Raises:
         UserError: it is another network.
     """
-    held, weights = file.weights, dict[str, Tensor]()
-    for name, value in held.items():
-        if found := _BUTD.match(name):
-            weights[_name_in_transformers(*found.groups())] = value.float().contiguous()
+    tensors, weights = file.weights, dict[str, Tensor]()
+    for name, value in tensors.items():
+        if match := _BUTD.match(name):
+            weights[_name_in_transformers(*match.groups())] = value.float().contiguous()
     stem, stages = "embedder.embedder.convolution.weight", "encoder.stages.{}.layers.{}.layer.2.convolution.weight"
     depths = [sum(stages.format(stage, block) in weights for block in range(100)) for stage in range(4)]
-    if len(weights) != len(held) or stem not in weights or not all(depths):
-        odd = next((name for name in held if not _BUTD.match(name)), "")
+    if len(weights) != len(tensors) or stem not in weights or not all(depths):
+        odd = next((name for name in tensors if not _BUTD.match(name)), "")
         raise UserError(
             f"{file.path} is no backbone of BUTD's detector{f': it holds {odd!r}' if odd else ''}. VSE-infinity's "
             "original_updown_backbone.pth has the first layers and three stages under 'base', the fourth under 'top'."
