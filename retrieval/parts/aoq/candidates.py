@@ -120,7 +120,7 @@ def rank(
 
 
 def _write(
-    path: Path, anchors: Tensor, others: Tensor, of: Tensor, own: Tensor, width: int, beat: Callable[[], None]
+    path: Path, anchors: Tensor, others: Tensor, of: Tensor, owners: Tensor, width: int, beat: Callable[[], None]
 ) -> None:
     """Write for each anchor the places of the most similar candidates that belong to another image."""
     if path.exists():
@@ -129,7 +129,7 @@ def _write(
     blocks = torch.arange(len(anchors), device=anchors.device).split(size)
     file = GrowingArray(path, [len(rows) for rows in blocks])
     for rows in blocks[file.resume() :]:
-        file.append(most_similar(anchors[rows], others, of[rows], own, width).cpu().numpy())
+        file.append(most_similar(anchors[rows], others, of[rows], owners, width).cpu().numpy())
         beat()
     file.finish()
 
@@ -138,15 +138,15 @@ def most_similar(
     anchors: Float[Tensor, "a d"],
     others: Float[Tensor, "o d"],
     of: Shaped[Tensor, " a"],
-    own: Shaped[Tensor, " o"],
+    owners: Shaped[Tensor, " o"],
     width: int,
 ) -> Int[Tensor, "a {width}"]:
     """Places of the candidates of each anchor that belong to another image, the most similar first.
 
     Args:
-        of, own: the images that anchors and candidates belong to.
+        of, owners: the images that anchors and candidates belong to.
     """
-    sim = (anchors.float() @ others.float().T).masked_fill_(of[:, None] == own, -torch.inf)
+    sim = (anchors.float() @ others.float().T).masked_fill_(of[:, None] == owners, -torch.inf)
     return sim.topk(width).indices.int()
 
 
@@ -156,11 +156,11 @@ def _only(folder: Path, name: str) -> Path:
     Raises:
         DataError: there is none, or there are several.
     """
-    found = sorted(folder.glob(f"{name}*.npy"))
-    if len(found) != 1:
-        there = ", ".join(path.name for path in found) or "none"
+    files = sorted(folder.glob(f"{name}*.npy"))
+    if len(files) != 1:
+        there = ", ".join(path.name for path in files) or "none"
         raise DataError(f"{folder} needs a single file {name}*.npy with candidates for negatives; there: {there}.")
-    return found[0]
+    return files[0]
 
 
 def _ranked(path: Path, rows: int, most: int) -> Int[np.ndarray, "n k"]:
@@ -187,8 +187,8 @@ def _ranked(path: Path, rows: int, most: int) -> Int[np.ndarray, "n k"]:
 
 
 def _checksum(paths: list[Path]) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for path in paths:
         with path.open("rb") as file:
-            found.update(hashlib.file_digest(file, "sha256").digest())
-    return found.hexdigest()
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()

@@ -120,21 +120,21 @@ class LearntWeights(Companion):
         parameters = [weight for weight in model.parameters() if weight.requires_grad]
         buffers = list(model.buffers())
         before, statistics = ([value.detach().clone() for value in values] for values in (parameters, buffers))
-        own = list(self.network.parameters())
+        network_parameters = list(self.network.parameters())
         try:
             self._learning, self._held = True, None
             step = _gradients(self._drawn(loss), parameters)  # what V reads is held from here on
             _set(parameters, before, step, -lr)
             ahead = _gradients(meta_loss(), parameters)
             size = PERTURBATION / torch.linalg.vector_norm(torch.stack(torch._foreach_norm(ahead))).clamp(min=1e-12)
-            found = list[list[Tensor]]()
+            gradients = list[list[Tensor]]()
             for sign in (1.0, -1.0):
                 _set(parameters, before, ahead, sign * size)
-                found.append(_gradients(self._drawn(loss), own))
+                gradients.append(_gradients(self._drawn(loss), network_parameters))
         finally:
             _set([*parameters, *buffers], [*before, *statistics])
             self._learning, self._held = False, None
-        for weight, more, less in zip(own, *found, strict=True):
+        for weight, more, less in zip(network_parameters, *gradients, strict=True):
             weight.grad = (more - less) * (-lr / (2 * size))
         self.optimizer.step()
 
@@ -153,8 +153,8 @@ class LearntWeights(Companion):
 
 def _gradients(loss: Tensor, of: Sequence[Tensor]) -> list[Tensor]:
     """The derivatives of a loss; 0 of what it does not depend on."""
-    found = torch.autograd.grad(loss, list(of), allow_unused=True)
-    return [torch.zeros_like(one) if part is None else part for one, part in zip(of, found, strict=True)]
+    derivatives = torch.autograd.grad(loss, list(of), allow_unused=True)
+    return [torch.zeros_like(one) if part is None else part for one, part in zip(of, derivatives, strict=True)]
 
 
 @torch.no_grad()

@@ -57,7 +57,7 @@ class CleanProbabilities(Companion):
             before = order(self.epoch)
             losses = [torch.cat(parts).double().cpu() for parts in self._losses]
             seed = derived_seed(self.settings, f"mixture of epoch {self.epoch}") % 2**32
-            estimates = [torch.from_numpy(self.estimate(own.numpy(), seed)).float() for own in losses]
+            estimates = [torch.from_numpy(self.estimate(loss.numpy(), seed)).float() for loss in losses]
             for place, estimate in enumerate(reversed(estimates)):
                 self.values[place, before] = estimate
             self.known = True
@@ -79,10 +79,10 @@ class CleanProbabilities(Companion):
         """The mean probability; and where mismatches are known, the share of (matched, mismatched) in right order."""
         if not self.known:
             return {}
-        found = {"clean": float(self.values.mean())}
+        means = {"clean": float(self.values.mean())}
         if self.matched is not None and not self.matched.all() and self.matched.any():
-            found["clean_auc"] = float(np.mean([auc(own.numpy(), self.matched) for own in self.values]))
-        return found
+            means["clean_auc"] = float(np.mean([auc(row.numpy(), self.matched) for row in self.values]))
+        return means
 
     def state(self) -> dict[str, Any]:
         losses = [torch.cat(parts) if parts else torch.zeros(0) for parts in self._losses]
@@ -90,7 +90,7 @@ class CleanProbabilities(Companion):
 
     def load(self, state: Mapping[str, Any]) -> None:
         self.values, self.known, self.epoch = state["values"].cpu(), state["known"], state["epoch"]
-        self._losses = [[own.to(self.device)] if len(own) else [] for own in state["losses"]]
+        self._losses = [[loss.to(self.device)] if len(loss) else [] for loss in state["losses"]]
 
 
 def clean_probability(losses: Float[np.ndarray, " n"], seed: int = 0) -> Float[np.ndarray, " n"]:
@@ -134,8 +134,8 @@ def _lower_of_two(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         mixture.fit(scaled[:, None])
-    found: np.ndarray = mixture.predict_proba(scaled[:, None])[:, mixture.means_[:, 0].argmin()]
-    return found
+    posterior: np.ndarray = mixture.predict_proba(scaled[:, None])[:, mixture.means_[:, 0].argmin()]
+    return posterior
 
 
 ESTIMATES: dict[str, Callable[[Float[np.ndarray, " n"], int], Float[np.ndarray, " n"]]] = {

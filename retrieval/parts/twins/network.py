@@ -43,14 +43,14 @@ class Twins(Vse):
         if isinstance(image, Tensor) and isinstance(text, Tensor):
             return image @ text.T
         halves = zip(self.networks, _halves(image), _halves(text), strict=True)
-        return torch.stack([network.scores(*own) for network, *own in halves]).mean(0)
+        return torch.stack([network.scores(*pair) for network, *pair in halves]).mean(0)
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
-        found = dict[str, list[nn.Parameter]]()
+        groups = dict[str, list[nn.Parameter]]()
         for network in self.networks:
             for kind, parameters in network.groups().items():
-                found.setdefault(kind, []).extend(parameters)
-        return found
+                groups.setdefault(kind, []).extend(parameters)
+        return groups
 
     def parts(self) -> list[str]:
         return [part for network in self.networks for part in network.parts()]
@@ -62,8 +62,8 @@ class Twins(Vse):
     def start_from(self, weights: Mapping[str, Tensor]) -> None:
         for place, network in enumerate(self.networks):
             before = f"pair.{place}."
-            own = {name.removeprefix(before): value for name, value in weights.items() if name.startswith(before)}
-            network.start_from(own)
+            part = {name.removeprefix(before): value for name, value in weights.items() if name.startswith(before)}
+            network.start_from(part)
 
 
 def _beside(parts: list[Embedded]) -> Embedded:

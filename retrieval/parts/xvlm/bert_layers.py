@@ -57,8 +57,8 @@ class Attention(nn.Module):
             mask: which tokens count; None: all.
         """
         drop = self.dropout.p if self.training else 0.0
-        found = scaled_dot_product_attention(self._by_head("query", states), *keys, attn_mask=mask, dropout_p=drop)
-        return self.after(states, found.transpose(1, 2).flatten(2))
+        attended = scaled_dot_product_attention(self._by_head("query", states), *keys, attn_mask=mask, dropout_p=drop)
+        return self.after(states, attended.transpose(1, 2).flatten(2))
 
     def after(self, states: Float[Tensor, "*b d"], attended: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
         """What follows the attention itself."""

@@ -98,8 +98,8 @@ class PackedStates:
         """
         order, first, parts = lengths.argsort(stable=True), _layers(fusion)[0].attention, list[Tensor]()
         for rows in order.split(batch):
-            states, own = states_of(rows), lengths[rows]
-            mask = caption_mask(states.shape[1], own, states.device)
+            states, part_lengths = states_of(rows), lengths[rows]
+            mask = caption_mask(states.shape[1], part_lengths, states.device)
             parts.append(first(states, first.keys(states), mask)[mask[:, 0, 0]])
         place = torch.empty_like(order)
         place[order] = torch.arange(len(order))
@@ -107,9 +107,9 @@ class PackedStates:
 
     def gathered(self, places: Int[np.ndarray, " p"]) -> Float[Tensor, "n d"]:
         """The states of the captions at these places, one after another."""
-        own = self.lengths[places]
+        lengths = self.lengths[places]
         starts = (np.cumsum(self.lengths) - self.lengths)[places]
-        tokens = np.arange(own.sum()) + np.repeat(starts - (np.cumsum(own) - own), own)
+        tokens = np.arange(lengths.sum()) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
         return self.states[torch.from_numpy(tokens).to(self.states.device)]
 
 
@@ -127,7 +127,7 @@ def pair_scores(
         pairs: in order, as `ShortLists.pairs` gives them.
         beat: called after each image.
     """
-    found, texts, row = np.empty(len(pairs), dtype=np.float32), len(captions.lengths), 0
+    all_scores, texts, row = np.empty(len(pairs), dtype=np.float32), len(captions.lengths), 0
     for part in images:
         for tokens in part:
             start, stop = np.searchsorted(pairs, [row * texts, (row + 1) * texts])
@@ -135,10 +135,10 @@ def pair_scores(
                 places = captions.place[pairs[start:stop] % texts]
                 order = places.argsort()
                 scores = scores_of_image(fusion, captions, tokens[None], places[order])
-                found[start + order] = scores.float().cpu().numpy()
+                all_scores[start + order] = scores.float().cpu().numpy()
             row += 1
             beat()
-    return found
+    return all_scores
 
 
 def two_stage_ranks(
@@ -157,18 +157,18 @@ def two_stage_ranks(
         k: length of the short lists.
     """
     texts = len(image_of_text)
-    keys = [[_of_split(own, images, captions, texts) for own, images, captions in way] for way in lists]
+    keys = [[_of_split(short, images, captions, texts) for short, images, captions in way] for way in lists]
     pairs = np.unique(np.concatenate([part for way in keys for part in way]))
-    scores, made = score(pairs), list[Ranks]()
-    for before, way, own_keys in zip(first, lists, keys, strict=True):
+    scores, ranks = score(pairs), list[Ranks]()
+    for before, way, keys_of_way in zip(first, lists, keys, strict=True):
         i2t, t2i, folds = before.i2t.copy(), before.t2i.copy(), list[Ranks]()
-        for (own, images, captions), wanted in zip(way, own_keys, strict=True):
+        for (short, images, captions), fold_keys in zip(way, keys_of_way, strict=True):
             owners = np.searchsorted(images, image_of_text[captions])
-            found = own.ranks(own.pairs(len(captions)), scores[np.searchsorted(pairs, wanted)], owners)
-            i2t[images], t2i[captions] = found
-            folds.append(Ranks(*found, listed=k))
-        made.append(replace(before, i2t=i2t, t2i=t2i, folds=tuple(folds) if before.folds else (), listed=k))
-    return made
+            fold_ranks = short.ranks(short.pairs(len(captions)), scores[np.searchsorted(pairs, fold_keys)], owners)
+            i2t[images], t2i[captions] = fold_ranks
+            folds.append(Ranks(*fold_ranks, listed=k))
+        ranks.append(replace(before, i2t=i2t, t2i=t2i, folds=tuple(folds) if before.folds else (), listed=k))
+    return ranks
 
 
 def folds_of(
@@ -184,12 +184,12 @@ def folds_of(
         k: length of the short lists.
         fold: images in a fold; None: the whole split is one fold.
     """
-    found = []
+    folds = []
     for start in range(0, len(image), fold or len(image)):
         images = np.arange(start, min(start + (fold or len(image)), len(image)))
         captions = np.flatnonzero((image_of_text >= images[0]) & (image_of_text <= images[-1]))
-        found.append((ShortLists.of(image[images], text[captions], k), images, captions))
-    return found
+        folds.append((ShortLists.of(image[images], text[captions], k), images, captions))
+    return folds
 
 
 def _of_split(
@@ -236,8 +236,8 @@ def _scored(
         elif last:
             states = states[starts]
         states = layer.mixed(layer.crossattention(states[None], keys[place])[0])
-    found: Tensor = fusion.head(states)[:, 1]
-    return found
+    scores: Tensor = fusion.head(states)[:, 1]
+    return scores
 
 
 def _within(
@@ -257,12 +257,12 @@ def _within(
     query, key, value = (attention.self[name](tokens) for name, tokens in named.items())
     sizes = [count * length for count, length in groups]
     askers = sizes if only is None else [count for count, _ in groups]
-    found = []
+    outputs = []
     for (count, _), q, k, v in zip(groups, query.split(askers), key.split(sizes), value.split(sizes), strict=True):
         parts = (part.view(count, -1, attention.heads, part.shape[-1] // attention.heads) for part in (q, k, v))
-        own = scaled_dot_product_attention(*(part.transpose(1, 2) for part in parts))
-        found.append(own.transpose(1, 2).reshape(len(q), -1))
-    return attention.after(asking, torch.cat(found))
+        attended = scaled_dot_product_attention(*(part.transpose(1, 2) for part in parts))
+        outputs.append(attended.transpose(1, 2).reshape(len(q), -1))
+    return attention.after(asking, torch.cat(outputs))
 
 
 def _layers(fusion: FusionEncoder) -> list[Any]:

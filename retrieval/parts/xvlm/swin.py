@@ -50,8 +50,8 @@ class WindowAttention(nn.Module):
         parts = self.qkv(windows).view(b, w, n, 3, self.heads, -1).permute(3, 0, 1, 4, 2, 5).flatten(2, 3)
         query, key, value = parts.unbind(0)
         mask = whole.flatten(0, 1).to(query.dtype)
-        found = scaled_dot_product_attention(query, key, value, attn_mask=mask.expand(b, -1, -1, -1))
-        return self.proj(found.unflatten(1, (w, self.heads)).transpose(2, 3).flatten(3))
+        attended = scaled_dot_product_attention(query, key, value, attn_mask=mask.expand(b, -1, -1, -1))
+        return self.proj(attended.unflatten(1, (w, self.heads)).transpose(2, 3).flatten(3))
 
 
 class DropPath(nn.Module):
@@ -97,10 +97,10 @@ class SwinBlock(nn.Module):
         picture = tokens.unflatten(1, (self.grid, self.grid))
         if self.shift:
             picture = picture.roll((-self.shift, -self.shift), (1, 2))
-        found = _joined(self.attn(_windows(picture, self.side), self.apart), self.grid, self.side)
+        picture = _joined(self.attn(_windows(picture, self.side), self.apart), self.grid, self.side)
         if self.shift:
-            found = found.roll((self.shift, self.shift), (1, 2))
-        return found.flatten(1, 2)
+            picture = picture.roll((self.shift, self.shift), (1, 2))
+        return picture.flatten(1, 2)
 
 
 class Merging(nn.Module):

@@ -21,7 +21,7 @@ def xvlm(weights: Mapping[str, Tensor]) -> dict[str, Any]:
     A picture has as many pixels as the last stage has in one window.
     """
     tables = {
-        tuple(map(int, found.groups())): value for name, value in weights.items() if (found := _TABLE.match(name))
+        tuple(map(int, match.groups())): value for name, value in weights.items() if (match := _TABLE.match(name))
     }
     stages = sorted({stage for stage, _ in tables})
     sizes: dict[str, Any] = {
@@ -51,10 +51,10 @@ def resized(table: Float[Tensor, "n h"], rows: int) -> Float[Tensor, "m h"]:
         return table
     steps = _steps(before // 2, after // 2)
     places = np.concatenate([-steps[::-1], [0.0], steps])
-    wanted = np.arange(-(after // 2), after // 2 + 1)
+    target = np.arange(-(after // 2), after // 2 + 1)
     heads = table.double().numpy().reshape(before, before, -1)
-    made = [RectBivariateSpline(places, places, heads[..., head])(wanted, wanted) for head in range(heads.shape[-1])]
-    return torch.from_numpy(np.stack(made, axis=-1).reshape(rows, -1)).to(table.dtype)
+    grid = [RectBivariateSpline(places, places, heads[..., head])(target, target) for head in range(heads.shape[-1])]
+    return torch.from_numpy(np.stack(grid, axis=-1).reshape(rows, -1)).to(table.dtype)
 
 
 def _steps(count: int, last: int) -> np.ndarray:
