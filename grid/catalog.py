@@ -84,8 +84,8 @@ class Dataset(Settings):
     """Names of the test split on disk, the first that exists counts."""
     captions_per_image: PositiveInt | None = None
     """Only the first so many captions of an image are used, as published; None: all."""
-    videos: bool = False
-    """Whether its images are videos."""
+    noun: str = "image"
+    """What its captions describe."""
     embedded: bool = False
     """Whether it is generated, so that no root is needed."""
     where: str = ""
@@ -161,7 +161,7 @@ def flat(recipe: Recipe) -> dict[str, Any]:
 
     def walk(table: dict[str, Any], prefix: str) -> None:
         for key, value in table.items():
-            if isinstance(value, dict) and key not in WHOLE:
+            if isinstance(value, dict) and not _is_whole(key):
                 walk(value, f"{prefix}{key}.")
             else:
                 by_name[prefix + key] = value
@@ -337,9 +337,14 @@ def over(base: dict[str, Any], content: dict[str, Any]) -> dict[str, Any]:
         return content
     merged = dict(base)
     for key, value in content.items():
-        both = isinstance(value, dict) and isinstance(base.get(key), dict) and key not in WHOLE
+        both = isinstance(value, dict) and isinstance(base.get(key), dict) and not _is_whole(key)
         merged[key] = over(base[key], value) if both else value
     return merged
+
+
+def _is_whole(field: str) -> bool:
+    """Whether its value is a table that counts as one value."""
+    return field in WHOLE or field in parts.tables()
 
 
 @cache
@@ -370,12 +375,13 @@ def has_folder(name: str, given: str) -> None:
 
 
 def noun(name: str, model: ModelSettings | None = None) -> str:
-    """The noun for what captions describe: `image`, or `video` if the data set or the model says so.
+    """The noun for what captions describe: `image`, unless the data set or the model says otherwise.
 
-    >>> noun("msr-vtt"), noun("mine", recipe("ce").model), noun("coco")
-    ('video', 'video', 'image')
+    >>> noun("coco"), noun("mine", recipe("fc-bow").model)
+    ('image', 'image')
     """
-    return "video" if described(name).videos or (model and model.image.reads) else "image"
+    noun_of_data = described(name).noun
+    return model.image.noun if model and noun_of_data == "image" else noun_of_data
 
 
 def protocols(name: str) -> list[str]:

@@ -79,7 +79,7 @@ class Cell:
 
     @property
     def noun(self) -> str:
-        """The noun for what its captions describe: `image` or `video`."""
+        """The noun for what its captions describe: `image`, or what its data set or models have in its place."""
         return catalog.noun(self.dataset, self.trials[0].shared.model if self.trials else None)
 
     @property

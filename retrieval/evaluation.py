@@ -38,7 +38,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Rank of the first right answer of every query, 0 is the best; of videos mean places, which may end in a half."""
+    """Rank of the first right answer of every query, 0 is the best; mean places of ties may end in a half."""
 
     i2t: Int[np.ndarray, " i"] | Float[np.ndarray, " i"]
     t2i: Int[np.ndarray, " t"] | Float[np.ndarray, " t"]
@@ -69,13 +69,13 @@ class Ranks:
         medians = medians if self.listed is None else {}
         return {**recalls, **medians, "rsum": sum(recalls.values())}
 
-    def of_video(self) -> dict[str, float]:
-        """What papers on videos report beside it: the mean rank, from 1, and the geometric mean of the three recalls.
+    def further(self) -> dict[str, float]:
+        """What some papers report beside it: the mean rank, from 1, and the geometric mean of the three recalls.
 
         Over folds, each is the mean of the folds' own. A list that is ranked anew has no mean rank.
         """
         if self.folds:
-            each = [fold.of_video() for fold in self.folds]
+            each = [fold.further() for fold in self.folds]
             return {name: float(np.mean([found[name] for found in each])) for name in each[0]}
         found = dict[str, float]()
         for name, ranks in (("i2t", self.i2t), ("t2i", self.t2i)):

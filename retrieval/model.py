@@ -15,7 +15,7 @@ from goalgrid.retrieval.encoders import pretrained
 from goalgrid.retrieval.encoders.image import image_encoder
 from goalgrid.retrieval.encoders.text import text_encoder
 from goalgrid.retrieval.evaluation import Ranks
-from goalgrid.retrieval.scorers import SCORERS
+from goalgrid.retrieval.scorers import scorer
 from goalgrid.retrieval.scorers.cross_attention import SetScorer
 from goalgrid.retrieval.scorers.sets import Embedded, Sets, gathered
 from goalgrid.retrieval.splits.pairs import Split
@@ -61,7 +61,7 @@ class Vse(nn.Module):
             if settings.of_sets:
                 check_sets(settings, image_shape)
                 regions = 0 if image.reads else _regions(self.image, image_shape)
-                self.scorer = SCORERS[settings.scorer.kind](settings.scorer, regions, settings.dim)
+                self.scorer = scorer(settings.scorer, regions, settings.dim)
             self.build_further(settings)
         self.drops = getattr(image, "drop", 0.0) > 0
         parts = {"image": image, "text": text}

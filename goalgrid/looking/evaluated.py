@@ -147,7 +147,7 @@ class Evaluated:
         ranks = {"i2t": self.found.ranks.i2t.tolist(), "t2i": self.found.ranks.t2i.tolist()}
         named = {"subject": self.subject, **self.said, "dataset": self.dataset, "split": self.split}
         record = {"recorded": dict(self.recorded)} if self.recorded else {}
-        metrics, further = {**self.metrics, **self.judged}, self.found.ranks.of_video()
+        metrics, further = {**self.metrics, **self.judged}, self.found.ranks.further()
         speed = {"speed": asdict(self.speed)} if self.speed else {}
         content = {"protocol": self.protocol, "metrics": metrics, "further": further}
         return {**named, **content, **record, **speed, "ranks": ranks}
@@ -163,7 +163,7 @@ class Evaluated:
             f"{self.split} split of {self.dataset}{by}: {sizes}",
             f"      {'R@1':>6}  {'R@5':>6}  {'R@10':>6}  median rank  mean rank  geometric mean",
         ]
-        further = ranks.of_video()
+        further = ranks.further()
         for direction in ("i2t", "t2i"):
             row = "  ".join(f"{metrics[f'{direction}_r{k}']:6.2f}" for k in (1, 5, 10))
             median, mean = metrics.get(f"{direction}_medr"), further.get(f"{direction}_meanr")

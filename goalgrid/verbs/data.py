@@ -9,6 +9,7 @@ from rich.progress import Progress as Bar
 
 from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError, unknown, user_path
+from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.base import check_name
 from goalgrid.launching import ahead
 from goalgrid.reading import data_copy
@@ -114,7 +115,9 @@ def convert(
 
     No code in a pickle is run. Converting an expert again replaces it.
     """
-    from goalgrid.retrieval.video.convert import convert as write
+    if "video" not in parts.parts():
+        raise UserError(parts.missing("video"))
+    from goalgrid.retrieval.parts.video.convert import convert as write
 
     for name, videos in write(sources, user_path(to), lambda source: say(f"reading {source}")).items():
         show(f"{to / 'experts' / name}  {videos:,} videos")

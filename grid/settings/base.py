@@ -58,8 +58,8 @@ CHOICES = ("encoder", "kind")
 """The field by which a table of settings chooses its class: of an encoder, and of a scorer."""
 
 
-WHOLE = ("architecture", "experts", "tokens", "clusters")
-"""Fields whose value is a table; a recipe that extends another recipe replaces the whole table."""
+WHOLE = frozenset({"architecture"})
+"""Fields whose value is a table, beside those of parts; a recipe that extends another replaces the whole table."""
 
 
 class ReadWhere:

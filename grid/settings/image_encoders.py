@@ -1,15 +1,14 @@
-"""Settings of the image encoders: how an image, or a video in its place, becomes vectors."""
+"""Settings of the image encoders: how an image becomes vectors."""
 
 from abc import abstractmethod
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt
 
-from goalgrid.grid.errors import unknown
 from goalgrid.grid.settings.base import Dropout, IdentityDefault, ReadWhere, Settings, Unit, told_once
-from goalgrid.grid.settings.experts import ExpertRead
 from goalgrid.grid.settings.image_views import Augmentation, Framing, Resampling, View
 from goalgrid.grid.settings.own_parts import OwnKind, OwnPartSettings, own_parts
+from goalgrid.grid.settings.parts import PartRead
 from goalgrid.grid.settings.poolings import HAS_HEAD, SEVERAL, PoolingSettings
 from goalgrid.grid.settings.pretrained_networks import Pretrained
 
@@ -56,6 +55,8 @@ class ImageEncoderSettings(Settings):
 
     network: ClassVar[str] = ""
     """Dotted name of a part's encoder, made as those in `retrieval/encoders/image.py`; empty: it is there."""
+    noun: ClassVar[str] = "image"
+    """What it reads, for a user."""
 
     @property
     @abstractmethod
@@ -63,8 +64,8 @@ class ImageEncoderSettings(Settings):
         """The view of a picture that the encoder reads; None: it reads features that the user computed."""
 
     @property
-    def reads(self) -> tuple[ExpertRead, ...]:
-        """What the encoder reads of a video; empty: it reads images."""
+    def reads(self) -> tuple[PartRead, ...]:
+        """What the encoder reads of data in a form of its part's; empty: it reads images, or features of them."""
         return ()
 
     @property
@@ -173,70 +174,7 @@ class OwnImageSettings(OwnPartSettings, ImageEncoderSettings):
         return View(self.size, self.framing, self.augmentation, self.flip)
 
 
-class VideoSettings(ImageEncoderSettings):
-    """Settings of all encoders of videos. The image of a pair is then a video: the vectors that experts made of it."""
-
-    experts: dict[str, PositiveInt] = Field(
-        description="the experts by name, each with the length of its vectors; in a recipe only"
-    )
-
-    @property
-    def view(self) -> None:
-        return None
-
-    def __hash__(self) -> int:
-        return hash(self.model_dump_json())
-
-
-class CeSettings(VideoSettings):
-    """CE: a vector for each expert, gated by the vectors of the other experts. Liu et al., BMVC 2019."""
-
-    encoder: Literal["ce"] = Field(description=IMAGE_ENCODER)
-    tokens: dict[str, PositiveInt] = Field(
-        {},
-        description="experts whose vectors NetVLAD pools, with the number that it reads; of others the mean is read",
-    )
-    clusters: dict[str, PositiveInt] = Field({}, description="NetVLAD's clusters for each of these experts")
-
-    @property
-    def reads(self) -> tuple[ExpertRead, ...]:
-        return tuple(
-            ExpertRead(name, width, "none", self.tokens[name])
-            if name in self.tokens
-            else ExpertRead(name, width, "mean")
-            for name, width in sorted(self.experts.items())
-        )
-
-    @model_validator(mode="after")
-    def _pooled_are_experts(self) -> Self:
-        for name in dict.fromkeys([*self.tokens, *self.clusters]):
-            if name not in self.experts:
-                raise ValueError(unknown("expert", name, sorted(self.experts), where="in image.tokens or .clusters"))
-            if name not in self.tokens or name not in self.clusters:
-                raise ValueError(f"expert {name!r} needs both a number of tokens and of clusters")
-        return self
-
-
-class MmtSettings(VideoSettings):
-    """MMT: a transformer over the vectors of all experts, in time. Gabeur et al., ECCV 2020."""
-
-    encoder: Literal["mmt"] = Field(description=IMAGE_ENCODER)
-    tokens: Annotated[PositiveInt, Unit("vectors")] = Field(
-        30, description="how many vectors of an expert are read; if it has more, they are drawn"
-    )
-    layers: Annotated[PositiveInt, Unit("layers")] = Field(4, description="layers of the transformer")
-    heads: Annotated[PositiveInt, Unit("heads")] = Field(4, description="heads of attention in a layer")
-    feed_forward: Annotated[PositiveInt, Unit("values")] = Field(3072, description="width within a layer")
-    dropout: Dropout = Field(0.1, description="share of the values set to zero in training")
-
-    @property
-    def reads(self) -> tuple[ExpertRead, ...]:
-        return tuple(
-            ExpertRead(name, width, "max", self.tokens, sampled=True) for name, width in sorted(self.experts.items())
-        )
-
-
 ImageSettings = Annotated[
-    CnnSettings | FeatureSettings | BackboneSettings | CeSettings | MmtSettings | OwnImageSettings,
+    CnnSettings | FeatureSettings | BackboneSettings | OwnImageSettings,
     Field(discriminator="encoder"),
 ]

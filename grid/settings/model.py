@@ -10,12 +10,13 @@ from goalgrid.grid.settings.fusion import AnyFusion, FusionSettings, NoFusionSet
 from goalgrid.grid.settings.image_encoders import MLP_HEADS, BackboneSettings, ImageEncoderSettings, ImageSettings
 from goalgrid.grid.settings.own_parts import OwnPartSettings
 from goalgrid.grid.settings.pretrained_networks import Pretrained
-from goalgrid.grid.settings.scorers import ProductSettings, ScorerSettings, SgrafSettings
+from goalgrid.grid.settings.scorers import AnyScorer, ProductSettings, SafSettings, ScorerSettings, SgrafSettings
 from goalgrid.grid.settings.text_encoders import TextEncoderSettings, TextSettings, TransformerSettings
 
 if not TYPE_CHECKING:  # what parts bring is known when the program runs
     ImageSettings = parts.choices(ImageSettings, BackboneSettings, ImageEncoderSettings)
     TextSettings = parts.choices(TextSettings, TransformerSettings, TextEncoderSettings)
+    AnyScorer = parts.choices(AnyScorer, SafSettings, ScorerSettings)
     AnyFusion = parts.choices(AnyFusion, NoFusionSettings, FusionSettings)
 
 
@@ -27,7 +28,7 @@ class ModelSettings(Settings):
     dim: Annotated[int, Field(ge=2), Unit("values")] = Field(
         1024, description="width of the joint space: of the vector of an image or a caption"
     )
-    scorer: Annotated[ScorerSettings, IdentityDefault(ProductSettings())] = Field(
+    scorer: Annotated[AnyScorer, IdentityDefault(ProductSettings())] = Field(
         ProductSettings(), description="what makes scores of images by texts of what the encoders give"
     )
     fusion: Annotated[AnyFusion, IdentityDefault(NoFusionSettings())] = Field(
@@ -51,14 +52,17 @@ class ModelSettings(Settings):
         return encoders + [part for part in others if part is not None]
 
     @model_validator(mode="after")
+    def _fits_its_parts(self) -> Self:
+        if self.networks != "single" and self.networks not in parts.parts():
+            raise ValueError(f"networks = {self.networks}: {parts.missing(self.networks)}")
+        for part in parts.of_model(self).values():
+            if problem := part.fits(self):
+                raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
     def _encoders_fit_the_scorer(self) -> Self:
-        by_experts = {bool(self.image.reads), self.text.encoder == "gated", self.scorer.kind == "mixture"}
-        if len(by_experts) > 1:
-            raise ValueError("image.encoder = ce or mmt, text.encoder = gated and scorer.kind = mixture go together")
-        if self.image.reads:
-            count = getattr(self.text, "experts", 0)
-            if len(self.image.reads) != count:
-                raise ValueError(f"text.experts = {count}, and image.experts names {len(self.image.reads)}")
+        if self.image.reads:  # its part has said what fits
             return self
         for name, part in (("image", self.image), ("text", self.text)):
             if self.of_sets and isinstance(part, OwnPartSettings):
@@ -81,15 +85,6 @@ class ModelSettings(Settings):
                 )
         if isinstance(self.scorer, SgrafSettings) and getattr(self.image, "drop", 0.0) > 0:
             raise ValueError(f"scorer {self.scorer.kind} needs all regions of an image: set model.image.drop = 0")
-        return self
-
-    @model_validator(mode="after")
-    def _fits_its_parts(self) -> Self:
-        if self.networks != "single" and self.networks not in parts.parts():
-            raise ValueError(f"networks = {self.networks}: {parts.missing(self.networks)}")
-        for part in parts.of_model(self).values():
-            if problem := part.fits(self):
-                raise ValueError(problem)
         return self
 
     @model_validator(mode="before")

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from itertools import permutations
 from operator import or_
 from pkgutil import iter_modules
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_origin
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.objectives import needs
@@ -34,10 +34,12 @@ class Part:
         excludes: names of parts that cannot give it that.
         without: how to do without it, for a user: `choose a recipe without fusion`.
         of: how a model says that it has the part, `fusion x-vlm`; empty: it has none.
-        settings: the classes of settings by which a model may choose it: encoders of images or texts, fusions.
+        settings: the classes of settings by which a model may choose it: encoders of images or texts, scorers, fusions.
+        listed: its settings are listed after those of parts with a smaller number: in the order in which they came.
         fits: what does not fit to it in a model that has it, for a user; empty: all does.
         companion: dotted name of the class of its companion in training; empty: it has none.
         network: dotted name of the class of the models that have it; empty: models stay as they are.
+        data: dotted name of the form of the data that it reads (`retrieval/data/forms.py`); empty: images or features.
         about: a sentence on it for who asks about an objective that needs it.
     """
 
@@ -46,11 +48,25 @@ class Part:
     without: str
     excludes: frozenset[str] = frozenset()
     settings: "tuple[type[Settings], ...]" = ()
+    listed: int = 0
     fits: "Callable[[ModelSettings], str]" = lambda model: ""
     of: "Callable[[ModelSettings], str]" = lambda model: ""
     companion: str = ""
     network: str = ""
+    data: str = ""
     about: str = ""
+
+
+class PartRead:
+    """Something that an image encoder of a part reads of data in the part's own form; all of it makes one vector."""
+
+    part: ClassVar[str]
+    """The part's name."""
+
+    @property
+    def values(self) -> int:
+        """Values of an image."""
+        raise NotImplementedError
 
 
 _parts: dict[str, Part] = {}
@@ -82,9 +98,18 @@ def choices(ours: Any, after: "type[Settings]", kind: "type[Settings]") -> Any:
         after: the class of ours behind which the parts' stand.
     """
     union, *known = get_args(ours)
-    found = [own for part in parts().values() for own in part.settings if issubclass(own, kind)]
+    registered = sorted(parts().values(), key=lambda part: part.listed)
+    found = [own for part in registered for own in part.settings if issubclass(own, kind)]
     classes = [own for one in get_args(union) for own in (one, *(found if one is after else ())) if own is not kind]
     return Annotated[(reduce(or_, classes), *known)]
+
+
+@cache
+def tables() -> frozenset[str]:
+    """The fields of parts' settings whose value is a table, which a recipe that extends another replaces whole."""
+    kinds = (kind for part in parts().values() for kind in part.settings)
+    fields = (entry for kind in kinds for entry in kind.model_fields.items())
+    return frozenset(name for name, field in fields if get_origin(field.annotation) is dict)
 
 
 @cache

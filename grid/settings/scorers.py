@@ -13,13 +13,20 @@ Direction = Literal["t2i", "i2t"]
 ScorePooling = Literal["mean", "lse", "max", "sum"]
 
 
-class ProductSettings(Settings):
+class ScorerSettings(Settings):
+    """What the settings of every scorer have, beside `kind`."""
+
+    network: ClassVar[str] = ""
+    """Dotted name of a part's scorer; empty: `retrieval/scorers/` has it."""
+
+
+class ProductSettings(ScorerSettings):
     """The product of unit vectors, one an image and one a caption: their cosine."""
 
     kind: Literal["product"] = Field(default="product", description=KIND)
 
 
-class AttentionSettings(Settings):
+class AttentionSettings(ScorerSettings):
     """What the cross-attention scorers share. They read sets of vectors: regions of an image, words of a caption."""
 
     sharpness: PositiveFloat = Field(description="lambda: what attention is multiplied by before its softmax")
@@ -65,20 +72,14 @@ class SafSettings(SgrafSettings):
     kind: Literal["saf"] = Field(description=KIND)
 
 
-class MixtureSettings(Settings):
-    """CE's and MMT's: the cosines of a video's vectors with the caption's, expert by expert, weighed by the caption."""
-
-    kind: Literal["mixture"] = Field(description=KIND)
-
-
-class OwnScorerSettings(OwnPartSettings):
+class OwnScorerSettings(OwnPartSettings, ScorerSettings):
     """A scorer of the user's own. It reads sets of vectors: regions of an image, words of a caption."""
 
     of: ClassVar[OwnKind] = "scorer"
     kind: Literal["own"] = Field(description=KIND)
 
 
-ScorerSettings = Annotated[
-    ProductSettings | ScanSettings | BfanSettings | SgrSettings | SafSettings | MixtureSettings | OwnScorerSettings,
+AnyScorer = Annotated[
+    ProductSettings | ScanSettings | BfanSettings | SgrSettings | SafSettings | OwnScorerSettings,
     Field(discriminator="kind"),
 ]

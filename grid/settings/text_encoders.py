@@ -2,9 +2,9 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, PositiveInt
 
-from goalgrid.grid.settings.base import Dropout, IdentityDefault, ReadWhere, Settings, Unit
+from goalgrid.grid.settings.base import Dropout, IdentityDefault, Settings, Unit
 from goalgrid.grid.settings.own_parts import OwnKind, OwnPartSettings
 from goalgrid.grid.settings.poolings import HAS_HEAD, PoolingSettings
 from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
@@ -97,33 +97,6 @@ class TransformerSettings(Pretrained, PoolingSettings, TextEncoderSettings):
         return self if self.frozen and not self.word_drop else None
 
 
-class ExpertTextSettings(Pretrained, TextEncoderSettings):
-    """The text side of CE and MMT: a gated vector of a caption for each expert, and how much each expert counts."""
-
-    boundaries: ClassVar[bool] = True
-    encoder: Literal["gated"] = Field(description=TEXT_ENCODER)
-    frozen: bool = Field(False, description="the backbone does not learn, and its features are cached")
-    experts: PositiveInt = Field(description="how many experts a video has")
-    clusters: NonNegativeInt = Field(
-        0, description="clusters of NetVLAD, which pools the tokens' states; 0: the state of the first token"
-    )
-    tokens: Annotated[PositiveInt, Unit("tokens"), ReadWhere(lambda own, _: own.clusters > 0, "clusters above 0")] = (
-        Field(37, description="tokens that NetVLAD reads; a shorter caption is padded, as in CE")
-    )
-    dropout: Dropout = Field(0.0, description="share of the values set to zero before experts are weighed")
-
-    @property
-    def tokenizer(self) -> Pretrained | None:
-        return None if self.weights == RANDOM else self
-
-    @property
-    def feature_network(self) -> "TransformerSettings | None":
-        if not self.frozen or self.word_drop:
-            return None
-        network = {"weights": self.weights, "architecture": self.architecture, "frozen": True}
-        return TransformerSettings.model_validate({"pooling": "none", "preparation": self.preparation, **network})
-
-
 class OwnTextSettings(OwnPartSettings, TextEncoderSettings):
     """A text encoder of the user's own, which reads words of the training captions."""
 
@@ -133,6 +106,6 @@ class OwnTextSettings(OwnPartSettings, TextEncoderSettings):
 
 
 TextSettings = Annotated[
-    BowSettings | GruSettings | BiGruSettings | TransformerSettings | ExpertTextSettings | OwnTextSettings,
+    BowSettings | GruSettings | BiGruSettings | TransformerSettings | OwnTextSettings,
     Field(discriminator="encoder"),
 ]

@@ -77,7 +77,7 @@ class Analysis:
     queries: Queries | None
     notes: tuple[str, ...]
     noun: str = "image"
-    """What captions describe: image or video."""
+    """What captions describe."""
 
 
 def metrics_of(metric: str, direction: str) -> list[str]:

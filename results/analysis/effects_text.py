@@ -69,7 +69,7 @@ def as_csv(analyses: Sequence[Analysis]) -> str:
 
 
 def metric_title(metric: str, noun: str) -> str:
-    """`Image → Text, Recall@1 (%)`; or `Video → Text`."""
+    """`Image → Text, Recall@1 (%)`."""
     direction, _, name = metric.rpartition("_")
     return f"{directions(noun)[direction].text}, {METRIC_NAMES[name]}" if direction else METRIC_NAMES[name]
 

@@ -14,7 +14,7 @@ MISSED = 2
 """Missed queries that are shown in a direction."""
 
 Ranks = NDArray[np.int64] | NDArray[np.float64]
-"""(seeds, queries), from 0; mean places of videos may end in a half."""
+"""(seeds, queries), from 0; mean places of ties may end in a half."""
 
 
 @dataclass(frozen=True)

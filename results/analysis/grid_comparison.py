@@ -49,7 +49,7 @@ class Side:
     sources: Mapping[str, str]
     """Code, data, versions and device of the finished trials, each as one text."""
     noun: str = "image"
-    """What captions describe: image or video."""
+    """What captions describe."""
 
     @classmethod
     def read(
@@ -143,7 +143,7 @@ class GridComparison:
     alone: tuple[str, ...]
     """Sentences about cells that the other side lacks."""
     noun: str = "image"
-    """What captions describe: image or video."""
+    """What captions describe."""
 
 
 def compare(a: Side, b: Side, metrics: Sequence[str]) -> GridComparison:

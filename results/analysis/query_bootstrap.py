@@ -17,7 +17,7 @@ from goalgrid.results.records import record
 from goalgrid.results.statistics.significance import Interval, bootstrap_interval
 
 _CUTS = {"r1": 0.5, "r5": 5, "r10": 10}
-"""A query is found below this rank; a mean place of 0.5, which videos may have, is no first place."""
+"""A query is found below this rank; a mean place of 0.5, of a tie, is no first place."""
 
 
 @dataclass(frozen=True)

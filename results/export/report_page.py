@@ -81,7 +81,7 @@ class Measured:
     no_attention: str = ""
     """Why there are no examples, where a trial could have some."""
     noun: str = "image"
-    """What captions describe: image or video."""
+    """What captions describe."""
     left_out: Sequence[str] = ()
     """A message for each file beside a record that cannot be read, so that a figure lacks its trial."""
 

@@ -46,7 +46,7 @@ class Study:
 
     @property
     def directions(self) -> dict[str, str]:
-        """The titles of both directions, `Image → Text` or `Video → Text`."""
+        """The titles of both directions, `Image → Text` and `Text → Image`."""
         titles = directions(noun_of(self.part.cells.values()))
         return {direction: title.text for direction, title in titles.items()}
 

@@ -50,15 +50,16 @@ def recalls_and_totals(metrics: Sequence[str], asked: Sequence[str]) -> tuple[li
 
 
 def noun_of(cells: Iterable[Cell]) -> str:
-    """What the captions of all these cells describe: `video`, or else `image`."""
-    return "video" if {cell.noun for cell in cells} == {"video"} else "image"
+    """What the captions of all these cells describe; of cells that differ: `image`."""
+    nouns = {cell.noun for cell in cells}
+    return nouns.pop() if len(nouns) == 1 else "image"
 
 
 def directions(noun: str) -> dict[str, Label]:
-    """The titles of both directions, `Image → Text` or `Video → Text`.
+    """The titles of both directions: `Image → Text`, or by another noun.
 
-    >>> [title.text for title in directions("video").values()]
-    ['Video → Text', 'Text → Video']
+    >>> [title.text for title in directions("clip").values()]
+    ['Clip → Text', 'Text → Clip']
     """
     return {direction: _named(title, noun) for direction, title in DIRECTIONS.items()}
 
@@ -69,7 +70,6 @@ def named(table: Table, noun: str) -> Table:
 
 
 def _named(title: Label, noun: str) -> Label:
-    if noun == "image":
-        return title
-    text = title.text.replace("Image", "Video").replace("I→T", "V→T").replace("T→I", "T→V")
-    return Label(text, title.latex.replace("Image", "Video"))
+    word, letter = noun.capitalize(), noun[0].upper()
+    text = title.text.replace("Image", word).replace("I→T", f"{letter}→T").replace("T→I", f"T→{letter}")
+    return Label(text, title.latex.replace("Image", word))

@@ -181,7 +181,7 @@ class Trained:
 
 
 def as_stored(ranks: Sequence[float]) -> list[int]:
-    """Ranks as a record holds them: whole numbers; a mean place of videos that ends in a half, n - 1/2, is -n.
+    """Ranks as a record holds them: whole numbers; a mean place of ties that ends in a half, n - 1/2, is -n.
 
     >>> as_stored([0, 7, 0.5, 2.0, 3.5])
     [0, 7, -1, 2, -4]

@@ -4,15 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from goalgrid.grid import catalog
-from goalgrid.retrieval.data import annotations, feature_faults, parts, picture_faults, precomp_files, video_faults
+from goalgrid.retrieval.data import annotations, feature_faults, parts, picture_faults, precomp_files
 from goalgrid.retrieval.data.content import content
+from goalgrid.retrieval.data.forms import forms
 from goalgrid.retrieval.data.parts import CheckProgress, Part
 from goalgrid.retrieval.splits.pairs import DataError
 from goalgrid.retrieval.splits.problems import Problem
-from goalgrid.retrieval.video import expert_files, msr_vtt
-
-FEATURES = (feature_faults.FORMAT, video_faults.FORMAT)
-"""The forms that hold features in the place of images."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +42,7 @@ def check(
         found.append(picture_faults.of_root(name, root, annotated, tell, workers=workers, fast=fast))
     if folder := precomp_files.find(name, root):
         found.append(feature_faults.of_folder(folder, official.test_splits, tell))
-    if expert_files.find(root) or msr_vtt.find(root):
-        found.append(video_faults.of_root(root, official, tell))
+    found += [form.faults(root, official, tell) for form in forms() if form.begun(root)]
     for part in found:
         part.problems += parts.counts(part, official)
         if not part.problems:
@@ -57,16 +53,17 @@ def check(
 
 def _fingerprint(part: Part, name: str, root: Path) -> None:
     """The fingerprint that records keep; data that its reader refuses are a problem too."""
+    features = part.format in (feature_faults.FORMAT, *(form.title for form in forms()))
     try:
-        part.fingerprint = content(name, root, features=part.format in FEATURES).fingerprint
+        part.fingerprint = content(name, root, features=features).fingerprint
     except DataError as error:
         part.problems.append(Problem(str(part.path), str(error), "Training would stop there too."))
 
 
 def _nothing(name: str, root: Path) -> Problem:
-    of_videos = f"{msr_vtt.JSON} with experts/*/{expert_files.FEATURES} (videos)"
-    forms = [annotations.EXPECTED, "train_ims.npy with train_caps.txt (features)", of_videos]
-    expected = of_videos if catalog.described(name).videos else f"one of: {'; '.join(forms)}"
+    further = {form.noun: form.expected for form in forms()}
+    every = [annotations.EXPECTED, "train_ims.npy with train_caps.txt (features)", *further.values()]
+    expected = further.get(catalog.described(name).noun, f"one of: {'; '.join(every)}")
     hint = f" {name}" if name in catalog.names("datasets") else ""
     return Problem(
         str(root), f"no data in a known form; expected {expected}", f"How it must look: goalgrid data where{hint}."

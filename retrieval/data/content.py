@@ -21,13 +21,13 @@ from goalgrid.grid import catalog
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.errors.regular_files import regular_bytes
 from goalgrid.grid.identity import digest
-from goalgrid.grid.settings.experts import ExpertRead
 from goalgrid.grid.settings.image_views import View
+from goalgrid.grid.settings.parts import PartRead
 from goalgrid.grid.store.files import write_text
 from goalgrid.retrieval.data import annotations, feature_faults, parts, picture_faults, precomp_files
+from goalgrid.retrieval.data.forms import form_of, forms
 from goalgrid.retrieval.splits.pairs import DataError, check_sizes
-from goalgrid.retrieval.splits.problems import Problem, array_of, faults_of_captions, refuse
-from goalgrid.retrieval.video import expert_files, msr_vtt
+from goalgrid.retrieval.splits.problems import Problem, array_of, faults_of_captions
 from goalgrid.retrieval.words import vocabulary_files
 
 VERSION = "2:"
@@ -93,10 +93,10 @@ def _content(name: str, root: Path, *, features: bool, kept: Path | None) -> Con
     form = "features" if features else "images"
     place = digest([str(root.absolute()), root.stat().st_ino])[:16]
     file = kept / f"{name}-{form}-{place}.json" if kept else None
-    before = _Stamp.read(file, root) if file else _Stamp(root)
+    before = Stamp.read(file, root) if file else Stamp(root)
     if before.content and before.holds():
         return before.content
-    now = _Stamp(root, before=before.files)
+    now = Stamp(root, before=before.files)
     now.content = _features(name, root, now) if features else _pictures(name, root, now)
     if file:
         with suppress(UserError):  # a disk that takes no stamp costs the next reader time
@@ -121,11 +121,11 @@ def checked_root(name: str, root: Path | None) -> Path:
     return root
 
 
-def check_form(name: str, root: Path | None, view: View | None, reads: tuple[ExpertRead, ...]) -> None:
-    """Check that a data set has images, features or videos, whichever the model reads.
+def check_form(name: str, root: Path | None, view: View | None, reads: tuple[PartRead, ...]) -> None:
+    """Check that a data set has images, features or the form of a part's, whichever the model reads.
 
     Raises:
-        UserError: it has something else, or videos without an expert that the model reads.
+        UserError: it has something else, or not all that the model reads.
     """
     if view is not None:
         return
@@ -133,14 +133,11 @@ def check_form(name: str, root: Path | None, view: View | None, reads: tuple[Exp
         raise UserError(f"data set {name!r} has images only; choose a recipe that reads them, e.g. cnn-bow.")
     folder = checked_root(name, root)
     if reads:
-        problems = list[Problem]()
-        if places := msr_vtt.places(folder, problems):
-            expert_files.chosen(places[0], reads, problems)
-        refuse(problems, str(folder))
-    elif expert_files.find(folder):
+        form_of(reads).check(folder, reads)
+    elif form := next((form for form in forms() if form.has_features(folder)), None):
         raise DataError(
-            f"data set {name!r} has videos, as features of experts, and this recipe reads images: take a recipe "
-            "for videos, e.g. ce or mmt."
+            f"data set {name!r} has {form.contents}, and this recipe reads images: take a recipe for {form.noun}s, "
+            f"e.g. {form.recipes}."
         )
 
 
@@ -158,7 +155,7 @@ def package(name: str, root: Path) -> Path:
     )
 
 
-class _Stamp:
+class Stamp:
     """The files that were read, each with size, time and SHA-256; and the folders whose entries decide what is read."""
 
     def __init__(self, root: Path, *, before: Mapping[str, Sequence[Any]] | None = None) -> None:
@@ -169,7 +166,7 @@ class _Stamp:
         self.content: Content | None = None
 
     @classmethod
-    def read(cls, file: Path, root: Path) -> "_Stamp":
+    def read(cls, file: Path, root: Path) -> "Stamp":
         """The stamp that this file keeps; an empty stamp where there is none, or a damaged one."""
         found = cls(root)
         with suppress(OSError, ValueError, KeyError, TypeError):
@@ -226,11 +223,11 @@ class _Stamp:
         return str(self.files[key][2])
 
 
-def _pictures(name: str, root: Path, stamp: _Stamp) -> Content:
+def _pictures(name: str, root: Path, stamp: Stamp) -> Content:
     if found := annotations.find(name, root):
         stamp.note(annotations.FORMATS[found[0]].files(found[1], root))
     annotated = annotations.Annotated.of(name, root)
-    sums = iter(stamp.digests([file for _, file in annotated.files], _sum))
+    sums = iter(stamp.digests([file for _, file in annotated.files], file_sum))
     marks, sizes, notes = dict[str, str](), dict[str, tuple[int, int]](), list(annotated.notes)
     listed, names = dict[str, Any](), dict[str, list[str]]()
     for split, entries in annotated.by_split.items():
@@ -244,12 +241,14 @@ def _pictures(name: str, root: Path, stamp: _Stamp) -> Content:
     return _whole(name, marks, listed, sizes, notes)
 
 
-def _features(name: str, root: Path, stamp: _Stamp) -> Content:
-    of_videos = catalog.described(name).videos or msr_vtt.find(root)
-    if expert_files.find(root) or (of_videos and not precomp_files.find(name, root)):
-        return _videos(name, root, stamp)
+def _features(name: str, root: Path, stamp: Stamp) -> Content:
+    known, precomputed = catalog.described(name), precomp_files.find(name, root)
+    for form in forms():
+        expected = known.noun == form.noun or form.begun(root)
+        if form.has_features(root) or (expected and not precomputed):
+            return _whole(name, *form.summed(root, known.test_splits, stamp))
     folder = package(name, root)
-    files = precomp_files.splits(folder, catalog.described(name).test_splits)
+    files = precomp_files.splits(folder, known.test_splits)
     marks, sizes, notes = dict[str, str](), dict[str, tuple[int, int]](), list[Problem]()
     listed, keys = dict[str, Any](), dict[str, list[str]]()
     for split, file in files.items():
@@ -257,34 +256,11 @@ def _features(name: str, root: Path, stamp: _Stamp) -> Content:
         stamp.note([texts, ids])
         _, rows, captions, image_of_text, keys[split] = precomp_files.aligned(folder, file)
         sizes[split] = len(rows), len(captions)
-        marks[split] = digest([*stamp.digests([array], _finite_sum), rows.tolist()])
+        marks[split] = digest([*stamp.digests([array], finite_sum), rows.tolist()])
         listed[split] = [captions, image_of_text.tolist()]
         notes += faults_of_captions(captions, str(texts))
     notes += feature_faults.overlapping(keys, folder)
     return _whole(name, marks, listed, sizes, notes)
-
-
-def _videos(name: str, root: Path, stamp: _Stamp) -> Content:
-    problems: list[Problem] = []
-    places = msr_vtt.places(root, problems)
-    refuse(problems, str(root))
-    assert places is not None, "what is missing was refused"
-    folder, captions = places
-    stamp.note([*expert_files.files(folder), *msr_vtt.files(captions)])
-    experts = [expert_files.read(folder / expert, problems) for expert in expert_files.names(folder)]
-    listings = msr_vtt.splits(captions, catalog.described(name).test_splits, problems)
-    refuse(problems, str(root))
-    arrays = [expert.folder / expert_files.FEATURES for expert in experts if expert]
-    sums = stamp.digests(arrays, _finite_sum)
-    times = [None if expert.times is None else _sum(expert.folder / expert_files.TIMES) for expert in experts if expert]
-    marks, sizes, listed = dict[str, str](), dict[str, tuple[int, int]](), dict[str, Any]()
-    for split, listing in listings.items():
-        sizes[split] = len(listing.videos), len(listing.texts)
-        spans = [[expert.folder.name, expert.spans_of(listing.videos).tolist()] for expert in experts if expert]
-        marks[split] = digest([sums, times, spans])
-        listed[split] = [listing.texts, listing.video_of_text]
-    names = {split: listing.videos for split, listing in listings.items()}
-    return _whole(name, marks, listed, sizes, parts.overlaps(names, str(captions), "video"))
 
 
 def _whole(
@@ -301,13 +277,14 @@ def _whole(
     return Content(f"{VERSION}{whole[:16]}", images, tuple((split, *size) for split, size in sizes.items()), kept)
 
 
-def _sum(file: Path) -> str:
+def file_sum(file: Path) -> str:
+    """SHA-256 of a file."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _finite_sum(file: Path) -> str:
-    """As `_sum`, of an array in which all values are finite.
+def finite_sum(file: Path) -> str:
+    """SHA-256 of an array in which all values are finite.
 
     Raises:
         DataError: a value is NaN or infinite.

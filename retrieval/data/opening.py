@@ -4,13 +4,13 @@ from functools import lru_cache
 from pathlib import Path
 
 from goalgrid.grid import catalog
-from goalgrid.grid.settings.experts import ExpertRead
 from goalgrid.grid.settings.image_views import View
+from goalgrid.grid.settings.parts import PartRead
 from goalgrid.retrieval.data import annotations, precomp, shapes
 from goalgrid.retrieval.data.content import check_form, checked_root, package
+from goalgrid.retrieval.data.forms import form_of
 from goalgrid.retrieval.data.images import ImageFiles
 from goalgrid.retrieval.splits.pairs import Pairs, Split
-from goalgrid.retrieval.video import videos
 
 
 def load(
@@ -18,16 +18,16 @@ def load(
     root: Path | None,
     view: View | None,
     *,
-    reads: tuple[ExpertRead, ...] = (),
+    reads: tuple[PartRead, ...] = (),
     workers: int = 2,
     keep: bool = True,
 ) -> Pairs:
-    """Open a data set as images under this view, or as features of images or of videos.
+    """Open a data set as images under this view, as features of images, or in the form of a part's.
 
     Args:
         root: the folder of precomputed features or of the annotations; features may stand in `precomp/` below it.
         view: None: precomputed features.
-        reads: of videos, the features that are read; empty: the data are images.
+        reads: what is read of data in the form of a part's; empty: the data are images.
         workers: threads that decode raw images.
         keep: hold decoded images in memory where they are few, for all epochs.
 
@@ -39,7 +39,7 @@ def load(
     if view is None:
         folder = checked_root(name, root)
         if reads:
-            pairs = videos.load(folder, known.test_splits, reads)
+            pairs = form_of(reads).load(folder, known.test_splits, reads)
         else:
             pairs = precomp.load(package(name, folder), test_splits=known.test_splits)
     elif known.embedded:
@@ -60,7 +60,7 @@ def opened(
     view: View | None,
     fingerprint: str,
     *,
-    reads: tuple[ExpertRead, ...] = (),
+    reads: tuple[PartRead, ...] = (),
     workers: int,
     keep: bool,
 ) -> Pairs:

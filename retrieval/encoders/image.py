@@ -15,8 +15,6 @@ from goalgrid.grid.settings import parts
 from goalgrid.grid.settings.image_encoders import BackboneSettings, CnnSettings, FeatureSettings, ImageEncoderSettings
 from goalgrid.retrieval.encoders import own_encoders, pretrained
 from goalgrid.retrieval.encoders.pooling import Encoded, mean, pooling
-from goalgrid.retrieval.encoders.videos.ce import CollaborativeExperts
-from goalgrid.retrieval.encoders.videos.mmt import MultiModalTransformer
 from goalgrid.retrieval.encoders.vision import Vision
 
 UNDROPPED = 0.2
@@ -133,13 +131,11 @@ IMAGE_ENCODERS: dict[str, Callable[[Any, tuple[int, ...], int, pretrained.Places
     "backbone": lambda settings, shape, dim, places: (
         FeatureHead(settings, shape[-1], dim) if settings.feature_network else Backbone(settings, places, dim)
     ),
-    "ce": lambda settings, shape, dim, places: CollaborativeExperts(settings, dim),
-    "mmt": lambda settings, shape, dim, places: MultiModalTransformer(settings, dim),
     "own": lambda settings, shape, dim, places: own_encoders.image_encoder(settings, shape, dim),
 }
 """Each encoder by the name of its settings class in `grid/settings/image_encoders.py`, for images of this shape.
 
-Shapes are (3, h, w) of pixels, (k) or (n, k) of features, and (k) of all that is read of a video.
+Shapes are (3, h, w) of pixels, and (k) or (n, k) of features.
 """
 
 

@@ -9,11 +9,10 @@ from torch import Tensor, nn
 
 from goalgrid.grid.errors import UserError
 from goalgrid.grid.settings import parts
-from goalgrid.grid.settings.pretrained_networks import RANDOM
+from goalgrid.grid.settings.pretrained_networks import RANDOM, Pretrained
 from goalgrid.grid.settings.text_encoders import (
     BiGruSettings,
     BowSettings,
-    ExpertTextSettings,
     GruSettings,
     TextEncoderSettings,
     TransformerSettings,
@@ -21,9 +20,7 @@ from goalgrid.grid.settings.text_encoders import (
 from goalgrid.retrieval.encoders import own_encoders, pretrained
 from goalgrid.retrieval.encoders.pooling import Encoded, pooling
 from goalgrid.retrieval.encoders.recurrent import PaddedGru
-from goalgrid.retrieval.encoders.videos.gated import GatedUnit, NetVlad
 from goalgrid.retrieval.pinned import sent
-from goalgrid.retrieval.scorers.sets import Sets
 
 
 class Bow(nn.Module):
@@ -37,7 +34,7 @@ class Bow(nn.Module):
         self.pool = pooling(settings, settings.word_dim)
 
     def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Encoded:
-        return self.project(self.pool(self.dropout(self.embed(ids)), _present(ids, lengths)))
+        return self.project(self.pool(self.dropout(self.embed(ids)), present_of(ids, lengths)))
 
 
 class Gru(nn.Module):
@@ -65,7 +62,7 @@ class BiGru(nn.Module):
 
     def forward(self, ids: Int[Tensor, "b n"], lengths: Int[Tensor, " b"]) -> Encoded:
         forward, backward = self.gru.states(self.dropout(self.embed(ids)), lengths).chunk(2, dim=-1)
-        return self.pool((forward + backward) / 2, _present(ids, lengths))
+        return self.pool((forward + backward) / 2, present_of(ids, lengths))
 
 
 class TextHead(nn.Module):
@@ -82,7 +79,7 @@ class TextHead(nn.Module):
     def forward(self, features: Tensor, lengths: Int[Tensor, " b"]) -> Encoded:
         """From features (b, k) or (b, n, k) of any float type."""
         projected = self.project(features.float())
-        return projected if features.ndim == 2 else self.pool(projected, _present(features, lengths))
+        return projected if features.ndim == 2 else self.pool(projected, present_of(features, lengths))
 
 
 class Transformer(TextHead):
@@ -108,42 +105,7 @@ class Transformer(TextHead):
         return self
 
 
-class ExpertTexts(nn.Module):
-    """A gated vector for each expert, and the share of each expert in the score. CE, MMT.
-
-    A caption is what NetVLAD makes of its states, filled up to a fixed number, or the state of its first token.
-    """
-
-    def __init__(self, settings: ExpertTextSettings, words: int, dim: int, places: pretrained.Places) -> None:
-        super().__init__()
-        width, self.backbone = words, None
-        if settings.feature_network is None:
-            self.backbone = text_network(settings, words, places)
-            self.backbone.requires_grad_(not settings.frozen)
-            width = int(self.backbone.config.hidden_size)  # type: ignore[arg-type, union-attr]
-        self.tokens = settings.tokens
-        self.pool = NetVlad(settings.clusters, 1, width) if settings.clusters else None
-        width *= settings.clusters or 1
-        self.units = nn.ModuleList(GatedUnit(width, dim) for _ in range(settings.experts))
-        self.dropout = nn.Dropout(settings.dropout)
-        self.weigh = nn.Linear(width, settings.experts)
-
-    def forward(self, ids: Tensor, lengths: Int[Tensor, " b"]) -> Sets:
-        """From indices (b, n), or from the states (b, n, k) that a frozen network gave before."""
-        states = ids.float() if self.backbone is None else features_of(self.backbone, "states", ids, lengths)
-        if self.pool is None:
-            caption = states[:, 0]
-        else:
-            states = (states * _present(states, lengths)[..., None])[:, : self.tokens]
-            caption = self.pool(nn.functional.pad(states, (0, 0, 0, self.tokens - states.shape[1])))
-        vectors = torch.stack([unit(caption) for unit in self.units], dim=1)
-        shares = self.weigh(self.dropout(caption)).softmax(-1)
-        return Sets(vectors, torch.full((len(vectors),), len(self.units)), shares)
-
-
-def text_network(
-    settings: TransformerSettings | ExpertTextSettings, words: int, places: pretrained.Places
-) -> nn.Module:
+def text_network(settings: Pretrained, words: int, places: pretrained.Places) -> nn.Module:
     """The network whose features `features_of` gives; with random weights it reads indices below `words`.
 
     Raises:
@@ -174,7 +136,7 @@ def features_of(network: Any, output: str, ids: Int[Tensor, "b n"], lengths: Int
     CLIP's vector is the state of the last token. SigLIP's is that of the last place: captions are filled up to the
     length that it was trained with, and it sees the filling.
     """
-    present = _present(ids, lengths)
+    present = present_of(ids, lengths)
     if network.config.model_type == SIGLIP and output == "projected":
         fill, room = network.config.pad_token_id, network.config.max_position_embeddings - ids.shape[1]
         whole = nn.functional.pad(ids.where(present, fill), (0, room), value=fill)
@@ -199,7 +161,8 @@ def _embedding(words: int, dim: int) -> nn.Embedding:
     return embedding
 
 
-def _present(ids: Shaped[Tensor, "b n *k"], lengths: Int[Tensor, " b"]) -> Bool[Tensor, "b n"]:
+def present_of(ids: Shaped[Tensor, "b n *k"], lengths: Int[Tensor, " b"]) -> Bool[Tensor, "b n"]:
+    """Which tokens of captions of these lengths are there; the others fill a row up."""
     return torch.arange(ids.shape[1], device=ids.device) < sent(lengths, ids.device)[:, None]
 
 
@@ -210,7 +173,6 @@ TEXT_ENCODERS: dict[str, Callable[[Any, int, int, pretrained.Places], nn.Module]
     "transformer": lambda settings, words, dim, places: (
         TextHead(settings, words, dim) if settings.feature_network else Transformer(settings, words, dim, places)
     ),
-    "gated": ExpertTexts,
     "own": lambda settings, words, dim, places: own_encoders.text_encoder(settings, words, dim),
 }
 """Each encoder by the name of its settings class in `grid/settings/text_encoders.py`, for indices below `words`.

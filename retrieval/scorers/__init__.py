@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from goalgrid.grid.settings import parts
+from goalgrid.grid.settings.scorers import ScorerSettings
 from goalgrid.retrieval.scorers.cross_attention import Bfan, Scan, SetScorer
-from goalgrid.retrieval.scorers.mixture import Mixture
 from goalgrid.retrieval.scorers.own_scorer import OwnScorer
 from goalgrid.retrieval.scorers.similarity import Saf, Sgr
 
@@ -13,7 +14,14 @@ SCORERS: dict[str, Callable[[Any, int, int], SetScorer]] = {
     "bfan": lambda settings, regions, dim: Bfan(settings),
     "sgr": Sgr,
     "saf": Saf,
-    "mixture": lambda settings, regions, dim: Mixture(),
     "own": lambda settings, regions, dim: OwnScorer(settings, dim),
 }
 """Each scorer of sets by the kind in `grid/settings/scorers.py`, for so many regions of `dim` values."""
+
+
+def scorer(settings: ScorerSettings, regions: int, dim: int) -> SetScorer:
+    """The scorer of these settings, for so many regions of `dim` values."""
+    if settings.network:
+        return parts.loaded(settings.network)(settings, regions, dim)
+    given: Any = settings
+    return SCORERS[given.kind](settings, regions, dim)

@@ -53,11 +53,13 @@ def roots_and_names(
     classes, strings = (frozenset[str]().union(*sets) for sets in zip(*looked, strict=True))
     plugins = {place for name in _chosen(settings, members) if (place := uses.place(name))}
     roots = _ROOTS | ({ENSEMBLE} if members else set())
-    needed = [*parts.of_objective(settings.objective.name), *parts.of_model(settings.model).values()]
-    roots |= {name for part in needed for name in (part.companion, part.network) if name}
     models = (settings.model, *members)
-    roots |= {part.network for model in models for part in (model.image, model.text) if part.network}
-    return classes | roots | plugins, strings.union(catalog.protocols(settings.dataset.name))
+    needed = [*parts.of_objective(settings.objective.name), *(p for m in models for p in parts.of_model(m).values())]
+    roots |= {name for part in needed for name in (part.companion, part.network, part.data) if name}
+    chosen = [part for model in models for part in (model.image, model.text, model.scorer)]
+    roots |= {part.network for part in chosen if part.network}
+    frozen = {network.encoder for part in chosen if (network := getattr(part, "feature_network", None))}
+    return classes | roots | plugins, strings.union(catalog.protocols(settings.dataset.name), frozen)
 
 
 def _chosen(settings: Shared | TrialSettings, members: Sequence[ModelSettings]) -> set[str]:

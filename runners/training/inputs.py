@@ -1,6 +1,6 @@
 """What a trial reads: its data set, prepared for its encoders, and the batches of each epoch."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -16,7 +16,7 @@ from goalgrid.grid.identity import derived_seed, digest
 from goalgrid.grid.settings import DatasetSettings, TrainSettings, TrialSettings
 from goalgrid.grid.settings.image_encoders import BackboneSettings, ImageSettings
 from goalgrid.grid.settings.model import ModelSettings
-from goalgrid.grid.settings.text_encoders import ExpertTextSettings, TextSettings, TransformerSettings
+from goalgrid.grid.settings.text_encoders import TextSettings, TransformerSettings
 from goalgrid.retrieval.data import opening
 from goalgrid.retrieval.data.content import Content, content
 from goalgrid.retrieval.encoders import pretrained
@@ -33,6 +33,9 @@ from goalgrid.retrieval.words.tokens import Tokens
 from goalgrid.runners.training.exchange.batch_sizes import batch_sizes, batches_of_epoch
 from goalgrid.runners.training.exchange.collectives import ALONE, ProcessGroup
 from goalgrid.runners.training.machine import Machine
+
+SOURCES: dict[str, Any] = {"backbone": ImageSource, "transformer": CaptionSource}
+"""What computes the features of a frozen network ahead of training, by the encoder of its settings."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +70,9 @@ class Inputs:
             UserError: the vocabulary or a tokenizer cannot be read.
         """
         reader, tokens = read_captions(pairs, dataset, text, machine, known)
-        if text.encoder in READ_BEFORE:
-            tokens = READ_BEFORE[text.encoder](dataset, text, tokens, len(reader), machine)
+        if network := text.feature_network:
+            source = SOURCES[network.encoder](dataset.name, network, machine.places, tokens, len(reader))
+            tokens = {**source.load(machine.features, machine.device)}
         return cls(pairs, reader, tokens, machine.device, machine.places, content)
 
     @property
@@ -208,7 +212,8 @@ def image_source(dataset: DatasetSettings, image: BackboneSettings, machine: Mac
     root = machine.root(dataset.name)
     held = content(dataset.name, root, features=False, kept=machine.data)
     pairs = opening.opened(dataset.name, root, image.view, held.fingerprint, workers=machine.workers, keep=False)
-    return ImageSource(dataset.name, image, machine.places, pairs, held.images)
+    source: ImageSource = SOURCES[image.encoder](dataset.name, image, machine.places, pairs, held.images)
+    return source
 
 
 def caption_source(
@@ -236,49 +241,20 @@ def _inputs(
     held: Content,
     known: tuple[str, ...],
 ) -> Inputs:
-    pairs = OPENED.get(image.encoder, _as_they_lie)(dataset, image, machine, held)
+    pairs = _opened(dataset, image, machine, held)
     if dataset.noise:
         pairs = replace(pairs, train=pairs.train.shuffled(dataset.noise, dataset.noise_seed))
     return Inputs.prepare(pairs, dataset, text, held, machine, known)
 
 
-def _as_they_lie(dataset: DatasetSettings, image: ImageSettings, machine: Machine, held: Content) -> Pairs:
+def _opened(dataset: DatasetSettings, image: ImageSettings, machine: Machine, held: Content) -> Pairs:
+    """The features of the images where a network of the settings makes them, else the data as they lie."""
+    if network := image.feature_network:
+        return image_source(dataset, network, machine).load(machine.features, machine.device)
     root, workers = machine.root(dataset.name), machine.workers
     return opening.opened(
         dataset.name, root, image.view, held.fingerprint, reads=image.reads, workers=workers, keep=True
     )
-
-
-def _for_backbone(dataset: DatasetSettings, image: BackboneSettings, machine: Machine, held: Content) -> Pairs:
-    """The features of the images where the backbone is frozen, else the images."""
-    network = image.feature_network
-    if network is None:
-        return _as_they_lie(dataset, image, machine, held)
-    return image_source(dataset, network, machine).load(machine.features, machine.device)
-
-
-def _captions_for_transformer(
-    dataset: DatasetSettings,
-    text: TransformerSettings | ExpertTextSettings,
-    tokens: dict[str, Tokens],
-    words: int,
-    machine: Machine,
-) -> dict[str, Tokens]:
-    """The features of the captions where the network is frozen, else the captions."""
-    network = text.feature_network
-    if network is None:
-        return tokens
-    source = CaptionSource(dataset.name, network, machine.places, tokens, words)
-    return {**source.load(machine.features, machine.device)}
-
-
-READ_BEFORE: dict[str, Callable[[DatasetSettings, Any, dict[str, Tokens], int, Machine], dict[str, Tokens]]] = {
-    "transformer": _captions_for_transformer,
-    "gated": _captions_for_transformer,
-}
-"""What reads captions ahead of training, for text encoders that may need more than indices."""
-OPENED: dict[str, Callable[[DatasetSettings, Any, Machine, Content], Pairs]] = {"backbone": _for_backbone}
-"""How a data set is opened for image encoders that need more than the images on the disk."""
 
 
 def batches(

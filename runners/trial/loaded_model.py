@@ -58,8 +58,7 @@ class Evaluation:
 
         `images` (i, d) and `texts` (t, d) are unit vectors. Of a scorer of sets, `images` is (i, n, d), and `texts`
         has the words of all captions one after another, `text_sizes` of each. Where a scorer reads a vector of the
-        whole, there are `image_wholes` and `text_wholes`: of videos, which experts saw something, and the experts'
-        weights.
+        whole, there are `image_wholes` and `text_wholes`.
         """
         tensors: dict[str, Any] = {"images": getattr(self.image, "vectors", self.image)}
         if isinstance(self.text, Captions):

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests import few
-from tests.retrieval.video import made
+from tests.retrieval.parts.video import made
 
 OBJECTIVES = {
     "sig-ms_cir": ["train.warmup_epochs=1"],

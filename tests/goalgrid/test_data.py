@@ -32,7 +32,7 @@ def test_where_says_sources_trees_and_sizes(name: str, tmp_path: Path, goalgrid:
     for tree in known.trees.values():
         assert all(line in finished.stdout for line in tree.strip().splitlines())
     for size in known.splits.values():
-        assert f"{size.images:,} {'videos' if known.videos else 'images'}" in finished.stdout
+        assert f"{size.images:,} {known.noun}s" in finished.stdout
 
 
 @pytest.mark.parametrize("name", [name for name in catalog.names("datasets") if not catalog.dataset(name).embedded])

@@ -14,7 +14,7 @@ from goalgrid.results.layouts.columns import noun_of
 from goalgrid.results.records import record
 from goalgrid.showing import report
 from tests.conftest import Goalgrid
-from tests.retrieval.video import made
+from tests.retrieval.parts.video import made
 
 
 def overrides(recipes: str, root: Path, *settings: str) -> list[str]:

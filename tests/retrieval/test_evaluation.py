@@ -142,7 +142,7 @@ def test_videos_rank_as_in_the_code_of_ce(videos: int, captions: int, seed: int,
     image, text = torch.from_numpy(a), torch.from_numpy(b)
     ranks = rank(image, text[torch.from_numpy(there)], owner, chunk=chunk, mean_places=True)
     theirs = of_videos((image @ text.T).numpy(), there)
-    ours = {**ranks.metrics(), **ranks.of_video()}
+    ours = {**ranks.metrics(), **ranks.further()}
     assert {name: ours[name] for name in theirs} == pytest.approx(theirs)
     rounded = rank(image, text[torch.from_numpy(there)], owner, chunk=chunk)
     assert np.floor(ranks.t2i).tolist() == rounded.t2i.tolist()

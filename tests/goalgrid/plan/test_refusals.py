@@ -9,7 +9,7 @@ from goalgrid.grid.errors import UserError
 from goalgrid.grid.store.home import Home
 
 from ...retrieval.packages import write_precomp
-from ...retrieval.video import made
+from ...retrieval.parts.video import made
 from ..conftest import Verb
 
 

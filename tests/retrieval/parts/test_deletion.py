@@ -33,6 +33,7 @@ NEEDED_BY = {
     "ncr": ({"ncr-noise", "unified-table7-ncr"}, "'clean-probabilities' is not here"),
     "meta_spn": ({"meta-spn"}, "'learnt-weights' is not here"),
     "twins": ({"twins"}, "'twins' is not here"),
+    "video": ({"unified-table4"}, "unknown recipe 'ce'"),
     "xvlm": ({"goal-table6"}, "unknown recipe 'xvlm"),
 }
 """Grids that need each system, and what they say without it."""

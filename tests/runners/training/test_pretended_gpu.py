@@ -20,7 +20,7 @@ from goalgrid.grid import catalog
 from goalgrid.grid.store.home import Home
 from goalgrid.results.export.export_folder import write_records
 from tests.conftest import ROOT, Goalgrid
-from tests.retrieval.video import made
+from tests.retrieval.parts.video import made
 
 FOLDER = ROOT / "tests" / "pretended_gpu"
 SHORT = ("objectives", "poolings", "seeds", "recipe:cnn-gru")

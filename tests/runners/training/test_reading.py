@@ -21,7 +21,7 @@ from goalgrid.runners.training.inputs import data_fingerprint, prepare
 from goalgrid.runners.training.learner import Learner
 from goalgrid.runners.training.machine import Machine
 from goalgrid.runners.training.trainer import embedded
-from tests.retrieval.video import made
+from tests.retrieval.parts.video import made
 
 from ...conftest import swapped
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from goalgrid.runners.training.optimizers.ranger import Ranger
-from tests.retrieval.video import literal
+from tests.retrieval.parts.video import literal
 
 GRADIENTS = torch.from_numpy(np.random.default_rng(0).normal(size=(20, 4)))
 

@@ -5,9 +5,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
-from goalgrid.grid.settings.image_encoders import MmtSettings
+from goalgrid.retrieval.encoders.pretrained import Places
+from goalgrid.retrieval.parts.video.settings import MmtSettings
+from goalgrid.retrieval.parts.video.videos import unpacked
 from goalgrid.retrieval.scorers.sets import Sets
-from goalgrid.retrieval.video.videos import unpacked
 
 PLACES = 32
 """Embeddings of time: 0: the whole video; 1: an unknown time; then one for each second, the last for all later."""
@@ -22,7 +23,7 @@ class MultiModalTransformer(nn.Module):
     Nothing attends to an expert that saw nothing, but the output at its first place counts in the score.
     """
 
-    def __init__(self, settings: MmtSettings, dim: int) -> None:
+    def __init__(self, settings: MmtSettings, shape: tuple[int, ...], dim: int, places: Places) -> None:
         super().__init__()
         self.reads = settings.reads
         self.project = nn.ModuleList(nn.Linear(read.width, dim) for read in self.reads)

@@ -4,6 +4,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from goalgrid.grid.errors import UserError
+from goalgrid.retrieval.parts.video.settings import MixtureSettings
 from goalgrid.retrieval.scorers.cross_attention import SetScorer
 from goalgrid.retrieval.scorers.sets import Sets
 
@@ -20,6 +21,9 @@ class Mixture(SetScorer):
 
     by_pair = False
     mean_places = True
+
+    def __init__(self, settings: MixtureSettings, regions: int, dim: int) -> None:
+        super().__init__()
 
     def forward(self, images: Sets, texts: Sets) -> Float[Tensor, "i t"]:
         (videos, there), (captions, weights) = _parts(images), _parts(texts)

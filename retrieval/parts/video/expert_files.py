@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Int
 
-from goalgrid.grid.settings.experts import ExpertRead
+from goalgrid.retrieval.parts.video.settings import ExpertRead
 from goalgrid.retrieval.splits.problems import Problem, array_of, lines_of, repeated, shortened, torn
 
 FLOATS = (np.float16, np.float32)

@@ -19,8 +19,8 @@ from numpy.lib import format as npy
 from goalgrid.grid.errors import user_path
 from goalgrid.grid.settings.base import check_name
 from goalgrid.grid.store.files import write_text, written_aside
+from goalgrid.retrieval.parts.video.expert_files import FEATURES, TIMES, VIDEOS
 from goalgrid.retrieval.splits.pairs import DataError
-from goalgrid.retrieval.video.expert_files import FEATURES, TIMES, VIDEOS
 
 PICKLES, H5 = (".pickle", ".pkl"), ".h5"
 SECONDS = {"rgb": 0.2, "scene": 1.0}

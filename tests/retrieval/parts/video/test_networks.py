@@ -7,19 +7,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from goalgrid.grid.settings.image_encoders import CeSettings, MmtSettings
-from goalgrid.grid.settings.text_encoders import ExpertTextSettings
-from goalgrid.retrieval.encoders.text import ExpertTexts
-from goalgrid.retrieval.encoders.videos.ce import CollaborativeExperts
-from goalgrid.retrieval.encoders.videos.gated import NetVlad
-from goalgrid.retrieval.encoders.videos.mmt import MultiModalTransformer
-from goalgrid.retrieval.scorers.mixture import Mixture
+from goalgrid.retrieval.parts.video.ce import CollaborativeExperts
+from goalgrid.retrieval.parts.video.gated import NetVlad
+from goalgrid.retrieval.parts.video.mmt import MultiModalTransformer
+from goalgrid.retrieval.parts.video.settings import CeSettings, ExpertTextSettings, MixtureSettings, MmtSettings
+from goalgrid.retrieval.parts.video.texts import ExpertTexts
+from goalgrid.retrieval.scorers import scorer
 from goalgrid.retrieval.scorers.sets import Sets
-from tests.retrieval.video import literal
+from tests.retrieval.parts.video import literal
 
 DIM, VIDEOS = 6, 5
 CE = CeSettings(encoder="ce", experts={"b": 4, "a": 3, "c": 5}, tokens={"a": 4}, clusters={"a": 2})
 MMT = MmtSettings(encoder="mmt", experts={"b": 4, "a": 3, "c": 5}, tokens=4, layers=2, heads=2, feed_forward=9)
+MIXTURE = scorer(MixtureSettings(kind="mixture"), 0, DIM)
 Drawn = dict[str, list[tuple[Tensor, Tensor]]]
 
 
@@ -75,7 +75,7 @@ def test_net_vlad_equals_the_loop(training: bool) -> None:
 @pytest.mark.parametrize("training", [True, False])
 def test_collaborative_experts_equal_the_loop(training: bool) -> None:
     """Values, gradients, and the running statistics of the batch norm that is called pair by pair."""
-    given, network = drawn(), stirred(CollaborativeExperts(CE, DIM)).train(training)
+    given, network = drawn(), stirred(CollaborativeExperts(CE, (1,), DIM, {})).train(training)
     other = copy.deepcopy(network)
     ours = network(packed(CE, given))
     experts, there = {}, {}
@@ -99,7 +99,7 @@ def test_collaborative_experts_equal_the_loop(training: bool) -> None:
 
 
 def test_the_multi_modal_transformer_equals_the_layers_of_bert() -> None:
-    given, network = drawn(), stirred(MultiModalTransformer(MMT, DIM)).eval()
+    given, network = drawn(), stirred(MultiModalTransformer(MMT, (1,), DIM, {})).eval()
     torch.testing.assert_close(
         network(packed(MMT, given)).vectors, literal.mmt(network, given, 2), rtol=1e-4, atol=1e-5
     )
@@ -108,7 +108,7 @@ def test_the_multi_modal_transformer_equals_the_layers_of_bert() -> None:
 @pytest.mark.parametrize("kind", [CollaborativeExperts, MultiModalTransformer], ids=["ce", "mmt"])
 def test_a_video_has_the_same_vectors_in_any_batch(kind: Any) -> None:
     settings = CE if kind is CollaborativeExperts else MMT
-    network, videos = stirred(kind(settings, DIM)).eval(), packed(settings, drawn())
+    network, videos = stirred(kind(settings, (1,), DIM, {})).eval(), packed(settings, drawn())
     whole = network(videos)
     for row in range(VIDEOS):
         torch.testing.assert_close(network(videos[row : row + 1]).vectors, whole[row : row + 1].vectors)
@@ -141,10 +141,10 @@ def test_the_mixture_equals_the_loop_over_pairs() -> None:
     images, texts = (
         Sets(part, torch.full((len(part),), 3), own) for part, own in ((videos, there), (captions, weights))
     )
-    ours, theirs = Mixture()(images, texts), literal.mixture(videos, there, captions, weights)
+    ours, theirs = MIXTURE(images, texts), literal.mixture(videos, there, captions, weights)
     torch.testing.assert_close(ours, theirs)
     rows, columns = torch.tensor([3, 0]), torch.tensor([1, 4])
-    torch.testing.assert_close(Mixture().pairs(images, texts, rows, columns), theirs[rows, columns])
+    torch.testing.assert_close(MIXTURE.pairs(images, texts, rows, columns), theirs[rows, columns])
     direction = torch.linspace(-1, 1, theirs.numel()).view_as(theirs)
     parts = (videos, captions, weights)
     for one, two in zip(*(torch.autograd.grad((direction * s).sum(), parts) for s in (ours, theirs)), strict=True):
@@ -153,7 +153,7 @@ def test_the_mixture_equals_the_loop_over_pairs() -> None:
 
 def test_a_video_in_which_no_expert_saw_anything_scores_0() -> None:
     images = Sets(torch.ones(1, 2, 3), torch.tensor([2]), torch.zeros(1, 2))
-    assert Mixture()(images, Sets(torch.ones(1, 2, 3), torch.tensor([2]), torch.full((1, 2), 0.5))).tolist() == [[0.0]]
+    assert MIXTURE(images, Sets(torch.ones(1, 2, 3), torch.tensor([2]), torch.full((1, 2), 0.5))).tolist() == [[0.0]]
 
 
 def test_numbers_of_experts_that_differ_are_one_message() -> None:

@@ -4,10 +4,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from goalgrid.grid.settings.image_encoders import CeSettings
-from goalgrid.retrieval.encoders.videos.gated import NetVlad
+from goalgrid.retrieval.encoders.pretrained import Places
+from goalgrid.retrieval.parts.video.gated import NetVlad
+from goalgrid.retrieval.parts.video.settings import CeSettings
+from goalgrid.retrieval.parts.video.videos import unpacked
 from goalgrid.retrieval.scorers.sets import Sets
-from goalgrid.retrieval.video.videos import unpacked
 
 FEW = 1e-11
 """Added to the number of experts that saw something, as in the code of CE."""
@@ -20,7 +21,7 @@ class CollaborativeExperts(nn.Module):
     nothing is a vector of zeros, which passes all layers and batch norms; it counts in no mean and in no score.
     """
 
-    def __init__(self, settings: CeSettings, dim: int) -> None:
+    def __init__(self, settings: CeSettings, shape: tuple[int, ...], dim: int, places: Places) -> None:
         super().__init__()
         self.reads = settings.reads
         self.pools = nn.ModuleDict(

@@ -7,8 +7,8 @@ import numpy as np
 from goalgrid.grid.catalog import Dataset
 from goalgrid.grid.errors.wording import counted
 from goalgrid.retrieval.data.parts import CheckProgress, Part, SplitSize, overlaps
+from goalgrid.retrieval.parts.video import expert_files, msr_vtt
 from goalgrid.retrieval.splits.problems import Problem, faults_of_captions
-from goalgrid.retrieval.video import expert_files, msr_vtt
 
 FORMAT = "features of videos by experts"
 STEP = 4096

@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from goalgrid.grid.settings.experts import ExpertRead
+from goalgrid.retrieval.parts.video import expert_files, msr_vtt
+from goalgrid.retrieval.parts.video.expert_files import Expert
+from goalgrid.retrieval.parts.video.settings import ExpertRead
 from goalgrid.retrieval.splits.pairs import WHOLE, DataError, Pairs, Split
 from goalgrid.retrieval.splits.problems import Problem, refuse
-from goalgrid.retrieval.video import expert_files, msr_vtt
-from goalgrid.retrieval.video.expert_files import Expert
 
 
 class Videos:

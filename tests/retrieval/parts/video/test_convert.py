@@ -8,10 +8,10 @@ import h5py
 import numpy as np
 import pytest
 
+from goalgrid.retrieval.parts.video import expert_files
+from goalgrid.retrieval.parts.video.convert import convert
+from goalgrid.retrieval.parts.video.expert_files import Expert
 from goalgrid.retrieval.splits.pairs import DataError
-from goalgrid.retrieval.video import expert_files
-from goalgrid.retrieval.video.convert import convert
-from goalgrid.retrieval.video.expert_files import Expert
 
 RNG = np.random.default_rng(0)
 VECTORS = {"video0": RNG.normal(size=(3, 4)).astype(np.float32), "video7": RNG.normal(size=(1, 4)).astype(np.float32)}

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from goalgrid.grid.settings.experts import ExpertRead
+from goalgrid.grid import catalog
 from goalgrid.retrieval.data.check import check
 from goalgrid.retrieval.data.content import content
 from goalgrid.retrieval.data.opening import load
+from goalgrid.retrieval.parts.video import expert_files, msr_vtt
+from goalgrid.retrieval.parts.video.settings import ExpertRead
+from goalgrid.retrieval.parts.video.videos import Videos, unpacked
 from goalgrid.retrieval.splits.pairs import DataError
-from goalgrid.retrieval.video import expert_files, msr_vtt
-from goalgrid.retrieval.video.videos import Videos, unpacked
-from tests.retrieval.video import made
+from tests.retrieval.parts.video import made
 
 READS = (ExpertRead("face", 6, "mean"), ExpertRead("speech", 5, "max", tokens=4, sampled=True))
 
@@ -183,3 +184,8 @@ def test_a_copy_of_1k_a_lacks_its_test_or_validates_on_videos_that_train(root: P
 def test_recipes_for_images_refuse_videos(root: Path) -> None:
     with pytest.raises(DataError, match="data set 'mine' has videos"):
         load("mine", root, None)
+
+
+@pytest.mark.parametrize(("name", "recipe"), [("msr-vtt", "fc-bow"), ("mine", "ce")])
+def test_captions_describe_videos_where_the_data_set_or_the_model_says_so(name: str, recipe: str) -> None:
+    assert catalog.noun(name, catalog.recipe(recipe).model) == "video"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from goalgrid.retrieval.video.convert import convert
+from goalgrid.retrieval.parts.video.convert import convert
 
 COUNTS = {"train": 24, "validate": 6, "test": 8}
 THINGS = ["dog", "cat", "car", "boat", "man", "girl", "ball", "song", "soup", "road"]

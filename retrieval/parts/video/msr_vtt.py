@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from goalgrid.grid.errors.wording import counted
+from goalgrid.retrieval.parts.video import expert_files
 from goalgrid.retrieval.splits.problems import Problem, lines_of, object_of, rows_of, shortened
-from goalgrid.retrieval.video import expert_files
 
 JSON = "MSRVTT_data.json"
 TEST_1K_A = "MSRVTT_JSFUSION_test.csv"

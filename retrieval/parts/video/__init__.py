@@ -1,0 +1,45 @@
+"""CE and MMT on MSR-VTT: retrieval of videos, of which experts made features. Liu et al., Gabeur et al."""
+
+from typing import TYPE_CHECKING
+
+from goalgrid.grid.settings.parts import Part, register
+from goalgrid.retrieval.parts.video.settings import (
+    CeSettings,
+    ExpertTextSettings,
+    MixtureSettings,
+    MmtSettings,
+    VideoSettings,
+)
+
+if TYPE_CHECKING:
+    from goalgrid.grid.settings.model import ModelSettings
+
+
+SETTINGS = (VideoSettings, ExpertTextSettings, MixtureSettings)
+"""Of its image encoders, its text encoder and its scorer."""
+
+
+def _fits(model: "ModelSettings") -> str:
+    """Which of a model's encoders and scorer do not go together."""
+    if not all(isinstance(chosen, SETTINGS) for chosen in (model.image, model.text, model.scorer)):
+        return "image.encoder = ce or mmt, text.encoder = gated and scorer.kind = mixture go together"
+    count = getattr(model.text, "experts", 0)
+    if len(model.image.reads) != count:
+        return f"text.experts = {count}, and image.experts names {len(model.image.reads)}"
+    return ""
+
+
+register(
+    Part(
+        "video",
+        needs="features of videos",
+        without="choose a recipe that reads images",
+        settings=(CeSettings, MmtSettings, ExpertTextSettings, MixtureSettings),
+        listed=1,
+        of=lambda model: (
+            "videos" if any(isinstance(chosen, SETTINGS) for chosen in (model.image, model.text, model.scorer)) else ""
+        ),
+        fits=_fits,
+        data=f"{__name__}.data.Videos",
+    )
+)

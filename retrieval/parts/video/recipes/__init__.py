@@ -1,0 +1,1 @@
+"""The recipes of CE and MMT, and small copies of them."""
