@@ -42,11 +42,11 @@ def text_encoder(settings: OwnTextSettings, words: int, dim: int) -> nn.Module:
 def _held(network: nn.Module, name: str, dim: int) -> nn.Module:
     """The network, which says so when what it gives is not (b, dim), or cannot learn."""
 
-    def check(_: nn.Module, inputs: tuple[Any, ...], found: Any) -> None:
+    def check(_: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         count, part = len(inputs[0]), f"encoder {name!r}"
-        check_shape(part, type(network), found, f"a batch of {count}", (count, dim))
+        check_shape(part, type(network), output, f"a batch of {count}", (count, dim))
         if torch.is_grad_enabled() and any(weight.requires_grad for weight in network.parameters()):
-            check_gradient(part, type(network), f"a batch of {count}", found)
+            check_gradient(part, type(network), f"a batch of {count}", output)
 
     network.register_forward_hook(check)
     return network

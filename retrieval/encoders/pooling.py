@@ -231,24 +231,24 @@ POOLING: dict[str, Callable[[int, PoolingSettings], Pooling]] = {
 """Each pooling by name, made for vectors of `dim` values with the settings that it reads."""
 
 
-def pooling(own: PoolingSettings, dim: int) -> Pooling:
+def pooling(settings: PoolingSettings, dim: int) -> Pooling:
     """The pooling of these settings, ours or a user's own, for vectors of `dim` values.
 
     A user's own raises a UserError when it is called and gives another shape than (b, d), or what cannot learn.
     """
-    mine = own_poolings.get(own.pooling)
+    mine = own_poolings.get(settings.pooling)
     if mine is None:
-        return POOLING[own.pooling](dim, own)
+        return POOLING[settings.pooling](dim, settings)
 
-    def checked(found: Any, values: Float[Tensor, "b n d"]) -> Any:
-        part, of = f"pooling {own.pooling!r}", f"values {tuple(values.shape)}"
-        check_shape(part, mine, found, of, (len(values), values.shape[-1]))
+    def checked(output: Any, values: Float[Tensor, "b n d"]) -> Any:
+        part, of = f"pooling {settings.pooling!r}", f"values {tuple(values.shape)}"
+        check_shape(part, mine, output, of, (len(values), values.shape[-1]))
         if values.requires_grad and torch.is_grad_enabled():
-            check_gradient(part, mine, of, found)
-        return found
+            check_gradient(part, mine, of, output)
+        return output
 
     if isinstance(mine, type):
         network: nn.Module = mine(dim)
-        network.register_forward_hook(lambda _, inputs, found: checked(found, inputs[0]))
+        network.register_forward_hook(lambda _, inputs, output: checked(output, inputs[0]))
         return network
     return lambda values, present: checked(mine(values, present), values)

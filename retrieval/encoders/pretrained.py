@@ -132,9 +132,9 @@ def _loaded(folder: Path, part: str) -> nn.Module:
     """
     import transformers
 
-    whole, found = transformers.AutoModel.from_pretrained(folder, trust_remote_code=False, output_loading_info=True)
+    whole, info = transformers.AutoModel.from_pretrained(folder, trust_remote_code=False, output_loading_info=True)
     prefix = (f"{part}.", f"{_PROJECTIONS[part]}.") if hasattr(whole, part) else ""
-    lacking = sorted(name for name in found["missing_keys"] if name.startswith(prefix) and "pooler." not in name)
+    lacking = sorted(name for name in info["missing_keys"] if name.startswith(prefix) and "pooler." not in name)
     if lacking:
         raise ValueError(f"config.json describes {len(lacking)} tensors that the weights lack, e.g. {lacking[0]}.")
     return whole

@@ -81,8 +81,8 @@ def sum_of_batch(part: Tensor) -> Tensor:
     With replicas, a torch function mode replaces this function, as it replaces batch norms.
     """
     if has_torch_function_unary(part):
-        found: Tensor = handle_torch_function(sum_of_batch, (part,), part)
-        return found
+        total: Tensor = handle_torch_function(sum_of_batch, (part,), part)
+        return total
     return part
 
 

@@ -54,8 +54,8 @@ class Vision(nn.Module):
     @property
     def projection(self) -> nn.Module:
         """What brings a pooled vector to the space that the network compares it in; nothing, where it has none."""
-        found: nn.Module = getattr(self.network, "projection", nn.Identity())
-        return found
+        layer: nn.Module = getattr(self.network, "projection", nn.Identity())
+        return layer
 
     def _cells(self, states: Tensor, size: int) -> Float[Tensor, "b n k"]:
         """Cells of a feature map, or patches without the special tokens, which stand before them.

@@ -268,10 +268,10 @@ class CrossAttention(SetScorer):
         crossed = [None] * len(words) if across is None else across.split(widths)
         scores = []
         for part, along, back in zip(words, parts, crossed, strict=True):
-            own, images_by = part.shape[:2], (count, n)
+            group_shape, images_by = part.shape[:2], (count, n)
             block = ScoreBlock(
-                None if along is None else along.view(*images_by, *own),
-                None if back is None else back.view(*own, *images_by),
+                None if along is None else along.view(*images_by, *group_shape),
+                None if back is None else back.view(*group_shape, *images_by),
                 of_regions,
                 part @ part.transpose(1, 2),
                 present,
@@ -297,9 +297,9 @@ class CrossAttention(SetScorer):
         for place, size in groups:
             row, column = rows[place], columns[place]
             dots = products[place, :, None, :size]
-            held = None if present is None else present[row]
+            mask = None if present is None else present[row]
             across = dots.transpose(1, 3).contiguous()
-            block = ScoreBlock(dots, across, of_regions[row], of_words[column, :size, :size], held, paired=True)
+            block = ScoreBlock(dots, across, of_regions[row], of_words[column, :size, :size], mask, paired=True)
             scores.append(self.scores(block)[:, 0])
         return torch.cat(scores).index_select(0, places)
 
@@ -334,9 +334,10 @@ class Scan(CrossAttention):
         return (regions @ words.T, None) if self.settings.direction == "t2i" else (None, words @ regions.T)
 
     def scores(self, block: ScoreBlock) -> Float[Tensor, "i g"]:
-        own = self.settings
-        attend = block.words_attend if own.direction == "t2i" else block.regions_attend
-        return self.pooled(attend(own.sharpness, everything), block, own.direction, own.pooling, own.lse_sharpness)
+        settings = self.settings
+        attend = block.words_attend if settings.direction == "t2i" else block.regions_attend
+        scores = attend(settings.sharpness, everything)
+        return self.pooled(scores, block, settings.direction, settings.pooling, settings.lse_sharpness)
 
 
 class Bfan(CrossAttention):
@@ -347,8 +348,8 @@ class Bfan(CrossAttention):
         self.settings = settings
 
     def looks(self, regions: Tensor, words: Tensor) -> dict[str, Tensor]:
-        own = self.settings.sharpness, FOCUS[self.settings.focal]
-        return {"t2i": look(words, regions, *own), "i2t": look(regions, words, *own).T}
+        focus = self.settings.sharpness, FOCUS[self.settings.focal]
+        return {"t2i": look(words, regions, *focus), "i2t": look(regions, words, *focus).T}
 
     def products(self, regions: Tensor, words: Tensor) -> tuple[Tensor | None, Tensor | None]:
         products = regions @ words.T

@@ -35,12 +35,12 @@ class OwnScorer(SetScorer):
         """
         images, texts = images.full(), texts.full()
         parts = [part for sets in (images, texts) for part in (sets.vectors, sets.sizes_beside)]
-        found = self.score(*parts)
+        scores = self.score(*parts)
         part, of = f"scorer {self.name!r}", f"{len(images)} images and {len(texts)} captions"
-        check_shape(part, self.defined, found, of, (len(images), len(texts)))
+        check_shape(part, self.defined, scores, of, (len(images), len(texts)))
         if parts[0].requires_grad and torch.is_grad_enabled():
-            check_gradient(part, self.defined, of, found)
-        return found
+            check_gradient(part, self.defined, of, scores)
+        return scores
 
     def looks(self, regions: Tensor, words: Tensor) -> dict[str, Tensor]:
         raise UserError(f"{self.name!r} is a scorer of your own; it gives scores, and no attention to draw.")

@@ -100,7 +100,7 @@ def by_size(sizes: Int[Tensor, " b"], most: int, device: torch.device) -> Groups
     """
     order = sizes.argsort(stable=True)
     rows, places = sent(torch.stack([order, order.argsort()]), device)
-    different, counts = (found.tolist() for found in sizes.unique(return_counts=True))
+    different, counts = (values.tolist() for values in sizes.unique(return_counts=True))
     same = zip(rows.split(counts), different, strict=True)
     return Groups([SameSize(part, size) for whole, size in same for part in whole.split(max(1, most // size))], places)
 

@@ -150,9 +150,9 @@ class Sgraf(SetScorer):
             step = max(1, block // words.numel()) if self.by_pair or not self.training else count
             parts = list[Tensor]()
             for part in (slice(start, start + step) for start in range(0, count, step)):
-                own = regions[part]
-                dots = (own.flatten(0, 1) @ words.flatten(0, 1).T).view(*own.shape[:2], *words.shape[:2])
-                parts.append(self.block(dots, own, of_regions[part], of_image[part], words[None], whole[None]))
+                tile = regions[part]
+                dots = (tile.flatten(0, 1) @ words.flatten(0, 1).T).view(*tile.shape[:2], *words.shape[:2])
+                parts.append(self.block(dots, tile, of_regions[part], of_image[part], words[None], whole[None]))
             columns.append(torch.cat(parts))
         self.end(places)
         return torch.cat(columns, 1).index_select(1, places)
@@ -276,8 +276,8 @@ class Saf(Sgraf):
             return
         momentum, count = self.norm.momentum or 0.0, len(places)
         shares = momentum * (1 - momentum) ** torch.arange(count - 1, -1, -1, device=places.device)
-        held = (self.norm.running_mean, self.norm.running_var)
-        for running, seen in zip(held, zip(*self._seen, strict=True), strict=True):
+        statistics = (self.norm.running_mean, self.norm.running_var)
+        for running, seen in zip(statistics, zip(*self._seen, strict=True), strict=True):
             assert running is not None
             running.mul_((1 - momentum) ** count).add_(torch.cat(seen)[places].to(running) @ shares.to(running))
         assert self.norm.num_batches_tracked is not None
