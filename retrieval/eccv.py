@@ -102,15 +102,15 @@ def of_answers(every: Mapping[str, Int[np.ndarray, "q k"]]) -> dict[str, float]:
     Raises:
         UserError: the package is not installed.
     """
-    judged, found = judgements(), dict[str, float]()
+    judged, results = judgements(), dict[str, float]()
     for direction, answers in every.items():
         eccv = [_precisions(answers[query], right) for query, right in judged["eccv"][direction].items()]
         for place, name in enumerate(("eccv_map_at_r", "eccv_rprecision", "eccv_r1")):
-            found[f"{direction}_{name}"] = 100 * float(np.mean([values[place] for values in eccv]))
+            results[f"{direction}_{name}"] = 100 * float(np.mean([values[place] for values in eccv]))
         first = [_first(answers[query], right) for query, right in judged["cxc"][direction].items()]
         for k in RECALLS:
-            found[f"{direction}_cxc_r{k}"] = 100 * float(np.mean([place < k for place in first]))
-    return found
+            results[f"{direction}_cxc_r{k}"] = 100 * float(np.mean([place < k for place in first]))
+    return results
 
 
 def best(
@@ -118,7 +118,7 @@ def best(
 ) -> tuple[Int[Tensor, "i k"], Int[Tensor, "t k"]]:
     """Rows of the best `DEEPEST` texts of every image and images of every text, the best first."""
     scores: Callable[[Any, Any], Tensor] = score or product
-    kept: Tensor | None = None
+    best_sim: Tensor | None = None
     of_images, of_texts = list[Tensor](), torch.empty(len(text), 0, dtype=torch.long)
     width = part or len(text)
     for start in range(0, len(image), CHUNK):
@@ -127,8 +127,8 @@ def best(
         sim = torch.cat(columns, dim=1)
         of_images.append(sim.topk(min(DEEPEST, sim.shape[1]), dim=1).indices)
         rows = torch.arange(start, start + len(sim)).expand(len(text), -1)
-        both = sim.T if kept is None else torch.cat([kept, sim.T], dim=1)
-        kept, places = both.topk(min(DEEPEST, both.shape[1]), dim=1)
+        both = sim.T if best_sim is None else torch.cat([best_sim, sim.T], dim=1)
+        best_sim, places = both.topk(min(DEEPEST, both.shape[1]), dim=1)
         of_texts = torch.cat([of_texts, rows], dim=1).gather(1, places)
     return torch.cat(of_images), of_texts
 

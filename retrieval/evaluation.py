@@ -61,8 +61,8 @@ class Ranks:
         ranked, there is no median rank.
         """
         if self.folds:
-            each = [fold.metrics() for fold in self.folds]
-            return {name: float(np.mean([metrics[name] for metrics in each])) for name in each[0]}
+            per_fold = [fold.metrics() for fold in self.folds]
+            return {name: float(np.mean([metrics[name] for metrics in per_fold])) for name in per_fold[0]}
         directions = {"i2t": self.i2t, "t2i": self.t2i}
         recalls = {f"{name}_r{k}": recall(ranks, k) for name, ranks in directions.items() for k in RECALLS}
         medians = {f"{name}_medr": _median(ranks) + 1 for name, ranks in directions.items()}
@@ -75,14 +75,14 @@ class Ranks:
         Over folds, each is the mean of the folds' own. A list that is ranked anew has no mean rank.
         """
         if self.folds:
-            each = [fold.further() for fold in self.folds]
-            return {name: float(np.mean([found[name] for found in each])) for name in each[0]}
-        found = dict[str, float]()
+            per_fold = [fold.further() for fold in self.folds]
+            return {name: float(np.mean([values[name] for values in per_fold])) for name in per_fold[0]}
+        values = dict[str, float]()
         for name, ranks in (("i2t", self.i2t), ("t2i", self.t2i)):
             if self.listed is None:
-                found[f"{name}_meanr"] = float(ranks.mean()) + 1
-            found[f"{name}_gmean"] = math.prod(recall(ranks, k) for k in RECALLS) ** (1 / len(RECALLS))
-        return found
+                values[f"{name}_meanr"] = float(ranks.mean()) + 1
+            values[f"{name}_gmean"] = math.prod(recall(ranks, k) for k in RECALLS) ** (1 / len(RECALLS))
+        return values
 
 
 def chance_rsum(images: int, texts: int) -> float:
@@ -163,13 +163,13 @@ def rank(
     scored = tiles(image, text, order, owner[order], chunk, score)
     first = next(scored)
     best = torch.full((len(image),), -torch.inf, dtype=first.sim.dtype, device=text.device)
-    own = best.new_empty(len(text))
+    text_best = best.new_empty(len(text))
     i2t, t2i = (torch.zeros(len(queries), dtype=torch.long, device=text.device) for queries in (image, text))
-    of_image, of_text = best.clone(), torch.full_like(own, -torch.inf)  # similarities of the hardest wrong answers
+    of_image, of_text = best.clone(), torch.full_like(text_best, -torch.inf)  # of the hardest wrong answers
     for tile in chain([first], scored):
         if tile.right is not None:
             right = tile.sim.masked_fill(~tile.right, -torch.inf)
-            best[tile.images], own[tile.texts] = right.amax(dim=1), right.amax(dim=0)
+            best[tile.images], text_best[tile.texts] = right.amax(dim=1), right.amax(dim=0)
             if mean_places:
                 equal = (tile.sim == best[tile.images, None]) & tile.right
                 i2t[tile.images] += (equal.sum(dim=1) - 1).clamp(min=0)
@@ -177,11 +177,11 @@ def rank(
         of_image[tile.images] = of_image[tile.images].maximum(wrong.amax(dim=1))
         of_text[tile.texts] = of_text[tile.texts].maximum(wrong.amax(dim=0))
         i2t[tile.images] += _lead(tile, best[tile.images, None], dim=1)
-        t2i[tile.texts] += _lead(tile, own[tile.texts], dim=0)
+        t2i[tile.texts] += _lead(tile, text_best[tile.texts], dim=0)
     others = len(text) - torch.bincount(owner, minlength=len(image))
     by_row = torch.empty_like(t2i)
     by_row[order] = t2i + len(image) - 1
-    similarities = _similarities(own, torch.stack([of_image[owner[order]], of_text]))
+    similarities = _similarities(text_best, torch.stack([of_image[owner[order]], of_text]))
     of_images, of_texts = (i2t + others).cpu().numpy(), by_row.cpu().numpy()  # twice the ranks
     halved = np.true_divide if mean_places else np.floor_divide
     return Ranks(halved(of_images, 2), halved(of_texts, 2), spread(image, text, score), similarities=similarities)
@@ -227,8 +227,8 @@ def rank_in_folds(
     parts = []
     for start in range(0, len(image), fold):
         texts = np.flatnonzero((image_of_text >= start) & (image_of_text < start + fold))
-        own = image[start : start + fold], text[torch.from_numpy(texts)], image_of_text[texts] - start
-        part = rank(*own, score, chunk=chunk, mean_places=mean_places)
+        fold_inputs = image[start : start + fold], text[torch.from_numpy(texts)], image_of_text[texts] - start
+        part = rank(*fold_inputs, score, chunk=chunk, mean_places=mean_places)
         i2t[start : start + fold], t2i[texts] = part.i2t, part.t2i
         parts.append(part)
     return Ranks(i2t, t2i, spread(image, text, score), tuple(parts))
@@ -276,15 +276,15 @@ def tiles(
     filled: Callable[[Any, int], Any] = _filled if score is None else _as_they_are
     blocks = [filled(image[part], height) for part in rows]
     described = [n for n, part in enumerate(columns) if part.stop > part.start]
-    for own in (True, False):
+    for diagonal in (True, False):
         for n in described:
             texts = filled(text[order[columns[n]]], width)
-            for m in [n] if own else [m for m in range(len(rows)) if m != n]:
+            for m in [n] if diagonal else [m for m in range(len(rows)) if m != n]:
                 sim = (score or product)(blocks[m], texts)[
                     : rows[m].stop - rows[m].start, : columns[n].stop - columns[n].start
                 ]
                 places = torch.arange(rows[m].start, rows[m].stop, device=owner.device)
-                right = owner[columns[n]] == places[:, None] if own else None
+                right = owner[columns[n]] == places[:, None] if diagonal else None
                 yield Tile(rows[m], columns[n], sim, right)
 
 

@@ -93,9 +93,9 @@ class CaptionBank(Tokens):
         return cls(tokens.ids, tokens.lengths, array=array, starts=lengths.cumsum() - lengths if states else None)
 
     def of(self, rows: Int[np.ndarray, " b"]) -> "CaptionBank":
-        found = super().of(rows)
+        bank = super().of(rows)
         array, starts = (self.array[rows], None) if self.starts is None else (self.array, self.starts[rows])
-        return CaptionBank(found.ids, found.lengths, array=array, starts=starts)
+        return CaptionBank(bank.ids, bank.lengths, array=array, starts=starts)
 
     @property
     def width(self) -> int:
@@ -159,8 +159,8 @@ class FeatureSource(ABC):
 
     def wanting(self, cache: Path) -> list[Path]:
         """The files of features that the cache lacks, that are damaged, or that hold other features than these."""
-        wanted = ((self.folder(cache) / f"{name}.npy", self._rows(name)) for name in SPLITS)
-        return [path for path, rows in wanted if not ((_verified(path) or _whole(path, rows)) and self.fits(path))]
+        files = ((self.folder(cache) / f"{name}.npy", self._rows(name)) for name in SPLITS)
+        return [path for path, rows in files if not ((_verified(path) or _whole(path, rows)) and self.fits(path))]
 
     def fits(self, path: Path) -> bool:
         """Whether a whole file holds such features as the network gives."""
@@ -321,10 +321,10 @@ class CaptionSource(FeatureSource):
         network, output = text_network(self.network, self.words, self.places).eval().to(device), self.network.output
 
         def rows(ids: Tensor, lengths: Tensor) -> Tensor:
-            found = features_of(network, output, ids, lengths)
+            features = features_of(network, output, ids, lengths)
             if output == "projected":
-                return found
-            return found[torch.arange(found.shape[1], device=found.device) < lengths[:, None]]
+                return features
+            return features[torch.arange(features.shape[1], device=features.device) < lengths[:, None]]
 
         return rows
 

@@ -76,12 +76,12 @@ class Vse(nn.Module):
         """Make the networks that a part adds, with the random state of the model's weights."""
 
     def embed_images(self, images: Tensor) -> Embedded:
-        found = self.image(images)
+        output = self.image(images)
         if self.scorer is None:
-            return unit(found.float())
-        if isinstance(found, Sets):
-            return found
-        values, present = found
+            return unit(output.float())
+        if isinstance(output, Sets):
+            return output
+        values, present = output
         vectors = unit(values.float())
         if self.training and self.drops:
             return self.scorer.image_whole(Sets(gathered(vectors, present), present.sum(1)))
@@ -89,12 +89,12 @@ class Vse(nn.Module):
 
     def embed_texts(self, texts: Tensor, lengths: Int[Tensor, " b"]) -> Embedded:
         """From indices (b, n), or from features that a frozen network gave before: (b, k), or (b, n, k)."""
-        found = self.text(texts, lengths)
+        output = self.text(texts, lengths)
         if self.scorer is None:
-            return unit(found.float())
-        if isinstance(found, Sets):
-            return found
-        values, present = found
+            return unit(output.float())
+        if isinstance(output, Sets):
+            return output
+        values, present = output
         vectors = unit(values.float()) * present[..., None]
         return self.scorer.text_whole(Sets(vectors, lengths.cpu()))
 
@@ -196,9 +196,9 @@ class Vse(nn.Module):
         Raises:
             UserError: the two models do not fit.
         """
-        own = self.state_dict()
-        lacking = [name for name in own if name not in weights and not name.startswith(tuple(BACKBONES.values()))]
-        wrong = [name for name, value in weights.items() if name not in own or own[name].shape != value.shape]
+        state = self.state_dict()
+        lacking = [name for name in state if name not in weights and not name.startswith(tuple(BACKBONES.values()))]
+        wrong = [name for name, value in weights.items() if name not in state or state[name].shape != value.shape]
         if lacking or wrong:
             raise UserError(
                 f"the parent's weights do not fit this model: {', '.join((lacking + wrong)[:3])} differ in name or "

@@ -61,9 +61,9 @@ class Split:
         A few keep their image by chance. The draws for a smaller share are among those for a larger one.
         """
         random = np.random.default_rng(seed)
-        drawn = random.permutation(len(self.captions))[: round(share * len(self.captions))]
+        rows = random.permutation(len(self.captions))[: round(share * len(self.captions))]
         owners = self.image_of_text.copy()
-        owners[drawn] = random.permutation(owners[drawn])
+        owners[rows] = random.permutation(owners[rows])
         return replace(self, image_of_text=owners, matched=owners == self.image_of_text)
 
     def first(self, images: int | None) -> tuple[int, Int[np.ndarray, " t"]]:

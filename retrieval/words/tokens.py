@@ -39,11 +39,11 @@ class WordDropping:
         others = rng.integers(self.first, self.last, ids.shape)
         changed = np.where(of_token < MASKED, self.mask, np.where(of_token < REPLACED, others, ids))
         real = ids != 0
-        kept = real & ~((of_token >= REPLACED) & (of_token < 1))
-        kept |= real & ~kept.any(axis=1, keepdims=True)  # a caption never vanishes
-        order = np.argsort(~kept, axis=1, kind="stable")
-        lengths = kept.sum(axis=1)
-        packed = np.take_along_axis(np.where(kept, changed, 0), order, axis=1)[:, : lengths.max()]
+        keep = real & ~((of_token >= REPLACED) & (of_token < 1))
+        keep |= real & ~keep.any(axis=1, keepdims=True)  # a caption never vanishes
+        order = np.argsort(~keep, axis=1, kind="stable")
+        lengths = keep.sum(axis=1)
+        packed = np.take_along_axis(np.where(keep, changed, 0), order, axis=1)[:, : lengths.max()]
         return torch.from_numpy(np.ascontiguousarray(packed)), torch.from_numpy(lengths)
 
 
