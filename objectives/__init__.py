@@ -62,9 +62,9 @@ def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
     """
     values = resolve(name, variant=variant, **parameters)
     entry = CATALOGUE[name]
-    own = (name, entry.equation) if entry.equation else None
-    if own and entry.on == "scores":
-        return ScoresObjective(_with(own[1], values), own)
+    user_loss = (name, entry.equation) if entry.equation else None
+    if user_loss and entry.on == "scores":
+        return ScoresObjective(_with(user_loss[1], values), user_loss)
     loss, relative = _loss(name, values)
     mining = entry.mining
     by_row = values.get("margins") == "row"
@@ -76,7 +76,7 @@ def build(name: str, *, variant: str = "paper", **parameters: Any) -> Objective:
         reduction=values["reduction"],
         ignore_same_image=values["ignore_same_image"],
         row_margin=_with(row_margins, values) if by_row else None,
-        own=own,
+        user_loss=user_loss,
     )
 
 

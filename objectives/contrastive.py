@@ -193,6 +193,6 @@ class ImageTextContrast(nn.Module):
         others = (triplet.s_neg / self.temperature).where(t.exists, -torch.inf)
         logits = torch.cat([(triplet.s_pos / self.temperature).expand(*others.shape[:-1], 1), others], dim=-1)
         alike = torch.zeros_like(t.exists) if t.false_negative is None else t.false_negative & t.exists
-        own = pad(alike, (1, 0), value=True)
-        mean = logits.where(own, 0.0).sum(-1, keepdim=True) / own.sum(-1, keepdim=True)
+        positive = pad(alike, (1, 0), value=True)
+        mean = logits.where(positive, 0.0).sum(-1, keepdim=True) / positive.sum(-1, keepdim=True)
         return torch.logsumexp(logits, dim=-1, keepdim=True) - mean

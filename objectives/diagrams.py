@@ -91,13 +91,13 @@ def pair_weights(**settings: Any) -> Figure:
         settings: variant and parameters, as for `build`.
     """
     figure = Figure(figsize=(7.2, 3.4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    pos_axes, neg_axes = figure.subplots(1, 2)
     s = torch.linspace(0, 1, 401, dtype=torch.float64)
     for pair, colour, dashes in zip(GOAL_ROWS, COLOURS, cycle(DASHES), strict=False):
         _, w_pos, w_neg = weights(f"{pair}_con", s, s, **settings)
-        for axes, curve in ((left, w_pos), (right, w_neg)):
+        for axes, curve in ((pos_axes, w_pos), (neg_axes, w_neg)):
             axes.plot(s.numpy(), curve.numpy(), color=colour, linestyle=dashes, linewidth=1.8, label=pair)
-    for axes, weight, similarity in ((left, "$P_+$", "$s_{pos}$"), (right, "$P_-$", "$s_{neg}$")):
+    for axes, weight, similarity in ((pos_axes, "$P_+$", "$s_{pos}$"), (neg_axes, "$P_-$", "$s_{neg}$")):
         axes.set_xlabel(similarity, **STYLE)
         axes.set_title(f"{weight} over {similarity}", **STYLE)
         axes.set_xlim(0, 1)
@@ -105,7 +105,7 @@ def pair_weights(**settings: Any) -> Figure:
         axes.axhline(0, color=FAINT, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
     figure.legend(
-        *left.get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False, handlelength=3.2
+        *pos_axes.get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False, handlelength=3.2
     )
     shown = _shown(PAIR_WEIGHTS["sig"].parameters, "sig_con", settings)
     figure.suptitle(f"{shown}, $m_+ = m_- =$ {MEAN:g}", **{**STYLE, "fontsize": 9, "color": FAINT})

@@ -64,14 +64,14 @@ def scan(sim: Float[Tensor, "a c"], sets: RelativeSets | None) -> tuple[Hardest,
     member = relative.members(sim, threshold, over)
 
     def summed(dim: int) -> Hardest:
-        found = hardest(sim, dim)
-        itself = relative.above(found.s_neg, threshold).to(sim.dtype)
+        negative = hardest(sim, dim)
+        itself = relative.above(negative.s_neg, threshold).to(sim.dtype)
         count = member.sum(dim)
-        total = relative.neg.total(over, member, count, (found.s_neg - threshold).relu_(), found.place, dim)
-        found = found._replace(number=count - itself, total=total)
+        total = relative.neg.total(over, member, count, (negative.s_neg - threshold).relu_(), negative.place, dim)
+        negative = negative._replace(number=count - itself, total=total)
         if not relative.drop_ties:
-            return found
-        return found._replace(ties=((sim == found.s_neg.unsqueeze(dim)).sum(dim) - 1) * itself)
+            return negative
+        return negative._replace(ties=((sim == negative.s_neg.unsqueeze(dim)).sum(dim) - 1) * itself)
 
     return summed(1), summed(0)
 

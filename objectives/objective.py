@@ -24,7 +24,7 @@ REDUCTIONS: dict[str, Callable[[int], float]] = {
 }
 """Factor on the sum over pairs and both directions: 1, as GOAL and VSE++; a mean over pairs; over directions too."""
 
-Own = tuple[str, Callable[..., Any]]
+UserLoss = tuple[str, Callable[..., Any]]
 """The name of a user's own loss, and its function or class."""
 
 UNKNOWN = torch.tensor(torch.nan)
@@ -43,7 +43,7 @@ class Objective(torch.nn.Module):
         ignore_same_image: captions of the same image are no negatives; needs `image_of_text` in the call.
         row_margin: gives, from what else is known of the pairs, what is added to each image's scores before mining;
             None: nothing.
-        own: of a user's own loss, its name and the function or class, for the check of what it returns.
+        user_loss: of a user's own loss, its name and the function or class, for the check of what it returns.
     """
 
     report: dict[str, Tensor]
@@ -66,10 +66,10 @@ class Objective(torch.nn.Module):
         reduction: str = "sum",
         ignore_same_image: bool = False,
         row_margin: Callable[[Extra], Float[Tensor, " b"] | None] | None = None,
-        own: Own | None = None,
+        user_loss: UserLoss | None = None,
     ) -> None:
         super().__init__()
-        self.own = own
+        self.user_loss = user_loss
         self.loss, self.relative, self.row_margin = loss, relative, row_margin
         self.k, self.remines = k, remines
         self.reduction, self.ignore_same_image = reduction, ignore_same_image
@@ -121,7 +121,7 @@ class Objective(torch.nn.Module):
 
     @property
     def learns_from_few(self) -> bool:
-        """Whether the gradient is 0 but for three scores a pair: its own, and those of its hardest negatives."""
+        """Whether only the positive and the two hardest negatives of each pair get a gradient."""
         return self.k == 1
 
     def with_all_negatives(self) -> "Objective":
@@ -143,7 +143,7 @@ class Objective(torch.nn.Module):
     def _value(self, directions: list[Triplets], extra: Extra) -> Float[Tensor, ""]:
         directions = [replace(t, extra=extra) for t in directions] if extra else directions
         values = [self.loss(t) for t in directions]
-        if self.own is not None:
+        if self.user_loss is not None:
             shape = tuple(directions[0].s_neg.shape)
             expected = shape, (*shape[:-1], 1), shape[:-1]
             self._check(values, f"triplets {shape}", expected, learns=directions[0].s_pos.requires_grad)
@@ -154,9 +154,9 @@ class Objective(torch.nn.Module):
 
     def _check(self, values: list[Any], of: str, expected: tuple[tuple[int, ...], ...], *, learns: bool) -> None:
         """Check what a user's own loss returned, as `check_shape` and, where scores learn, `check_gradient` do."""
-        if self.own is None:
+        if self.user_loss is None:
             return
-        name, equation = self.own
+        name, equation = self.user_loss
         for value in values:
             check_shape(f"objective {name!r}", equation, value, of, *expected)
         if learns and torch.is_grad_enabled():
@@ -182,8 +182,8 @@ class ScoresObjective(Objective):
         loss: of (b, b) scores, images by texts, pair k at (k, k); gives a scalar.
     """
 
-    def __init__(self, loss: Callable[[Float[Tensor, "b b"]], Float[Tensor, ""]], own: Own) -> None:
-        super().__init__(lambda t: t.s_neg, k=None, remines=False, reduction="average", own=own)
+    def __init__(self, loss: Callable[[Float[Tensor, "b b"]], Float[Tensor, ""]], user_loss: UserLoss) -> None:
+        super().__init__(lambda t: t.s_neg, k=None, remines=False, reduction="average", user_loss=user_loss)
         self.of_scores = loss
 
     def forward(

@@ -199,7 +199,7 @@ class Trainer:
         last, self._last = self._last, None
         if last is None or last.finite():
             return
-        own_loss = self.objective.own
+        own_loss = self.objective.user_loss
         term = f"the loss of {in_its_file(f'objective {own_loss[0]!r}', own_loss[1])}" if own_loss else "the loss"
         value, norm = last.measured["loss"], last.measured["grad_norm"]
         if bool(torch.isfinite(value)):
