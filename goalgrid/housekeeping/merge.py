@@ -90,7 +90,7 @@ def grids_of(
         raise UserError(unknown("grid", name, names, where=f"in {other.path}"))
     if other.path.resolve() == home.path.resolve():
         raise UserError(f"{other.path} is the runs folder itself; name another one, or --runs.")
-    found = []
+    grids = []
     for known in [name] if name else names:
         try:
             grid = read_grid(known, other, roots=roots)
@@ -103,8 +103,8 @@ def grids_of(
             )
         if home.grid(known).grid.exists() and not roots:
             grid = grid.model_copy(update={"data": {**grid.data, **read_grid(known, home).data}})
-        found.append(grid)
-    return found
+        grids.append(grid)
+    return grids
 
 
 def _is_here(root: Path | None) -> bool:
@@ -138,7 +138,7 @@ def merge(
     trials = [trial for trial in trials_of(cells) if other.trial(trial.id).state() is State.DONE]
     ids, today = {trial.id for trial in trials}, now(DataAtHand(grid, home))
     code, data = (provenance.of_trials(cells, ids, fingerprint) for fingerprint in (today.code, today.data))
-    expected = Expected(code, {**_data_here(cells, home), **{own: mark for own, mark in data.items() if mark}}, stale)
+    expected = Expected(code, {**_data_here(cells, home), **{key: mark for key, mark in data.items() if mark}}, stale)
     outcomes: dict[str, Merged] = {}
     for trial in trials:  # parents come first
         outcomes[trial.id] = _merged(trial, other, home, expected, outcomes, on if take else None)
@@ -151,22 +151,22 @@ def merge(
     return list(outcomes.values())
 
 
-def lines(grid: Grid, found: Sequence[Merged], other: Home, home: Home, *, took: bool) -> list[str]:
+def lines(grid: Grid, merges: Sequence[Merged], other: Home, home: Home, *, took: bool) -> list[str]:
     """How many trials became what, then the trials that were not taken, by reason."""
     words = {"taken": "taken" if took else "to take", "same": "here already", "kept": "kept as here"}
     counts = [
-        (words.get(outcome, outcome), sum(m.outcome == outcome for m in found)) for outcome in (*words, "refused")
+        (words.get(outcome, outcome), sum(m.outcome == outcome for m in merges)) for outcome in (*words, "refused")
     ]
-    told = ", ".join(f"{number} {word}" for word, number in counts if number)
+    summary = ", ".join(f"{number} {word}" for word, number in counts if number)
     reasons: dict[str, list[str]] = {}
-    for merged in found:
+    for merged in merges:
         if merged.why:
             reasons.setdefault(f"{merged.outcome}: {merged.why}", []).append(merged.trial)
     named = {*home.grid(grid.name).ids(), *home.grid(grid.name).imported_ids()}
-    unnamed = {m.trial for m in found if m.outcome == "taken"} - named
+    unnamed = {m.trial for m in merges if m.outcome == "taken"} - named
     add = f"{counted(len(unnamed), 'trial')} taken that grid {grid.name!r} here does not name; run it with their axes"
     return [
-        f"{grid.name}: {counted(len(found), 'trial')} done in {other.path}{f': {told}' if told else ''}",
+        f"{grid.name}: {counted(len(merges), 'trial')} done in {other.path}{f': {summary}' if summary else ''}",
         *(f"  {reason} ({len(ids)}: {', '.join(ids)})" for reason, ids in reasons.items()),
         *([f"  {add}"] if took and unnamed else []),
     ]
@@ -253,11 +253,11 @@ def _strange(there: TrialFolder, other: Home) -> Iterator[str]:
     elif there.attempts_folder.is_symlink():
         yield "attempts is a link"
     for path in (there.done, *_files(there)):
-        found = path.lstat()
-        if not stat.S_ISREG(found.st_mode):
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
             yield f"{path.relative_to(there.path)} is {'a link' if path.is_symlink() else 'no regular file'}"
-        elif path != there.best_checkpoint and found.st_size > MOST_BYTES:
-            yield f"{path.relative_to(there.path)} has {found.st_size:,} bytes, more than a trial writes there"
+        elif path != there.best_checkpoint and status.st_size > MOST_BYTES:
+            yield f"{path.relative_to(there.path)} has {status.st_size:,} bytes, more than a trial writes there"
     yield from _too_large(there)
 
 
@@ -319,20 +319,20 @@ def _disagreeing(trial: Trial, folder: TrialFolder, row: Mapping[str, Any]) -> I
 
     settings = json.loads(row["settings"])
     try:
-        own = trial_id(TrialSettings.model_validate(settings))
+        id_of_settings = trial_id(TrialSettings.model_validate(settings))
     except ValidationError as error:
         yield f"its settings do not fit this version: {error.errors()[0]['msg']}"
         return
-    if own != trial.id and not trial.shared.published:
-        yield f"its settings are those of {own}"
+    if id_of_settings != trial.id and not trial.shared.published:
+        yield f"its settings are those of {id_of_settings}"
     if read_json(folder.settings) != settings:
         yield "settings.json is not as its record says"
-    noted, told = json.loads(row["environment"]), read_json(folder.environment)
-    if not told or any(noted.get(key) != value for key, value in told.items()):  # the record notes more, of the data
+    noted, environment = json.loads(row["environment"]), read_json(folder.environment)
+    if not environment or any(noted.get(key) != value for key, value in environment.items()):  # a record notes more
         yield "environment.json is not as its record says"
     logged = {(entry["epoch"], entry["name"]): entry["value"] for entry in row["history"]}
-    found = {(r["epoch"], name): float(v) for r in folder.rows() for name, v in r.items() if name != "epoch"}
-    if found != logged:
+    history = {(r["epoch"], name): float(v) for r in folder.rows() for name, v in r.items() if name != "epoch"}
+    if history != logged:
         yield "history.jsonl is not as its record says"
     finished = FinishedTrial(folder, row)
     try:

@@ -61,7 +61,7 @@ class Rubbish:
     """The items that may be removed; and the paths that stay although no grid names them, with the reason."""
 
     items: list[Removable]
-    left: dict[Path, str]
+    skipped: dict[Path, str]
     finished: int = 0
     """Finished trials that no grid names, and that stay because the user did not ask to take them."""
 
@@ -73,7 +73,7 @@ class Rubbish:
         return {
             "items": [asdict(item) | {"path": str(item.path)} for item in self.items],
             "bytes": self.bytes,
-            "left": {str(path): why for path, why in self.left.items()},
+            "left": {str(path): why for path, why in self.skipped.items()},
             "finished": self.finished,
         }
 
@@ -81,17 +81,17 @@ class Rubbish:
         """A line for each item, the total, and the paths that stay."""
         shown = [str(item.path.relative_to(home.path)) for item in self.items]
         width = max(map(len, shown), default=0)
-        told = [
+        rows = [
             f"{item.what:12}  {path:{width}}  {size(item.bytes):>9}  {item.detail}".rstrip()
             for path, item in zip(shown, self.items, strict=True)
         ]
         total = [f"{counted(len(self.items), 'thing')}, {size(self.bytes)}"] if self.items else ["nothing to remove"]
-        left = [f"left: {path.relative_to(home.path)}: {why}" for path, why in self.left.items()]
+        skips = [f"left: {path.relative_to(home.path)}: {why}" for path, why in self.skipped.items()]
         ask = f"goalgrid prune --done{runs_option(home)}"
         finished = [
             f"left: {counted(self.finished, 'finished trial')} that no grid names; {ask} takes finished trials, too"
         ]
-        return [*told, *total, *left, *(finished if self.finished else [])]
+        return [*rows, *total, *skips, *(finished if self.finished else [])]
 
 
 def rubbish(home: Home, *, done: bool = False) -> Rubbish:
@@ -105,7 +105,7 @@ def rubbish(home: Home, *, done: bool = False) -> Rubbish:
     """
     named = _named(home)
     items: list[Removable] = []
-    left: dict[Path, str] = {}
+    skipped: dict[Path, str] = {}
     finished = 0
     replaced = [TrialFolder(path) for path in _folders(home.replaced)]
     for folder in [*home.trials(), *replaced]:
@@ -113,11 +113,11 @@ def rubbish(home: Home, *, done: bool = False) -> Rubbish:
         if folder.path.parent == home.trials_folder and folder.trial_id in named:
             items += () if state in (State.RUNNING, State.UNREADABLE) else _broken(folder.path)
         elif folder.path.is_symlink():
-            left[folder.path] = "it is a link; remove it by hand"
+            skipped[folder.path] = "it is a link; remove it by hand"
         elif state is State.UNREADABLE:
-            left[folder.path] = f"it cannot be read: {folder.unreadable()}"
+            skipped[folder.path] = f"it cannot be read: {folder.unreadable()}"
         elif state is State.RUNNING:
-            left[folder.path] = "it is being trained"
+            skipped[folder.path] = "it is being trained"
         elif state is State.DONE and not done:
             finished += 1
         else:
@@ -132,10 +132,10 @@ def rubbish(home: Home, *, done: bool = False) -> Rubbish:
     busy = {attempt.launch() for attempt in attempts if attempt and attempt.live()}
     for path in sorted(home.launches.glob("*.stop")):
         if path.stem in busy:
-            left[path] = "its launch still ends"
+            skipped[path] = "its launch still ends"
         else:
             items.append(Removable.at(path, "stop request"))
-    return Rubbish(items, left, finished)
+    return Rubbish(items, skipped, finished)
 
 
 def trash(home: Home) -> Rubbish:
@@ -143,26 +143,26 @@ def trash(home: Home) -> Rubbish:
     return Rubbish([Removable.at(path, "trash") for when in _folders(home.trash) for path in _folders(when)], {})
 
 
-def remove(found: Rubbish, home: Home) -> Rubbish:
+def remove(removable: Rubbish, home: Home) -> Rubbish:
     """Remove the items, except trials that are being trained by now; return the items removed and the paths left.
 
     Raises:
         UserError: a file or folder cannot be removed.
     """
-    removed, left = list[Removable](), dict(found.left)
+    removed, skipped = list[Removable](), dict(removable.skipped)
     aside = home.trash / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
-    for item in found.items:
+    for item in removable.items:
         try:
             if _remove(item, aside):
                 removed.append(item)
             else:
-                left[item.path] = "it is being trained by now"
+                skipped[item.path] = "it is being trained by now"
         except OSError as error:
             raise UserError(f"cannot remove {item.path}: {error.strerror}.") from error
     for folder in (*_folders(home.trash), home.trash):
         with suppress(OSError):  # it is not empty
             folder.rmdir()
-    return Rubbish(removed, left)
+    return Rubbish(removed, skipped)
 
 
 def _remove(item: Removable, aside: Path) -> bool:
