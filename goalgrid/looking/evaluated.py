@@ -121,7 +121,7 @@ class Evaluated:
 
     Args:
         subject: the trial's id, or the file.
-        said: what is known of the checkpoint, by name.
+        facts: what is known of the checkpoint, by name.
         judged: metrics by ECCV Caption and CxC, where they are asked for.
         recorded: the metrics that its record has for this split and protocol; empty: it has none.
         speed: how fast the model is on the test split; None: not asked for.
@@ -132,8 +132,8 @@ class Evaluated:
     dataset: str
     split: str
     protocol: str | None
-    found: "Evaluation"
-    said: Mapping[str, Any] = field(default_factory=dict)
+    evaluation: "Evaluation"
+    facts: Mapping[str, Any] = field(default_factory=dict)
     judged: Mapping[str, float] = field(default_factory=dict)
     recorded: Mapping[str, float] = field(default_factory=dict)
     speed: "Speed | None" = None
@@ -141,23 +141,23 @@ class Evaluated:
 
     @property
     def metrics(self) -> dict[str, float]:
-        return self.found.ranks.metrics()
+        return self.evaluation.ranks.metrics()
 
     def to_dict(self) -> dict[str, Any]:
-        ranks = {"i2t": self.found.ranks.i2t.tolist(), "t2i": self.found.ranks.t2i.tolist()}
-        named = {"subject": self.subject, **self.said, "dataset": self.dataset, "split": self.split}
+        ranks = {"i2t": self.evaluation.ranks.i2t.tolist(), "t2i": self.evaluation.ranks.t2i.tolist()}
+        named = {"subject": self.subject, **self.facts, "dataset": self.dataset, "split": self.split}
         record = {"recorded": dict(self.recorded)} if self.recorded else {}
-        metrics, further = {**self.metrics, **self.judged}, self.found.ranks.further()
+        metrics, further = {**self.metrics, **self.judged}, self.evaluation.ranks.further()
         speed = {"speed": asdict(self.speed)} if self.speed else {}
         content = {"protocol": self.protocol, "metrics": metrics, "further": further}
         return {**named, **content, **record, **speed, "ranks": ranks}
 
     def lines(self) -> list[str]:
         """The metrics in percent, and whether the record has the same."""
-        metrics, ranks = self.metrics, self.found.ranks
+        metrics, ranks = self.metrics, self.evaluation.ranks
         by = f", protocol {shown(self.protocol)}" if self.protocol else ""
         sizes = f"{counted(len(ranks.i2t), self.noun)}, {counted(len(ranks.t2i), 'caption')}"
-        facts = "".join(f", {name} {value}" for name, value in self.said.items())
+        facts = "".join(f", {name} {value}" for name, value in self.facts.items())
         lines = [
             f"{self.subject}{facts}",
             f"{self.split} split of {self.dataset}{by}: {sizes}",
@@ -194,7 +194,7 @@ class Evaluated:
         import numpy as np
 
         with written_aside(path) as aside, aside.open("wb") as file:
-            arrays: dict[str, Any] = self.found.arrays()
+            arrays: dict[str, Any] = self.evaluation.arrays()
             np.savez(file, **arrays)
 
 
