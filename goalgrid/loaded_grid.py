@@ -131,7 +131,7 @@ class LoadedGrid:
             UserError: the filter names no trial, or its trials cannot be trained on their data.
         """
         plan = Plan.of(self._overview(), Choice(only, force=force, stale=stale), jobs=jobs, allow_leak=allow_leak)
-        return TextOutput("\n".join(plan.lines(each=trials)), plan.to_dict())
+        return TextOutput("\n".join(plan.lines(per_trial=trials)), plan.to_dict())
 
     def run(
         self,

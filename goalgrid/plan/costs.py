@@ -66,14 +66,14 @@ class Basis:
     Args:
         step: seconds of a step, with its share of validation.
         best: bytes of the best checkpoint.
-        kept: bytes of a finished trial's folder.
+        folder_bytes: bytes of a finished trial's folder.
         source: the measurements that these figures come from.
     """
 
     step: Span
     epoch_steps: int
     best: Span
-    kept: Span
+    folder_bytes: Span
     gpu: bool
     source: str
     device: str = ""
@@ -89,7 +89,7 @@ class GridCost:
         wall: seconds on the clock.
         disk: bytes that stay.
         meanwhile: further bytes while trials run.
-        said: what sets the number of jobs.
+        jobs_source: what sets the number of jobs.
         unknown: data sets and recipes without any measurement.
     """
 
@@ -98,7 +98,7 @@ class GridCost:
     disk: Span
     meanwhile: Span
     jobs: int
-    said: str
+    jobs_source: str
     sources: dict[Key, str]
     unknown: tuple[Key, ...]
 
@@ -108,7 +108,7 @@ class GridCost:
             for device, span in self.hours.items()
         )
         figures = [
-            f"{hours}; {self.wall.scaled(CLOCK)} on the clock with {self.jobs} at a time ({self.said})",
+            f"{hours}; {self.wall.scaled(CLOCK)} on the clock with {self.jobs} at a time ({self.jobs_source})",
             f"{self.disk.scaled(BYTES)} of disk, and {self.meanwhile.scaled(BYTES)} more while it runs",
         ]
         known = [f"{key}: from {source}" for key, source in self.sources.items()]
@@ -150,7 +150,7 @@ def cost_of(overview: Overview, trials: Sequence[Trial], replaced: Iterable[str]
     return GridCost(
         _hours(in_order, seconds, shares, overview.grid.resources.cpus),
         _wall([_total(seconds[trial.id] for trial in chain) for chain in in_order], together),
-        _total(bases[Key.of(trial)].kept for trial in known),
+        _total(bases[Key.of(trial)].folder_bytes for trial in known),
         Span.of(end for basis in bases.values() for end in basis.best.to_list()) * (RUNNING * together),
         together,
         why if together == asked else "as many as there are",
@@ -198,8 +198,8 @@ def _from_probe(overview: Overview, key: Key) -> Basis | None:
         return None
     validation = probe.evaluation / probe.epoch_steps
     step = Span(probe.least + validation, probe.most + validation)
-    best, kept = Span(probe.best, probe.best), Span(probe.best + probe.rest, probe.best + probe.rest)
-    return Basis(step, probe.epoch_steps, best, kept, probe.gpu, f"a probe of {counted(probe.steps, 'step')}")
+    best, folder_bytes = Span(probe.best, probe.best), Span(probe.best + probe.rest, probe.best + probe.rest)
+    return Basis(step, probe.epoch_steps, best, folder_bytes, probe.gpu, f"a probe of {counted(probe.steps, 'step')}")
 
 
 def steps_left(overview: Overview, trial: Trial, known: int, anew: bool) -> int:

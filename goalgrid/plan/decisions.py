@@ -100,14 +100,14 @@ def to_replace(decisions: Iterable[TrialDecision]) -> list[str]:
     return [decision.trial.id for decision in decisions if decision.why == "forced"]
 
 
-def _anew(overview: Overview, choice: Choice, wanted: Sequence[Trial]) -> dict[str, str]:
+def _anew(overview: Overview, choice: Choice, selected: Sequence[Trial]) -> dict[str, str]:
     """Trials that begin anew, with the reason: empty if the user says so, else why it is stale, or its parent."""
     begun = {State.DONE, State.FAILED, State.INTERRUPTED}
     anew: dict[str, str] = {}
     if choice.force:
-        anew = {trial.id: "" for trial in wanted if overview.states[trial.id] in begun}
+        anew = {trial.id: "" for trial in selected if overview.states[trial.id] in begun}
     if choice.stale:
-        stale = [trial.id for trial in wanted if trial.id in overview.stale]
+        stale = [trial.id for trial in selected if trial.id in overview.stale]
         anew |= {trial_id: f"stale: {_causes(overview, trial_id)}" for trial_id in stale}
     for trial in overview.trials:
         replaced = [parent for parent in trial.parents if parent in anew]

@@ -139,18 +139,18 @@ class DeviceCost:
     def lines(self) -> list[str]:
         if not self.taken:
             return ["nothing is left to train or to evaluate"]
-        told = [line for key, taken in self.taken.items() for line in taken.lines(key)]
+        lines = [line for key, taken in self.taken.items() for line in taken.lines(key)]
         if self.seconds:
             price = (self.seconds * (self.hourly / 3600)).text(f"at {self.hourly:g} an hour") if self.hourly else ""
-            told.append(f"in all {self.seconds.scaled(HOURS)} of one {self.card.name}{price and f', {price}'}")
+            lines.append(f"in all {self.seconds.scaled(HOURS)} of one {self.card.name}{price and f', {price}'}")
         if not self.card.bandwidth:
-            told.append(f"hours and cost need a GPU by its name: of {self.card.name} only the memory is known")
+            lines.append(f"hours and cost need a GPU by its name: of {self.card.name} only the memory is known")
         if any(taken.seconds and taken.hours == "estimated" for taken in self.taken.values()):
-            told.append(
+            lines.append(
                 "estimated hours: from a GPU that never waits to one that waits for the start of every operation;"
             )
-            told.append("reading and decoding images is not counted")
-        return [*told, *_assumed([taken.assumed for taken in self.taken.values()])]
+            lines.append("reading and decoding images is not counted")
+        return [*lines, *_assumed([taken.assumed for taken in self.taken.values()])]
 
     def to_dict(self) -> dict[str, Any]:
         seconds = self.seconds
@@ -216,12 +216,12 @@ class _OnCard:
         groups = dict[Any, list[Trial]]()
         for trial in trials:
             groups.setdefault(kinds[id(trial.shared)], []).append(trial)
-        found = [(self._footprint(members[0], shapes), members) for members in groups.values()]
-        most, (heaviest, *_) = max(found, key=lambda pair: pair[0].reserved)
+        footprints = [(self._footprint(members[0], shapes), members) for members in groups.values()]
+        most, (heaviest, *_) = max(footprints, key=lambda pair: pair[0].reserved)
         size, ranking = self._ranking(trials)
         context, alone = (measured.context, measured.alone) if measured else (CONTEXT, max(most.reserved, size))
         need = Need(card.name, card.bytes, context, alone)
-        estimated = [self._seconds(members, footprint) for footprint, members in found] if card.bandwidth else []
+        estimated = [self._seconds(members, footprint) for footprint, members in footprints] if card.bandwidth else []
         return Taken(
             need,
             f"measured on {measured.device}" if measured else "estimated",
@@ -240,10 +240,10 @@ class _OnCard:
         by_id = {trial.id: trial for trial in self.overview.trials}
         members, rates = [by_id[parent] for parent in trials[0].parents], self.card.bandwidth > 0
         read = [self._shapes(member.shared) for member in members]
-        found = [self._footprint(member, shapes, epochs=0) for member, (shapes, _) in zip(members, read, strict=True)]
-        once = [span for pair in zip(members, found, strict=True) for span in self._evaluations(*pair)] if rates else []
+        needs = [self._footprint(member, shapes, epochs=0) for member, (shapes, _) in zip(members, read, strict=True)]
+        once = [span for pair in zip(members, needs, strict=True) for span in self._evaluations(*pair)] if rates else []
         return Taken(
-            Need(self.card.name, self.card.bytes, CONTEXT, sum(footprint.reserved for footprint in found)),
+            Need(self.card.name, self.card.bytes, CONTEXT, sum(footprint.reserved for footprint in needs)),
             "estimated",
             "estimated",
             {},
@@ -276,31 +276,31 @@ class _OnCard:
             return taken <= self.card.bytes - RESERVED
 
         shared = trial.shared
-        found, batch = dict[str, float](), shared.train.batch_size
+        options, batch = dict[str, float](), shared.train.batch_size
         alone = bool(parts.clash(shared.model, shared.objective.name, replicas=2))
         if shared.train.precision != "bf16" and fits(half := size(precision="bf16")):
-            found["train.precision=bf16"] = half
+            options["train.precision=bf16"] = half
         whole, part = size(), size(batch_size=max(2, batch // 2))
         for count in SMALLER:
             taken = whole - 2 * (whole - part) * (1 - 1 / count)  # what a batch takes grows with its pairs
             if batch // count >= 2 and fits(taken):
                 others = "" if alone else f", or resources.replicas={count} (each)"
-                found[f"train.batch_size={batch // count}{others}"] = taken
+                options[f"train.batch_size={batch // count}{others}"] = taken
                 break
-        return found
+        return options
 
     def _seconds(self, trials: Sequence[Trial], footprint: "Footprint") -> Span:
         """Steps, a validation after every epoch, and a test of every trial; a trial without epochs has one of each."""
-        made = Counter[str]()
+        counts = Counter[str]()
         for trial in trials:
-            train, left = trial.shared.train, self._left(trial)
+            train, remaining = trial.shared.train, self._left(trial)
             steps = self.overview.data.epoch_steps(trial.shared) or 0
             frozen, first = (
-                max(0, left - steps * (train.epochs - epochs))
+                max(0, remaining - steps * (train.epochs - epochs))
                 for epochs in (train.frozen_epochs, max(train.frozen_epochs, train.warmup_epochs))
             )
-            made.update(frozen=frozen, warming=first - frozen, step=left - first)
-        works = [getattr(footprint, kind) * count for kind, count in made.items() if count]
+            counts.update(frozen=frozen, warming=first - frozen, step=remaining - first)
+        works = [getattr(footprint, kind) * count for kind, count in counts.items() if count]
         tf32 = trials[0].shared.train.tf32
         total = sum((Span(*self.card.seconds(work, tf32=tf32)) for work in works), Span(0, 0))
         validation, tested = self._evaluations(trials[0], footprint)
@@ -396,10 +396,10 @@ class _OnCard:
 
 def _assumed(parts: Iterable[Mapping[str, Sequence[str]]]) -> list[str]:
     """A line for each data set that is not here."""
-    found = dict[str, dict[str, None]]()
+    union = dict[str, dict[str, None]]()
     for dataset, assumed in (entry for part in parts for entry in part.items()):
-        found.setdefault(dataset, {}).update(dict.fromkeys(assumed))
-    return [f"{dataset} is not here (--root): assumed {' and '.join(assumed)}" for dataset, assumed in found.items()]
+        union.setdefault(dataset, {}).update(dict.fromkeys(assumed))
+    return [f"{dataset} is not here (--root): assumed {' and '.join(assumed)}" for dataset, assumed in union.items()]
 
 
 def _fits(need: Need) -> bool:

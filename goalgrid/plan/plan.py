@@ -71,8 +71,8 @@ class Plan:
             "tables": [paper_coverage.to_dict(table) for table in paper_coverage.fills(self.overview)],
         }
 
-    def lines(self, *, each: bool = False) -> list[str]:
-        """The plan for a reader; with `each`, a line for every trial, too."""
+    def lines(self, *, per_trial: bool = False) -> list[str]:
+        """The plan for a reader; with `per_trial`, a line for every trial, too."""
         overview, decisions = self.overview, self.decisions
         axes = overview.grid.axes().items()
         width = max(LABEL, *(len(name) + 1 for name, _ in axes))
@@ -93,7 +93,7 @@ class Plan:
             *_labelled("costs", self.cost.lines() if work else [_nothing(overview)]),
             *_labelled("GPU", [f"{key}: {need.text()}" for key, need in gpu_costs.needs_of(overview, trials).items()]),
             *(_labelled(self.device.card.name, self.device.lines()) if self.device else ()),
-            *(_each(decisions) if each else ()),
+            *(_each(decisions) if per_trial else ()),
         ]
 
 
@@ -142,8 +142,8 @@ def _reason(alike: str, members: Sequence[TrialDecision]) -> str:
     return f"{alike} {details.pop()}".rstrip() if len(details) == 1 else alike
 
 
-def _labelled(label: str, told: Sequence[str]) -> list[str]:
-    return [f"  {label if place == 0 else '':{LABEL}}{line}" for place, line in enumerate(told)]
+def _labelled(label: str, lines: Sequence[str]) -> list[str]:
+    return [f"  {label if place == 0 else '':{LABEL}}{line}" for place, line in enumerate(lines)]
 
 
 def _each(decisions: Sequence[TrialDecision]) -> list[str]:

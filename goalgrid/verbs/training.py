@@ -86,7 +86,7 @@ def plan(
         measure(Overview.of(grid, home), choice)
     of = partial(Plan.of, choice=choice, jobs=jobs, card=asked, hourly=hourly, allow_leak=allow_leak)
     chosen = named_grids.of_filter(chosen, home, only)
-    _show_plans(chosen, home, of, each=trials, as_json=as_json)
+    _show_plans(chosen, home, of, per_trial=trials, as_json=as_json)
 
 
 @verbs.command()
@@ -253,11 +253,11 @@ def selftest(home: options.Runs = options.RUNS, address: options.Address = None)
 
 
 def _show_plans(
-    grids: Sequence[Grid], home: Home, of: Callable[[Overview], Plan], *, each: bool = False, as_json: bool = False
+    grids: Sequence[Grid], home: Home, of: Callable[[Overview], Plan], *, per_trial: bool = False, as_json: bool = False
 ) -> None:
     def content(overview: Overview) -> Content:
-        made = of(overview)
-        return made.to_dict, partial(made.lines, each=each)
+        plan = of(overview)
+        return plan.to_dict, partial(plan.lines, per_trial=per_trial)
 
     _show_each(grids, home, content, as_json)
 
