@@ -75,8 +75,8 @@ def train(overview: Overview, choice: Choice, options: LaunchOptions, notify: No
     trained, known = launched(overview, choice), set(overview.states)
     while overview.grid.budget and not choice.failed and not trained.interrupted:
         overview = Overview.of(overview.grid, overview.home)
-        unfinished = known & {trial.id for trial in overview.left() if overview.states[trial.id] is not State.FAILED}
-        if unfinished or overview.states.keys() <= known:
+        to_do = {trial.id for trial in overview.unfinished() if overview.states[trial.id] is not State.FAILED}
+        if known & to_do or overview.states.keys() <= known:
             break
         known |= set(overview.states)
         further = launched(overview, Choice(choice.only))

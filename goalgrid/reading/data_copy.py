@@ -34,9 +34,9 @@ def lines(report: "DataReport") -> list[str]:
 def _part(part: "Part") -> list[str]:
     lines = [f"{part.format}: {part.path}"]
     for split, size in part.sizes.items():
-        each = f"{size.least} / {size.mean:.2f} / {size.most} per {part.noun} (min / mean / max)"
+        spread = f"{size.least} / {size.mean:.2f} / {size.most} per {part.noun} (min / mean / max)"
         note = f"; {part.notes[split]}" if split in part.notes else ""
-        lines.append(f"  {split:6}{size.images:>8,} {part.noun}s{size.captions:>9,} captions, {each}{note}")
+        lines.append(f"  {split:6}{size.images:>8,} {part.noun}s{size.captions:>9,} captions, {spread}{note}")
     mark = f", fingerprint {part.fingerprint}" if part.fingerprint else ""
     return [*lines, f"  {part.bytes / 1e6:,.1f} MB on disk{mark}"]
 

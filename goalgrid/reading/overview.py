@@ -54,7 +54,7 @@ class Overview:
     def having(self, state: State) -> list[Trial]:
         return [trial for trial in self.trials if self.states[trial.id] is state]
 
-    def left(self) -> list[Trial]:
+    def unfinished(self) -> list[Trial]:
         return [trial for trial in self.trials if self.states[trial.id] is not State.DONE]
 
     def selected(self, only: str) -> list[Trial]:
@@ -141,7 +141,7 @@ class Overview:
         done = {trial.id for trial in trials_of(trained)} & {row["trial_id"] for row in self.records}
         code, data = (provenance.of_trials(trained, done, now) for now in (self.now.code, self.now.data))
         stale = provenance.stale([row for row in self.records if row["trial_id"] in done], code, data)
-        return stale | {own: [provenance.Stale(provenance.Cause.RECORD, why)] for own, why in self.unreadable.items()}
+        return stale | {key: [provenance.Stale(provenance.Cause.RECORD, why)] for key, why in self.unreadable.items()}
 
     @cached_property
     def contests(self) -> "dict[str, Resolution]":

@@ -69,14 +69,14 @@ def _contests(budget: Budget, cells: Sequence[Cell], home: Home) -> list[tuple[G
     """The blocks; a cell of which a trial failed for good takes no part until that trial is done."""
     ids = [trial.id for cell in cells for trial in cell.trials]
     states = missing.states(ids, home)
-    values = _values(budget, [own for own, state in states.items() if state is State.DONE], home)
+    values = _values(budget, [trial_id for trial_id, state in states.items() if state is State.DONE], home)
     contests = []
     for part in parts_of(cells):
         known = {name: _known(cell, values) for name, cell in part.cells.items()}
         playing = {
-            name: own
-            for name, own in known.items()
-            if len(own) == budget.seeds or states.get(part.cells[name].trials[len(own)].id) is not State.FAILED
+            name: scores
+            for name, scores in known.items()
+            if len(scores) == budget.seeds or states.get(part.cells[name].trials[len(scores)].id) is not State.FAILED
         }
         resolution = resolve(playing, budget=budget.seeds, difference=budget.difference)
         failed = {name: max(len(known[name]) + 1, FIRST) for name in known if name not in playing}

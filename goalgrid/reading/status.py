@@ -82,7 +82,7 @@ def failures(overview: Overview) -> list[FailureGroup]:
 def waiting(overview: Overview) -> dict[str, list[str]]:
     """The planned trials that come after trials that failed, with these."""
     failed = {trial.id for trial in overview.having(State.FAILED)}
-    named = {trial.id: [parent for parent in trial.parents if parent in failed] for trial in overview.left()}
+    named = {trial.id: [parent for parent in trial.parents if parent in failed] for trial in overview.unfinished()}
     return {trial_id: parents for trial_id, parents in named.items() if parents}
 
 
@@ -135,8 +135,8 @@ def to_dict(overview: Overview) -> dict[str, Any]:
         "imported": [trial.id for trial in overview.imported],
         "former": overview.former(),
         "merged": merged(overview),
-        "seeds": {title: asdict(found) for title, found in overview.contests.items()},
-        "left": [trial.id for trial in overview.left()],
+        "seeds": {title: asdict(resolution) for title, resolution in overview.contests.items()},
+        "left": [trial.id for trial in overview.unfinished()],
     }
 
 

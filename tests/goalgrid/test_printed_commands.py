@@ -88,7 +88,7 @@ def troubled(pair: Home, tmp_path: Path, verb: Verb) -> Home:
     assert verb("run", str(file), "--here", "--mlflow-uri", "", runs=pair).exit_code == 0
     file.write_text(grid.to_toml().replace('"sig-ms_cir"', '"con_nca"'))
     new = Overview.of(load(str(file)), pair)
-    for trial in new.left():
+    for trial in new.unfinished():
         fail(pair.trial(trial.id), Failure.DATA, "no such picture")
     assert verb("run", str(file), "--only", "objective=con_con", "--here", "--mlflow-uri", "", runs=pair).exit_code == 0
     (done,) = (pair.trial(trial.id) for trial in new.trials if pair.trial(trial.id).done.exists())

@@ -192,7 +192,7 @@ class TestCosts:
     def test_they_rest_on_finished_trials_by_the_step(self, pair: Home) -> None:
         found = Overview.of(grid("seeds=[0,1,2]"), pair)
         pace = [row["train_seconds"] / row["steps"] for row in found.records]
-        left = found.left()
+        left = found.unfinished()
         cost = cost_of(found, left, jobs=2)
         assert cost.hours["CPU"].to_list() == pytest.approx([4 * 20 * min(pace) / 3600, 4 * 20 * max(pace) / 3600])
         assert cost.wall.to_list() == pytest.approx([2 * 20 * min(pace), 2 * 20 * max(pace)])
@@ -207,7 +207,7 @@ class TestCosts:
         assert whole.hours == {}
         interrupt(pair.trials()[0], epoch=1, step=15)
         found = Overview.of(grid(), pair)
-        (trial,) = found.left()
+        (trial,) = found.unfinished()
         pace = next(row["train_seconds"] / row["steps"] for row in found.records)
         assert cost_of(found, [trial], jobs=1).wall.most == pytest.approx(5 * pace)
         assert cost_of(found, [trial], [trial.id], jobs=1).wall.most == pytest.approx(20 * pace)
@@ -262,7 +262,7 @@ class TestCosts:
         taken = cost_of(real, real.trials, [trial.id for trial in real.trials], jobs=1)
         assert taken.wall.least / 4 < guess.wall.most < taken.wall.most * 4
         assert guess.disk.most == pytest.approx(taken.disk.most, rel=0.2)
-        assert found.left() == []
+        assert found.unfinished() == []
 
     def test_a_measured_share_of_a_gpu_is_shown_and_counts(self, tmp_path: Path, verb: Verb) -> None:
         home, (trial, *_) = Home(tmp_path), Overview.of(grid(), Home(tmp_path)).trials
@@ -279,9 +279,9 @@ class TestCosts:
 
     def test_the_concurrency_says_where_it_is_from(self, pair: Home) -> None:
         found = Overview.of(grid("seeds=[0,1,2]", "resources.concurrency=3"), pair)
-        assert "3 at a time (resources.concurrency)" in cost_of(found, found.left(), jobs=None).lines()[0]
-        assert "2 at a time (--jobs)" in cost_of(found, found.left(), jobs=2).lines()[0]
-        assert "4 at a time (as many as there are)" in cost_of(found, found.left(), jobs=9).lines()[0]
+        assert "3 at a time (resources.concurrency)" in cost_of(found, found.unfinished(), jobs=None).lines()[0]
+        assert "2 at a time (--jobs)" in cost_of(found, found.unfinished(), jobs=2).lines()[0]
+        assert "4 at a time (as many as there are)" in cost_of(found, found.unfinished(), jobs=9).lines()[0]
 
 
 @pytest.mark.parametrize(
