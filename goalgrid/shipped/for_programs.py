@@ -55,7 +55,7 @@ def objective(name: str) -> dict[str, Any]:
         raise UserError(unknown_objective(name))
     keys = ("meaning", "paper", "released", "choices", "only_with")
     parameters = {key: asdict(parameter) for key, parameter in CATALOGUE[name].parameters.items()}
-    shown = {key: {each: parameter[each] for each in keys} for key, parameter in parameters.items()}
+    shown = {key: {field: parameter[field] for field in keys} for key, parameter in parameters.items()}
     return {**_objective(name), "formula": CATALOGUE[name].formula, "parameters": shown}
 
 

@@ -162,19 +162,19 @@ def _of_model(prefix: str, model: type[BaseModel], place: str, of: tuple[str, ..
             yield from _of_model(f"{prefix}.{name}", kind, place, tuple(values))
         if inner:
             continue
-        told = schema["properties"][name]
+        field_schema = schema["properties"][name]
         marks = field.metadata
         yield Setting(
             name=f"{prefix}.{name}",
             place=place,
             of=of,
-            type=_type(told),
-            default=None if field.is_required() else told["default"],
+            type=_type(field_schema),
+            default=None if field.is_required() else field_schema["default"],
             required=field.is_required(),
-            released=None if field.is_required() else told["default"],
+            released=None if field.is_required() else field_schema["default"],
             unit=next((mark.words for mark in marks if isinstance(mark, Unit)), ""),
             meaning=field.description or "",
-            allowed=_allowed(told),
+            allowed=_allowed(field_schema),
             read_with=tuple(mark.words for mark in marks if isinstance(mark, ReadWhere)),
         )
 
@@ -206,24 +206,24 @@ def _of_objectives() -> Iterator[Setting]:
 
 def _patterns(names: Sequence[str]) -> list[str]:
     """The names, with a pattern for whole rows and columns of GOAL's matrix; none for all objectives."""
-    left, found = set(names), []
+    unmatched, patterns = set(names), []
     if len(names) == len(CATALOGUE):
         return []
     columns = {f"*_{triplet}": [f"{pair}_{triplet}" for pair in PAIR_WEIGHTS] for triplet in TRIPLET_WEIGHTS}
     rows = {f"{pair}_*": [f"{pair}_{triplet}" for triplet in TRIPLET_WEIGHTS] for pair in PAIR_WEIGHTS}
     whole = {"goal": [name for column in columns.values() for name in column]}
     for pattern, members in (whole | columns | rows).items():
-        if left.intersection(members) and set(names).issuperset(members):
-            found.append(pattern)
-            left.difference_update(members)
-    return [*found, *(name for name in names if name in left)]
+        if unmatched.intersection(members) and set(names).issuperset(members):
+            patterns.append(pattern)
+            unmatched.difference_update(members)
+    return [*patterns, *(name for name in names if name in unmatched)]
 
 
-def _together(found: Iterable[Setting]) -> list[Setting]:
+def _together(settings: Iterable[Setting]) -> list[Setting]:
     """Settings that differ only in who has them as one setting; where all encoders have it, none is named."""
     merged: dict[str, Setting] = {}
     every: dict[str, set[str]] = {}
-    for setting in found:
+    for setting in settings:
         every.setdefault(setting.name.rpartition(".")[0], set()).update(setting.of)
         choice = setting.name.rpartition(".")[2] in CHOICES
         key = setting.name if choice else repr(replace(setting, of=()))
@@ -237,35 +237,35 @@ def _together(found: Iterable[Setting]) -> list[Setting]:
     ]
 
 
-def _type(told: Mapping[str, Any]) -> str:
+def _type(schema: Mapping[str, Any]) -> str:
     """The type as TOML calls it."""
-    if "anyOf" in told:
-        return " or ".join("none" if kind == "null" else kind for kind in dict.fromkeys(map(_type, told["anyOf"])))
-    kind = told.get("type", "string")
+    if "anyOf" in schema:
+        return " or ".join("none" if kind == "null" else kind for kind in dict.fromkeys(map(_type, schema["anyOf"])))
+    kind = schema.get("type", "string")
     return TYPES.get(kind, kind)
 
 
-def _allowed(told: Mapping[str, Any]) -> str:
+def _allowed(schema: Mapping[str, Any]) -> str:
     """Values and bounds."""
-    if "anyOf" in told:
-        return "; ".join(filter(None, map(_allowed, told["anyOf"])))
-    if "enum" in told or "const" in told:
-        return ", ".join(map(str, told.get("enum", [told.get("const")])))
+    if "anyOf" in schema:
+        return "; ".join(filter(None, map(_allowed, schema["anyOf"])))
+    if "enum" in schema or "const" in schema:
+        return ", ".join(map(str, schema.get("enum", [schema.get("const")])))
     words = [
-        f"{word} {told[key]}"
+        f"{word} {schema[key]}"
         for key, word in (
             ("minimum", "from"),
             ("exclusiveMinimum", "above"),
             ("maximum", "up to"),
             ("exclusiveMaximum", "below"),
         )
-        if key in told
+        if key in schema
     ]
     return ", ".join(words)
 
 
 def _details(setting: Setting) -> Iterator[str]:
-    told = {
+    details = {
         "in": setting.place,
         "of": ", ".join(setting.of),
         "type": setting.type,
@@ -276,4 +276,4 @@ def _details(setting: Setting) -> Iterator[str]:
     }
     yield setting.name
     yield f"  {setting.meaning}"
-    yield from (f"  {key:9}  {value}" for key, value in told.items() if value)
+    yield from (f"  {key:9}  {value}" for key, value in details.items() if value)

@@ -13,9 +13,9 @@ EXIT = {State.DONE: 0, State.INTERRUPTED: INCOMPLETE, State.FAILED: 4, State.RUN
 
 def exit_state(states: list[State]) -> State:
     """The state that decides how a command exits: done only if all are, running only if all that are left are."""
-    left = set(states) - {State.DONE}
-    if not left:
+    unfinished = set(states) - {State.DONE}
+    if not unfinished:
         return State.DONE
-    if State.FAILED in left:
+    if State.FAILED in unfinished:
         return State.FAILED
-    return State.RUNNING if left == {State.RUNNING} else State.INTERRUPTED
+    return State.RUNNING if unfinished == {State.RUNNING} else State.INTERRUPTED

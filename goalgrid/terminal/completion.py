@@ -41,7 +41,7 @@ def conditions(incomplete: str) -> list[str]:
     """The last condition of --only: an axis, or its values."""
     before, space, last = incomplete.rpartition(" ")
     axes = [f"{axis}=" for axis in ("dataset", "recipe", "objective", "seed", "state", "failure")]
-    return [f"{before}{space}{found}" for found in _with_values(last) or _begun(last, axes)]
+    return [f"{before}{space}{completion}" for completion in _with_values(last) or _begun(last, axes)]
 
 
 def recipes(incomplete: str) -> list[str]:
@@ -73,8 +73,8 @@ def settings(incomplete: str) -> list[str]:
 
 def overrides(incomplete: str) -> list[str]:
     """The names before = in --set: settings, and the fields of a grid file that hold no table; and names behind =."""
-    if found := _with_values(incomplete):
-        return found
+    if values := _with_values(incomplete):
+        return values
     lists = [name for name in Grid.model_fields if name not in (*NO_TRIALS, "set", "sweep")]
     return [f"{name}=" for name in [*settings(incomplete), *_begun(incomplete, [*lists, "name"])]]
 

@@ -96,10 +96,10 @@ def show_table(table: "Table") -> None:
     PlainConsole(width=None if out.is_terminal else PIPED_WIDTH).print(terminal.render(table))
 
 
-def check_lines(found: "Mapping[str, Sequence[Verdict]]") -> list[str]:
+def check_lines(verdicts_of: "Mapping[str, Sequence[Verdict]]") -> list[str]:
     """A line for each check of each objective."""
     lines = []
-    for name, verdicts in found.items():
+    for name, verdicts in verdicts_of.items():
         lines += [name, *(f"  {'ok' if v.holds else 'FAILED':8}{v.check}: {v.text}" for v in verdicts)]
     return lines
 

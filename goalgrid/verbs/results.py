@@ -142,7 +142,7 @@ def effects(
 
         if protocol or baseline or across or set_:
             raise UserError("--reference analyses a table as the paper printed it; leave the other options out.")
-        printed = [each for each in printed_analyses(grid) if direction in (each.metric[:3], "both")]
+        printed = [analysis for analysis in printed_analyses(grid) if direction in (analysis.metric[:3], "both")]
         text = effects_text.write_out(printed, (), format_).rstrip("\n")
         show_for(as_json, lambda: effects_text.for_programs(printed), text.splitlines)
         return

@@ -247,8 +247,8 @@ def check(
     verdicts_of = {name: list(verdicts(name)) for name in uses.names()}
     show_for(
         as_json,
-        lambda: {name: list(map(asdict, own)) for name, own in verdicts_of.items()},
+        lambda: {name: list(map(asdict, results)) for name, results in verdicts_of.items()},
         lambda: check_lines(verdicts_of),
     )
-    if any(not verdict.holds for own in verdicts_of.values() for verdict in own):
+    if any(not verdict.holds for results in verdicts_of.values() for verdict in results):
         raise typer.Exit(EXIT[State.FAILED])
