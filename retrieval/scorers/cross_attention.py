@@ -336,8 +336,8 @@ class Scan(CrossAttention):
     def scores(self, block: ScoreBlock) -> Float[Tensor, "i g"]:
         settings = self.settings
         attend = block.words_attend if settings.direction == "t2i" else block.regions_attend
-        scores = attend(settings.sharpness, everything)
-        return self.pooled(scores, block, settings.direction, settings.pooling, settings.lse_sharpness)
+        cosines = attend(settings.sharpness, everything)
+        return self.pooled(cosines, block, settings.direction, settings.pooling, settings.lse_sharpness)
 
 
 class Bfan(CrossAttention):
