@@ -44,7 +44,7 @@ class Trial(NamedTuple):
     seed: int
     parents: tuple[str, ...] = ()
     ranker: str = ""
-    """The parent, if there is one, that ranks the training split for offline negatives."""
+    """The parent, if there is one, that ranks the training split for this one."""
 
     @property
     def epochs(self) -> int:

@@ -60,7 +60,7 @@ def cell_ids(
         readable: what all ids begin with: `flickr8k_fc-bow_sig-ms_cir`.
         parents: ids of the members of an ensemble, seed by seed; else the id of the trial that it starts from, or none.
         dataset, model, train, objective: canonical JSON of these settings.
-        rankers: ids of the trials that rank offline negatives, seed by seed; empty: there are none.
+        rankers: ids of the trials that rank the training split, seed by seed; empty: there are none.
     """
     first, before = f'"model":{model},"objective":{objective},', f'"recipe":{_quoted(recipe)}'
     before += f',"schema_version":{SCHEMA_VERSION},"seed":'

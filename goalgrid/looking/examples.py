@@ -27,7 +27,7 @@ def retrieved(overview: Overview, trial_id: str) -> "RetrievalExamples":
         raise UserError(unknown("trial", trial_id, shown, where=f"of grid {overview.grid.name!r}"))
     if not _has_weights(known[trial_id]):
         raise UserError(f"{trial_id} trains no model of its own, so it has no weights to search with. {which}")
-    if known[trial_id].shared.model.fusion.ranked_anew:
+    if known[trial_id].shared.model.ranked_anew:
         raise UserError(f"{trial_id} ranks the best answers anew by a second stage, which is not shown. {which}")
     if (state := overview.states[trial_id]) is not State.DONE:
         raise UserError(f"{trial_id} is {state.value}, and examples are drawn of a trial that is done. {which}")
@@ -44,7 +44,7 @@ def retrieved(overview: Overview, trial_id: str) -> "RetrievalExamples":
 def able(overview: Overview) -> list[Trial]:
     """The finished trials that have weights and rank all answers by one scorer: a second stage ranks few of them."""
     done = overview.having(State.DONE)
-    return [trial for trial in done if _has_weights(trial) and not trial.shared.model.fusion.ranked_anew]
+    return [trial for trial in done if _has_weights(trial) and not trial.shared.model.ranked_anew]
 
 
 def _has_weights(trial: Trial) -> bool:

@@ -32,8 +32,8 @@ class Part:
         name: as objectives say that they need it, and parts that they exclude it.
         needs: what it needs, for a user: `negatives from outside the batch`.
         excludes: names of parts that cannot give it that.
-        without: how to do without it, for a user: `choose a recipe without fusion`.
-        of: how a model says that it has the part, `fusion x-vlm`; empty: it has none.
+        without: how to do without it, for a user: `set resources.replicas = 1`.
+        of: how a model says that it has the part; empty: it has none.
         settings: the classes of settings by which a model may choose it: encoders of images or texts, scorers, fusions.
         listed: its settings are listed after those of parts with a smaller number: in the order in which they came.
         fits: what does not fit to it in a model that has it, for a user; empty: all does.

@@ -164,7 +164,7 @@ def check_whole(path: Path, settings: ModelSettings) -> None:
         UserError: it cannot be read, or does not fit.
     """
     file = CheckpointFile.read(path)
-    _, mapping = map_of_family(file, settings.fusion.kind)
+    _, mapping = map_of_family(file, settings.family)
     view = settings.image.view
     assert view is not None, "a model that looks at an image and a caption together reads pixels"
     with torch.device("meta"):  # its shapes are enough

@@ -1,4 +1,4 @@
-"""Memory and work beside training: a test, its second stage by a fusion encoder, the ranking of a training split."""
+"""Memory and work beside training: a test, its second stage, the ranking of a training split."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -56,11 +56,11 @@ def evaluation(
 def second_stage(
     model: Vse, settings: TrialSettings, shapes: Shapes, mode: AbstractContextManager[Any], trace: Trace
 ) -> Work | None:
-    """The work of scoring a pair by the fusion encoder, without embedding it again; None without such an encoder.
+    """The work of scoring a pair by the second stage, without embedding it again; None without such an encoder.
 
     The states of all captions are in memory, without padding.
     """
-    if not settings.model.fusion.ranked_anew:
+    if not settings.model.ranked_anew:
         return None
     given = cast("Any", model)
     pixels = images(shapes, 1, mode, trace)
@@ -91,7 +91,7 @@ def pairs_ranked_anew(
     Args:
         folds: images of a fold, for each protocol; None: the split as a whole.
     """
-    k = settings.model.fusion.ranked_anew
+    k = settings.model.ranked_anew
 
     def within(fold: int) -> tuple[float, float]:
         of_images, of_texts = fold * min(k, texts * fold / images), texts * fold / images * min(k, fold)

@@ -39,7 +39,7 @@ class Progress:
     """The progress of a trial.
 
     Args:
-        sources: fingerprints of the "data" and "code" that train it, and of offline "negatives"; a checkpoint with
+        sources: fingerprints of the "data" and "code" that train it, and of what companions prepared; a checkpoint with
             other fingerprints is not continued.
         batch, sums, seconds: of the current epoch: batches trained, sums of their scalars by names, and their time.
         best: the row of the epoch with the best validation.
