@@ -1,9 +1,9 @@
 """Forms of data that a part brings (`Part.data`), beside images and features of images. No form loads torch."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from goalgrid.grid.catalog import Dataset
 from goalgrid.grid.settings import parts
@@ -32,71 +32,45 @@ class Summed(NamedTuple):
     problems: Sequence[Problem]
 
 
-class Form(ABC):
-    """How data of this form are found under a root, read and checked."""
+@dataclass(frozen=True)
+class Form:
+    """How data of this form are found under a root, read and checked. `check`, `load` and `summed` raise DataError.
 
-    noun: ClassVar[str]
-    """What a caption describes."""
-    title: ClassVar[str]
-    """The form, for a user, as a check reports it."""
-    contents: ClassVar[str]
-    """What a data set of this form has, for who reads it with a recipe for images."""
-    recipes: ClassVar[str]
-    """Some recipes that read it."""
-    expected: ClassVar[str]
-    """Which files say that a folder has this form."""
-    shown_by: ClassVar[str]
-    """A shipped data set of this form, whose trees show how a folder may look."""
+    Args:
+        noun: what a caption describes.
+        title: the form, for a user, as a check reports it.
+        contents: what data of this form are, for who reads them with a recipe for images.
+        recipes: some recipes that read it.
+        expected: which files say that a folder has this form.
+        shown_by: a shipped data set of this form, whose trees show how a folder may look.
+        has_features: whether there are features of this form under a root.
+        begun: whether anything of this form is there.
+        check: whether all that a model reads is there.
+        load: opens the data, of these test splits, for what a model reads.
+        summed: what a copy holds; the files that were read go into the stamp.
+        faults: everything that is wrong with a copy.
+    """
 
-    @classmethod
-    @abstractmethod
-    def has_features(cls, root: Path) -> bool:
-        """Whether there are features of this form."""
-
-    @classmethod
-    @abstractmethod
-    def begun(cls, root: Path) -> bool:
-        """Whether anything of this form is there."""
-
-    @classmethod
-    @abstractmethod
-    def check(cls, root: Path, reads: Sequence[Any]) -> None:
-        """Check that what a model reads is there.
-
-        Raises:
-            DataError: it is not; says what is missing.
-        """
-
-    @classmethod
-    @abstractmethod
-    def load(cls, root: Path, test_splits: Sequence[str], reads: Sequence[Any]) -> Pairs:
-        """Open the data.
-
-        Raises:
-            DataError: there are none, or files cannot be read or do not fit together.
-        """
-
-    @classmethod
-    @abstractmethod
-    def summed(cls, root: Path, test_splits: Sequence[str], stamp: "Stamp") -> Summed:
-        """What the copy under this root holds; the files that were read go into the stamp.
-
-        Raises:
-            DataError: the data cannot be used; says why.
-        """
-
-    @classmethod
-    @abstractmethod
-    def faults(cls, root: Path, official: Dataset, progress: CheckProgress) -> Part:
-        """Everything that is wrong with the copy under this root."""
+    noun: str
+    title: str
+    contents: str
+    recipes: str
+    expected: str
+    shown_by: str
+    has_features: Callable[[Path], bool]
+    begun: Callable[[Path], bool]
+    check: Callable[[Path, Sequence[Any]], None]
+    load: Callable[[Path, Sequence[str], Sequence[Any]], Pairs]
+    summed: "Callable[[Path, Sequence[str], Stamp], Summed]"
+    faults: Callable[[Path, Dataset, CheckProgress], Part]
 
 
-def forms() -> list[type[Form]]:
+def forms() -> list[Form]:
     """Every form that is known."""
     return [parts.loaded(part.data) for part in parts.parts().values() if part.data]
 
 
-def form_of(reads: Sequence[PartRead]) -> type[Form]:
+def form_of(reads: Sequence[PartRead]) -> Form:
     """The form of the data that a model reads."""
-    form: type[Form] = parts.loaded(parts.parts()[reads[0].part].data)
+    form: Form = parts.loaded(parts.parts()[reads[0].part].data)
     return form

@@ -40,6 +40,6 @@ register(
             "videos" if any(isinstance(chosen, SETTINGS) for chosen in (model.image, model.text, model.scorer)) else ""
         ),
         fits=_fits,
-        data=f"{__name__}.data.Videos",
+        data=f"{__name__}.data.VIDEOS",
     )
 )
