@@ -154,7 +154,7 @@ def test_declarations_are_read_when_they_are_needed(verb: str, read: list[str]) 
     )
     done = subprocess.run([sys.executable, "-c", script, verb], capture_output=True, text=True, cwd=ROOT)
     sources = ("objectives/hinge.py", "encoders/pooling.py")
-    assert "goalgrid/app.py" in done.stdout
+    assert "goalgrid/" in done.stdout
     assert [name for name in sources if f"/{name}" in done.stdout] == read
 
 
