@@ -211,4 +211,4 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     for link in ("benchmarks/RESULTS/", "CONTRIBUTING/", "LICENSE", "data/coco/", "pictures/table.png"):
         assert f'"{link}"' in start
     assert 'id="goalgrid.loaded_grid.load"' in api
-    assert 'id="objectives.build"' in api
+    assert 'id="goalgrid.objectives.build"' in api
