@@ -80,14 +80,16 @@ def register(part: Part) -> None:
 @cache
 def parts() -> dict[str, Part]:
     """All parts, by name."""
-    import_module(
-        "goalgrid.grid.settings.model"
-    )  # which asks for the parts' settings, and before which these need others
+    # The settings of a model ask for those of the parts, and are imported before them: the other way round is a circle.
+    import_module("goalgrid.grid.settings.model")
     register(REPLICAS)
-    for module in iter_modules(import_module(FOLDER).__path__):
-        if module.ispkg:
-            import_module(f"{FOLDER}.{module.name}")
+    for package in _packages():
+        import_module(package)
     return _parts
+
+
+def _packages() -> list[str]:
+    return [f"{FOLDER}.{module.name}" for module in iter_modules(import_module(FOLDER).__path__) if module.ispkg]
 
 
 def choices(ours: Any, after: "type[Settings]", kind: "type[Settings]") -> Any:
@@ -99,8 +101,13 @@ def choices(ours: Any, after: "type[Settings]", kind: "type[Settings]") -> Any:
     """
     union, *known = get_args(ours)
     registered = sorted(parts().values(), key=lambda part: part.listed)
-    found = [own for part in registered for own in part.settings if issubclass(own, kind)]
-    classes = [own for one in get_args(union) for own in (one, *(found if one is after else ())) if own is not kind]
+    brought = [settings for part in registered for settings in part.settings if issubclass(settings, kind)]
+    classes = [
+        settings
+        for one in get_args(union)
+        for settings in (one, *(brought if one is after else ()))
+        if settings is not kind
+    ]
     return Annotated[(reduce(or_, classes), *known)]
 
 
@@ -115,8 +122,7 @@ def tables() -> frozenset[str]:
 @cache
 def folders(name: str) -> tuple[str, ...]:
     """The packages of this name in the folders of all parts: `recipes`, `published`."""
-    names = [f"{FOLDER}.{module.name}" for module in iter_modules(import_module(FOLDER).__path__) if module.ispkg]
-    return tuple(f"{part}.{name}" for part in names if find_spec(f"{part}.{name}"))
+    return tuple(f"{package}.{name}" for package in _packages() if find_spec(f"{package}.{name}"))
 
 
 REPLICAS = Part("replicas", "a batch that they can share", "set resources.replicas = 1")
